@@ -1,0 +1,54 @@
+"""Forecaster: one independent small network per series, hundreds at the same time.
+
+    import forecaster as fc
+
+    panel = fc.load_panel("simulated")
+    model = fc.fit(panel, fc.Config(horizon=5), seed=0)
+    fc.predict(model, panel, level=[80, 95])
+
+``forecaster.swarm`` is the second door: the engine that trains many small models at once.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from forecaster.config import Config as Config
+    from forecaster.evaluation import cross_validation as cross_validation
+    from forecaster.evaluation import evaluate as evaluate
+    from forecaster.forecasting import Model as Model
+    from forecaster.forecasting import fit as fit
+    from forecaster.forecasting import predict as predict
+    from forecaster.ingest import load_panel as load_panel
+    from forecaster.panel import Panel as Panel
+    from forecaster.plotting import plot_forecast as plot_forecast
+    from forecaster.saving import load as load
+    from forecaster.saving import save as save
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Config": "config",
+    "Model": "forecasting",
+    "Panel": "panel",
+    "cross_validation": "evaluation",
+    "evaluate": "evaluation",
+    "fit": "forecasting",
+    "load": "saving",
+    "load_panel": "ingest",
+    "plot_forecast": "plotting",
+    "predict": "forecasting",
+    "save": "saving",
+}
+__all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str):
+    # Names are imported when first used: `forecaster --help` should not wait for JAX.
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"forecaster.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'forecaster' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

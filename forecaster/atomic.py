@@ -1,0 +1,86 @@
+"""Writes that either happen whole or not at all."""
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from forecaster.errors import StoreError
+
+PREFIX = ".tmp-"
+
+
+def write_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file by ``write(temporary_path)``, then put it in place of ``path``.
+
+    Temporary file in the same folder, fsync, replace, fsync of the folder. Raises
+    StoreError when it cannot be written; then ``path`` is as it was.
+    """
+    temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name[-40:]}")
+    with _as_store_error(path), _cleaned(temporary):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def write_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder to fill, which becomes ``path`` when the block ends without an error.
+
+    ``path`` must not exist yet. Raises StoreError when it cannot be written.
+    """
+    temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
+    with _as_store_error(path), _cleaned(temporary):
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in temporary.iterdir():
+            _sync(file)
+        _sync(temporary)
+        temporary.rename(path)
+        _sync(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and try that it can be written to. Raises StoreError when it cannot."""
+    with _as_store_error(path):
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f"{PREFIX}{secrets.token_hex(6)}"
+        with _cleaned(probe):
+            probe.touch()
+
+
+@contextlib.contextmanager
+def _as_store_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written: {error.strerror or error}. Check the disk and the "
+            "folder's permissions, or choose another folder with --home"
+        ) from error
+
+
+@contextlib.contextmanager
+def _cleaned(temporary: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():
+        return  # Windows cannot open folders
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,102 @@
+"""Frequency of a panel's times, and which times come next."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+
+_DAY = pd.Timedelta(days=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frequency:
+    """How the times of a panel advance.
+
+    ``alias``: a pandas offset alias, or ``"step"`` for whole numbers that advance by ``step``.
+    ``nyse``: weekdays without the holidays of the New York Stock Exchange.
+    """
+
+    alias: str
+    step: int = 1
+    nyse: bool = False
+
+    def after(self, last, count: int) -> np.ndarray:
+        """The next ``count`` times after ``last``, shape (count,)."""
+        if self.alias == "step":
+            return int(last) + self.step * np.arange(1, count + 1)
+        last = pd.Timestamp(last)
+        if self.nyse:
+            times = nyse_sessions(last, last + (2 * count + 15) * _DAY)
+        else:
+            times = pd.date_range(last, periods=count + 2, freq=self.alias)
+        return times[times > last][:count].to_numpy("datetime64[ns]")
+
+    def elapsed(self, last, now) -> int:
+        """How many times lie after ``last`` and up to ``now``; 0 for whole numbers."""
+        if self.alias == "step" or pd.Timestamp(now) <= pd.Timestamp(last):
+            return 0
+        last, now = pd.Timestamp(last), pd.Timestamp(now)
+        times = nyse_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
+        return int((times > last).sum())
+
+
+def infer_frequency(times: np.ndarray) -> Frequency:
+    """Infer a frequency from sorted, unique times; gaps do not matter as long as most are regular.
+
+    Weekdays count as the sessions of New York when no time falls on one of its holidays and the
+    times span half a year or more.
+    """
+    if times.dtype.kind in "iu":
+        steps = np.diff(times)
+        return Frequency("step", int(np.median(steps)) if len(steps) else 1)
+    index = pd.DatetimeIndex(times)
+    if len(index) < 2:
+        return Frequency("B")
+    typical = pd.Timedelta(np.median(np.diff(index.to_numpy())))
+    if typical == _DAY:
+        if (index.dayofweek >= 5).any():
+            return Frequency("D")
+        return Frequency("B", nyse=_keeps_nyse_holidays(index))
+    if typical < _DAY:
+        return Frequency(f"{max(1, int(typical.total_seconds()))}s")
+    if typical.days <= 8:
+        return Frequency(f"W-{index[-1].strftime('%a').upper()}")
+    start = bool((index.day == 1).all())
+    for days, alias in ((32, "M"), (93, "Q"), (370, "Y")):
+        if typical.days <= days:
+            return Frequency(alias + ("S" if start else "E"))
+    return Frequency(f"{typical.days}D")
+
+
+def nyse_sessions(start, end) -> pd.DatetimeIndex:
+    """The regular sessions of the New York Stock Exchange between two dates, both included."""
+    days = pd.bdate_range(start, end)
+    return days[~days.isin(_nyse_holidays().holidays(start, end))]
+
+
+def _keeps_nyse_holidays(index: pd.DatetimeIndex) -> bool:
+    holidays = _nyse_holidays().holidays(index[0], index[-1])
+    return len(holidays) >= 4 and not index.normalize().isin(holidays).any()
+
+
+def _nyse_holidays():
+    """Rules of the exchange's regular holidays (its Rule 7.2); single closures are not in them."""
+    from pandas.tseries import holiday as h
+
+    class NyseHolidays(h.AbstractHolidayCalendar):
+        rules = (  # pyright: ignore[reportAssignmentType]
+            # A Saturday New Year's Day is not moved to the Friday before.
+            h.Holiday("New Year's Day", month=1, day=1, observance=h.sunday_to_monday),
+            h.USMartinLutherKingJr,
+            h.USPresidentsDay,
+            h.GoodFriday,
+            h.USMemorialDay,
+            h.Holiday("Juneteenth", month=6, day=19, start_date="2022-01-01",
+                      observance=h.nearest_workday),
+            h.Holiday("Independence Day", month=7, day=4, observance=h.nearest_workday),
+            h.USLaborDay,
+            h.USThanksgivingDay,
+            h.Holiday("Christmas", month=12, day=25, observance=h.nearest_workday),
+        )  # fmt: skip
+
+    return NyseHolidays()

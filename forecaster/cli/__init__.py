@@ -1,0 +1,47 @@
+"""The command ``forecaster``. A command parses, calls the library and prints; no logic.
+
+Heavy modules are imported inside the commands, so that ``--help`` is immediate.
+"""
+
+import click
+
+from forecaster import __version__
+from forecaster.cli.fit import fit
+from forecaster.cli.ingest import ingest
+from forecaster.cli.predict import predict
+from forecaster.cli.shared import INTERRUPTED, say
+from forecaster.cli.status import status
+from forecaster.errors import ForecasterError
+
+
+class _Commands(click.Group):
+    """Turns the library's errors into one clear message and an exit code."""
+
+    def invoke(self, ctx: click.Context):
+        try:
+            return super().invoke(ctx)
+        except ForecasterError as error:
+            say(f"Error: {error}")
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            say("Interrupted. Nothing half-done was left behind; run the same command again.")
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="forecaster")
+def main() -> None:
+    """Forecast hundreds of series, each by a small network of its own.
+
+    \b
+    forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
+    forecaster predict AAPL                 price forecasts with bands
+    forecaster status                       what is stored, what was trained
+
+    Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
+    130 interrupted.
+    """
+
+
+for command in (ingest, fit, predict, status):
+    main.add_command(command)

@@ -1,0 +1,105 @@
+"""``forecaster fit``."""
+
+from pathlib import Path
+
+import click
+
+from forecaster.cli.shared import (
+    PARTLY,
+    console,
+    home_option,
+    name_skipped,
+    series_progress,
+    source_options,
+    training_progress,
+)
+
+_SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs")
+
+
+@click.command()
+@source_options
+@click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
+@click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
+@click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
+@click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
+@click.option(
+    "--head",
+    type=click.Choice(["student_t", "point"]),
+    help="What is learned: a distribution, or the value under squared error.  [default: student_t]",
+)
+@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
+@click.option(
+    "--training",
+    type=click.Choice(["auto", "sequence", "windowed"]),
+    help="Learn at every step of a window, or at its last only.  [default: auto]",
+)
+@click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
+@click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@home_option
+@click.pass_context
+def fit(ctx, home, tickers, source, start, end, config, seed, **options) -> None:
+    """Train one network per series, all at the same time.
+
+    The latest rows (--validation) of each series are held back: they decide when its training
+    stops and calibrate its bands.
+
+    \b
+    Examples:
+      forecaster fit --tickers sp500.txt
+      forecaster fit --tickers dow30.txt --source simulated
+      forecaster fit --source files:prices.parquet --horizon 10
+    """
+    from forecaster.config import Config, read_settings
+
+    settings = read_settings(Path(config)) if config else {}
+    settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
+    settings = Config.from_dict(settings, config or "options")
+
+    from forecaster.ingest import open_source, read_universe
+
+    wanted = read_universe(tickers) if tickers else None
+    opened = open_source(source)
+    from forecaster.atomic import make_folder
+
+    make_folder(home)
+    from forecaster.pipeline import fit_to_home
+
+    with series_progress("Fetching") as fetching, training_progress() as training:
+        result = fit_to_home(
+            home, opened, wanted, settings, seed, start=start, end=end,
+            on_series=fetching, on_progress=training,
+        )  # fmt: skip
+    _print_summary(result)
+    name_skipped(result.model.skipped)
+    ctx.exit(PARTLY if result.model.skipped else 0)
+
+
+def _print_summary(result) -> None:
+    from rich.table import Table
+
+    model, report = result.model, result.model.report
+    counts = report["status"].value_counts()
+    diverged = report.index[report["status"] == "diverged"]
+    relative = report["mae_relative_to_naive"].median()
+    training = model.provenance["training_seconds"]
+    facts = {
+        "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
+        "Prices" if model.target != "y" else "Series": f"{result.first} to {result.last}",
+        "Networks": f"{len(model.ids)} {model.config.column}, one per series",
+        "Stopped early": str(counts.get("stopped_early", 0)),
+        "Diverged": ", ".join([str(len(diverged)), *diverged]),
+        "Skipped": str(len(model.skipped)),
+        "Error": f"{relative:.4f} of that of 'unchanged' (median over series, validation span)",
+        "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
+        "Saved": str(result.folder),
+    }
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in facts.items():
+        table.add_row(name, value)
+    console().print(table, soft_wrap=True)
+
+
+def _warn_simulated(model) -> str:
+    return " (not real prices)" if model.provenance["source"] == "simulated" else ""

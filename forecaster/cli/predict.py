@@ -1,0 +1,173 @@
+"""``forecaster predict``."""
+
+from pathlib import Path
+
+import click
+
+from forecaster.cli.shared import PARTLY, console, home_option, say
+from forecaster.errors import UsageError
+
+_FULL_TABLES = 5  # for more series than this, one line each
+_LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
+
+
+@click.command()
+@click.argument("tickers", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All series of the model.")
+@click.option(
+    "--level", type=float, multiple=True, default=(80, 95), show_default=True,
+    help="Bands in percent; repeat for more.",
+)  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "parquet"]),
+    default="table",
+    show_default=True,
+)
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw a PNG or SVG.")
+@home_option
+@click.pass_context
+def predict(ctx, tickers, everything, level, form, output, plot, home) -> None:
+    """Forecast with the latest model.
+
+    \b
+    Examples:
+      forecaster predict AAPL
+      forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
+      forecaster predict --all --format csv --output forecasts.csv
+    """
+    if everything == bool(tickers):
+        raise UsageError("name tickers, or --all for every series of the model (not both)")
+    if form == "parquet" and output is None:
+        raise UsageError("--format parquet needs --output FILE")
+    from forecaster.forecasting import check_levels
+    from forecaster.pipeline import predict_from_home
+
+    level = check_levels(level)
+    result = predict_from_home(home, None if everything else tickers, level)
+    _warn(result)
+    if form == "table" and output is None:
+        _print_tables(result, level)
+    else:
+        _export(result.frame, "csv" if form == "table" else form, output)
+    if plot is not None:
+        _draw(result, plot)
+    for name, reason in result.unknown.items():
+        say(f"{name}: {reason}")
+    ctx.exit(PARTLY if result.unknown else 0)
+
+
+def _warn(result) -> None:
+    if result.model.provenance["source"] == "simulated":
+        say("Simulated prices: the forecasts are of an invented market.")
+        return
+    late = {name: count for name, count in result.late.items() if count > _LATE}
+    if late:
+        name, count = max(late.items(), key=lambda item: item[1])
+        say(
+            f"Warning: the data are stale: {name} ends {count} sessions ago"
+            + (f", and {len(late) - 1} more are late" if len(late) > 1 else "")
+            + ". `forecaster ingest` fetches what is new."
+        )
+
+
+def _print_tables(result, level) -> None:
+    if len(result.panel.ids) <= _FULL_TABLES:
+        for name in result.panel.ids:
+            console().print(_table(result, name, level))
+    else:
+        console().print(_overview(result, level))
+
+
+def _table(result, name: str, level):
+    """One series by date."""
+    from rich.table import Table
+
+    last, when = _last(result, name)
+    title = f"{name}   last {last[0]} {_number(last[1])} on {when}"
+    part = result.frame[result.frame["unique_id"] == name]
+    table = Table("date", "median", *_bands(level), "P(rise)", title=title, title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for _, row in part.iterrows():
+        table.add_row(*_cells(result, row, level))
+    return table
+
+
+def _overview(result, level):
+    """The last date of every series, one line each."""
+    from rich.table import Table
+
+    table = Table("series", "last", "date", "median", *_bands(level), "P(rise)")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, part in result.frame.groupby("unique_id", sort=False):
+        last, _ = _last(result, str(name))
+        table.add_row(str(name), _number(last[1]), *_cells(result, part.iloc[-1], level))
+    return table
+
+
+def _bands(level) -> list[str]:
+    return [f"{percent:g} % band" for percent in level]
+
+
+def _cells(result, row, level) -> list[str]:
+    from forecaster.forecasting import RISE
+    from forecaster.panel import show_time
+
+    model = result.model.config.column
+    bands = [
+        f"{_number(row[f'{model}-lo-{p:g}'])} to {_number(row[f'{model}-hi-{p:g}'])}" for p in level
+    ]
+    return [show_time(row["ds"]), _number(row[model]), *bands, f"{row[RISE]:.0%}"]
+
+
+def _last(result, name: str) -> tuple[tuple[str, float], str]:
+    from forecaster.panel import show_time
+
+    panel = result.panel
+    row = panel.ids.index(name)
+    channel = "close" if "close" in panel.channels else panel.target
+    seen = panel.mask[row].nonzero()[0][-1]
+    value = float(panel.channel(channel)[row, seen])
+    return (("close" if channel == "close" else "value"), value), show_time(panel.times[seen])
+
+
+def _number(value: float) -> str:
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
+
+
+def _export(frame, form: str, output: Path | None) -> None:
+    from forecaster import atomic
+
+    write = {
+        "csv": lambda to: frame.to_csv(to, index=False),
+        "json": lambda to: frame.to_json(to, orient="records", date_format="iso", indent=1),
+        "parquet": lambda to: frame.to_parquet(to, index=False),
+    }[form]
+    if output is None:
+        click.echo(write(None).rstrip("\n"))
+    else:
+        atomic.write_file(output.resolve(), write)
+        say(f"Wrote {output}")
+
+
+def _draw(result, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    from forecaster import atomic
+    from forecaster.plotting import plot_forecast
+
+    names = list(result.panel.ids)[:_FULL_TABLES]
+    figure = Figure(figsize=(9, 4 * len(names)), layout="constrained")
+    for name, ax in zip(names, figure.subplots(len(names), squeeze=False).ravel(), strict=True):
+        plot_forecast(result.panel, result.frame, name, ax=ax)
+    kind = path.suffix.lstrip(".").lower() or "png"
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise UsageError(
+            f"--plot {path}: cannot draw {kind!r}; use a name that ends in .png or .svg"
+        )
+    atomic.write_file(path.resolve(), lambda to: figure.savefig(to, format=kind, dpi=130))
+    say(f"Drew {', '.join(names)} in {path}")

@@ -1,0 +1,141 @@
+"""The price store: one Parquet file a series under the home folder, and a manifest.
+
+    prices/<source>/<series>.parquet      unique_id, ds, channels...; page checksums
+    prices/<source>/manifest.json         rows, first, last and SHA-256 of each file
+
+Every write replaces a whole file at once. A series' file is written before the manifest names it,
+so after an interruption the manifest is behind, never ahead; the series is then fetched again.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from forecaster import atomic
+from forecaster.errors import StoreError
+from forecaster.panel import show_time
+
+SCHEMA = 1
+_RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
+
+
+@dataclasses.dataclass
+class Store:
+    """The series of one source."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @staticmethod
+    def open(home: Path, source: str) -> "Store":
+        """Open a source's store; an empty one where there is none yet. Reads the manifest only.
+
+        Raises StoreError when the manifest is damaged or of a newer version.
+        """
+        folder = home / "prices" / file_name(source)
+        path = folder / "manifest.json"
+        if not path.exists():
+            return Store(folder, {"schema": SCHEMA, "source": source, "series": {}})
+        try:
+            manifest = json.loads(path.read_bytes())
+            schema = int(manifest["schema"])
+            dict(manifest["series"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{path}: the manifest cannot be read ({error}). Move the folder away and run "
+                "`forecaster ingest` again"
+            ) from error
+        if schema != SCHEMA:
+            raise StoreError(
+                f"{path}: written in version {schema} of the store; this program reads version "
+                f"{SCHEMA}. Update forecaster, or choose another --home"
+            )
+        return Store(folder, manifest)
+
+    @staticmethod
+    def all_of(home: Path) -> Iterator["Store"]:
+        """All stores under a home folder."""
+        for path in sorted((home / "prices").glob("*/manifest.json")):
+            yield Store.open(home, urllib.parse.unquote(path.parent.name))
+
+    @property
+    def ids(self) -> list[str]:
+        """All series in the store."""
+        return list(self.manifest["series"])
+
+    def write(self, name: str, frame: pd.DataFrame) -> None:
+        """Put one series in the store; call :meth:`commit` after the last one."""
+        path = self._path(name)
+
+        def save(temporary: Path) -> None:
+            frame.to_parquet(temporary, index=False, write_page_checksum=True)
+            self.manifest["series"][name] = {
+                "rows": len(frame),
+                "first": show_time(frame["ds"].iloc[0]),
+                "last": show_time(frame["ds"].iloc[-1]),
+                "sha256": _hash(temporary.read_bytes()),
+            }
+
+        atomic.write_file(path, save)
+
+    def commit(self) -> None:
+        """Write the manifest."""
+        text = json.dumps(self.manifest, indent=1, allow_nan=False)
+        atomic.write_file(
+            self.folder / "manifest.json", lambda temporary: temporary.write_text(text)
+        )
+
+    def read(self, names: Sequence[str]) -> pd.DataFrame:
+        """These series as one long frame.
+
+        Raises StoreError, naming the file, when one is missing or not what was written.
+        """
+        return pd.concat([self._read_one(name) for name in names], ignore_index=True)
+
+    def digest(self, names: Sequence[str]) -> str:
+        """A hash over the content of these series."""
+        lines = "\n".join(f"{n} {self.manifest['series'][n]['sha256']}" for n in sorted(names))
+        return _hash(lines.encode())
+
+    def _read_one(self, name: str) -> pd.DataFrame:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self._path(name)
+        advice = "Run `forecaster ingest` again to replace it"
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}. {advice}") from error
+        if _hash(raw) != self.manifest["series"][name]["sha256"]:
+            raise StoreError(
+                f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {advice}"
+            )
+        return pq.read_table(pa.BufferReader(raw), page_checksum_verification=True).to_pandas()
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{file_name(name)}.parquet"
+
+
+def file_name(name: str) -> str:
+    """A file name for any series name: no separators, no reserved names, not too long."""
+    quoted = urllib.parse.quote(name, safe="^= +@")
+    if quoted.startswith(".") or _RESERVED.match(quoted):
+        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
+    # Where file names know no upper case, "a" and "A" would be one file.
+    if quoted != quoted.upper() and not name.islower():
+        quoted = f"{quoted}~{_hash(name.encode())[:8]}"
+    if len(quoted) > 120:
+        quoted = f"{quoted[:80]}~{_hash(name.encode())[:24]}"
+    return quoted
+
+
+def _hash(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

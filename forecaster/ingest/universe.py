@@ -1,0 +1,98 @@
+"""Universe files: which tickers to follow."""
+
+import csv
+import importlib.resources
+import re
+from pathlib import Path
+
+from forecaster.errors import UsageError
+
+_SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
+_HEADERS = ("symbol", "ticker", "tickers", "symbols", "unique_id")
+_MOST_BYTES = 10 * 2**20
+
+
+def read_universe(path: str | Path) -> list[str]:
+    """Read tickers from a text file, one or more a line, or from a CSV with a ``Symbol`` column.
+
+    UTF-8 with or without a byte order mark; ``#`` starts a comment; upper and lower case are the
+    same; ``BRK.B`` becomes ``BRK-B``, as Yahoo writes share classes, while ``SHELL.AS`` keeps its
+    exchange. Order is kept, repeated tickers are dropped. A name without a folder that is not a
+    file here, such as ``sp500.txt``, is looked up among the universes that come along.
+
+    Raises UsageError with file and line when the file is missing, not text, empty, or holds
+    something that cannot be a ticker.
+    """
+    path = find_universe(path)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path}: too large for a ticker file ({path.stat().st_size} bytes)")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise UsageError(f"{path}: not a text file; expected one ticker a line, in UTF-8")
+    tickers: dict[str, None] = {}
+    for number, word in _words(text):
+        tickers.setdefault(normalise(word, f"{path}, line {number}"))
+    if not tickers:
+        raise UsageError(f"{path}: no ticker in it; expected one a line, e.g. AAPL")
+    return list(tickers)
+
+
+def normalise(symbol: str, where: str = "ticker") -> str:
+    """A ticker as it is used everywhere: upper case, a share class behind a hyphen.
+
+    Raises UsageError when it holds characters that no ticker has.
+    """
+    name = symbol.strip().strip("\"'").upper()
+    if re.fullmatch(r"[A-Z0-9]+\.[A-C]", name):
+        name = name.replace(".", "-")
+    if not _SYMBOL.match(name) or ".." in name:
+        shown = symbol if len(symbol) <= 40 else symbol[:37] + "..."
+        raise UsageError(
+            f"{where}: {shown!r} cannot be a ticker; expected letters, digits and . - = _ "
+            "(and ^ in front of an index), 24 at most, e.g. BRK-B, ^GSPC, EURUSD=X"
+        )
+    return name
+
+
+def find_universe(path: str | Path) -> Path:
+    """The file itself, or the one of that name that comes with the package."""
+    path = Path(path)
+    if path.exists() or len(path.parts) != 1:
+        return path
+    for folder in _bundled_folders():
+        if (folder / path.name).is_file():
+            return folder / path.name
+    return path
+
+
+def _bundled_folders() -> list[Path]:
+    package = Path(str(importlib.resources.files("forecaster")))
+    return [package / "universes", package.parent / "data"]  # installed; in a checkout
+
+
+def _words(text: str):
+    """Candidate symbols with their line numbers."""
+    lines = [(n, line.split("#", 1)[0].strip()) for n, line in enumerate(text.splitlines(), 1)]
+    lines = [(n, line) for n, line in lines if line]
+    if lines and (column := _symbol_column(lines[0][1])) is not None:
+        rows = csv.reader([line for _, line in lines[1:]])
+        for (number, _), cells in zip(lines[1:], rows, strict=False):
+            if column < len(cells) and cells[column].strip():
+                yield number, cells[column]
+        return
+    for number, line in lines:
+        for word in re.split(r"[,;\s]+", line):
+            if word.strip("\"'"):
+                yield number, word
+
+
+def _symbol_column(header: str) -> int | None:
+    cells = [cell.strip().lower() for cell in next(csv.reader([header]))]
+    return next((cells.index(name) for name in _HEADERS if name in cells), None)

@@ -1,0 +1,96 @@
+"""Flax modules for ONE series. The swarm makes many of them."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from forecaster.swarm.recurrence import gru, lstm
+
+NAMES = ("lstm", "gru", "mlp")
+_glorot = nnx.initializers.glorot_uniform()
+
+
+class LSTM(nnx.Module):
+    """One LSTM layer, time-major; see :func:`forecaster.swarm.recurrence.lstm`."""
+
+    def __init__(self, features: int, hidden: int, *, rngs: nnx.Rngs):
+        self.kernel = nnx.Param(_glorot(rngs.params(), (features + hidden, 4 * hidden)))
+        # Forget gates start open: Jozefowicz, Zaremba & Sutskever (2015), ICML.
+        self.bias = nnx.Param(jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0))
+
+    def __call__(self, inputs: Array, valid: Array) -> Array:
+        return lstm(self.kernel[...], self.bias[...], inputs, valid)
+
+
+class GRU(nnx.Module):
+    """One GRU layer, time-major; see :func:`forecaster.swarm.recurrence.gru`."""
+
+    def __init__(self, features: int, hidden: int, *, rngs: nnx.Rngs):
+        self.kernel = nnx.Param(_glorot(rngs.params(), (features + hidden, 3 * hidden)))
+        self.bias = nnx.Param(jnp.zeros(3 * hidden))
+        self.new_bias = nnx.Param(jnp.zeros(hidden))
+
+    def __call__(self, inputs: Array, valid: Array) -> Array:
+        return gru(self.kernel[...], self.bias[...], self.new_bias[...], inputs, valid)
+
+
+class Forecaster(nnx.Module):
+    """Common to all models: the last layer and the head's constants.
+
+    The last layer starts at zero, so that an untrained model forecasts "unchanged, with the
+    current volatility", and training can only move away from it when that pays.
+    """
+
+    def __init__(self, width: int, outputs: int, constants: int, *, rngs: nnx.Rngs):
+        zeros = nnx.initializers.zeros
+        self.out = nnx.Linear(width, outputs, kernel_init=zeros, rngs=rngs)
+        self.constants = nnx.Param(jnp.zeros(constants))
+
+
+class Recurrent(Forecaster):
+    """Layers of LSTM or GRU over a window, and outputs at every step or at the last only."""
+
+    def __init__(self, cell, features, lookback, hidden, layers, outputs, constants, *, rngs):
+        super().__init__(hidden, outputs, constants, rngs=rngs)
+        widths = [features] + [hidden] * (layers - 1)
+        self.layers = nnx.List([cell(width, hidden, rngs=rngs) for width in widths])
+
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
+        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, T or 1, K) and constants."""
+        hidden = inputs.swapaxes(0, 1)
+        for layer in self.layers:
+            hidden = layer(hidden, valid.swapaxes(0, 1))  # (T, B, H)
+        hidden = hidden[-1:] if last_only else hidden
+        return self.out(hidden.swapaxes(0, 1)), self.constants[...]
+
+
+class MLP(Forecaster):
+    """A multilayer perceptron over a whole window; it has outputs for the last step only."""
+
+    def __init__(self, features, lookback, hidden, layers, outputs, constants, *, rngs):
+        super().__init__(hidden, outputs, constants, rngs=rngs)
+        widths = [lookback * features] + [hidden] * (layers - 1)
+        self.layers = nnx.List([nnx.Linear(width, hidden, rngs=rngs) for width in widths])
+
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
+        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, 1, K) and constants."""
+        if not last_only:
+            raise ValueError("an MLP has no output for each step; train it with 'windowed'")
+        hidden = (inputs * valid[..., None]).reshape(inputs.shape[0], -1)
+        for layer in self.layers:
+            hidden = jax.nn.relu(layer(hidden))
+        return self.out(hidden)[:, None], self.constants[...]
+
+
+def builder(
+    name: str, features: int, lookback: int, hidden: int, layers: int, head
+) -> Callable[[nnx.Rngs], Forecaster]:
+    """A function that builds the named model for a head, given random streams."""
+    sizes = (features, lookback, hidden, layers, head.outputs, head.constants)
+    if name == "mlp":
+        return lambda rngs: MLP(*sizes, rngs=rngs)
+    cell = {"lstm": LSTM, "gru": GRU}[name]
+    return lambda rngs: Recurrent(cell, *sizes, rngs=rngs)

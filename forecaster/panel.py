@@ -1,0 +1,179 @@
+"""Many series side by side: a long frame as stacked arrays with a mask, and back."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from forecaster.calendar import Frequency, infer_frequency
+from forecaster.errors import DataError, name_reasons
+
+PRICE_CHANNELS = ("open", "high", "low", "close", "adj_close", "volume")
+_TARGETS = ("y", "adj_close", "close")
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """Series on a common time axis. Unequal histories are padded and masked, never filled.
+
+    ``values`` (series, time, channel), NaN where nothing was observed; ``mask`` (series, time),
+    True where the target was observed; ``ids`` (series,); ``times`` (time,) datetime64 or whole
+    numbers, sorted; ``target``: the channel that is forecast. ``skipped``: series that were left
+    out, with the reason.
+    """
+
+    values: np.ndarray
+    mask: np.ndarray
+    ids: tuple[str, ...]
+    times: np.ndarray
+    channels: tuple[str, ...]
+    target: str
+    frequency: Frequency
+    skipped: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self):
+        if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
+            raise ValueError(
+                f"values have shape {self.values.shape}; expected (series, time, channel) = "
+                f"({len(self.ids)}, {len(self.times)}, {len(self.channels)})"
+            )
+        for array in (self.values, self.mask, self.times):
+            array.setflags(write=False)
+
+    @staticmethod
+    def from_frame(frame: pd.DataFrame, skipped: Mapping[str, str] | None = None) -> "Panel":
+        """Stack a long frame with columns ``unique_id, ds`` and channels (or ``ticker, date`` and
+        prices).
+
+        The target is the first there is of ``y``, ``adj_close``, ``close``. A series with a
+        repeated time or without any value is left out and named in ``skipped``.
+
+        Raises DataError when a needed column is missing or no series is left.
+        """
+        frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
+        target = next((name for name in _TARGETS if name in frame), None)
+        missing = [name for name in ("unique_id", "ds") if name not in frame]
+        if missing or target is None:
+            raise DataError(
+                f"the frame lacks {', '.join(missing) or 'a target'}; expected columns "
+                "unique_id, ds, y or ticker, date, open, high, low, close[, adj_close], volume; "
+                f"got {', '.join(map(str, frame.columns))}"
+            )
+        skipped = dict(skipped or {})
+        channels = tuple(
+            str(name)
+            for name in frame
+            if name not in ("unique_id", "ds") and pd.api.types.is_numeric_dtype(frame[name])
+        )
+        if target not in channels:
+            raise DataError(f"column {target!r} holds text; expected numbers")
+        codes, ids = pd.factorize(frame["unique_id"].astype(str))
+        names = tuple(map(str, ids))
+        times, at = np.unique(_as_times(frame["ds"]), return_inverse=True)
+        values = np.full((len(ids), len(times), len(channels)), np.nan)
+        values[codes, at] = frame[list(channels)].to_numpy(float, na_value=np.nan)
+        values[~np.isfinite(values)] = np.nan
+        mask = np.isfinite(values[:, :, channels.index(target)])
+
+        counts = np.bincount(codes * len(times) + at, minlength=mask.size).reshape(mask.shape)
+        for row in np.flatnonzero((counts > 1).any(1)):
+            time = times[int(np.argmax(counts[row] > 1))]
+            skipped[names[row]] = f"more than one row for {show_time(time)}"
+        for row in np.flatnonzero(~mask.any(1)):
+            skipped[names[row]] = f"column {target!r} holds no number"
+        panel = Panel(values, mask, names, times, channels, target, infer_frequency(times), skipped)
+        return panel.only([name for name in panel.ids if name not in skipped])
+
+    def to_frame(self) -> pd.DataFrame:
+        """The observed rows as a long frame ``unique_id, ds, channels...``."""
+        rows, at = np.nonzero(self.mask)
+        frame = pd.DataFrame(self.values[rows, at], columns=list(self.channels))
+        frame.insert(0, "unique_id", np.array(self.ids, dtype=object)[rows])
+        frame.insert(1, "ds", self.times[at])
+        return frame
+
+    def only(self, ids: Sequence[str], skipped: Mapping[str, str] | None = None) -> "Panel":
+        """The same panel with these series, in this order."""
+        skipped = {**self.skipped, **(skipped or {})}
+        if not ids:
+            raise DataError("no series can be used:\n" + name_reasons(skipped))
+        place = {name: row for row, name in enumerate(self.ids)}
+        rows = [place[name] for name in ids]
+        return dataclasses.replace(
+            self,
+            values=self.values[rows],
+            mask=self.mask[rows],
+            ids=tuple(ids),
+            skipped=MappingProxyType(skipped),
+        )
+
+    def until(self, cutoff) -> "Panel":
+        """What was known at a cutoff: all times up to it, it included."""
+        keep = self.times <= np.asarray(cutoff, self.times.dtype)
+        if not keep.any():
+            raise DataError(
+                f"nothing was observed up to {show_time(cutoff)}; the panel starts at "
+                f"{show_time(self.times[0])}"
+            )
+        return dataclasses.replace(
+            self,
+            values=self.values[:, keep],
+            mask=self.mask[:, keep],
+            times=self.times[keep],
+        )
+
+    def channel(self, name: str) -> np.ndarray:
+        """One channel, (series, time)."""
+        return self.values[:, :, self.channels.index(name)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Histories:
+    """The observed rows of each series without the gaps, aligned at the end.
+
+    ``values`` (series, step, channel); ``first`` (series,), the step of a series' first row: steps
+    before it are padding, NaN; ``at`` (series, step), places on the panel's time axis, -1 in the
+    padding. So the last step of every series is its latest row, and "the last 252" are the same
+    steps for all.
+    """
+
+    values: np.ndarray
+    first: np.ndarray
+    at: np.ndarray
+
+    @staticmethod
+    def of(panel: Panel) -> "Histories":
+        lengths = panel.mask.sum(1)
+        steps = int(lengths.max())
+        rows, at = np.nonzero(panel.mask)
+        first = steps - lengths
+        rank = np.arange(len(at)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        step = rank + first[rows]
+        values = np.full((len(panel.ids), steps, len(panel.channels)), np.nan)
+        values[rows, step] = panel.values[rows, at]
+        places = np.full((len(panel.ids), steps), -1)
+        places[rows, step] = at
+        return Histories(values, first, places)
+
+
+def show_time(time) -> str:
+    """A time as a person writes it: a date without midnight, or a number."""
+    if isinstance(time, (int, np.integer)):
+        return str(int(time))
+    return str(pd.Timestamp(time)).removesuffix(" 00:00:00")
+
+
+def _as_times(column: pd.Series) -> np.ndarray:
+    if pd.api.types.is_integer_dtype(column):
+        return column.to_numpy(np.int64)
+    try:
+        times = pd.to_datetime(column)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"column 'ds' holds something that is not a date: {error}") from error
+    if times.isna().any():
+        raise DataError(f"column 'ds' has {int(times.isna().sum())} rows without a date")
+    if times.dt.tz is not None:
+        times = times.dt.tz_localize(None)
+    return times.to_numpy("datetime64[ns]")

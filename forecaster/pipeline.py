@@ -1,0 +1,150 @@
+"""From a source to a saved model, and from a saved model to forecasts: what the commands do."""
+
+import dataclasses
+import platform
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from forecaster import swarm
+from forecaster.config import Config
+from forecaster.errors import ModelError
+from forecaster.forecasting import Model, fit, predict
+from forecaster.ingest import Store, ingest, normalise, panel_from_store
+from forecaster.ingest.source import Source
+from forecaster.panel import Panel, show_time
+from forecaster.saving import latest_run, load, new_run, save
+
+
+@dataclasses.dataclass(frozen=True)
+class FitResult:
+    """A fit that was saved. ``first`` and ``last``: the dates of its data."""
+
+    model: Model
+    folder: Path
+    first: str
+    last: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """Forecasts of the latest model. ``unknown``: tickers it has no network for, with the reason.
+
+    ``late``: by series, how many sessions have passed since its latest row.
+    """
+
+    model: Model
+    panel: Panel
+    frame: pd.DataFrame
+    unknown: dict[str, str]
+    late: dict[str, int]
+
+
+def fit_to_home(
+    home: Path,
+    source: Source,
+    tickers: Sequence[str] | None,
+    config: Config,
+    seed: int,
+    *,
+    start=None,
+    end=None,
+    on_series: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[Any], None] | None = None,
+) -> FitResult:
+    """Fetch into the store, train, and save the model as a new run under ``home``.
+
+    Raises DataError when no series can be used, StoreError when nothing can be written.
+    """
+    began = time.perf_counter()
+    swarm.keep_compiled(home / "cache")
+    arrived = ingest(home, source, tickers, start=start, end=end, on_series=on_series)
+    panel = panel_from_store(arrived.store, arrived.ids, arrived.skipped)
+    model = fit(panel, config, seed, on_progress=on_progress)
+    provenance = {
+        **model.provenance,
+        "source": source.name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "first": show_time(panel.times[0]),
+        "last": show_time(panel.times[-1]),
+        "data_sha256": arrived.store.digest(model.ids),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("forecaster", "jax", "flax", "optax")},
+    }
+    model = dataclasses.replace(model, provenance=provenance)
+    folder = save(model, new_run(home, config.model))
+    # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
+    predict(load(folder), panel.only(model.ids[:1]))
+    seconds = time.perf_counter() - began
+    return FitResult(model, folder, provenance["first"], provenance["last"], seconds)
+
+
+def predict_from_home(
+    home: Path, tickers: Sequence[str] | None, level: Sequence[float], run: Path | None = None
+) -> Prediction:
+    """Forecast tickers, by default all, with the latest model and the stored prices.
+
+    Raises ModelError when there is no model, or it has a network for none of the tickers.
+    """
+    swarm.keep_compiled(home / "cache")
+    model = load(run or latest_run(home))
+    known, unknown = _known(model, tickers)
+    if not known:
+        lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
+        raise ModelError(lines)
+    store = Store.open(home, model.provenance["source"])
+    gone = [name for name in known if name not in store.ids]
+    if gone:
+        raise ModelError(
+            f"{', '.join(gone[:5])}: the prices are no longer stored under {store.folder}; "
+            "run `forecaster ingest` again"
+        )
+    panel = panel_from_store(store, known)
+    frame = predict(model, panel, level)
+    return Prediction(model, panel, frame, unknown, _late(model, panel))
+
+
+def _known(model: Model, tickers: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
+    """Tickers as the model writes them, and why it does not know the others."""
+    if tickers is None:
+        return list(model.ids), {}
+    known: dict[str, None] = {}
+    unknown: dict[str, str] = {}
+    for name in tickers:
+        if (found := _spelled(model, name)) is not None:
+            known[found] = None
+        elif (why := model.skipped.get(name) or model.skipped.get(name.upper())) is not None:
+            unknown[name] = f"was skipped by the fit: {why}"
+        else:
+            unknown[name] = f"not in the latest model ({len(model.ids)} series){_near(model, name)}"
+    return list(known), unknown
+
+
+def _spelled(model: Model, name: str) -> str | None:
+    ids = set(model.ids)
+    if name in ids:
+        return name
+    plain = normalise(name)
+    return next((n for n in (plain, plain.replace("-", ".")) if n in ids), None)
+
+
+def _near(model: Model, name: str) -> str:
+    upper = name.upper()
+    near = get_close_matches(upper, model.ids, n=5, cutoff=0.5)
+    near = near or [known for known in model.ids if known.startswith(upper[:1])][:5]
+    return f"; near: {', '.join(near)}" if near else ""
+
+
+def _late(model: Model, panel: Panel) -> dict[str, int]:
+    now = pd.Timestamp.now()
+    last = [panel.times[panel.mask[row]][-1] for row in range(len(panel.ids))]
+    return {
+        name: model.frequency.elapsed(time, now) for name, time in zip(panel.ids, last, strict=True)
+    }

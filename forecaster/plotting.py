@@ -1,0 +1,58 @@
+"""Pictures: frames in, matplotlib Axes out."""
+
+import re
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from forecaster.panel import Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BLUE = "#1f5fa8"
+
+
+def plot_forecast(
+    panel: Panel,
+    forecast: pd.DataFrame,
+    unique_id: str,
+    *,
+    history: int = 120,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one series' latest ``history`` rows and its forecast as a fan.
+
+    ``forecast``: a frame of :func:`forecaster.predict`. Prices are drawn as ``close`` where the
+    panel has it.
+    """
+    from matplotlib.figure import Figure
+
+    if ax is None:
+        ax = Figure(figsize=(9, 4.5), layout="constrained").add_subplot()
+    row = panel.ids.index(unique_id)
+    channel = "close" if "close" in panel.channels else panel.target
+    seen = panel.mask[row]
+    times, values = panel.times[seen][-history:], panel.channel(channel)[row, seen][-history:]
+    part = forecast[forecast["unique_id"] == unique_id]
+    name = next(c for c in forecast if c not in ("unique_id", "ds"))
+    ax.plot(times, values, color="#333333", lw=1.3, label=channel)
+    levels = sorted(
+        (float(m[1]) for c in forecast if (m := re.fullmatch(rf"{name}-lo-([0-9.]+)", str(c)))),
+        reverse=True,
+    )
+    start = [times[-1]], [values[-1]]
+    ahead = [*start[0], *part["ds"]]
+    for place, level in enumerate(levels):
+        low = [*start[1], *part[f"{name}-lo-{level:g}"]]
+        high = [*start[1], *part[f"{name}-hi-{level:g}"]]
+        shade = 0.18 + 0.22 * place / max(1, len(levels) - 1)
+        ax.fill_between(ahead, low, high, color=_BLUE, alpha=shade, lw=0, label=f"{level:g} % band")
+    ax.plot(ahead, [*start[1], *part[name]], color=_BLUE, lw=1.6, label=f"{name} median")
+    ax.set_title(unique_id, loc="left", fontweight="bold")
+    ax.set_ylabel("price" if channel in ("close", "adj_close") else channel)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, loc="upper left", fontsize=9)
+    ax.figure.autofmt_xdate()  # pyright: ignore[reportAttributeAccessIssue]
+    return ax

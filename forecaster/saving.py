@@ -1,0 +1,178 @@
+"""Models on disk: a folder with ``model.safetensors`` (arrays) and ``model.json`` (all else).
+
+The JSON is strict (no NaN) and carries a schema version and the SHA-256 of the arrays. Never
+pickle: opening a model runs no code.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from forecaster import atomic
+from forecaster.calendar import Frequency
+from forecaster.config import Config
+from forecaster.errors import ForecasterError, ModelError
+from forecaster.forecasting import Model
+from forecaster.transforms import Transform
+
+SCHEMA = 1
+_ARRAYS, _REST = "model.safetensors", "model.json"
+
+
+def save(model: Model, folder: str | Path) -> Path:
+    """Write a model into a new folder, whole or not at all, and return the folder.
+
+    Raises ModelError when the folder exists, StoreError when it cannot be written.
+    """
+    from safetensors.numpy import save as to_bytes
+
+    folder = Path(folder)
+    if folder.exists():
+        raise ModelError(f"{folder}: exists already; choose another folder")
+    arrays = {f"params/{name}": leaf for name, leaf in _flatten(model.params).items()}
+    arrays["scores"] = model.scores
+    raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
+    rest = {
+        "schema": SCHEMA,
+        "arrays_sha256": hashlib.sha256(raw).hexdigest(),
+        "config": dataclasses.asdict(model.config),
+        "ids": list(model.ids),
+        "channels": list(model.channels),
+        "target": model.target,
+        "frequency": dataclasses.asdict(model.frequency),
+        "transform": dataclasses.asdict(model.transform),
+        "fitted_until": [_time_to_json(time) for time in model.fitted_until],
+        "report": {name: _strict(column.tolist()) for name, column in model.report.items()},
+        "skipped": dict(model.skipped),
+        "provenance": dict(model.provenance),
+    }
+    text = json.dumps(rest, indent=1, allow_nan=False)
+    with atomic.write_folder(folder) as temporary:
+        (temporary / _ARRAYS).write_bytes(raw)
+        (temporary / _REST).write_text(text, encoding="utf-8")
+    return folder
+
+
+def load(folder: str | Path) -> Model:
+    """Read a model that :func:`save` wrote.
+
+    Raises ModelError when there is none, when a file is damaged, or when its schema version is not
+    one that this program reads.
+    """
+    from safetensors.numpy import load as from_bytes
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such model; run `forecaster fit` first")
+    rest = _read_rest(folder / _REST)
+    try:
+        raw = (folder / _ARRAYS).read_bytes()
+    except OSError as error:
+        raise ModelError(f"{folder / _ARRAYS}: cannot be read: {error.strerror}") from error
+    if hashlib.sha256(raw).hexdigest() != rest.get("arrays_sha256"):
+        raise ModelError(
+            f"{folder / _ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
+            "Run `forecaster fit` again"
+        )
+    arrays = from_bytes(raw)
+    try:
+        return _model(rest, arrays)
+    except (KeyError, TypeError, ValueError, ForecasterError) as error:
+        raise ModelError(f"{folder / _REST}: not a model of this program: {error!r}") from error
+
+
+def new_run(home: Path, model: str) -> Path:
+    """A folder name for a new run under ``home/models``; names sort by time."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    return home / "models" / f"{stamp}-{model}"
+
+
+def runs(home: Path) -> list[Path]:
+    """The folders of all complete runs, the oldest first."""
+    folders = (path.parent for path in (home / "models").glob(f"*/{_REST}"))
+    return sorted(folder for folder in folders if not folder.name.startswith(atomic.PREFIX))
+
+
+def latest_run(home: Path) -> Path:
+    """The folder of the latest run. Raises ModelError when there is none."""
+    if found := runs(home):
+        return found[-1]
+    raise ModelError(f"no model under {home} yet; run `forecaster fit` first")
+
+
+def _read_rest(path: Path) -> dict[str, Any]:
+    try:
+        rest = json.loads(path.read_bytes())
+        schema = rest["schema"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}). Run `forecaster fit` again") from error
+    if schema != SCHEMA:
+        advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
+        raise ModelError(
+            f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
+        )
+    return rest
+
+
+def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
+    ids = tuple(rest["ids"])
+    for name, leaf in arrays.items():
+        if len(leaf) != len(ids):
+            raise ValueError(f"{name}: {len(leaf)} rows for {len(ids)} series")
+    report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))
+    params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
+    return Model(
+        config=Config(**rest["config"]),
+        ids=ids,
+        channels=tuple(rest["channels"]),
+        target=rest["target"],
+        frequency=Frequency(**rest["frequency"]),
+        transform=Transform(**rest["transform"]),
+        params=_unflatten(params),
+        scores=arrays["scores"],
+        fitted_until=_times_from_json(rest["fitted_until"]),
+        report=report,
+        skipped=rest["skipped"],
+        provenance=rest["provenance"],
+    )
+
+
+def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, np.ndarray]:
+    flat: dict[str, np.ndarray] = {}
+    for name, leaf in tree.items():
+        path = f"{above}{name}"
+        flat |= _flatten(leaf, f"{path}/") if isinstance(leaf, Mapping) else {path: leaf}
+    return flat
+
+
+def _unflatten(flat: Mapping[str, np.ndarray]) -> dict[Any, Any]:
+    tree: dict[Any, Any] = {}
+    for path, leaf in flat.items():
+        # Flax keeps the members of a list under whole numbers.
+        *above, last = (int(part) if part.isdigit() else part for part in path.split("/"))
+        place = tree
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = leaf
+    return tree
+
+
+def _strict(values: list[Any]) -> list[Any]:
+    return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
+
+
+def _time_to_json(time) -> int | str:
+    return str(time) if isinstance(time, np.datetime64) else int(time)
+
+
+def _times_from_json(times: list[Any]) -> np.ndarray:
+    whole = bool(times) and isinstance(times[0], int)
+    return np.array(times, np.int64 if whole else "datetime64[ns]")

@@ -1,0 +1,28 @@
+"""Random keys that belong to a member's name, not to its place in the swarm."""
+
+import hashlib
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+
+def member_keys(seed: int, ids: Sequence[str]) -> np.ndarray:
+    """Return one raw random key per id, shape (member, 2) uint32, for ``jax.random.wrap_key_data``.
+
+    Only the seed and the name decide a key: adding, removing or reordering ids changes no other
+    member's. Two names of any swarm share a key with a chance of about members^2 / 2^65.
+    """
+    words = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
+    root = jax.random.key(seed)
+
+    def fold(pair):
+        return jax.random.key_data(jax.random.fold_in(jax.random.fold_in(root, pair[0]), pair[1]))
+
+    return np.asarray(jax.vmap(fold)(words))
+
+
+def _words(name: str) -> tuple[int, int]:
+    """Two 32-bit words from a name, the same on every machine (Python's own hash is not)."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")

@@ -1,0 +1,4 @@
+"""Recurrences over time for one model: pure functions that ``vmap`` turns into many."""
+
+from forecaster.swarm.recurrence.gru import gru as gru
+from forecaster.swarm.recurrence.lstm import lstm as lstm

@@ -1,0 +1,83 @@
+"""The GRU recurrence over time for one model, with a hand-written backward pass.
+
+Gated recurrent unit, Cho et al. (2014), arXiv 1406.1078, in the variant that cuDNN and
+``torch.nn.GRU`` compute: the reset gate acts after the recurrent matrix product. Gate order:
+reset, update, new. Why the backward pass is written by hand: see ``lstm.py``.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+@jax.custom_vjp
+def gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
+    """Run a GRU over time from a zero state and return the hidden state of every step.
+
+    Shapes, for time T, batch B, features F and hidden size H: ``kernel`` (F + H, 3H), its first F
+    rows for the input and the rest for the hidden state; ``bias`` (3H,), added to the input part;
+    ``new_bias`` (H,), added to the recurrent part of the new gate, inside the reset; ``inputs``
+    (T, B, F); ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which
+    leaves the state as it was. Returns (T, B, H). Not differentiable in ``valid``.
+    """
+    return _forward(kernel, bias, new_bias, inputs, valid)[0]
+
+
+def _forward(kernel, bias, new_bias, inputs, valid):
+    features, batch = inputs.shape[-1], inputs.shape[1]
+    size = kernel.shape[-1] // 3
+    input_kernel, hidden_kernel = kernel[:features], kernel[features:]
+
+    def step(hidden, now):
+        x, observed = now
+        from_input = x @ input_kernel + bias  # (B, 3H)
+        from_hidden = hidden @ hidden_kernel  # (B, 3H)
+        gates = jax.nn.sigmoid(from_input[:, : 2 * size] + from_hidden[:, : 2 * size])
+        reset, update = gates[:, :size], gates[:, size:]
+        recurrent = from_hidden[:, 2 * size :] + new_bias  # (B, H)
+        new = jnp.tanh(from_input[:, 2 * size :] + reset * recurrent)
+        hidden = hidden + observed[:, None] * (1 - update) * (new - hidden)
+        return hidden, (hidden, reset, update, new, recurrent)
+
+    start = jnp.zeros((batch, size), inputs.dtype)
+    return jax.lax.scan(step, start, (inputs, valid))[1]
+
+
+def _gru_forward(kernel, bias, new_bias, inputs, valid):
+    hidden, *gates = _forward(kernel, bias, new_bias, inputs, valid)
+    return hidden, (kernel, inputs, valid, hidden, tuple(gates))
+
+
+def _gru_backward(residuals, grad_hidden):
+    kernel, inputs, valid, hidden, gates = residuals
+    features, size = inputs.shape[-1], hidden.shape[-1]
+    hidden_kernel = kernel[features:]
+    previous = jnp.pad(hidden[:-1], ((1, 0), (0, 0), (0, 0)))  # (T, B, H)
+
+    def step(grad_h, now):
+        grad_out, (reset, update, new, recurrent), before, observed = now
+        grad_h = grad_h + grad_out
+        grad_now = observed[:, None] * grad_h
+        grad_new = grad_now * (1 - update) * (1 - new * new)
+        grad_update = grad_now * (before - new) * update * (1 - update)
+        grad_reset = grad_new * recurrent * reset * (1 - reset)
+        grad_input = jnp.concatenate([grad_reset, grad_update, grad_new], axis=-1)  # (B, 3H)
+        grad_recurrent = jnp.concatenate([grad_reset, grad_update, grad_new * reset], axis=-1)
+        grad_h = grad_h - grad_now * (1 - update) + grad_recurrent @ hidden_kernel.T
+        return grad_h, (grad_input, grad_recurrent)
+
+    steps = (grad_hidden, gates, previous, valid)
+    start = jnp.zeros_like(hidden[0])
+    _, (grad_input, grad_recurrent) = jax.lax.scan(step, start, steps, reverse=True)
+    grad_kernel = jnp.concatenate(
+        [
+            jnp.einsum("tbf,tbg->fg", inputs, grad_input),
+            jnp.einsum("tbh,tbg->hg", previous, grad_recurrent),
+        ]
+    )
+    grad_new_bias = grad_recurrent[..., 2 * size :].sum((0, 1))
+    grad_inputs = grad_input @ kernel[:features].T
+    return grad_kernel, grad_input.sum((0, 1)), grad_new_bias, grad_inputs, jnp.zeros_like(valid)
+
+
+gru.defvjp(_gru_forward, _gru_backward)

@@ -1,0 +1,108 @@
+"""The LSTM recurrence over time for one model, with a hand-written backward pass.
+
+Long short-term memory, Hochreiter & Schmidhuber (1997), Neural Computation 9(8), with the
+forget gate of Gers, Schmidhuber & Cummins (2000). Gate order is that of ``torch.nn.LSTM``:
+input, forget, cell, output.
+
+Differentiating a ``lax.scan`` makes XLA accumulate the weight gradient once a step. Here the
+backward scan carries only the gradients of the hidden and the cell state and stores those of the
+gates; the weight gradient is then one matrix product over (time x batch).
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+@jax.custom_vjp
+def lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
+    """Run an LSTM over time from a zero state and return the hidden state of every step.
+
+    Shapes, for time T, batch B, features F and hidden size H: ``kernel`` (F + H, 4H), its first F
+    rows for the input and the rest for the hidden state; ``bias`` (4H,); ``inputs`` (T, B, F);
+    ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which leaves the
+    state as it was. Returns (T, B, H). Not differentiable in ``valid``.
+    """
+    hidden, _, _ = _forward(kernel, bias, inputs, valid)
+    return hidden
+
+
+def _activate(preactivation: Array) -> Array:
+    """Sigmoid of the input, forget and output gates and tanh of the cell gate, by one tanh."""
+    size = preactivation.shape[-1] // 4
+    half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], preactivation.dtype), size)
+    return half * jnp.tanh(half * preactivation) + (1 - half)
+
+
+def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
+    features, batch = inputs.shape[-1], inputs.shape[1]
+    size = kernel.shape[-1] // 4
+    input_kernel, hidden_kernel = kernel[:features], kernel[features:]
+
+    def step(carry, now):
+        hidden, cell = carry
+        x, observed = now
+        gates = _activate(x @ input_kernel + hidden @ hidden_kernel + bias)  # (B, 4H)
+        i, f, g, o = jnp.split(gates, 4, axis=-1)
+        keep = observed[:, None]
+        new_cell = f * cell + i * g
+        new_hidden = o * jnp.tanh(new_cell)
+        new_cell = cell + keep * (new_cell - cell)
+        new_hidden = hidden + keep * (new_hidden - hidden)
+        return (new_hidden, new_cell), (new_hidden, new_cell, gates)
+
+    zero = jnp.zeros((batch, size), inputs.dtype)
+    _, (hidden, cell, gates) = jax.lax.scan(step, (zero, zero), (inputs, valid))
+    return hidden, cell, gates
+
+
+def _lstm_forward(kernel, bias, inputs, valid):
+    hidden, cell, gates = _forward(kernel, bias, inputs, valid)
+    return hidden, (kernel, inputs, valid, hidden, cell, gates)
+
+
+def _lstm_backward(residuals, grad_hidden):
+    kernel, inputs, valid, hidden, cell, gates = residuals
+    features = inputs.shape[-1]
+    hidden_kernel = kernel[features:]
+    previous = functools.partial(jnp.pad, pad_width=((1, 0), (0, 0), (0, 0)))
+    previous_hidden, previous_cell = previous(hidden[:-1]), previous(cell[:-1])  # (T, B, H)
+
+    def step(carry, now):
+        grad_h, grad_c = carry
+        grad_out, gates, c_before, observed = now
+        keep = observed[:, None]
+        i, f, g, o = jnp.split(gates, 4, axis=-1)
+        tanh_c = jnp.tanh(f * c_before + i * g)
+        grad_h = grad_h + grad_out
+        grad_now = keep * grad_h
+        dc = keep * grad_c + grad_now * o * (1 - tanh_c * tanh_c)
+        grad_gates = jnp.concatenate(
+            [
+                dc * g * i * (1 - i),
+                dc * c_before * f * (1 - f),
+                dc * i * (1 - g * g),
+                grad_now * tanh_c * o * (1 - o),
+            ],
+            axis=-1,
+        )  # (B, 4H)
+        grad_h = grad_gates @ hidden_kernel.T + (grad_h - grad_now)
+        grad_c = dc * f + (1 - keep) * grad_c
+        return (grad_h, grad_c), grad_gates
+
+    zero = jnp.zeros_like(hidden[0])
+    steps = (grad_hidden, gates, previous_cell, valid)
+    _, grad_gates = jax.lax.scan(step, (zero, zero), steps, reverse=True)  # (T, B, 4H)
+    grad_kernel = jnp.concatenate(
+        [
+            jnp.einsum("tbf,tbg->fg", inputs, grad_gates),
+            jnp.einsum("tbh,tbg->hg", previous_hidden, grad_gates),
+        ]
+    )
+    grad_inputs = grad_gates @ kernel[:features].T
+    return grad_kernel, grad_gates.sum((0, 1)), grad_inputs, jnp.zeros_like(valid)
+
+
+lstm.defvjp(_lstm_forward, _lstm_backward)

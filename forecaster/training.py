@@ -1,0 +1,110 @@
+"""From a Config to a swarm task: windows, targets and losses of one series."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from forecaster import swarm
+from forecaster.config import Config
+from forecaster.heads import HEADS
+from forecaster.models import builder
+from forecaster.transforms import Transformed
+from forecaster.windows import Split, gather
+
+
+class Series(NamedTuple):
+    """What one member learns from. In a swarm each array has a leading member axis."""
+
+    features: Any  # (step, feature)
+    targets: Any  # (step, horizon), NaN where unknown
+    first: Any  # the first step that may be an input
+
+
+def series_data(transformed: Transformed) -> Series:
+    """The data of all members, arrays (series, ...)."""
+    return Series(transformed.features, transformed.targets(), transformed.first.astype(np.int32))
+
+
+def split_of(config: Config, steps: int) -> Split:
+    """Spans and windows of a config over histories of so many steps."""
+    return Split(steps, config.lookback, config.burn_in, config.horizon, config.validation)
+
+
+def functions(config: Config, features: int):
+    """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
+    head = HEADS[config.head](config.horizon)
+    return swarm.module_functions(
+        builder(config.model, features, config.lookback, config.hidden, config.layers, head)
+    )
+
+
+def make_task(config: Config, split: Split, features: int) -> swarm.Task:
+    """The task of one series under a config."""
+    init, apply = functions(config, features)
+    head = HEADS[config.head](config.horizon)
+
+    def mean_loss(params, batch):
+        inputs, valid, targets = batch
+        last_only = config.way == "windowed"
+        outputs, constants = apply(params, inputs, valid, last_only=last_only)
+        outputs = outputs[:, -targets.shape[1] :]
+        known = jnp.isfinite(targets)
+        # A NaN target must not reach the gradient, not even times zero.
+        losses = head.loss(outputs, constants, jnp.where(known, targets, 0.0))
+        return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
+
+    def cut(data: Series, starts, origins, earliest, latest):
+        """Windows and their targets, NaN unless the origin and target step are in the span."""
+        inputs, valid = gather(data.features, data.first, starts, config.lookback)
+        ahead = split.target_steps(origins)  # (B, S, horizon)
+        inside = (origins >= earliest)[..., None] & (ahead <= latest)
+        targets = data.targets[jnp.clip(origins, 0, split.steps - 1)]
+        return inputs, valid, jnp.where(inside, targets, jnp.nan)
+
+    windowed = config.way == "windowed"
+
+    def starts_and_origins(at):
+        if windowed:  # at: the window's last step
+            return at - config.lookback + 1, at[:, None]
+        return at, split.window_origins(at)
+
+    def batches(data: Series, key):
+        if windowed:
+            origins, weights, active = split.training_origins(key, data.first, config.batch_size)
+            return (origins, weights), active
+        count = split.windows_an_epoch
+        steps = max(1, round(count / config.batch_size))
+        batch = -(-count // steps)
+        starts = split.random_starts(key, data.first, steps * batch).reshape(steps, batch)
+        return (starts, jnp.ones((steps, batch), bool)), jnp.ones(steps, bool)
+
+    def take(data: Series, index):
+        at, used = index
+        inputs, valid, targets = cut(data, *starts_and_origins(at), data.first, split.boundary)
+        return inputs, valid, jnp.where(used[:, None, None], targets, jnp.nan)
+
+    def validate(params, data: Series):
+        at = jnp.asarray(split.validation_origins) if windowed else split.validation_starts()
+        earliest = jnp.maximum(data.first, split.boundary)
+        return mean_loss(params, cut(data, *starts_and_origins(at), earliest, split.steps - 1))
+
+    return swarm.Task(
+        init=init,
+        loss=lambda params, batch, key: mean_loss(params, batch),
+        batches=batches,
+        take=take,
+        validate=validate,
+        optimizer=swarm.adam,
+    )
+
+
+def chunk_size(config: Config, split: Split) -> int:
+    """Members a lane trains at once, from what their backward passes save.
+
+    Measured on two server CPUs: best while all of a chunk's saved activations fit in about 4 MB of
+    cache, and never better above 8. Not below 2, where XLA compiles a different program.
+    """
+    windows = min(config.batch_size, split.windows_an_epoch)
+    saved = config.lookback * windows * 6 * config.hidden * config.layers * 4  # bytes
+    return int(np.clip(2 ** np.floor(np.log2(max(1, 4 * 2**20 / saved))), 2, 8))

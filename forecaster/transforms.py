@@ -1,0 +1,203 @@
+"""Series to what a network learns from, and back, without a look ahead.
+
+A transform gives three things for every step t of a history, each from steps up to t alone:
+features, a level from which the future is counted, and a scale. The target for horizon h is
+``(z[t+h] - level[t, h]) / scale[t, h]`` with z the series (or its logarithm). The scale is an
+exponentially weighted volatility (RiskMetrics Technical Document, J.P. Morgan, 1996), so targets
+look alike in calm and in wild times, and a network that predicts nothing new is already sensible.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from forecaster.calendar import Frequency
+from forecaster.errors import DataError
+from forecaster.panel import Histories, Panel, show_time
+
+NAMES = ("log_return", "difference", "seasonal", "identity")
+WARMUP = 10  # steps until the first volatility is worth anything
+_DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quarter
+_SEASONS = {"step": 1, "B": 5, "D": 7, "3600s": 24, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
+_CLIP = 8.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Transform:
+    """Which transform, and the season's length where it has one."""
+
+    name: str
+    season: int = 1
+
+    @staticmethod
+    def choose(name: str, panel: Panel, season: int | None = None) -> "Transform":
+        """Resolve ``"auto"``: log returns for prices, otherwise from the frequency."""
+        season = season or _default_season(panel.frequency)
+        if name == "auto":
+            if panel.target != "y":
+                name = "log_return"
+            else:
+                name = "seasonal" if season > 1 else "difference"
+        return Transform(name, season if name == "seasonal" else 1)
+
+    @property
+    def logarithmic(self) -> bool:
+        return self.name == "log_return"
+
+    def unusable(self, panel: Panel) -> dict[str, str]:
+        """Series of a panel that this transform cannot take, with the reason."""
+        values = np.where(panel.mask, panel.channel(panel.target), np.nan)
+        reasons = {}
+        if self.logarithmic:
+            bad = panel.mask & ~(values > 0)
+            for row in np.flatnonzero(bad.any(1)):
+                at = int(np.argmax(bad[row]))
+                reasons[panel.ids[row]] = (
+                    f"{panel.target} is {values[row, at]:g} on {show_time(panel.times[at])}; "
+                    "a price must be above zero"
+                )
+        highest = np.max(values, axis=1, where=panel.mask, initial=-np.inf)
+        still = highest == np.min(values, axis=1, where=panel.mask, initial=np.inf)
+        for row in np.flatnonzero(still):
+            reasons.setdefault(panel.ids[row], f"{panel.target} never changes")
+        return reasons
+
+    def apply(self, panel: Panel, horizon: int) -> "Transformed":
+        """Transform all histories of a panel.
+
+        Raises DataError when a series is unusable; see :meth:`unusable`.
+        """
+        if reasons := self.unusable(panel):
+            name, reason = next(iter(reasons.items()))
+            raise DataError(f"{name}: {reason}")
+        histories = Histories.of(panel)
+        y = histories.values[:, :, panel.channels.index(panel.target)]
+        z = np.log(y) if self.logarithmic else y
+        change = z - _shift(z, self.season)  # one-step, or one-season, change
+        variances = [_decayed_mean(change**2, decay) for decay in _DECAYS]
+        floor = 1e-8 if self.logarithmic else 1e-12 + 1e-8 * _decayed_mean(z**2, 0.999)
+        weekly, monthly, quarterly = (np.sqrt(v + floor) for v in variances)
+        scale = np.sqrt((monthly**2 + quarterly**2) / 2)
+        features = [
+            _squash(change / _shift(scale, 1)),
+            np.log(np.abs(change) / _shift(scale, 1) + 0.1),
+            np.log(weekly / monthly),
+            np.log(monthly / quarterly),
+        ]
+        if self.name in ("seasonal", "identity"):
+            features.append(_squash((z - _decayed_mean(z, 0.99)) / scale))
+        if self.logarithmic:
+            features += _price_features(panel, histories, scale)
+        levels, scales = self._counted_from(z, scale, horizon)
+        stacked = np.stack(features, axis=-1)
+        return Transformed(
+            features=np.nan_to_num(stacked, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32),
+            z=z,
+            level=levels,
+            scale=scales,
+            first=np.minimum(histories.first + max(WARMUP, self.season), z.shape[1]),
+            at=histories.at,
+        )
+
+    def invert(self, z: np.ndarray) -> np.ndarray:
+        """Back to the series' own units."""
+        return np.exp(z) if self.logarithmic else z
+
+    def _counted_from(self, z, scale, horizon):
+        """Level and scale by horizon, each (series, step, horizon)."""
+        ahead = np.arange(1, horizon + 1)
+        if self.name == "seasonal":
+            # The latest known value of the same season: h steps ahead, a whole season or more back.
+            back = np.ceil(ahead / self.season).astype(int) * self.season - ahead
+            level = np.stack([_shift(z, b) for b in back], axis=-1)
+            return level, np.repeat(scale[:, :, None], horizon, axis=-1)
+        if self.name == "identity":
+            level = np.repeat(_decayed_mean(z, 0.99)[:, :, None], horizon, axis=-1)
+            return level, np.repeat(scale[:, :, None], horizon, axis=-1)
+        return np.repeat(z[:, :, None], horizon, axis=-1), scale[:, :, None] * np.sqrt(ahead)
+
+
+@dataclasses.dataclass(frozen=True)
+class Transformed:
+    """Histories as a network sees them; axes and alignment of :class:`~forecaster.panel.Histories`.
+
+    ``features`` (series, step, feature) float32; ``z`` (series, step); ``level`` and ``scale``
+    (series, step, horizon); ``first`` (series,): the first step that may be an input; ``at``
+    (series, step): places on the panel's time axis.
+    """
+
+    features: np.ndarray
+    z: np.ndarray
+    level: np.ndarray
+    scale: np.ndarray
+    first: np.ndarray
+    at: np.ndarray
+
+    def targets(self) -> np.ndarray:
+        """Standardised targets, (series, step, horizon) float32; NaN where unknown."""
+        horizon = self.level.shape[-1]
+        ahead = np.stack([_shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
+        return ((ahead - self.level) / self.scale).astype(np.float32)
+
+
+def _price_features(panel: Panel, histories: Histories, scale: np.ndarray) -> list[np.ndarray]:
+    """Range, overnight gap and volume, as far as the panel has them; (series, step) each."""
+    have = {
+        name: histories.values[:, :, panel.channels.index(name)]
+        for name in PRICE_FEATURES
+        if name in panel.channels
+    }
+    before = _shift(scale, 1)
+    features = []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if "high" in have and "low" in have:
+            features.append(np.log(np.log(have["high"] / have["low"]) / before + 0.1))
+        if "open" in have and "close" in have:
+            # Within the day, so that splits and dividends do not show.
+            features.append(_squash(np.log(have["close"] / have["open"]) / before))
+        if "volume" in have:
+            volume = np.log(np.maximum(have["volume"], 1.0))
+            features.append(_squash(volume - _shift(_decayed_mean(volume, 0.94), 1)))
+    return features
+
+
+PRICE_FEATURES = ("open", "high", "low", "close", "volume")
+
+
+def _default_season(frequency: Frequency) -> int:
+    if frequency.alias.startswith("W-"):
+        return 1
+    return _SEASONS.get(frequency.alias, 1)
+
+
+def _shift(values: np.ndarray, steps: int) -> np.ndarray:
+    """Values as they were ``steps`` ago (or will be, when negative); NaN where there are none."""
+    if steps == 0:
+        return values
+    out = np.full_like(values, np.nan)
+    if steps > 0:
+        out[:, steps:] = values[:, :-steps]
+    else:
+        out[:, :steps] = values[:, -steps:]
+    return out
+
+
+def _decayed_mean(values: np.ndarray, decay: float) -> np.ndarray:
+    """Exponentially weighted mean up to each step, weights normalised; NaN are passed over.
+
+    Sequential, so that a step's value depends bit for bit on the steps before it and no others.
+    """
+    total = np.zeros(values.shape[0])
+    weight = np.zeros(values.shape[0])
+    out = np.empty_like(values)
+    for step in range(values.shape[1]):
+        now = values[:, step]
+        known = ~np.isnan(now)
+        total = np.where(known, decay * total + (1 - decay) * np.where(known, now, 0.0), total)
+        weight = np.where(known, decay * weight + (1 - decay), weight)
+        out[:, step] = total / np.where(weight > 0, weight, np.nan)
+    return out
+
+
+def _squash(values: np.ndarray) -> np.ndarray:
+    return np.clip(values, -_CLIP, _CLIP)

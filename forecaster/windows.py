@@ -1,0 +1,98 @@
+"""Which steps of a history are learned from, validated on and forecast from; windows by index.
+
+Histories are aligned at their end (:class:`~forecaster.panel.Histories`), so the split falls on
+the same step for all. With ``steps`` in all and the last ``validation`` of them held back:
+
+    ... training targets ...  boundary | validation targets ... steps - 1
+
+A training target never lies past the boundary; a forecast made at the boundary is the first whose
+targets are validated. Windows are never cut out and stored: the history stays on the device once
+and a window is a start index into it, gathered inside the training step.
+"""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from forecaster.swarm import shuffled_batches
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Static sizes of windows and spans; the same for every member."""
+
+    steps: int
+    lookback: int
+    burn_in: int
+    horizon: int
+    validation: int
+
+    @property
+    def boundary(self) -> int:
+        """The last step that training may see as a target."""
+        return self.steps - self.validation - 1
+
+    @property
+    def validation_origins(self) -> np.ndarray:
+        """The steps whose forecasts are validated."""
+        return np.arange(self.boundary, self.steps - 1)
+
+    def needed(self) -> int:
+        """Rows that a series must have."""
+        return self.lookback + self.horizon + self.validation
+
+    def target_steps(self, origins: Array) -> Array:
+        """The steps that forecasts made at these steps are about, (..., horizon)."""
+        return origins[..., None] + 1 + jnp.arange(self.horizon)
+
+    def window_origins(self, starts: Array) -> Array:
+        """Steps that predict in sequence training, (..., lookback - burn_in), burn-in left out."""
+        return starts[..., None] + jnp.arange(self.burn_in, self.lookback)
+
+    @property
+    def windows_an_epoch(self) -> int:
+        """Windows that cover the longest training span once."""
+        return max(1, math.ceil(self.boundary / (self.lookback - self.burn_in)))
+
+    def random_starts(self, key: Array, first: Array, count: int) -> Array:
+        """Random starts of training windows, (count,), spread evenly over a member's own span.
+
+        Stratified: one start in each of ``count`` equal parts of the span, in random order, so
+        each epoch sees all of it, whatever the series' length.
+        """
+        last = self.boundary - self.lookback
+        begin = jnp.minimum(first, last)
+        spread_key, order_key = jax.random.split(key)
+        part = jax.random.permutation(order_key, count)
+        offset = (part + jax.random.uniform(spread_key, (count,))) / count
+        return begin + (offset * (last - begin + 1)).astype(int)
+
+    def validation_starts(self) -> Array:
+        """Starts of the windows whose predicting steps tile the validation origins."""
+        stride = self.lookback - self.burn_in
+        count = math.ceil(self.validation / stride)
+        return self.steps - 1 - self.lookback - stride * jnp.arange(count)
+
+    def training_origins(self, key: Array, first: Array, batch_size: int):
+        """All training forecasts in random order, in batches: origins and weights (step, batch),
+        and which batches hold any (step,). The windowed way to train."""
+        origins = jnp.arange(self.boundary)
+        whole = jnp.minimum(first + self.lookback - 1, self.boundary - 1)
+        return shuffled_batches(key, origins >= whole, batch_size)
+
+
+def gather(features: Array, first: Array, starts: Array, lookback: int) -> tuple[Array, Array]:
+    """Cut windows out of one history.
+
+    ``features`` (step, F); ``first``: the first step that may be an input; ``starts`` (B,), which
+    may lie before step 0. Returns inputs (B, lookback, F), zero where there is nothing, and valid
+    (B, lookback), 1.0 where there is.
+    """
+    steps = starts[:, None] + jnp.arange(lookback)  # (B, lookback)
+    valid = (steps >= first).astype(features.dtype)
+    inputs = features[jnp.clip(steps, 0, features.shape[0] - 1)]
+    return inputs * valid[..., None], valid
