@@ -1,6 +1,7 @@
 """Frequency of a panel's times, and which times come next."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pandas as pd
@@ -54,7 +55,7 @@ def infer_frequency(times: np.ndarray) -> Frequency:
         return Frequency("B")
     typical = pd.Timedelta(np.median(np.diff(index.to_numpy())))
     if typical == _DAY:
-        if (index.dayofweek >= 5).any():
+        if (index.day_of_week >= 5).any():
             return Frequency("D")
         return Frequency("B", nyse=_keeps_nyse_holidays(index))
     if typical < _DAY:
@@ -71,16 +72,18 @@ def infer_frequency(times: np.ndarray) -> Frequency:
 def nyse_sessions(start, end) -> pd.DatetimeIndex:
     """The regular sessions of the New York Stock Exchange between two dates, both included."""
     days = pd.bdate_range(start, end)
-    return days[~days.isin(_nyse_holidays().holidays(start, end))]
+    return days[~days.isin(_nyse_holidays(days[0].year, days[-1].year))] if len(days) else days
 
 
 def _keeps_nyse_holidays(index: pd.DatetimeIndex) -> bool:
-    holidays = _nyse_holidays().holidays(index[0], index[-1])
-    return len(holidays) >= 4 and not index.normalize().isin(holidays).any()
+    holidays = _nyse_holidays(index[0].year, index[-1].year)
+    within = holidays[(holidays >= index[0]) & (holidays <= index[-1])]
+    return len(within) >= 4 and not index.normalize().isin(within).any()
 
 
-def _nyse_holidays():
-    """Rules of the exchange's regular holidays (its Rule 7.2); single closures are not in them."""
+@functools.lru_cache(maxsize=64)
+def _nyse_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
+    """The exchange's regular holidays (its Rule 7.2); single closures are not among them."""
     from pandas.tseries import holiday as h
 
     class NyseHolidays(h.AbstractHolidayCalendar):
@@ -99,4 +102,4 @@ def _nyse_holidays():
             h.Holiday("Christmas", month=12, day=25, observance=h.nearest_workday),
         )  # fmt: skip
 
-    return NyseHolidays()
+    return NyseHolidays().holidays(f"{first_year}-01-01", f"{last_year}-12-31")

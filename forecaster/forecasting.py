@@ -76,7 +76,7 @@ def fit(
             "epochs": config.epochs,
             "patience": config.patience,
         },
-        chunk=chunk_size(config, split),
+        chunk=chunk_size(config),
         on_progress=on_progress,
     )
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))

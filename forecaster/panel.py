@@ -169,7 +169,7 @@ def _as_times(column: pd.Series) -> np.ndarray:
     if pd.api.types.is_integer_dtype(column):
         return column.to_numpy(np.int64)
     try:
-        times = pd.to_datetime(column)
+        times = pd.to_datetime(column, format="ISO8601" if _holds_text(column) else None)
     except (ValueError, TypeError) as error:
         raise DataError(f"column 'ds' holds something that is not a date: {error}") from error
     if times.isna().any():
@@ -177,3 +177,7 @@ def _as_times(column: pd.Series) -> np.ndarray:
     if times.dt.tz is not None:
         times = times.dt.tz_localize(None)
     return times.to_numpy("datetime64[ns]")
+
+
+def _holds_text(column: pd.Series) -> bool:
+    return bool(len(column)) and isinstance(column.iloc[0], str)

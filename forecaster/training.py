@@ -73,11 +73,8 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
         if windowed:
             origins, weights, active = split.training_origins(key, data.first, config.batch_size)
             return (origins, weights), active
-        count = split.windows_an_epoch
-        steps = max(1, round(count / config.batch_size))
-        batch = -(-count // steps)
-        starts = split.random_starts(key, data.first, steps * batch).reshape(steps, batch)
-        return (starts, jnp.ones((steps, batch), bool)), jnp.ones(steps, bool)
+        starts, active = split.random_starts(key, data.first, config.batch_size)
+        return (starts, jnp.ones(starts.shape, bool)), active
 
     def take(data: Series, index):
         at, used = index
@@ -99,12 +96,11 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
     )
 
 
-def chunk_size(config: Config, split: Split) -> int:
+def chunk_size(config: Config) -> int:
     """Members a lane trains at once, from what their backward passes save.
 
     Measured on two server CPUs: best while all of a chunk's saved activations fit in about 4 MB of
     cache, and never better above 8. Not below 2, where XLA compiles a different program.
     """
-    windows = min(config.batch_size, split.windows_an_epoch)
-    saved = config.lookback * windows * 6 * config.hidden * config.layers * 4  # bytes
+    saved = config.lookback * config.batch_size * 6 * config.hidden * config.layers * 4  # bytes
     return int(np.clip(2 ** np.floor(np.log2(max(1, 4 * 2**20 / saved))), 2, 8))

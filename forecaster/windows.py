@@ -53,23 +53,25 @@ class Split:
         """Steps that predict in sequence training, (..., lookback - burn_in), burn-in left out."""
         return starts[..., None] + jnp.arange(self.burn_in, self.lookback)
 
-    @property
-    def windows_an_epoch(self) -> int:
-        """Windows that cover the longest training span once."""
-        return max(1, math.ceil(self.boundary / (self.lookback - self.burn_in)))
+    def _covering_batches(self, first, batch_size: int):
+        """How many batches of windows cover a member's training span once, to the nearest."""
+        covered = (self.lookback - self.burn_in) * batch_size
+        return (2 * (self.boundary - first) + covered) // (2 * covered)
 
-    def random_starts(self, key: Array, first: Array, count: int) -> Array:
-        """Random starts of training windows, (count,), spread evenly over a member's own span.
+    def random_starts(self, key: Array, first: Array, batch_size: int) -> tuple[Array, Array]:
+        """An epoch's random training windows: starts (step, batch), and active steps (step,).
 
-        Stratified: one start in each of ``count`` equal parts of the span, in random order, so
-        each epoch sees all of it, whatever the series' length.
+        Stratified: each batch has one start in each of ``batch_size`` equal parts of the member's
+        own span. What is drawn does not depend on how long other members' histories are.
         """
-        last = self.boundary - self.lookback
-        begin = jnp.minimum(first, last)
-        spread_key, order_key = jax.random.split(key)
-        part = jax.random.permutation(order_key, count)
-        offset = (part + jax.random.uniform(spread_key, (count,))) / count
-        return begin + (offset * (last - begin + 1)).astype(int)
+        most = self.boundary - self.lookback
+        begin = jnp.minimum(first, most)
+        steps = jnp.arange(max(1, self._covering_batches(0, batch_size)))
+        keys = jax.vmap(lambda step: jax.random.fold_in(key, step))(steps)
+        part = jax.vmap(lambda k: jax.random.uniform(k, (batch_size,)))(keys)
+        offset = (jnp.arange(batch_size) + part) / batch_size
+        starts = begin + (offset * (most - begin + 1)).astype(int)
+        return starts, steps < jnp.maximum(1, self._covering_batches(first, batch_size))
 
     def validation_starts(self) -> Array:
         """Starts of the windows whose predicting steps tile the validation origins."""
@@ -82,7 +84,8 @@ class Split:
         and which batches hold any (step,). The windowed way to train."""
         origins = jnp.arange(self.boundary)
         whole = jnp.minimum(first + self.lookback - 1, self.boundary - 1)
-        return shuffled_batches(key, origins >= whole, batch_size)
+        # Labels count from the end: a longer history of another member shifts nothing.
+        return shuffled_batches(key, origins >= whole, batch_size, labels=self.boundary - origins)
 
 
 def gather(features: Array, first: Array, starts: Array, lookback: int) -> tuple[Array, Array]:

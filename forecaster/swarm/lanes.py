@@ -96,7 +96,7 @@ class Layout:
 
         def flatten(leaf):
             leaf = np.asarray(leaf).swapaxes(0, 1)
-            return leaf.reshape(-1, *leaf.shape[3:])[:members]
+            return leaf.reshape(self.capacity, *leaf.shape[3:])[:members]
 
         return jax.tree.map(flatten, tree)
 

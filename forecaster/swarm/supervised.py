@@ -39,15 +39,21 @@ def module_functions(build: Callable[[nnx.Rngs], nnx.Module]):
     return init, apply
 
 
-def shuffled_batches(key: jax.Array, valid: jax.Array, batch_size: int):
+def shuffled_batches(
+    key: jax.Array, valid: jax.Array, batch_size: int, labels: jax.Array | None = None
+):
     """A random order of the valid examples, cut into batches.
 
-    ``valid`` (example,) bool. Returns indices (step, batch), their weights (step, batch), 0.0 for
-    places without an example, and which steps have any, (step,).
+    ``valid`` (example,) bool. Where an example comes depends on the key and on its label, whole
+    numbers (example,), by default its place: padding changes nothing. Returns indices (step,
+    batch), their weights (step, batch), 0.0 for places without an example, and which steps have
+    any, (step,).
     """
     examples = valid.shape[0]
     steps = math.ceil(examples / batch_size)
-    order = jnp.argsort(jnp.where(valid, jax.random.uniform(key, (examples,)), jnp.inf))
+    labels = jnp.arange(examples) if labels is None else labels
+    draw = jax.vmap(lambda label: jax.random.uniform(jax.random.fold_in(key, label)))(labels)
+    order = jnp.argsort(jnp.where(valid, draw, jnp.inf))
     order = jnp.pad(order, (0, steps * batch_size - examples)).reshape(steps, batch_size)
     place = jnp.arange(steps * batch_size).reshape(steps, batch_size)
     weight = place < valid.sum()

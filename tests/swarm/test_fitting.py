@@ -1,0 +1,226 @@
+"""The swarm against members trained one by one, and the isolation of members from each other."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from forecaster import swarm
+from forecaster.models import LSTM
+from forecaster.swarm import Status
+
+MEMBERS, EXAMPLES = 11, 24
+IDS = [f"member {i}" for i in range(MEMBERS)]
+HYPER = {"learning_rate": 1e-2, "weight_decay": 1e-3, "clip": 1.0, "epochs": 12, "patience": 3}
+
+
+class Perceptron(nnx.Module):
+    def __init__(self, rngs):
+        self.inner = nnx.Linear(6, 8, rngs=rngs)
+        self.out = nnx.Linear(8, 1, rngs=rngs)
+
+    def __call__(self, x):  # (example, 3, 2)
+        return self.out(jnp.tanh(self.inner(x.reshape(len(x), -1))))
+
+
+class SmallLSTM(nnx.Module):
+    def __init__(self, rngs):
+        self.cell = LSTM(2, 4, rngs=rngs)
+        self.out = nnx.Linear(4, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(self.cell(x.swapaxes(0, 1), jnp.ones(x.shape[1::-1]))[-1])
+
+
+def squared(predictions, targets):
+    return (predictions - targets) ** 2
+
+
+TASKS = {
+    kind.__name__: swarm.supervised(kind, squared, batch_size=8) for kind in (Perceptron, SmallLSTM)
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> swarm.Supervised:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(MEMBERS, EXAMPLES, 3, 2)).astype(np.float32)
+    y = x.sum((2, 3))[..., None] * 0.3 + random.normal(size=(MEMBERS, EXAMPLES, 1)) * 0.1
+    weight = np.ones((MEMBERS, EXAMPLES), np.float32)
+    weight[3, 10:] = 0  # a member with less data
+    y = y.astype(np.float32)
+    return swarm.Supervised(x, y, weight, x[:, :8], y[:, :8], weight[:, :8])
+
+
+def run(task, data, ids=IDS, seed=5, hyper=HYPER, **options):
+    return swarm.fit(task, data, ids, seed=seed, hyper=hyper, **options)
+
+
+def rows(tree, rows):
+    return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+
+def same(a, b) -> bool:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_a_swarm_is_a_loop_over_single_members(kind, data):
+    fitted = run(TASKS[kind], data)
+    keys = swarm.member_keys(5, IDS)
+    hyper = {name: jnp.asarray(value) for name, value in HYPER.items()}
+    for k in (0, 3, MEMBERS - 1):
+        alone = swarm.train_one(TASKS[kind], jnp.asarray(keys[k]), rows(data, k), hyper)
+        assert fitted.epochs[k] == alone.epoch
+        assert fitted.best_epoch[k] == alone.best_epoch
+        assert fitted.status[k] == alone.status
+        mine, its = jax.tree.leaves(rows(fitted.params, k)), jax.tree.leaves(alone.best_params)
+        for a, b in zip(mine, its, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_order_and_company_change_nobody(kind, data):
+    everyone = run(TASKS[kind], data)
+    order = np.random.default_rng(1).permutation(MEMBERS)[:-2]  # shuffled, and two removed
+    some = run(TASKS[kind], rows(data, order), [IDS[i] for i in order])
+    assert same(rows(everyone.params, order), some.params)
+    assert np.array_equal(everyone.best_loss[order], some.best_loss)
+
+
+def test_changing_one_members_data_changes_no_other(data):
+    before = run(TASKS["SmallLSTM"], data)
+    inputs = data.inputs.copy()
+    inputs[4] *= -3
+    after = run(TASKS["SmallLSTM"], data._replace(inputs=inputs))
+    others = np.arange(MEMBERS) != 4
+    assert same(rows(before.params, others), rows(after.params, others))
+    assert not same(rows(before.params, 4), rows(after.params, 4))
+
+
+def test_a_member_that_diverges_is_isolated_and_keeps_its_best_weights(data):
+    rate = np.full(MEMBERS, 1e-2)
+    rate[2] = 1e30
+    inputs = data.inputs.copy()
+    inputs[7, 0] = np.inf
+    before = run(TASKS["Perceptron"], data)
+    after = run(
+        TASKS["Perceptron"], data._replace(inputs=inputs), hyper=HYPER | {"learning_rate": rate}
+    )
+    assert list(np.flatnonzero(after.status == Status.DIVERGED)) == [2, 7]
+    assert after.epochs[7] == 1 and after.epochs[2] <= 3
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
+    others = ~np.isin(np.arange(MEMBERS), [2, 7])
+    assert same(rows(before.params, others), rows(after.params, others))
+
+
+def test_members_stop_by_themselves_and_keep_the_best_weights(data):
+    patience = np.full(MEMBERS, 50)
+    patience[:5] = 1
+    rate = np.where(np.arange(MEMBERS) < 5, 1.0, 1e-3)  # the first five overshoot at once
+    fitted = run(
+        TASKS["Perceptron"], data, hyper=HYPER | {"patience": patience, "learning_rate": rate}
+    )
+    assert (fitted.status[:5] == Status.STOPPED_EARLY).all()
+    assert (fitted.status[5:] == Status.FINISHED).all()
+    assert fitted.epochs[:5].max() < fitted.epochs[5:].min()
+    seen = fitted.losses.validation
+    for k in range(MEMBERS):
+        assert np.isfinite(seen[k, : fitted.epochs[k]]).all()
+        assert np.isnan(seen[k, fitted.epochs[k] :]).all()
+        if fitted.best_epoch[k]:
+            assert fitted.best_loss[k] == seen[k, fitted.best_epoch[k] - 1] == np.nanmin(seen[k])
+
+
+def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
+    task = TASKS["SmallLSTM"]
+    reference = run(task, data)
+    for options in ({"chunk": 8, "block": 3}, {"memory": 1}):
+        assert same(reference.params, run(task, data, **options).params), options
+    one_lane = run(task, data, lanes=1)  # another program, so equal up to rounding only
+    for a, b in zip(
+        jax.tree.leaves(reference.params), jax.tree.leaves(one_lane.params), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+
+
+def test_the_seed_decides(data):
+    task = TASKS["Perceptron"]
+    assert same(run(task, data, seed=1).params, run(task, data, seed=1).params)
+    assert not same(run(task, data, seed=1).params, run(task, data, seed=2).params)
+
+
+def test_progress_reaches_the_end(data):
+    seen = []
+    run(TASKS["Perceptron"], data, on_progress=seen.append)
+    assert [p.stopped for p in seen] == sorted(p.stopped for p in seen)
+    assert seen[-1].stopped == seen[-1].members == MEMBERS
+    assert seen[-1].epochs_done == seen[-1].epochs_at_most
+
+
+def test_learning_is_torchs_learning(data):
+    """Same initial weights, same batches, same optimiser: member k agrees with torch.nn.LSTM."""
+    torch = pytest.importorskip("torch")
+    from tests.swarm.test_recurrence import torch_weights
+
+    steps, k = 30, 6
+    whole = TASKS["SmallLSTM"]
+    task = swarm.Task(
+        init=whole.init,
+        loss=whole.loss,
+        # All examples, in order, once an epoch, so that the batches are known.
+        batches=lambda data, key: (
+            (jnp.arange(EXAMPLES)[None], jnp.ones((1, EXAMPLES))),
+            jnp.ones(1, bool),
+        ),
+        take=whole.take,
+        validate=lambda params, data: whole.loss(
+            params, (data.inputs, data.targets, data.weight), jax.random.key(0)
+        ),
+        optimizer=lambda hyper: optax.adam(hyper["learning_rate"]),
+    )
+    hyper = {"learning_rate": 3e-3, "epochs": steps, "patience": steps}
+    untrained = run(task, data, hyper=hyper | {"learning_rate": 0.0}).params
+    fitted = run(task, data, hyper=hyper)
+    assert fitted.best_epoch[k] == steps
+
+    start = rows(untrained, k)
+    cell, out = torch.nn.LSTM(2, 4), torch.nn.Linear(4, 1)
+    cell.load_state_dict(torch_weights(torch, start["cell"]["kernel"], start["cell"]["bias"], 2))
+    out.weight.data = torch.tensor(start["out"]["kernel"].T.copy())
+    out.bias.data = torch.tensor(start["out"]["bias"].copy())
+    cell.bias_hh_l0.requires_grad_(False)  # we have one bias
+    parameters = [p for p in [*cell.parameters(), *out.parameters()] if p.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=3e-3)
+    x = torch.tensor(data.inputs[k].swapaxes(0, 1).copy())
+    y = torch.tensor(data.targets[k])
+    for _ in range(steps):
+        optimizer.zero_grad()
+        ((out(cell(x)[0][-1]) - y) ** 2).mean().backward()
+        optimizer.step()
+
+    mine = rows(fitted.params, k)
+    theirs = cell.weight_ih_l0.detach().numpy().T, cell.weight_hh_l0.detach().numpy().T
+    np.testing.assert_allclose(mine["cell"]["kernel"], np.concatenate(theirs), rtol=1e-3, atol=1e-5)
+    bias = cell.bias_ih_l0.detach().numpy()
+    np.testing.assert_allclose(mine["cell"]["bias"], bias, rtol=1e-3, atol=1e-5)
+    moved = np.abs(mine["cell"]["kernel"] - start["cell"]["kernel"]).max()
+    assert moved > 0.01  # it did learn something
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ids": []}, "no members"),
+        ({"ids": ["a"] * MEMBERS}, "must be unique; more than once: a"),
+        ({"ids": IDS[:-1]}, "expected a leading axis of 10 members.*shape \\(11, 24, 3, 2\\)"),
+        ({"hyper": HYPER | {"clip": np.ones(3)}}, "hyper\\['clip'\\].*\\(11,\\); got \\(3,\\)"),
+        ({"lanes": 99}, "lanes must lie between 1 and"),
+    ],
+)
+def test_bad_calls_say_what_is_wrong(data, change, message):
+    with pytest.raises(ValueError, match=message):
+        run(TASKS["Perceptron"], data, **change)

@@ -1,0 +1,46 @@
+"""Layouts of members over lanes, and functions mapped over them."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.swarm.keys import member_keys
+from forecaster.swarm.lanes import Layout, map_members
+
+
+@given(st.integers(1, 300), st.integers(1, 4), st.integers(1, 8), st.none() | st.integers(1, 99))
+def test_packing_and_unpacking_loses_nobody(members, lanes, chunk, limit):
+    layout = Layout.of(members, lanes, chunk, limit)
+    if limit is None:
+        assert layout.capacity >= members
+    else:
+        assert layout.capacity <= max(limit, lanes * chunk)
+    assert layout.groups & (layout.groups - 1) == 0  # a power of two: few compiled shapes
+    rows = np.random.default_rng(members).permutation(members)[: layout.capacity]
+    values = np.arange(members) * 10
+    packed = layout.pack({"a": values}, rows)["a"]
+    assert packed.shape == (layout.lanes, layout.groups, layout.chunk)
+    used = layout.groups_for(len(rows))
+    assert (layout.unpack(packed, len(rows)) == values[rows]).all()
+    assert set(packed[:, :used].ravel()) == set(values[rows])
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(1, 70))
+def test_mapping_gives_each_member_its_own_result(members):
+    x = np.arange(members * 3, dtype=np.float32).reshape(members, 3)
+    out = map_members(_double, x, members=members, chunk=4, limit=16)
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+def _double(x):
+    return 2 * x
+
+
+def test_keys_belong_to_names():
+    names = ["AAPL", "MSFT", "BRK-B"]
+    keys = member_keys(0, names)
+    assert keys.shape == (3, 2) and keys.dtype == np.uint32
+    assert (member_keys(0, names[::-1]) == keys[::-1]).all()
+    assert len({tuple(key) for key in member_keys(0, [str(i) for i in range(2000)])}) == 2000
+    assert (member_keys(1, names) != keys).any()

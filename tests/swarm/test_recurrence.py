@@ -1,0 +1,116 @@
+"""The hand-written backward passes against automatic differentiation, and against PyTorch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.swarm.recurrence import gru, lstm
+
+sizes = st.sampled_from([1, 3, 5])
+
+
+def plain_lstm(kernel, bias, inputs, valid):
+    """The textbook, one step after the other."""
+    size = kernel.shape[1] // 4
+    h = c = jnp.zeros((inputs.shape[1], size), inputs.dtype)
+    out = []
+    for x, keep in zip(inputs, valid[..., None], strict=True):
+        i, f, g, o = jnp.split(jnp.concatenate([x, h], -1) @ kernel + bias, 4, -1)
+        new_c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        new_h = jax.nn.sigmoid(o) * jnp.tanh(new_c)
+        h, c = jnp.where(keep > 0, new_h, h), jnp.where(keep > 0, new_c, c)
+        out.append(h)
+    return jnp.stack(out)
+
+
+def plain_gru(kernel, bias, new_bias, inputs, valid):
+    features, size = inputs.shape[-1], kernel.shape[1] // 3
+    h = jnp.zeros((inputs.shape[1], size), inputs.dtype)
+    out = []
+    for x, keep in zip(inputs, valid[..., None], strict=True):
+        xr, xz, xn = jnp.split(x @ kernel[:features] + bias, 3, -1)
+        hr, hz, hn = jnp.split(h @ kernel[features:], 3, -1)
+        r, z = jax.nn.sigmoid(xr + hr), jax.nn.sigmoid(xz + hz)
+        n = jnp.tanh(xn + r * (hn + new_bias))
+        h = jnp.where(keep > 0, (1 - z) * n + z * h, h)
+        out.append(h)
+    return jnp.stack(out)
+
+
+def problem(random, gates, steps, batch, features, hidden):
+    kernel = random.normal(size=(features + hidden, gates * hidden)) * 0.7
+    bias = random.normal(size=gates * hidden)
+    inputs = random.normal(size=(steps, batch, features))
+    valid = (random.random((steps, batch)) < 0.8).astype(float)
+    weights = random.normal(size=(steps, batch, hidden))  # makes a scalar of all outputs
+    return kernel, bias, inputs, valid, weights
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 2**31), sizes, sizes, sizes, sizes)
+def test_lstm_values_and_gradients_are_those_of_the_textbook(seed, steps, batch, features, hidden):
+    random = np.random.default_rng(seed)
+    with jax.enable_x64(True):
+        kernel, bias, inputs, valid, weights = problem(random, 4, steps, batch, features, hidden)
+
+        def loss(recurrence):
+            return lambda k, b, x: (weights * recurrence(k, b, x, valid)).sum()
+
+        ours = jax.value_and_grad(loss(lstm), (0, 1, 2))(kernel, bias, inputs)
+        textbook = jax.value_and_grad(loss(plain_lstm), (0, 1, 2))(kernel, bias, inputs)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(textbook), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 2**31), sizes, sizes, sizes, sizes)
+def test_gru_values_and_gradients_are_those_of_the_textbook(seed, steps, batch, features, hidden):
+    random = np.random.default_rng(seed)
+    with jax.enable_x64(True):
+        kernel, bias, inputs, valid, weights = problem(random, 3, steps, batch, features, hidden)
+        new_bias = random.normal(size=hidden)
+
+        def loss(recurrence):
+            return lambda k, b, n, x: (weights * recurrence(k, b, n, x, valid)).sum()
+
+        ours = jax.value_and_grad(loss(gru), (0, 1, 2, 3))(kernel, bias, new_bias, inputs)
+        textbook = jax.value_and_grad(loss(plain_gru), (0, 1, 2, 3))(kernel, bias, new_bias, inputs)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(textbook), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+def test_lstm_is_torchs_lstm():
+    torch = pytest.importorskip("torch")
+    kernel, bias, inputs, _, _ = problem(np.random.default_rng(0), 4, 7, 3, 2, 5)
+    theirs = torch.nn.LSTM(2, 5)
+    theirs.load_state_dict(torch_weights(torch, kernel, bias, 2))
+    expected = theirs(torch.tensor(inputs, dtype=torch.float32))[0].detach().numpy()
+    got = lstm(*(jnp.asarray(a, jnp.float32) for a in (kernel, bias, inputs)), jnp.ones((7, 3)))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_gru_is_torchs_gru():
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(0)
+    kernel, bias, inputs, _, _ = problem(random, 3, 7, 3, 2, 5)
+    new_bias = random.normal(size=5)
+    theirs = torch.nn.GRU(2, 5)
+    weights = torch_weights(torch, kernel, bias, 2)
+    weights["bias_hh_l0"][10:] = torch.tensor(new_bias)
+    theirs.load_state_dict(weights)
+    expected = theirs(torch.tensor(inputs, dtype=torch.float32))[0].detach().numpy()
+    ours = (jnp.asarray(a, jnp.float32) for a in (kernel, bias, new_bias, inputs))
+    np.testing.assert_allclose(gru(*ours, jnp.ones((7, 3))), expected, rtol=1e-5, atol=1e-6)
+
+
+def torch_weights(torch, kernel, bias, features):
+    """Our stacked kernel as the weights of a torch recurrence, whose second bias is zero."""
+    return {
+        "weight_ih_l0": torch.tensor(np.asarray(kernel[:features]).T.copy(), dtype=torch.float32),
+        "weight_hh_l0": torch.tensor(np.asarray(kernel[features:]).T.copy(), dtype=torch.float32),
+        "bias_ih_l0": torch.tensor(np.asarray(bias).copy(), dtype=torch.float32),
+        "bias_hh_l0": torch.zeros(len(bias)),
+    }

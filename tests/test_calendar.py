@@ -1,0 +1,62 @@
+"""Which times come next."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.calendar import Frequency, infer_frequency, nyse_sessions
+
+
+def days(times):
+    return [str(t)[:10] for t in times]
+
+
+def test_thanksgiving_and_weekends_are_no_sessions():
+    nyse = Frequency("B", nyse=True)
+    assert days(nyse.after("2026-11-24", 3)) == ["2026-11-25", "2026-11-27", "2026-11-30"]
+    assert nyse.elapsed("2026-11-24", "2026-11-30") == 3
+    assert nyse.elapsed("2026-11-30", "2026-11-24") == 0
+
+
+@pytest.mark.parametrize(
+    "closed",
+    ["2024-01-01", "2024-01-15", "2024-02-19", "2024-03-29", "2024-05-27", "2024-06-19",
+     "2024-07-04", "2024-09-02", "2024-11-28", "2024-12-25", "2021-07-05", "2021-12-24"],
+)  # fmt: skip
+def test_new_york_is_closed(closed):
+    assert pd.Timestamp(closed) not in nyse_sessions("2021-01-01", "2024-12-31")
+
+
+@pytest.mark.parametrize("opened", ["2021-12-31", "2021-06-18", "2024-10-14", "2024-11-11"])
+def test_new_york_is_open(opened):
+    assert pd.Timestamp(opened) in nyse_sessions("2021-01-01", "2024-12-31")
+
+
+def test_sessions_of_a_year_are_counted_right():
+    counts = [len(nyse_sessions(f"{year}-01-01", f"{year}-12-31")) for year in (2021, 2023, 2024)]
+    assert counts == [252, 250, 252]  # as the exchange publishes them
+
+
+@pytest.mark.parametrize(
+    ("times", "expected", "following"),
+    [
+        (nyse_sessions("2023-01-01", "2024-06-28"), Frequency("B", nyse=True), "2024-07-01"),
+        (pd.bdate_range("2023-01-02", "2024-06-28"), Frequency("B"), "2024-07-01"),
+        (pd.date_range("2024-01-01", "2024-06-28"), Frequency("D"), "2024-06-29"),
+        (pd.date_range("2024-01-07", periods=30, freq="W"), Frequency("W-SUN"), "2024-08-04"),
+        (pd.date_range("2024-01-31", periods=9, freq="ME"), Frequency("ME"), "2024-10-31"),
+        (pd.date_range("2024-01-01", periods=9, freq="MS"), Frequency("MS"), "2024-10-01"),
+        (pd.date_range("2024-03-31", periods=9, freq="QE"), Frequency("QE"), "2026-06-30"),
+        (pd.date_range("2024-01-01", periods=48, freq="h"), Frequency("3600s"), "2024-01-03"),
+    ],
+)
+def test_frequencies_are_inferred_despite_gaps(times, expected, following):
+    times = times.to_numpy("datetime64[ns]")
+    gappy = np.delete(times, 3)
+    assert infer_frequency(gappy) == expected
+    assert days(expected.after(times[-1], 2))[0] == following
+
+
+def test_whole_numbers_advance_by_their_step():
+    assert infer_frequency(np.array([3, 6, 9, 15])) == Frequency("step", 3)
+    assert Frequency("step", 3).after(15, 2).tolist() == [18, 21]

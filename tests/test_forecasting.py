@@ -1,0 +1,214 @@
+"""Fit and predict on simulated prices: the invariants of the design, end to end."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster import forecasting
+from forecaster.errors import DataError, ModelError, UsageError
+from forecaster.metrics import covered
+from forecaster.panel import Panel
+from tests.conftest import TICKERS
+
+
+def forecasts(panel, config, seed=1) -> pd.DataFrame:
+    return fc.predict(fc.fit(panel, config, seed), panel).set_index(["unique_id", "ds"])
+
+
+def test_forecast_frames_are_those_of_the_field(panel, model):
+    frame = fc.predict(model, panel, level=[95, 80])
+    assert list(frame) == [
+        "unique_id", "ds", "LSTM", "LSTM-lo-80", "LSTM-hi-80", "LSTM-lo-95", "LSTM-hi-95",
+        "probability_of_rise",
+    ]  # fmt: skip
+    assert frame.groupby("unique_id").size().to_dict() == dict.fromkeys(TICKERS, 3)
+    order = frame[["LSTM-lo-95", "LSTM-lo-80", "LSTM", "LSTM-hi-80", "LSTM-hi-95"]].to_numpy()
+    assert (np.diff(order, axis=1) > 0).all()
+    assert frame["probability_of_rise"].between(0.2, 0.8).all()
+    assert frame["ds"].min() == pd.Timestamp("2026-01-02")  # New Year's Day is no session
+    last = panel.channel("close")[:, -1]
+    assert np.abs(frame.groupby("unique_id", sort=False)["LSTM"].first() / last - 1).max() < 0.05
+
+
+def test_the_same_seed_gives_the_same_bits(panel, config):
+    pd.testing.assert_frame_equal(
+        forecasts(panel, config), forecasts(panel, config), check_exact=True
+    )
+    assert not forecasts(panel, config).equals(forecasts(panel, config, seed=2))
+
+
+def test_no_series_is_changed_by_the_others(panel, config):
+    """Invariant 3: one removed, one edited, all permuted, one much longer than the rest."""
+    everyone = forecasts(panel, config)
+    without = forecasts(panel.only(TICKERS[1:][::-1]), config)
+    pd.testing.assert_frame_equal(everyone.loc[TICKERS[1:][::-1]], without, check_exact=True)
+
+    values = panel.values.copy()
+    values[2] *= 1 + 0.5 * np.sin(np.arange(values.shape[1]))[:, None]
+    edited = forecasts(dataclasses.replace(panel, values=values), config)
+    others = [name for name in TICKERS if name != TICKERS[2]]
+    pd.testing.assert_frame_equal(everyone.loc[others], edited.loc[others], check_exact=True)
+    assert not everyone.loc[TICKERS[2]].equals(edited.loc[TICKERS[2]])
+
+    longer = fc.load_panel("simulated", ["GE"], start="2020-01-01").to_frame()
+    wide = Panel.from_frame(pd.concat([panel.to_frame(), longer]))
+    pd.testing.assert_frame_equal(everyone, forecasts(wide, config).loc[TICKERS], check_exact=True)
+
+
+def test_nothing_after_a_cutoff_changes_a_forecast_made_at_it(panel, config):
+    """Invariant 4: forecasts, bands and weights alike."""
+    times = panel.times
+    values = panel.values.copy()
+    later = times > times[-40]
+    values[:, later] *= np.linspace(1, 9, later.sum())[:, None]
+    edited = dataclasses.replace(panel, values=values)
+    before = fc.cross_validation(panel, config, n_windows=60, seed=1)
+    after = fc.cross_validation(edited, config, n_windows=60, seed=1)
+    known = before["cutoff"] <= times[-40]
+    assert 0 < known.sum() < len(before)
+    made_then = before.columns.difference(["y"])
+    pd.testing.assert_frame_equal(
+        before.loc[known, made_then], after.loc[known, made_then], check_exact=True
+    )
+    assert not before.equals(after)
+
+
+def test_bands_and_weights_come_from_before_the_panels_end(panel, config, model):
+    """A model forecasts an earlier day as if the later ones had never been."""
+    early = panel.until(panel.times[-20])
+    fitted = fc.fit(early, config, seed=1)
+    now = fc.predict(fitted, early)
+    again = fc.predict(fitted, panel.until(panel.times[-20]))
+    pd.testing.assert_frame_equal(now, again, check_exact=True)
+    later = fc.predict(fitted, panel)  # new prices, old weights
+    assert later["ds"].min() > now["ds"].max()
+
+
+def test_predict_and_cross_validation_agree(panel, config):
+    """The last cutoff of a cross-validation is a prediction at that cutoff."""
+    frame = fc.cross_validation(panel, config, n_windows=5, seed=1)
+    first, last = frame["cutoff"].min(), frame["cutoff"].max()
+    model = fc.fit(panel.until(first), config, seed=1)
+    columns = ["unique_id", "ds", "LSTM", "LSTM-lo-80", "LSTM-hi-95"]
+    expected = fc.predict(model, panel.until(last))[columns]
+    got = frame.loc[frame["cutoff"] == last, columns]
+    pd.testing.assert_frame_equal(
+        got.reset_index(drop=True), expected, check_exact=False, rtol=1e-6
+    )
+
+
+def test_training_targets_and_validation_do_not_overlap(panel, config):
+    """What lies in the validation span changes when training stops, never a training loss."""
+    values = panel.values.copy()
+    values[:, -50:] = values[:, -51:-50]  # frozen for the last 50 of 100 validation rows
+    one = dataclasses.replace(config, epochs=1)
+    before, after = (
+        fc.fit(p, one, seed=1) for p in (panel, dataclasses.replace(panel, values=values))
+    )
+    best = before.report["best_epoch"].eq(1) & after.report["best_epoch"].eq(1)
+    assert best.any()
+    rows = np.flatnonzero(best)
+    kernels = (m.params["layers"][0]["kernel"][rows] for m in (before, after))
+    np.testing.assert_array_equal(*kernels)
+    assert (before.report["validation_loss"] != after.report["validation_loss"]).all()
+
+
+def test_prices_are_quoted_in_closes_where_learned_from_adjusted_ones(panel, config):
+    table = panel.to_frame()
+    halved = table.assign(adj_close=table["adj_close"] / 2)
+    plain = fc.predict(fc.fit(panel, config, seed=1), panel)
+    quoted = Panel.from_frame(halved)
+    np.testing.assert_allclose(
+        fc.predict(fc.fit(quoted, config, seed=1), quoted)["LSTM"], plain["LSTM"], rtol=1e-6
+    )
+
+
+def test_untrained_means_unchanged_with_the_current_volatility(panel, config):
+    still = dataclasses.replace(config, learning_rate=1e-12)
+    frame = fc.predict(fc.fit(panel, still, seed=1), panel)
+    last = np.repeat(panel.channel("close")[:, -1], 3)
+    np.testing.assert_allclose(frame["LSTM"], last, rtol=1e-5)
+    np.testing.assert_allclose(frame["probability_of_rise"], 0.5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "gru"},
+        {"model": "mlp"},
+        {"training": "windowed", "head": "point", "layers": 2},
+    ],
+)
+def test_every_kind_of_model_learns(panel, config, change):
+    """A series whose next step is plain to see: each kind must beat 'unchanged' by far."""
+    time = np.arange(400)
+    wave = pd.DataFrame({"unique_id": "wave", "ds": time, "y": np.sin(time * 2 * np.pi / 9) + 5})
+    config = dataclasses.replace(
+        config, epochs=40, patience=40, hidden=16, transform="difference", **change
+    )
+    model = fc.fit(Panel.from_frame(wave), config, seed=0)
+    assert model.report.loc["wave", "mae_relative_to_naive"] < 0.5
+    assert list(fc.predict(model, Panel.from_frame(wave)))[2] == config.model.upper()
+
+
+def test_series_that_cannot_be_used_are_named(panel, config):
+    table = panel.to_frame()
+    flat = table[table.unique_id == "KO"].assign(unique_id="FLAT", adj_close=7.0)
+    short = table[table.unique_id == "KO"].assign(unique_id="SHORT").tail(90)
+    negative = table[table.unique_id == "KO"].assign(unique_id="NEG")
+    negative.iloc[5, negative.columns.get_loc("adj_close")] = -1
+    mixed = Panel.from_frame(pd.concat([table[table.unique_id == "KO"], flat, short, negative]))
+    model = fc.fit(mixed, config, seed=1)
+    assert model.ids == ("KO",)
+    assert model.skipped["FLAT"] == "adj_close never changes"
+    assert model.skipped["SHORT"] == (
+        "90 rows; 133 needed (lookback 30 + horizon 3 + validation 100)"
+    )
+    assert "a price must be above zero" in model.skipped["NEG"]
+    with pytest.raises(DataError, match="no series can be used:\n  NEG: adj_close is -1 on"):
+        fc.fit(mixed.only(["FLAT", "SHORT", "NEG"]), config, seed=1)
+
+
+def test_a_panel_of_another_kind_is_refused(panel, model):
+    lacking = Panel.from_frame(panel.to_frame().drop(columns="volume"))
+    with pytest.raises(ModelError, match="these prices lack volume"):
+        fc.predict(model, lacking)
+    other = fc.load_panel("simulated", ["NVDA"], start="2023-01-01")
+    with pytest.raises(ModelError, match="NVDA: the model has no network for it"):
+        fc.predict(model, other)
+    both = Panel.from_frame(pd.concat([panel.to_frame(), other.to_frame()]))
+    with pytest.warns(UserWarning, match="1 series left out: NVDA"):
+        assert set(fc.predict(model, both)["unique_id"]) == set(TICKERS)
+    with pytest.raises(UsageError, match=r"level: expected percent.*got 100"):
+        fc.predict(model, panel, level=[80, 100])
+
+
+def test_bands_hold_on_a_simulated_market():
+    """Calibrated on the validation span, tested on the year after it, over 40 tickers."""
+    names = [f"SIM{i:02d}" for i in range(40)]
+    panel = fc.load_panel("simulated", names, start="2021-01-01", seed=3)
+    config = fc.Config(hidden=4, lookback=30, burn_in=10, epochs=8, learning_rate=1e-2)
+    frame = fc.cross_validation(panel, config, n_windows=240)
+    for level in (80, 95):
+        inside = covered(frame["y"], frame[f"LSTM-lo-{level}"], frame[f"LSTM-hi-{level}"])
+        horizon = frame.groupby(["unique_id", "cutoff"]).cumcount()
+        assert (pd.Series(inside).groupby(horizon).mean() - level / 100).abs().max() < 0.02
+    scores = fc.evaluate(frame).set_index("model").loc["LSTM"]
+    assert (
+        0.97 < scores["mae_relative_to_naive"].median() < 1.02
+    )  # a random walk: no skill, no leak
+
+
+def test_calibration_moves_on_with_new_prices(panel, config):
+    """After a fit, errors since then count: _append lays them behind the stored ones."""
+    stored = np.arange(12.0).reshape(2, 6, 1)
+    recent = -np.arange(8.0).reshape(2, 4, 1)
+    got = forecasting._append(stored, recent, keep=np.array([3, 1]))[..., 0]
+    nan = np.nan
+    # The first series has 2 rows since the fit, the second none; the last place is "now".
+    np.testing.assert_array_equal(
+        got, [[nan, 0, 1, 2, 3, 4, 5, -1, -2, -3], [nan, nan, nan, 6, 7, 8, 9, 10, 11, -7]]
+    )

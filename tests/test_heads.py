@@ -1,0 +1,44 @@
+"""Heads against scipy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from forecaster.heads import HEADS, Point, StudentT
+
+
+def test_student_t_loss_is_scipys_negative_log_density():
+    random = np.random.default_rng(0)
+    head = StudentT(3)
+    outputs = random.normal(size=(5, 7, head.outputs)).astype(np.float32)
+    constants = random.normal(size=head.constants).astype(np.float32)
+    targets = random.normal(size=(5, 7, 3)).astype(np.float32) * 3
+    location, scale, dof = map(np.asarray, head.distribution(jnp.asarray(outputs), constants))
+    assert (dof > 2).all() and dof.shape == location.shape
+    expected = -stats.t.logpdf(targets, dof, location, scale)
+    np.testing.assert_allclose(
+        head.loss(outputs, constants, targets), expected, rtol=2e-4, atol=2e-5
+    )
+    chance = head.probability_above(0.4, location, scale, dof)
+    np.testing.assert_allclose(chance, stats.t.sf(0.4, dof, location, scale), rtol=1e-5)
+
+
+def test_point_loss_is_the_squared_error():
+    outputs = jnp.array([[1.0, -2.0]])
+    head = Point(2)
+    location, scale, _ = head.distribution(outputs, jnp.zeros(0))
+    np.testing.assert_array_equal(location, outputs)
+    np.testing.assert_array_equal(scale, 1)
+    np.testing.assert_array_equal(head.loss(outputs, jnp.zeros(0), jnp.zeros((1, 2))), [[1, 4]])
+    np.testing.assert_allclose(head.probability_above(0, 1.0, 1.0, np.inf), stats.norm.cdf(1.0))
+
+
+def test_losses_stay_finite_far_out():
+    for head in (kind(1) for kind in HEADS.values()):
+        constants = jnp.zeros(head.constants)
+        for out in (-1e3, 1e3):
+            value, grad = jax.value_and_grad(
+                lambda o, head=head, constants=constants: head.loss(o, constants, jnp.ones(1)).sum()
+            )(jnp.full(head.outputs, out))
+            assert np.isfinite(value) and np.isfinite(grad).all()

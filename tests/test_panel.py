@@ -1,0 +1,96 @@
+"""Long frames to stacked arrays and back."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.errors import DataError
+from forecaster.panel import Histories, Panel
+
+
+def frame(lengths: dict[str, int]) -> pd.DataFrame:
+    parts = [
+        pd.DataFrame(
+            {"unique_id": name, "ds": pd.date_range("2024-01-01", periods=n), "y": np.arange(n) + 1}
+        )
+        for name, n in lengths.items()
+    ]
+    return pd.concat(parts)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(0, 2**31))
+def test_a_panel_holds_exactly_the_rows_it_was_made_from(lengths, seed):
+    whole = frame({f"s{i}": n for i, n in enumerate(lengths)})
+    kept = whole.sample(frac=0.7, random_state=seed)
+    if kept.empty:
+        return
+    panel = Panel.from_frame(kept)
+    back = panel.to_frame().sort_values(["unique_id", "ds"], ignore_index=True)
+    kept = kept.sort_values(["unique_id", "ds"], ignore_index=True)
+    assert (back["unique_id"].tolist(), back["y"].tolist()) == (
+        kept["unique_id"].tolist(),
+        kept["y"].tolist(),
+    )
+    assert (back["ds"].to_numpy() == kept["ds"].to_numpy()).all()
+    assert np.isnan(panel.values[~panel.mask]).all()
+
+
+def test_histories_are_aligned_at_their_end_without_gaps():
+    table = frame({"long": 6, "short": 4})
+    table = table[~((table.unique_id == "long") & (table.y == 4))]  # a missing day
+    histories = Histories.of(Panel.from_frame(table))
+    assert histories.first.tolist() == [0, 1]
+    y = histories.values[:, :, 0]
+    np.testing.assert_array_equal(y, [[1, 2, 3, 5, 6], [np.nan, 1, 2, 3, 4]])
+    assert histories.at.tolist() == [[0, 1, 2, 4, 5], [-1, 0, 1, 2, 3]]
+
+
+def test_the_target_is_y_or_the_adjusted_close_or_the_close():
+    table = frame({"a": 3}).assign(close=1.0, adj_close=2.0)
+    assert Panel.from_frame(table).target == "y"
+    assert Panel.from_frame(table.drop(columns="y")).target == "adj_close"
+    assert Panel.from_frame(table.drop(columns=["y", "adj_close"])).target == "close"
+
+
+def test_unusable_series_are_named_not_lost():
+    table = pd.concat(
+        [frame({"good": 5, "twice": 3}), frame({"twice": 1}), frame({"empty": 4}).assign(y=np.nan)]
+    )
+    panel = Panel.from_frame(table)
+    assert panel.ids == ("good",)
+    assert panel.skipped == {
+        "twice": "more than one row for 2024-01-01",
+        "empty": "column 'y' holds no number",
+    }
+
+
+def test_nothing_after_a_cutoff_remains():
+    panel = Panel.from_frame(frame({"a": 5, "b": 2}))
+    early = panel.until("2024-01-03")
+    assert early.times[-1] == np.datetime64("2024-01-03") and early.values.shape[1] == 3
+    with pytest.raises(DataError, match="nothing was observed up to 2023-01-01"):
+        panel.until("2023-01-01")
+
+
+def test_arrays_are_frozen():
+    panel = Panel.from_frame(frame({"a": 5}))
+    with pytest.raises(ValueError, match="read-only"):
+        panel.values[0, 0, 0] = 7
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (frame({"a": 3}).drop(columns="ds"), "lacks ds; expected columns unique_id, ds, y"),
+        (frame({"a": 3}).drop(columns="y"), "lacks a target"),
+        (frame({"a": 3}).assign(y="text"), "column 'y' holds text"),
+        (frame({"a": 3}).assign(ds="soon"), "not a date"),
+        (frame({"a": 3}).assign(y=np.nan), "no series can be used:\n  a: column 'y' holds no"),
+    ],
+)
+def test_bad_frames_say_what_is_wrong(table, message):
+    with pytest.raises(DataError, match=message):
+        Panel.from_frame(table)

@@ -1,0 +1,107 @@
+"""Models on disk: the same forecasts after loading, and a clear word about every kind of damage."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster import saving
+from forecaster.errors import ForecasterError, ModelError, StoreError
+
+
+@pytest.fixture
+def saved(model, tmp_path):
+    return fc.save(model, tmp_path / "run")
+
+
+def test_a_loaded_model_predicts_the_same_bits(panel, model, saved):
+    again = fc.load(saved)
+    assert again.config == model.config and again.ids == model.ids
+    assert again.frequency == model.frequency and again.transform == model.transform
+    pd.testing.assert_frame_equal(
+        fc.predict(again, panel), fc.predict(model, panel), check_exact=True
+    )
+    pd.testing.assert_frame_equal(again.report, model.report, check_dtype=False)
+
+
+def test_series_that_count_in_whole_numbers_survive(config, tmp_path):
+    y = np.cumsum(np.random.default_rng(0).normal(size=300)) + 50
+    panel = fc.load_panel(pd.DataFrame({"unique_id": "s", "ds": np.arange(300), "y": y}))
+    model = fc.fit(panel, config, seed=0)
+    again = fc.load(fc.save(model, tmp_path / "run"))
+    frame = fc.predict(again, panel)
+    assert frame["ds"].tolist() == [300, 301, 302]
+    pd.testing.assert_frame_equal(frame, fc.predict(model, panel), check_exact=True)
+
+
+def test_the_files_are_strict_json_and_safetensors(saved):
+    def no_constants(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    rest = json.loads((saved / "model.json").read_text(), parse_constant=no_constants)
+    assert rest["schema"] == saving.SCHEMA
+    assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
+
+
+def change(path, **new):
+    rest = json.loads(path.read_text())
+    path.write_text(json.dumps(rest | new))
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: truncate(run / "model.safetensors"), "damaged; its content is not what was"),
+        (lambda run: truncate(run / "model.json"), "cannot be read .*forecaster fit"),
+        (lambda run: (run / "model.safetensors").unlink(), "cannot be read: No such file"),
+        (lambda run: (run / "model.json").write_bytes(b"\xff\x00"), "cannot be read"),
+        (lambda run: (run / "model.json").write_text("[]"), "cannot be read"),
+        (lambda run: change(run / "model.json", schema=99), "version 99; .* version 1: update"),
+        (lambda run: change(run / "model.json", schema=0), "version 0; .*run `forecaster fit`"),
+        (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),
+        (lambda run: change(run / "model.json", config={"x": 1}), "not a model of this program"),
+    ],
+)
+def test_damage_is_one_clear_error(saved, damage, message):
+    damage(saved)
+    with pytest.raises(ModelError, match=message):
+        fc.load(saved)
+
+
+def test_a_missing_model_says_what_to_do(tmp_path):
+    with pytest.raises(ModelError, match="run `forecaster fit` first"):
+        fc.load(tmp_path / "nothing")
+    with pytest.raises(ModelError, match="run `forecaster fit` first"):
+        saving.latest_run(tmp_path)
+
+
+def test_nothing_is_overwritten_and_nothing_half_written_stays(model, saved, tmp_path, monkeypatch):
+    with pytest.raises(ModelError, match="exists already"):
+        fc.save(model, saved)
+
+    def full(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(StoreError, match=r"cannot be written: No space left.*--home"):
+        fc.save(model, tmp_path / "models" / "second")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_the_latest_run_is_the_newest_complete_one(model, tmp_path):
+    first = fc.save(model, saving.new_run(tmp_path, "lstm"))
+    second = fc.save(model, saving.new_run(tmp_path, "gru"))
+    (tmp_path / "models" / ".tmp-interrupted").mkdir()
+    (tmp_path / "models" / "99999999-empty").mkdir()
+    assert saving.runs(tmp_path) == [first, second]
+    assert saving.latest_run(tmp_path) == second
+
+
+def test_every_error_of_the_package_has_an_exit_code():
+    assert {kind.exit_code for kind in ForecasterError.__subclasses__()} == {1, 2}

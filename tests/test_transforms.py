@@ -1,0 +1,133 @@
+"""Transforms: causal, invertible, and honest about series they cannot take."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.panel import Panel
+from forecaster.transforms import NAMES, Transform
+
+ROWS, HORIZON = 60, 3
+
+
+def market(seed: int = 0, series: int = 3) -> pd.DataFrame:
+    """Prices of several tickers with unequal starts and a gap."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for k in range(series):
+        close = 50 * np.exp(np.cumsum(random.normal(0, 0.02, ROWS)))
+        part = pd.DataFrame(
+            {
+                "unique_id": f"s{k}",
+                "ds": pd.bdate_range("2024-01-01", periods=ROWS),
+                "open": close * np.exp(random.normal(0, 0.005, ROWS)),
+                "high": close * 1.02,
+                "low": close * 0.97,
+                "close": close,
+                "volume": random.integers(1, 10**6, ROWS).astype(float),
+            }
+        )
+        parts.append(part.drop(index=[20 + k]).iloc[5 * k :])
+    return pd.concat(parts, ignore_index=True)
+
+
+def any_series(table: pd.DataFrame) -> pd.DataFrame:
+    return table.rename(columns={"close": "y"})[["unique_id", "ds", "y"]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(NAMES),
+    st.integers(30, ROWS - 2),
+    st.integers(0, 2**31),
+    st.sampled_from(["open", "high", "low", "close", "volume"]),
+    st.sampled_from([1e-3, 0.5, 7.0, 1e6]),
+)
+def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, column, factor):
+    """Invariant 4: whatever happens later, features, levels and scales up to a step stay."""
+    transform = Transform(name, 5 if name == "seasonal" else 1)
+    table = market(seed)
+    times = np.sort(table["ds"].unique())
+    later = table["ds"] > times[cutoff]
+    edited = table.copy()
+    edited.loc[later, column] *= factor
+    before = transform.apply(Panel.from_frame(table), HORIZON)
+    after = transform.apply(Panel.from_frame(edited), HORIZON)
+    truncated = transform.apply(Panel.from_frame(table[~later]), HORIZON)
+    for row in range(3):
+        known = (before.at[row] >= 0) & (times[before.at[row]] <= times[cutoff])
+        for part in ("features", "level", "scale"):
+            a, b = getattr(before, part)[row, known], getattr(after, part)[row, known]
+            np.testing.assert_array_equal(a, b)
+            cut = getattr(truncated, part)[row]
+            np.testing.assert_array_equal(a, cut[len(cut) - known.sum() :])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_targets_turn_back_into_the_series(name):
+    panel = Panel.from_frame(market())
+    transform = Transform(name, 5 if name == "seasonal" else 1)
+    t = transform.apply(panel, HORIZON)
+    back = transform.invert(t.level + t.scale * t.targets())
+    y = transform.invert(t.z)
+    for row in range(3):
+        for h in range(HORIZON):
+            first = t.first[row]
+            got = back[row, first : -(h + 1), h]
+            np.testing.assert_allclose(got, y[row, first + h + 1 :], rtol=1e-5)
+    assert np.isnan(t.targets()[:, -1]).all()  # the future of the last row is unknown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_are_finite_and_targets_of_moderate_size(name):
+    panel = Panel.from_frame(market(series=2))
+    t = Transform(name, 5 if name == "seasonal" else 1).apply(panel, HORIZON)
+    assert np.isfinite(t.features).all()
+    targets = t.targets()[:, 20:-HORIZON]
+    assert 0.1 < np.nanstd(targets) < 10
+
+
+def test_missing_highs_volumes_and_opens_do_not_spread():
+    table = market()
+    table.loc[30, ["open", "high", "volume"]] = np.nan
+    table.loc[31, "volume"] = 0
+    t = Transform("log_return").apply(Panel.from_frame(table), HORIZON)
+    assert np.isfinite(t.features).all()
+    assert np.isfinite(t.targets()[0, t.first[0] : -HORIZON]).all()
+
+
+def test_the_seasonal_level_is_the_latest_known_value_of_that_season():
+    y = np.tile([1.0, 2.0, 4.0, 8.0], 10) + np.arange(40) * 1e-3
+    table = pd.DataFrame({"unique_id": "s", "ds": np.arange(40), "y": y})
+    t = Transform("seasonal", 4).apply(Panel.from_frame(table), 6)
+    for h in range(6):
+        back = 4 * -(-(h + 1) // 4) - (h + 1)
+        assert t.level[0, 20, h] == y[20 - back]
+        assert round(t.level[0, 20, h]) == round(y[21 + h])
+
+
+def test_transforms_are_chosen_by_what_the_series_are():
+    prices = Panel.from_frame(market())
+    weekdays = Panel.from_frame(any_series(market()))
+    steps = Panel.from_frame(
+        any_series(market()).assign(ds=lambda t: t.groupby("unique_id").cumcount())
+    )
+    assert Transform.choose("auto", prices) == Transform("log_return")
+    assert Transform.choose("auto", weekdays) == Transform("seasonal", 5)
+    assert Transform.choose("auto", steps) == Transform("difference")
+    assert Transform.choose("seasonal", steps, season=13) == Transform("seasonal", 13)
+
+
+def test_unusable_series_are_named_with_the_day():
+    table = market()
+    table.loc[table.unique_id == "s1", "close"] = 5.0
+    table.loc[(table.unique_id == "s2") & (table.ds == "2024-02-15"), "close"] = -1.5
+    assert Transform("log_return").unusable(Panel.from_frame(table)) == {
+        "s1": "close never changes",
+        "s2": "close is -1.5 on 2024-02-15; a price must be above zero",
+    }
+    assert Transform("difference").unusable(Panel.from_frame(table)) == {
+        "s1": "close never changes"
+    }

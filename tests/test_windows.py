@@ -1,0 +1,66 @@
+"""Spans and windows: no target where it must not be, and every step where it should."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.windows import Split, gather
+
+splits = st.builds(
+    Split,
+    steps=st.integers(60, 120),
+    lookback=st.integers(8, 20),
+    burn_in=st.integers(0, 7),
+    horizon=st.integers(1, 4),
+    validation=st.integers(5, 30),
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(splits, st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
+def test_training_windows_never_predict_beyond_the_boundary(split, first, seed, batch_size):
+    starts, active = split.random_starts(jax.random.key(seed), jnp.int32(first), batch_size)
+    origins = np.asarray(split.window_origins(starts))
+    assert origins.max() < split.boundary  # so that at least one target is known
+    assert starts.min() >= min(first, split.boundary - split.lookback)
+    assert active[0] and starts.shape[1] == batch_size
+    origins, weights, active = split.training_origins(
+        jax.random.key(seed), jnp.int32(first), batch_size
+    )
+    used = np.asarray(origins)[np.asarray(weights)]
+    expected = np.arange(min(first + split.lookback - 1, split.boundary - 1), split.boundary)
+    assert sorted(used) == expected.tolist()  # each once
+    assert (np.asarray(active) == np.asarray(weights).any(1)).all()
+
+
+@settings(max_examples=8, deadline=None)
+@given(splits)
+def test_validation_windows_cover_all_validation_origins_once(split):
+    origins = np.asarray(split.window_origins(split.validation_starts())).ravel()
+    inside = origins[origins >= split.boundary]
+    assert sorted(inside) == split.validation_origins.tolist()
+    targets = np.asarray(split.target_steps(jnp.asarray(split.validation_origins)))
+    assert targets.min() == split.boundary + 1
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 99), st.integers(0, 50), st.integers(1, 60))
+def test_draws_do_not_depend_on_how_long_others_are(seed, first, longer):
+    """The same member in a panel whose longest history is longer: all steps shift, nothing else."""
+    small = Split(steps=150, lookback=10, burn_in=3, horizon=2, validation=20)
+    large = Split(150 + longer, 10, 3, 2, 20)
+    key = jax.random.key(seed)
+    few, active = small.random_starts(key, jnp.int32(first), 4)
+    many, active_many = large.random_starts(key, jnp.int32(first + longer), 4)
+    count = int(active.sum())
+    assert int(active_many.sum()) == count
+    np.testing.assert_array_equal(few[:count], many[:count] - longer)
+
+
+def test_gather_masks_what_lies_before_the_first_step():
+    features = jnp.arange(10.0)[:, None]
+    inputs, valid = gather(features, jnp.int32(2), jnp.array([-1, 5]), 4)
+    np.testing.assert_array_equal(inputs[..., 0], [[0, 0, 0, 2], [5, 6, 7, 8]])
+    np.testing.assert_array_equal(valid, [[0, 0, 0, 1], [1, 1, 1, 1]])
