@@ -40,13 +40,24 @@ class Store:
         Raises StoreError when the manifest is damaged or of a newer version.
         """
         folder = home / "prices" / file_name(source)
-        path = folder / "manifest.json"
-        if not path.exists():
+        if not (folder / "manifest.json").exists():
             return Store(folder, {"schema": SCHEMA, "source": source, "series": {}})
+        return Store._in(folder)
+
+    @staticmethod
+    def all_of(home: Path) -> Iterator["Store"]:
+        """All stores under a home folder."""
+        for path in sorted((home / "prices").glob("*/manifest.json")):
+            yield Store._in(path.parent)
+
+    @staticmethod
+    def _in(folder: Path) -> "Store":
+        path = folder / "manifest.json"
         try:
             manifest = json.loads(path.read_bytes())
             schema = int(manifest["schema"])
             dict(manifest["series"])
+            str(manifest["source"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{path}: the manifest cannot be read ({error}). Move the folder away and run "
@@ -58,12 +69,6 @@ class Store:
                 f"{SCHEMA}. Update forecaster, or choose another --home"
             )
         return Store(folder, manifest)
-
-    @staticmethod
-    def all_of(home: Path) -> Iterator["Store"]:
-        """All stores under a home folder."""
-        for path in sorted((home / "prices").glob("*/manifest.json")):
-            yield Store.open(home, urllib.parse.unquote(path.parent.name))
 
     @property
     def ids(self) -> list[str]:
@@ -130,7 +135,7 @@ def file_name(name: str) -> str:
     if quoted.startswith(".") or _RESERVED.match(quoted):
         quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
     # Where file names know no upper case, "a" and "A" would be one file.
-    if quoted != quoted.upper() and not name.islower():
+    if name != name.upper():
         quoted = f"{quoted}~{_hash(name.encode())[:8]}"
     if len(quoted) > 120:
         quoted = f"{quoted[:80]}~{_hash(name.encode())[:24]}"

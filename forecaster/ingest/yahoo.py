@@ -63,7 +63,6 @@ class Yahoo:
                 interval="1d",
                 auto_adjust=False,
                 actions=False,
-                raise_errors=True,
             )
         except Exception as error:  # yfinance raises whatever its parsing runs into
             return Fetched(name, None, _reason(error))
@@ -108,5 +107,8 @@ def _reason(error: Exception) -> str:
     if kind in ("YFTzMissingError", "YFPricesMissingError", "YFTickerMissingError"):
         return "not found at Yahoo; delisted, or misspelled"
     if kind in ("JSONDecodeError", "YFDataException"):
-        return "Yahoo gave a bad answer; try again later"
+        # yfinance does not tell a missing ticker's page from a broken server's.
+        return (
+            "Yahoo gave no usable answer: not found there, or out of order; check it, or try later"
+        )
     return f"{kind}: {text.splitlines()[0] if text else 'no details'}"

@@ -1,0 +1,152 @@
+"""Series from the user's own files, in the layouts that are found."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+from forecaster.ingest import open_source
+from tests.conftest import prices
+
+
+def both() -> pd.DataFrame:
+    return pd.concat([prices("AAA", 50), prices("BRK.B", 40)])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "folder", "csv.gz"])
+def test_all_kinds_of_files_give_the_same_panel(tmp_path, kind):
+    if kind == "folder":
+        path = tmp_path / "folder"
+        path.mkdir()
+        prices("AAA", 50).drop(columns="ticker").to_csv(path / "AAA.csv", index=False)
+        prices("BRK.B", 40).to_parquet(path / "other.parquet")
+        (path / "notes.md").write_text("not data")
+    else:
+        path = tmp_path / f"prices.{kind}"
+        both().to_parquet(path) if kind == "parquet" else both().to_csv(path, index=False)
+    panel = fc.load_panel(f"files:{path}")
+    assert panel.ids == ("AAA", "BRK.B") and panel.target == "close"
+    assert panel.mask.sum(1).tolist() == [50, 40]
+    np.testing.assert_allclose(panel.channel("close")[0], prices("AAA", 50)["close"])
+    assert fc.load_panel(f"files:{path}", ["BRK-B"]).ids == ("BRK-B",)
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        {"ticker": "Symbol", "date": "Date", "close": "Close", "open": "Open"},
+        {"ticker": "unique_id", "date": "ds", "close": "y"},
+        {"date": "Datetime", "close": " Adj Close "},
+    ],
+)
+def test_common_spellings_of_columns(tmp_path, rename):
+    path = tmp_path / "prices.csv"
+    prices().rename(columns=rename).to_csv(path, index=False)
+    assert fc.load_panel(f"files:{path}").mask.sum() == 400
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ["20240102", "20240103"],
+        ["2024-01-02 00:00:00-05:00", "2024-01-03 00:00:00-05:00"],
+        ["2024-01-02T00:00:00Z", "2024-01-03T00:00:00Z"],
+        ["01/02/2024", "01/03/2024"],
+    ],
+)
+def test_common_spellings_of_dates(tmp_path, dates):
+    path = tmp_path / "p.csv"
+    pd.DataFrame({"ticker": "A", "date": dates, "close": [1.0, 2.0]}).to_csv(path, index=False)
+    assert fc.load_panel(f"files:{path}").times.astype("datetime64[D]").astype(str).tolist() == [
+        "2024-01-02",
+        "2024-01-03",
+    ]
+
+
+def test_series_of_any_kind_with_whole_number_times(tmp_path):
+    path = tmp_path / "any.parquet"
+    table = pd.DataFrame(
+        {"unique_id": "W1", "ds": [1, 2, 3], "y": [5, 6, 7], "promotion": [0, 1, 0]}
+    )
+    table.to_parquet(path)
+    panel = fc.load_panel(f"files:{path}")
+    assert panel.times.tolist() == [1, 2, 3] and panel.channels == ("y", "promotion")
+    with pytest.raises(UsageError, match="are dates, but these series count in whole numbers"):
+        fc.load_panel(f"files:{path}", start="2024-01-01")
+
+
+def test_a_span_of_dates(tmp_path):
+    path = tmp_path / "prices.csv"
+    prices().to_csv(path, index=False)
+    panel = fc.load_panel(f"files:{path}", start="2020-02-03", end="2020-02-07")
+    assert len(panel.times) == 5
+    with pytest.raises(DataError, match="no series could be had:\n  AAA: no rows in that span"):
+        fc.load_panel(f"files:{path}", start="2030-01-01")
+
+
+def lines(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (lines(prices().drop(columns="close")), "no column 'close'; expected ticker, date"),
+        (lines(prices().drop(columns=["date"])), "no column 'date'"),
+        (lines(prices().assign(close="n/a?")), "line 2, column 'close': 'n/a?' is not a number"),
+        (
+            lines(prices()).replace("2020-01-08", "soon"),
+            "line 7, column 'date': 'soon' is not a date",
+        ),
+        (
+            lines(prices()).replace("AAA,2020-01-06", ",2020-01-06"),
+            "line 5, column 'ticker': empty",
+        ),
+        (lines(prices().assign(Close=1)), "columns 'close', 'Close' mean the same"),
+        ("", "cannot be read: No columns to parse"),
+        ("ticker,date,close\n", "no rows in it"),
+        ("a,b\n1,2,3\n4,5,6,7\n", "cannot be read"),
+        (b"\xff\xfe\x00\x01binary", "cannot be read"),
+    ],
+)
+def test_bad_csvs_are_named_with_line_and_column(tmp_path, text, message):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError, match=re.escape(message)) as error:
+        fc.load_panel(f"files:{path}")
+    assert str(path) in str(error.value)
+
+
+def test_a_truncated_parquet_file_is_named(tmp_path):
+    path = tmp_path / "prices.parquet"
+    prices().to_parquet(path)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(DataError, match=r"prices\.parquet: cannot be read"):
+        fc.load_panel(f"files:{path}")
+
+
+def test_one_bad_file_of_a_folder_is_skipped_by_name(tmp_path):
+    prices("GOOD").to_csv(tmp_path / "GOOD.csv", index=False)
+    (tmp_path / "BAD.csv").write_text("date,close\n2024-01-02,ten\n")
+    prices("GOOD").to_csv(tmp_path / "x.csv", index=False)
+    prices("FINE").to_csv(tmp_path / "FINE.csv", index=False)
+    panel = fc.load_panel(f"files:{tmp_path}")
+    assert panel.ids == ("FINE",)
+    assert "line 2, column 'close': 'ten' is not a number" in panel.skipped["BAD"]
+    assert "in more than one file" in panel.skipped["GOOD"]
+
+
+def test_missing_tickers_and_paths_are_named(tmp_path):
+    prices().to_csv(tmp_path / "p.csv", index=False)
+    panel = fc.load_panel(f"files:{tmp_path / 'p.csv'}", ["AAA", "ZZZ"])
+    assert panel.skipped == {"ZZZ": f"not in {tmp_path / 'p.csv'}"}
+    with pytest.raises(UsageError, match="no such file or folder"):
+        open_source("files:nowhere.csv")
+    with pytest.raises(UsageError, match="expected yahoo, simulated or files:PATH"):
+        open_source("bloomberg")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no \.csv or \.parquet file"):
+        fc.load_panel(f"files:{tmp_path / 'empty'}")

@@ -1,0 +1,140 @@
+"""The price store: what was written is what is read, or an error."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forecaster.errors import DataError, StoreError
+from forecaster.ingest import Store, ingest, open_source, panel_from_store
+from forecaster.ingest.source import Fetched
+from forecaster.ingest.store import file_name
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return ingest(tmp_path, open_source("simulated"), ["AAPL", "KO"], start="2025-01-01").store
+
+
+def test_what_was_stored_is_read(tmp_path, store):
+    again = Store.open(tmp_path, "simulated")
+    assert again.ids == ["AAPL", "KO"] and again.manifest == store.manifest
+    frame = again.read(["KO"])
+    pd.testing.assert_frame_equal(
+        frame, next(open_source("simulated").fetch(["KO"], "2025-01-01")).frame
+    )
+    assert panel_from_store(again, ["KO", "AAPL"]).ids == ("KO", "AAPL")
+    assert [s.manifest["source"] for s in Store.all_of(tmp_path)] == ["simulated"]
+
+
+def test_every_flipped_bit_is_found(tmp_path, store):
+    path = store.folder / "KO.parquet"
+    good = path.read_bytes()
+    random = np.random.default_rng(0)
+    for place, bit in zip(
+        random.integers(0, len(good), 100), random.integers(0, 8, 100), strict=True
+    ):
+        bad = bytearray(good)
+        bad[place] ^= 1 << bit
+        path.write_bytes(bad)
+        with pytest.raises(StoreError, match=r"KO\.parquet: damaged.*ingest"):
+            store.read(["KO"])
+    path.write_bytes(good[:-1])
+    with pytest.raises(StoreError, match="damaged"):
+        store.read(["KO"])
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot be read: No such file"):
+        store.read(["KO"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1}', '{"schema": "x", "series": {}}'])
+def test_a_damaged_manifest_is_one_clear_error(tmp_path, store, text):
+    (store.folder / "manifest.json").write_text(text)
+    with pytest.raises(StoreError, match="the manifest cannot be read"):
+        Store.open(tmp_path, "simulated")
+
+
+def test_a_newer_store_is_refused(tmp_path, store):
+    path = store.folder / "manifest.json"
+    path.write_text(json.dumps(store.manifest | {"schema": 2}))
+    with pytest.raises(StoreError, match="version 2 of the store; this program reads version 1"):
+        Store.open(tmp_path, "simulated")
+
+
+class Failing:
+    name = "simulated"
+
+    def __init__(self, fail_at: str | None):
+        self.fail_at = fail_at
+
+    def tickers(self):
+        return ["AAPL", "KO", "GE"]
+
+    def fetch(self, tickers, start=None, end=None):
+        for item in open_source("simulated").fetch(tickers, start or "2025-06-01"):
+            if item.unique_id == self.fail_at:
+                raise KeyboardInterrupt
+            yield item if item.unique_id != "GE" else Fetched("GE", None, "no such company")
+
+
+def test_what_arrived_before_an_interruption_is_kept(tmp_path, store):
+    before = store.read(["KO"])
+    with pytest.raises(KeyboardInterrupt):
+        ingest(tmp_path, Failing("KO"), None)
+    again = Store.open(tmp_path, "simulated")
+    assert len(again.read(["AAPL"])) < len(store.read(["KO"]))  # the new, shorter one
+    pd.testing.assert_frame_equal(again.read(["KO"]), before)
+    assert not [p for p in again.folder.iterdir() if p.name.startswith(".tmp")]
+
+
+def test_series_that_fail_are_named(tmp_path):
+    arrived = ingest(tmp_path, Failing(None), None)
+    assert arrived.ids == ["AAPL", "KO"] and arrived.skipped == {"GE": "no such company"}
+    with pytest.raises(DataError, match="no series could be had:\n  GE: no such company"):
+        ingest(tmp_path, Failing(None), ["GE"])
+
+
+def test_a_full_disk_leaves_the_old_state(tmp_path, store, monkeypatch):
+    before = store.read(["KO"])
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(StoreError, match="No space left on device"):
+            ingest(tmp_path, Failing(None), ["AAPL"])
+    again = Store.open(tmp_path, "simulated")
+    pd.testing.assert_frame_equal(again.read(["KO"]), before)
+    again.read(["AAPL"])
+    assert not [p for p in again.folder.iterdir() if p.name.startswith(".tmp")]
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_any_name_is_a_harmless_file_name(name):
+    made = file_name(name)
+    assert "/" not in made and "\\" not in made and "\0" not in made
+    assert made not in ("", ".", "..") and not made.startswith(".") and len(made) <= 130
+
+
+def test_file_names_do_not_collide():
+    names = [
+        "a",
+        "A",
+        "Aa",
+        "aA",
+        "a/b",
+        "a%2Fb",
+        "CON",
+        "con",
+        "x" * 200,
+        "x" * 201,
+        "..",
+        ".",
+        "é",
+    ]
+    assert len({file_name(n).lower() for n in names}) == len(names)
+    assert file_name("AAPL") == "AAPL" and file_name("^GSPC") == "^GSPC"

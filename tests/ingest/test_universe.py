@@ -1,0 +1,85 @@
+"""Ticker files as they are found, and as they should not be."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forecaster.errors import UsageError
+from forecaster.ingest import normalise, read_universe
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def write(tmp_path, raw: bytes | str) -> Path:
+    path = tmp_path / "tickers.txt"
+    path.write_bytes(raw if isinstance(raw, bytes) else raw.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("AAPL\nMSFT\n", ["AAPL", "MSFT"]),
+        (b"\xef\xbb\xbfaapl\r\n\r\n# comment\r\nMsft # inline\r\n", ["AAPL", "MSFT"]),
+        ("AAPL, MSFT;KO  IBM", ["AAPL", "MSFT", "KO", "IBM"]),
+        ("BRK.B\nBRK-B\nbrk.b\n", ["BRK-B"]),
+        ("SHELL.AS\n^GSPC\nEURUSD=X\n0700.HK", ["SHELL.AS", "^GSPC", "EURUSD=X", "0700.HK"]),
+        ('Symbol,Security\n"BF.B","Brown, Forman"\nT,AT&T', ["BF-B", "T"]),
+        ("name,TICKER\nApple,AAPL\n,\nNike,NKE", ["AAPL", "NKE"]),
+        ("ticker\nKO", ["KO"]),
+    ],
+)
+def test_files_as_they_are_found(tmp_path, raw, expected):
+    assert read_universe(write(tmp_path, raw)) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ("", "no ticker in it; expected one a line"),
+        ("# only a comment\n", "no ticker in it"),
+        (b"PAR1\x00\x15\x04", "not a text file"),
+        (b"\xff\xfe\x00A", "not a text file"),
+        ("AAPL\n\n../../etc/passwd\n", "line 3: '../../etc/passwd' cannot be a ticker"),
+        ("AAPL\nA/B", "line 2: 'A/B' cannot be a ticker"),
+        ("AAPL\n" + "A" * 10_000, "line 2: 'AAAAA"),
+        ("A\x1b[31m", "line 1"),
+        ("A..B", "line 1"),
+        ("ÄÖ", "line 1"),
+    ],
+)
+def test_bad_files_are_named_with_the_line(tmp_path, raw, message):
+    path = write(tmp_path, raw)
+    with pytest.raises(UsageError, match=re.escape(message)) as error:
+        read_universe(path)
+    assert str(path) in str(error.value) and len(str(error.value)) < 400
+
+
+def test_a_missing_file_or_a_folder_is_named(tmp_path):
+    for path in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(UsageError, match="cannot be read"):
+            read_universe(path)
+
+
+@given(st.text(max_size=40))
+def test_any_text_becomes_a_safe_ticker_or_an_error(text):
+    try:
+        name = normalise(text)
+    except UsageError:
+        return
+    assert re.fullmatch(r"\^?[A-Z0-9][A-Z0-9.\-=_]*", name) and ".." not in name
+    assert normalise(name) == name
+
+
+def test_the_universes_that_come_along(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # found by name from any folder
+    sp500, dow = read_universe("sp500.txt"), read_universe("dow30.txt")
+    assert len(sp500) == 503 and {"AAPL", "BRK-B", "BF-B"} <= set(sp500)
+    assert len(dow) == 30 and set(dow) <= set(sp500)
+    (tmp_path / "dow30.txt").write_text("KO")  # one's own file comes first
+    assert read_universe("dow30.txt") == ["KO"]
+    for name in ("sp500.txt", "dow30.txt"):
+        assert (DATA / name).read_text().startswith("# ")

@@ -1,0 +1,297 @@
+"""The commands as a user types them: results, exit codes, and one clear error for bad input."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import matplotlib.image
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from forecaster.cli import main
+from tests.conftest import TICKERS, prices
+
+FAST = """
+hidden = 4
+lookback = 30
+burn_in = 10
+horizon = 3
+validation = 100
+epochs = 4
+learning_rate = 1e-2
+"""
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "fast.toml"
+    path.write_text(FAST)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory, settings):
+    """A home with five fitted tickers and one that was too short."""
+    folder = tmp_path_factory.mktemp("home")
+    tickers = folder / "tickers.txt"
+    tickers.write_text("\n".join(TICKERS))
+    result = run(
+        "fit", "--tickers", tickers, "--source", "simulated", "--start", "2023-01-01",
+        "--config", settings, "--home", folder,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def run(*args):
+    return CliRunner().invoke(main, [str(a) for a in args], catch_exceptions=False)
+
+
+def error(*args, code: int) -> str:
+    result = run(*args)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+def test_every_command_has_a_help_with_an_example():
+    for name, command in main.commands.items():
+        assert run(name, "--help").exit_code == 0
+        assert command.help and f"forecaster {name}" in command.help, name
+
+
+def test_fit_ends_with_what_happened_and_where_it_is(home):
+    result = run("status", "--home", home)
+    assert result.exit_code == 0
+    assert "simulated" in result.stdout and "LSTM 4" in result.stdout
+    assert len(list((home / "models").iterdir())) == 1
+    assert list((home / "prices").glob("simulated*/AAPL.parquet"))
+
+
+def test_fit_names_what_it_skipped_and_exits_with_3(tmp_path, settings):
+    table = pd.concat([prices("LONG", 400), prices("SHORT", 60), prices("FLAT", 400, close=5.0)])
+    table.to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", settings, "--home", tmp_path
+    )
+    assert result.exit_code == 3
+    assert "SHORT: 60 rows; 133 needed" in result.stderr
+    assert "FLAT: close never changes" in result.stderr
+    assert "Networks" in result.stdout and "1 LSTM" in result.stdout
+    assert "was skipped by the fit: 60 rows" in error(
+        "predict", "SHORT", "--home", tmp_path, code=1
+    )
+    assert "stale" in run("predict", "LONG", "--home", tmp_path).stderr
+
+
+def test_predict_prints_a_table_by_date(home):
+    result = run("predict", "aapl", "--home", home)
+    assert result.exit_code == 0
+    assert "AAPL   last close" in result.stdout and "on 2025-12-31" in result.stdout
+    assert "2026-01-02" in result.stdout
+    for heading in ("median", "80 % band", "95 % band", "P(rise)"):
+        assert heading in result.stdout
+    assert "Simulated prices" in result.stderr
+
+
+def test_predict_all_gives_one_line_a_series(home, tmp_path):
+    for form in ("csv", "json", "parquet"):
+        path = tmp_path / f"out.{form}"
+        result = run(
+            "predict", "--all", "--level", 50, "--format", form, "--output", path, "--home", home
+        )
+        assert result.exit_code == 0 and result.stdout == ""
+    frames = [
+        pd.read_csv(tmp_path / "out.csv"),
+        pd.read_json(tmp_path / "out.json"),
+        pd.read_parquet(tmp_path / "out.parquet"),
+    ]
+    for frame in frames:
+        assert len(frame) == 15 and "LSTM-lo-50" in frame
+        pd.testing.assert_series_equal(frame["LSTM"], frames[2]["LSTM"])
+
+
+def test_predict_prints_csv_and_json(home):
+    csv = pd.read_csv(io.StringIO(run("predict", "KO", "--format", "csv", "--home", home).stdout))
+    rows = json.loads(run("predict", "KO", "--format", "json", "--home", home).stdout)
+    assert csv["LSTM"].tolist() == pytest.approx([row["LSTM"] for row in rows])
+
+
+def test_one_ticker_is_forecast_as_in_company(home):
+    alone = run("predict", "KO", "--format", "csv", "--home", home).stdout.splitlines()
+    everyone = run("predict", "--all", "--format", "csv", "--home", home).stdout.splitlines()
+    assert set(alone) <= set(everyone)
+
+
+def test_predict_draws_a_fan(home, tmp_path):
+    path = tmp_path / "fan.png"
+    assert run("predict", "AAPL", "KO", "--plot", path, "--home", home).exit_code == 0
+    picture = matplotlib.image.imread(path)
+    assert (
+        picture.shape[0] > 500 and len({tuple(p) for p in picture[::20, ::20].reshape(-1, 4)}) > 5
+    )
+    message = error("predict", "AAPL", "--plot", tmp_path / "fan.xyz", "--home", home, code=2)
+    assert "cannot draw 'xyz'" in message and not (tmp_path / "fan.xyz").exists()
+
+
+def test_unknown_tickers_are_named_with_what_is_near(home):
+    message = error("predict", "APL", "--home", home, code=1)
+    assert "APL: not in the latest model (5 series); near: AAPL" in message
+    result = run("predict", "KO", "APL", "--home", home)
+    assert result.exit_code == 3 and "KO   last close" in result.stdout
+
+
+def test_ingest_stores_and_says_so(tmp_path):
+    tickers = tmp_path / "t.txt"
+    tickers.write_text("AAPL\nKO")
+    arguments = ("ingest", "--tickers", tickers, "--source", "simulated", "--home", tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 0 and "Stored 2 series from simulated" in result.stdout
+    assert run(*arguments).exit_code == 0
+    assert "2" in run("status", "--home", tmp_path).stdout
+
+
+def test_ingest_names_what_is_missing(tmp_path):
+    (tmp_path / "t.txt").write_text("AAA\nZZZ")
+    prices().to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "ingest", "--tickers", tmp_path / "t.txt", "--source", f"files:{tmp_path / 'p.csv'}",
+        "--home", tmp_path / "home",
+    )  # fmt: skip
+    assert result.exit_code == 3 and "ZZZ: not in" in result.stderr
+
+
+USAGE = [
+    (("fit", "--tickers", "{tmp}/none.txt"), "none.txt: cannot be read: No such file"),
+    (("fit", "--tickers", "{tmp}/empty.txt"), "empty.txt: no ticker in it"),
+    (("fit", "--tickers", "{tmp}/binary.txt"), "binary.txt: not a text file"),
+    (("fit", "--tickers", "{tmp}"), "cannot be read: Is a directory"),
+    (("fit", "--source", "simulated", "--horizon", "0"), "horizon: expected a whole number of 1"),
+    (("fit", "--source", "simulated", "--lookback", "-3"), "lookback: expected a whole number"),
+    (("fit", "--source", "simulated", "--lookback", "20"), "burn_in: expected less than lookback"),
+    (("fit", "--source", "simulated", "--model", "transformer"), "'transformer' is not one of"),
+    (("fit", "--source", "simulated", "--model", "mlp", "--training", "sequence"), "windowed"),
+    (("fit", "--source", "simulated", "--config", "{tmp}/none.toml"), "cannot be read as TOML"),
+    (("fit", "--source", "simulated", "--config", "{tmp}/bad.toml"), "no setting 'hiden'; there"),
+    (("fit", "--source", "simulated", "--config", "{tmp}/bad2.toml"), "epochs: expected a whole"),
+    (("fit", "--source", "simulated", "--start", "soon"), "'soon' does not match the format"),
+    (("fit", "--source", "nasdaq"), "expected yahoo, simulated or files:PATH"),
+    (("fit", "--source", "files:{tmp}/none.csv"), "no such file or folder"),
+    (("fit", "--source", "yahoo"), "name them with --tickers FILE"),
+    (("predict",), "name tickers, or --all"),
+    (("predict", "AAPL", "--all"), "name tickers, or --all"),
+    (("predict", "AAPL", "--level", "100"), "expected percent above 0 and below 100; got 100"),
+    (("predict", "--all", "--format", "parquet"), "needs --output"),
+    (("predict", "../../x", "--home", "{home}"), "cannot be a ticker"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), USAGE)
+def test_wrong_usage_exits_with_2(args, message, tmp_path, home):
+    (tmp_path / "empty.txt").write_text("# nothing\n")
+    (tmp_path / "binary.txt").write_bytes(b"\x7fELF\x00\x01")
+    (tmp_path / "bad.toml").write_text("hiden = 3")
+    (tmp_path / "bad2.toml").write_text("epochs = 2.5")
+    args = [a.format(tmp=tmp_path, home=home) for a in args]
+    if "--home" not in args:
+        args += ["--home", str(tmp_path / "home")]
+    assert message in error(*args, code=2)
+    assert not list(tmp_path.rglob("model.json")) and not list(tmp_path.rglob("*.tmp*"))
+
+
+ONE = prices("AAA", 400)
+BAD_DATA = {
+    "no column": (ONE.drop(columns="close"), "no column 'close'"),
+    "text in a price": (ONE.assign(close=["x", *ONE["close"][1:]]), "line 2, column 'close': 'x'"),
+    "a date that is none": (ONE.replace("2020-01-02", "32.13."), "line 3, column 'date': '32.13.'"),
+    "no positive price": (ONE.assign(close=-ONE["close"]), "a price must be above zero"),
+    "one day twice": (pd.concat([ONE, ONE.tail(1)]), "AAA: more than one row for 2021-07-13"),
+    "too short": (ONE.head(100), "AAA: 100 rows; 133 needed"),
+    "no number": (ONE.assign(close=None), "AAA: column 'close' holds no number"),
+    "constant": (ONE.assign(close=3.0), "AAA: close never changes"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_bad_data_exits_with_1_and_leaves_no_model(case, tmp_path, settings):
+    table, message = BAD_DATA[case]
+    table.to_csv(tmp_path / "p.csv", index=False)
+    source = f"files:{tmp_path / 'p.csv'}"
+    home = tmp_path / "home"
+    assert message in error("fit", "--source", source, "--config", settings, "--home", home, code=1)
+    assert not (home / "models").exists()
+    assert not [p for p in home.rglob("*") if p.name.startswith(".tmp")]
+
+
+def test_no_model_yet_says_what_to_do(tmp_path):
+    message = error("predict", "AAPL", "--home", tmp_path, code=1)
+    assert "run `forecaster fit` first" in message
+    assert "run `forecaster fit` first" in run("status", "--home", tmp_path).stdout
+
+
+def test_a_home_that_cannot_be_written_is_one_clear_error(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    message = error("fit", "--source", "simulated", "--home", tmp_path / "file" / "home", code=1)
+    assert "cannot be written" in message and "--home" in message
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json"])
+def test_a_truncated_model_is_one_clear_error(home, tmp_path, name):
+    import shutil
+
+    shutil.copytree(home, tmp_path / "home")
+    path = next((tmp_path / "home" / "models").glob(f"*/{name}"))
+    path.write_bytes(path.read_bytes()[:-50])
+    message = error("predict", "AAPL", "--home", tmp_path / "home", code=1)
+    assert str(path) in message and "forecaster fit" in message
+
+
+def test_truncated_prices_are_one_clear_error(home, tmp_path):
+    import shutil
+
+    shutil.copytree(home, tmp_path / "home")
+    path = next((tmp_path / "home" / "prices").glob("*/AAPL.parquet"))
+    path.write_bytes(path.read_bytes()[:-50])
+    message = error("predict", "AAPL", "--home", tmp_path / "home", code=1)
+    assert "AAPL.parquet: damaged" in message
+    assert run("predict", "KO", "--home", tmp_path / "home").exit_code == 0
+
+
+def test_an_interruption_exits_with_130(monkeypatch, tmp_path):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("forecaster.pipeline.fit_to_home", interrupt)
+    message = error("fit", "--source", "simulated", "--home", tmp_path, code=130)
+    assert "Interrupted" in message
+
+
+def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings):
+    """Twice with the same seed: the same bits; quiet where there is no terminal."""
+    (tmp_path / "t.txt").write_text("AAPL\nKO")
+    environment = os.environ | {"FORECASTER_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
+
+    def command(*args):
+        return subprocess.run(
+            [sys.executable, "-m", "forecaster", *args],
+            capture_output=True, text=True, env=environment, cwd=tmp_path, check=False,
+        )  # fmt: skip
+
+    outputs = []
+    for _ in range(2):
+        fit = command(
+            "fit", "--tickers", "t.txt", "--source", "simulated", "--start", "2024-01-01",
+            "--config", settings,
+        )  # fmt: skip
+        assert fit.returncode == 0, fit.stderr
+        assert fit.stderr == "" and "not real prices" in fit.stdout
+        forecast = command("predict", "AAPL", "--format", "csv")
+        assert forecast.returncode == 0, forecast.stderr
+        outputs.append(forecast.stdout)
+    assert outputs[0] == outputs[1] and outputs[0].count("\n") == 4
+    assert command("fit", "--horizon", "0", "--source", "simulated").returncode == 2
+    outside = [p.name for p in tmp_path.iterdir()]
+    assert sorted(outside) == ["home", "t.txt"]

@@ -1,0 +1,51 @@
+"""On real prices: what the README says of them holds on a sample. Skipped without the data."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import forecaster as fc
+
+
+def test_bands_hold_and_points_match_naive_on_a_held_back_year(real_data):
+    """40 of 400 tickers, trained before 2015, tested on 2015."""
+    frame = pd.read_parquet(real_data / "us_stocks_2000_2015.parquet")
+    some = sorted(frame["ticker"].unique())[::10]
+    panel = fc.load_panel(frame[frame["ticker"].isin(some) & (frame["date"].astype(str) > "2008")])
+    config = fc.Config(epochs=40)
+    scores = fc.evaluate(fc.cross_validation(panel, config, n_windows=247), by_horizon=True)
+    ours = scores[scores["model"] == "LSTM"].groupby("horizon")
+    for level in (80, 95):
+        # One year of a few tickers that move together: 2 points for all, 3 for this sample.
+        assert (ours[f"coverage-{level}"].mean() - level / 100).abs().max() < 0.03
+    assert ours["mae_relative_to_naive"].median().between(0.98, 1.01).all()
+
+
+@pytest.mark.slow
+def test_the_main_job_on_all_505_tickers(real_data, tmp_path):
+    """Nothing lost silently, no look at other tickers, the same bits again."""
+    shutil.copy(real_data / "sp500_2013_2018.parquet", tmp_path / "prices.parquet")
+    environment = os.environ | {"FORECASTER_HOME": str(tmp_path / "home")}
+
+    def command(*args):
+        call = [sys.executable, "-m", "forecaster", *args]
+        return subprocess.run(
+            call, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    everyone = pd.read_parquet(tmp_path / "prices.parquet", columns=["ticker"])["ticker"].unique()
+    forecasts = []
+    for tickers in (everyone, everyone, everyone[1:]):
+        (tmp_path / "t.txt").write_text("\n".join(tickers))
+        fit = command("fit", "--source", "files:prices.parquet", "--tickers", "t.txt")
+        assert fit.returncode == 3, fit.stderr
+        skipped = [line.split(":")[0].strip() for line in fit.stderr.splitlines()[1:]]
+        assert set(skipped) == {"APTV", "BHF", "BHGE", "DWDP", "DXC", "EVHC", "HLT"}
+        out = command("predict", "--all", "--format", "csv").stdout
+        forecasts.append(set(out.splitlines()))
+        assert len(forecasts[-1]) == 1 + 5 * (len(tickers) - len(skipped))
+    assert forecasts[0] == forecasts[1] > forecasts[2]
