@@ -11,10 +11,10 @@ from forecaster.heads import HEADS, Point, StudentT
 def test_student_t_loss_is_scipys_negative_log_density():
     random = np.random.default_rng(0)
     head = StudentT(3)
-    outputs = random.normal(size=(5, 7, head.outputs)).astype(np.float32)
-    constants = random.normal(size=head.constants).astype(np.float32)
-    targets = random.normal(size=(5, 7, 3)).astype(np.float32) * 3
-    location, scale, dof = map(np.asarray, head.distribution(jnp.asarray(outputs), constants))
+    outputs = jnp.asarray(random.normal(size=(5, 7, head.outputs)), jnp.float32)
+    constants = jnp.asarray(random.normal(size=head.constants), jnp.float32)
+    targets = jnp.asarray(random.normal(size=(5, 7, 3)) * 3, jnp.float32)
+    location, scale, dof = map(np.asarray, head.distribution(outputs, constants))
     assert (dof > 2).all() and dof.shape == location.shape
     expected = -stats.t.logpdf(targets, dof, location, scale)
     np.testing.assert_allclose(

@@ -23,9 +23,9 @@ def test_what_was_stored_is_read(tmp_path, store):
     again = Store.open(tmp_path, "simulated")
     assert again.ids == ["AAPL", "KO"] and again.manifest == store.manifest
     frame = again.read(["KO"])
-    pd.testing.assert_frame_equal(
-        frame, next(open_source("simulated").fetch(["KO"], "2025-01-01")).frame
-    )
+    fetched = next(open_source("simulated").fetch(["KO"], "2025-01-01")).frame
+    assert fetched is not None
+    pd.testing.assert_frame_equal(frame, fetched)
     assert panel_from_store(again, ["KO", "AAPL"]).ids == ("KO", "AAPL")
     assert [s.manifest["source"] for s in Store.all_of(tmp_path)] == ["simulated"]
 
