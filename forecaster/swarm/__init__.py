@@ -1,5 +1,6 @@
 """Train many small independent models at once. Knows nothing of time, stocks or files."""
 
+from forecaster.swarm.checkpoint import Checkpoint as Checkpoint
 from forecaster.swarm.fitting import Fitted as Fitted
 from forecaster.swarm.fitting import Progress as Progress
 from forecaster.swarm.fitting import fit as fit

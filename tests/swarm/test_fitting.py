@@ -43,8 +43,7 @@ TASKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def data() -> swarm.Supervised:
+def make_data() -> swarm.Supervised:
     random = np.random.default_rng(0)
     x = random.normal(size=(MEMBERS, EXAMPLES, 3, 2)).astype(np.float32)
     y = x.sum((2, 3))[..., None] * 0.3 + random.normal(size=(MEMBERS, EXAMPLES, 1)) * 0.1
@@ -52,6 +51,11 @@ def data() -> swarm.Supervised:
     weight[3, 10:] = 0  # a member with less data
     y = y.astype(np.float32)
     return swarm.Supervised(x, y, weight, x[:, :8], y[:, :8], weight[:, :8])
+
+
+@pytest.fixture(scope="module")
+def data() -> swarm.Supervised:
+    return make_data()
 
 
 def run(task, data, ids=IDS, seed=5, hyper=HYPER, **options):

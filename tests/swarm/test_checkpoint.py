@@ -1,0 +1,153 @@
+"""Interrupted and resumed equals uninterrupted, bit for bit."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from forecaster.swarm import Checkpoint
+from forecaster.swarm import schedule as schedules
+from tests.swarm.test_fitting import HYPER, IDS, TASKS, data, run, same
+
+__all__ = ["data"]  # the fixture
+
+LONG = HYPER | {"epochs": 40, "patience": np.arange(len(IDS)) % 4 + 2}
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("memory", [2**20, 1])  # all members at once; in turns
+def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
+    whole = run(TASKS[kind], data, hyper=LONG, memory=memory)
+    path = tmp_path / "fit.checkpoint"
+    blocks = 0
+
+    def interrupt(progress):
+        nonlocal blocks
+        blocks += 1
+        if blocks % 2 == 0:
+            raise KeyboardInterrupt
+
+    resumed = None
+    for attempt in range(40):
+        try:
+            resumed = run(
+                TASKS[kind], data, hyper=LONG, memory=memory, on_progress=interrupt,
+                checkpoint=Checkpoint(path, resume=attempt > 0),
+            )  # fmt: skip
+            break
+        except KeyboardInterrupt:
+            continue
+    assert resumed is not None and attempt > 0
+    assert same(resumed.params, whole.params)
+    for name in ("status", "epochs", "best_epoch", "best_loss"):
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
+    for a, b in zip(resumed.losses, whole.losses, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    task = TASKS["Perceptron"]
+    resume = Checkpoint(path, resume=True)
+    with pytest.raises(FileNotFoundError):
+        run(task, data, checkpoint=resume)
+    run(task, data, checkpoint=Checkpoint(path, every=0))
+    again = run(task, data, checkpoint=resume)  # nothing left to do
+    assert same(again.params, run(task, data).params)
+    for change in (
+        {"seed": 6},
+        {"hyper": HYPER | {"clip": 2.0}},
+        {"ids": [*IDS[:-1], "another"]},
+        {"data": data._replace(targets=data.targets + 1)},
+    ):
+        with pytest.raises(ValueError, match="a checkpoint of another fit"):
+            run(task, **{"data": data, "checkpoint": resume} | change)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="not a checkpoint, or damaged"):
+        run(task, data, checkpoint=resume)
+
+
+def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog):
+    whole = run(TASKS["SmallLSTM"], data)
+    once = schedules.Schedule._call_once
+
+    def tight(self, function, rows, tree):
+        if self.layout.chunk > 2:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating")
+        return once(self, function, rows, tree)
+
+    monkeypatch.setattr(schedules.Schedule, "_call_once", tight)
+    assert same(run(TASKS["SmallLSTM"], data, chunk=8).params, whole.params)
+    assert "out of memory with chunks of 8; trying 4" in caplog.text
+
+    def broken(self, function, rows, tree):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    monkeypatch.setattr(schedules.Schedule, "_call_once", broken)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        run(TASKS["SmallLSTM"], data)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import numpy as np
+from safetensors.numpy import save_file
+from forecaster import swarm
+from tests.swarm.test_checkpoint import LONG
+from tests.swarm.test_fitting import TASKS, make_data, run
+
+swarm.keep_compiled(Path(sys.argv[3]))
+path, out = Path(sys.argv[1]), Path(sys.argv[2])
+checkpoint = swarm.Checkpoint(path, every=0, resume=path.exists())
+fitted = run(TASKS["SmallLSTM"], make_data(), hyper=LONG, checkpoint=checkpoint, block=1)
+leaves = __import__("jax").tree.leaves(fitted.params)
+save_file({str(i): np.ascontiguousarray(leaf) for i, leaf in enumerate(leaves)}, out)
+"""
+
+
+def kill_and_resume(tmp_path, kills: int, seed: int) -> dict:
+    """Train in processes that are killed at random moments, until one reaches the end."""
+    out, cache = tmp_path / "out.safetensors", tmp_path / "cache"
+    draw = random.Random(seed)
+    killed = 0
+    while True:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "checkpoint"), str(out), str(cache)],
+            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        )
+        if killed < kills:
+            begun = time.monotonic()
+            deadline = draw.uniform(0.5, 8) if killed else 60
+            while process.poll() is None and time.monotonic() - begun < deadline:
+                if not killed and (tmp_path / "checkpoint").exists():
+                    break
+                time.sleep(0.002)
+            process.send_signal(signal.SIGKILL)
+            killed += 1
+        if process.wait() == 0:
+            return load_file(out)
+        assert process.returncode == -signal.SIGKILL
+
+
+def assert_unharmed(data, found):
+    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, hyper=LONG).params)
+    for place, leaf in enumerate(whole):
+        np.testing.assert_array_equal(found[str(place)], leaf)
+
+
+def test_killed_and_resumed_is_unharmed(data, tmp_path):
+    assert_unharmed(data, kill_and_resume(tmp_path, kills=2, seed=0))
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_and_resumed_is_unharmed(data, tmp_path):
+    assert_unharmed(data, kill_and_resume(tmp_path, kills=20, seed=1))
