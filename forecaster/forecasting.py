@@ -50,12 +50,15 @@ def fit(
     config: Config | None = None,
     seed: int = 0,
     *,
+    checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Model:
     """Train one independent network per series of the panel.
 
     A series that is too short, never changes or cannot be transformed is left out and named in
     ``skipped``. A series' network depends on its name, its values, the config and the seed alone.
+
+    With a ``checkpoint`` an interrupted fit can be resumed; see :class:`swarm.Checkpoint`.
 
     Raises DataError when no series is left.
     """
@@ -77,6 +80,7 @@ def fit(
             "patience": config.patience,
         },
         chunk=chunk_size(config),
+        checkpoint=checkpoint,
         on_progress=on_progress,
     )
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))

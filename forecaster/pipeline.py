@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from forecaster import swarm
+from forecaster import swarm, unfinished
 from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model, fit, predict
@@ -20,6 +20,7 @@ from forecaster.ingest import Store, ingest, normalise, panel_from_store
 from forecaster.ingest.source import Source
 from forecaster.panel import Panel, show_time
 from forecaster.saving import latest_run, load, new_run, save
+from forecaster.unfinished import Request
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,27 +62,54 @@ def fit_to_home(
 ) -> FitResult:
     """Fetch into the store, train, and save the model as a new run under ``home``.
 
+    Interrupted while it trains, it can be gone on with by :func:`resume_fit`.
+
     Raises DataError when no series can be used, StoreError when nothing can be written.
     """
     began = time.perf_counter()
     swarm.keep_compiled(home / "cache")
     arrived = ingest(home, source, tickers, start=start, end=end, on_series=on_series)
-    panel = panel_from_store(arrived.store, arrived.ids, arrived.skipped)
-    model = fit(panel, config, seed, on_progress=on_progress)
+    digest = arrived.store.digest(arrived.ids)
+    request = Request(source.name, tuple(arrived.ids), dict(arrived.skipped), digest, config, seed)
+    checkpoint = unfinished.begin(home, request)
+    return _fit_stored(home, arrived.store, request, checkpoint, began, on_progress)
+
+
+def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) -> FitResult:
+    """Go on with the fit that was interrupted; it ends as if it had not been.
+
+    Raises UsageError when there is none, ModelError when data or program have changed since.
+    """
+    began = time.perf_counter()
+    swarm.keep_compiled(home / "cache")
+    request, checkpoint = unfinished.find(home)
+    store = Store.open(home, request.source)
+    unfinished.check_data(request, store)
+    try:
+        return _fit_stored(home, store, request, checkpoint, began, on_progress)
+    except ValueError as error:
+        raise ModelError(f"cannot go on: {error}. Run `forecaster fit` without --resume") from error
+
+
+def _fit_stored(home, store, request, checkpoint, began, on_progress) -> FitResult:
+    """Train on stored series, save the model, and forget that it was unfinished."""
+    panel = panel_from_store(store, request.ids, request.skipped)
+    model = fit(panel, request.config, request.seed, checkpoint=checkpoint, on_progress=on_progress)
     provenance = {
         **model.provenance,
-        "source": source.name,
+        "source": request.source,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "first": show_time(panel.times[0]),
         "last": show_time(panel.times[-1]),
-        "data_sha256": arrived.store.digest(model.ids),
+        "data_sha256": request.data_sha256,
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("forecaster", "jax", "flax", "optax")},
     }
     model = dataclasses.replace(model, provenance=provenance)
-    folder = save(model, new_run(home, config.model))
+    folder = save(model, new_run(home, request.config.model))
     # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
     predict(load(folder), panel.only(model.ids[:1]))
+    unfinished.forget(home)
     seconds = time.perf_counter() - began
     return FitResult(model, folder, provenance["first"], provenance["last"], seconds)
 

@@ -1,18 +1,23 @@
 """``forecaster fit``."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from forecaster.cli.shared import (
+    INTERRUPTED,
     PARTLY,
     console,
     home_option,
     name_skipped,
+    say,
     series_progress,
     source_options,
     training_progress,
 )
+from forecaster.errors import UsageError
 
 _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs")
 
@@ -37,20 +42,25 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
 @click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
 @click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--resume", is_flag=True, help="Go on with the fit that was interrupted.")
 @home_option
 @click.pass_context
-def fit(ctx, home, tickers, source, start, end, config, seed, **options) -> None:
+def fit(ctx, home, resume, tickers, source, start, end, config, seed, **options) -> None:
     """Train one network per series, all at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
-    stops and calibrate its bands.
+    stops and calibrate its bands. Interrupted at any moment, a fit can be gone on with by
+    --resume, and ends as if it had not been.
 
     \b
     Examples:
       forecaster fit --tickers sp500.txt
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
+      forecaster fit --resume
     """
+    if resume:
+        return _resume(ctx, home)
     from forecaster.config import Config, read_settings
 
     settings = read_settings(Path(config)) if config else {}
@@ -66,11 +76,41 @@ def fit(ctx, home, tickers, source, start, end, config, seed, **options) -> None
     make_folder(home)
     from forecaster.pipeline import fit_to_home
 
-    with series_progress("Fetching") as fetching, training_progress() as training:
+    with _resumable(home), series_progress("Fetching") as fetching, training_progress() as training:
         result = fit_to_home(
             home, opened, wanted, settings, seed, start=start, end=end,
             on_series=fetching, on_progress=training,
         )  # fmt: skip
+    _finish(ctx, result)
+
+
+def _resume(ctx: click.Context, home: Path) -> None:
+    from click.core import ParameterSource
+
+    for name in ctx.params.keys() - {"home", "resume"}:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"--resume goes on with the settings of the interrupted fit; leave out --{name}"
+            )
+    from forecaster.pipeline import resume_fit
+
+    with _resumable(home), training_progress() as training:
+        result = resume_fit(home, on_progress=training)
+    _finish(ctx, result)
+
+
+@contextlib.contextmanager
+def _resumable(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (home / "unfinished" / "swarm.checkpoint").exists():
+            say("Interrupted. Go on with `forecaster fit --resume`.")
+            raise SystemExit(INTERRUPTED) from None
+        raise
+
+
+def _finish(ctx: click.Context, result) -> None:
     _print_summary(result)
     name_skipped(result.model.skipped)
     ctx.exit(PARTLY if result.model.skipped else 0)

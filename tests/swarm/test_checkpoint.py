@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,7 +36,7 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
         if blocks % 2 == 0:
             raise KeyboardInterrupt
 
-    resumed = None
+    resumed, attempt = None, 0
     for attempt in range(40):
         try:
             resumed = run(
@@ -69,7 +70,8 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
         {"data": data._replace(targets=data.targets + 1)},
     ):
         with pytest.raises(ValueError, match="a checkpoint of another fit"):
-            run(task, **{"data": data, "checkpoint": resume} | change)
+            changed: Any = {"data": data, "checkpoint": resume} | change
+            run(task, **changed)
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValueError, match="not a checkpoint, or damaged"):
         run(task, data, checkpoint=resume)

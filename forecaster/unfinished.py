@@ -1,0 +1,78 @@
+"""A fit under way, as it lies under the home folder: what was asked for, and the checkpoint.
+
+unfinished/request.json       data, settings and seed
+unfinished/swarm.checkpoint   state of all networks, once there is any
+"""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+from forecaster import atomic
+from forecaster.config import Config
+from forecaster.errors import ModelError, UsageError
+from forecaster.ingest import Store
+from forecaster.swarm import Checkpoint
+
+_SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a fit was asked to do, once its data have arrived in the store."""
+
+    source: str
+    ids: tuple[str, ...]
+    skipped: dict[str, str]
+    data_sha256: str
+    config: Config
+    seed: int
+
+
+def begin(home: Path, request: Request) -> Checkpoint:
+    """Note what is to be done; forgets an earlier unfinished fit."""
+    forget(home)
+    rest = {"schema": _SCHEMA, **dataclasses.asdict(request)}
+    text = json.dumps(rest, indent=1, allow_nan=False)
+    atomic.write_file(_folder(home) / "request.json", lambda to: to.write_text(text))
+    return Checkpoint(_folder(home) / "swarm.checkpoint")
+
+
+def find(home: Path) -> tuple[Request, Checkpoint]:
+    """The unfinished fit, and the checkpoint to go on from.
+
+    Raises UsageError when there is none, ModelError when it cannot be gone on with.
+    """
+    path = _folder(home) / "request.json"
+    if not path.exists():
+        raise UsageError(f"no unfinished fit under {home}; run `forecaster fit` without --resume")
+    try:
+        rest = json.loads(path.read_bytes())
+        schema = rest.pop("schema")
+        request = Request(**rest | {"ids": tuple(rest["ids"]), "config": Config(**rest["config"])})
+    except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
+    if schema != _SCHEMA:
+        raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
+    checkpoint = _folder(home) / "swarm.checkpoint"
+    return request, Checkpoint(checkpoint, resume=checkpoint.exists())
+
+
+def check_data(request: Request, store: Store) -> None:
+    """Raise ModelError when the stored prices are no longer those of the fit."""
+    gone = [name for name in request.ids if name not in store.ids]
+    if gone or store.digest(request.ids) != request.data_sha256:
+        raise ModelError(
+            "the stored prices have changed since the fit was interrupted; run `forecaster fit` "
+            "without --resume"
+        )
+
+
+def forget(home: Path) -> None:
+    """Remove what is left of an unfinished fit."""
+    shutil.rmtree(_folder(home), ignore_errors=True)
+
+
+def _folder(home: Path) -> Path:
+    return home / "unfinished"
