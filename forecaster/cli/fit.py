@@ -9,13 +9,12 @@ import click
 from forecaster.cli.shared import (
     INTERRUPTED,
     PARTLY,
+    bars,
     console,
     home_option,
     name_skipped,
     say,
-    series_progress,
     source_options,
-    training_progress,
 )
 from forecaster.errors import UsageError
 
@@ -76,10 +75,10 @@ def fit(ctx, home, resume, tickers, source, start, end, config, seed, **options)
     make_folder(home)
     from forecaster.pipeline import fit_to_home
 
-    with _resumable(home), series_progress("Fetching") as fetching, training_progress() as training:
+    with _resumable(home), bars() as bar:
         result = fit_to_home(
             home, opened, wanted, settings, seed, start=start, end=end,
-            on_series=fetching, on_progress=training,
+            on_series=bar.fetching, on_progress=bar.training,
         )  # fmt: skip
     _finish(ctx, result)
 
@@ -94,8 +93,8 @@ def _resume(ctx: click.Context, home: Path) -> None:
             )
     from forecaster.pipeline import resume_fit
 
-    with _resumable(home), training_progress() as training:
-        result = resume_fit(home, on_progress=training)
+    with _resumable(home), bars() as bar:
+        result = resume_fit(home, on_progress=bar.training)
     _finish(ctx, result)
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from forecaster.cli.shared import PARTLY, home_option, name_skipped, series_progress, source_options
+from forecaster.cli.shared import PARTLY, bars, home_option, name_skipped, source_options
 
 
 @click.command()
@@ -23,8 +23,8 @@ def ingest(ctx, home, tickers, source, start, end) -> None:
     wanted = read_universe(tickers) if tickers else None
     opened = open_source(source)
     make_folder(home)
-    with series_progress("Fetching") as show:
-        arrived = run(home, opened, wanted, start=start, end=end, on_series=show)
+    with bars() as bar:
+        arrived = run(home, opened, wanted, start=start, end=end, on_series=bar.fetching)
     click.echo(f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}")
     name_skipped(arrived.skipped)
     ctx.exit(PARTLY if arrived.skipped else 0)

@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 PARTLY = 3
 INTERRUPTED = 130
@@ -77,44 +78,49 @@ def console() -> "Console":
     return found if found.is_terminal else Console(width=120)
 
 
+class Bars:
+    """Progress on a terminal, one bar at a time: series that arrive, then networks that train."""
+
+    def __init__(self, bar: "Progress"):
+        self._bar = bar
+        self._task: TaskID | None = None
+        self._label = ""
+
+    def fetching(self, done: int, total: int) -> None:
+        """So many series have arrived, or will not."""
+        self._show("Fetching", done, total, "")
+
+    def training(self, now: Any) -> None:
+        """``now``: a :class:`forecaster.swarm.Progress`."""
+        import numpy as np
+
+        losses = now.validation_loss[np.isfinite(now.validation_loss)]
+        low, middle, high = np.quantile(losses, [0.1, 0.5, 0.9]) if len(losses) else [np.nan] * 3
+        left = now.seconds * (now.epochs_at_most / max(1, now.epochs_done) - 1)
+        note = (
+            f"stopped, epoch {now.epochs_done / now.members:.0f}, validation loss {middle:.3f} "
+            f"({low:.3f} to {high:.3f}), at most {left:.0f} s left"
+        )
+        self._show("Training", now.stopped, now.members, note)
+
+    def _show(self, label: str, done: int, total: int, note: str) -> None:
+        if label != self._label:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(label, total=total, note="")
+            self._label = label
+        assert self._task is not None
+        self._bar.update(self._task, completed=done, total=total, note=note)
+
+
 @contextlib.contextmanager
-def series_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar over series, on a terminal only."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    with Progress(
-        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=_terminal(), transient=True,
-    ) as bar:  # fmt: skip
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-@contextlib.contextmanager
-def training_progress() -> Iterator[Callable[[Any], None]]:
-    """A bar over series that have stopped, with epochs, loss quantiles and the time left."""
-    import numpy as np
+def bars() -> Iterator[Bars]:
+    """Progress bars on standard error, gone at the end; nothing where there is no terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress
 
-    with Progress(
-        "Training", BarColumn(), MofNCompleteColumn(), "{task.fields[note]}",
-        console=_terminal(), transient=True,
-    ) as bar:  # fmt: skip
-        task = bar.add_task("", total=None, note="compiling")
-
-        def show(now: Any) -> None:
-            losses = now.validation_loss[np.isfinite(now.validation_loss)]
-            if not len(losses):
-                return
-            low, middle, high = np.quantile(losses, [0.1, 0.5, 0.9])
-            left = now.seconds * (now.epochs_at_most / max(1, now.epochs_done) - 1)
-            note = (
-                f"epoch {now.epochs_done / now.members:.0f}, validation loss {middle:.3f} "
-                f"({low:.3f} to {high:.3f}), at most {left:.0f} s left"
-            )
-            bar.update(task, completed=now.stopped, total=now.members, note=note)
-
-        yield show
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "{task.fields[note]}")
+    with Progress(*columns, console=_terminal(), transient=True) as bar:
+        yield Bars(bar)
 
 
 def _terminal() -> "Console":

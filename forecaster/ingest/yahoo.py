@@ -6,6 +6,7 @@ failed and why.
 """
 
 import concurrent.futures
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ class Yahoo:
         import yfinance
 
         yfinance.config.debug.hide_exceptions = False
+        # What it logs is said in our own words, once per ticker.
+        logging.getLogger("yfinance").setLevel(logging.CRITICAL + 1)
         pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
         jobs = {pool.submit(self._one, name, start, end): name for name in tickers}
         try:
@@ -101,7 +104,7 @@ def _reason(error: Exception) -> str:
         ) from error
     if any(word in kind for word in ("Connection", "DNS", "Timeout", "ProxyError")):
         raise SourceError(
-            f"Yahoo cannot be reached: {text.splitlines()[0] if text else kind}. Check the "
+            f"Yahoo cannot be reached: {text.split(". See ")[0] if text else kind}. Check the "
             "network, or use --source files:PATH or --source simulated"
         ) from error
     if kind in ("YFTzMissingError", "YFPricesMissingError", "YFTickerMissingError"):
