@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -41,12 +43,25 @@ class Frequency:
         return int((times > last).sum())
 
 
+def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
+    """The frequency that most series have; times of each sorted and unique."""
+    counts = Counter(infer_frequency(times) for times in series)
+    return counts.most_common(1)[0][0] if counts else Frequency("B")
+
+
 def infer_frequency(times: np.ndarray) -> Frequency:
     """Infer a frequency from sorted, unique times; gaps do not matter as long as most are regular.
 
     Weekdays count as the sessions of New York when no time falls on one of its holidays and the
     times span half a year or more.
     """
+    return _infer(times.dtype.str, times.tobytes())
+
+
+@functools.lru_cache(maxsize=1024)
+def _infer(dtype: str, raw: bytes) -> Frequency:
+    # Most series of a panel share their times: cached, each kind of them is looked at once.
+    times = np.frombuffer(raw, dtype)
     if times.dtype.kind in "iu":
         steps = np.diff(times)
         return Frequency("step", int(np.median(steps)) if len(steps) else 1)

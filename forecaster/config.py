@@ -28,6 +28,8 @@ class Config:
     - ``training``: ``sequence``, every step of a window after ``burn_in`` predicts; ``windowed``,
       only the last; ``auto``, sequence where the model can
     - ``transform``: ``auto`` takes log returns for prices, otherwise goes by the frequency
+    - ``burn_in``: steps of a window that only warm it up; by default a third of the lookback, 20 at
+      most
     - ``season``: steps in a season, for the seasonal transform; by default from the frequency
     - ``clip``: largest gradient norm; ``patience``: epochs without improvement until a stop
 
@@ -40,7 +42,7 @@ class Config:
     layers: int = 1
     horizon: int = 5
     lookback: int = 60
-    burn_in: int = 20
+    burn_in: int | None = None
     validation: int = 252
     training: str = "auto"
     transform: str = "auto"
@@ -56,9 +58,12 @@ class Config:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise _wrong(name, f"one of {', '.join(choices)}", getattr(self, name))
+        if self.burn_in is None and isinstance(self.lookback, int):
+            object.__setattr__(self, "burn_in", max(0, min(20, self.lookback // 3)))
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int or (field.name == "season" and value is not None):
+            optional = field.name in ("season", "burn_in") and value is not None
+            if field.type is int or optional:
                 lowest = 0 if field.name == "burn_in" else 1
                 if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                     raise _wrong(field.name, f"a whole number of {lowest} or more", value)
@@ -67,8 +72,14 @@ class Config:
                 if not isinstance(value, int | float) or not lowest <= value < float("inf"):
                     raise _wrong(field.name, "a positive number", value)
                 object.__setattr__(self, field.name, float(value))  # TOML writes 1 for 1.0
-        if self.way == "sequence" and self.burn_in >= self.lookback:
+        if self.way == "sequence" and self.warm_up >= self.lookback:
             raise _wrong("burn_in", f"less than lookback, {self.lookback}", self.burn_in)
+        if self.validation < self.horizon + 9:
+            raise _wrong(
+                "validation",
+                f"at least horizon + 9 = {self.horizon + 9}, so that 10 errors calibrate each band",
+                self.validation,
+            )
         if self.model == "mlp" and self.training == "sequence":
             raise UsageError(
                 "model mlp sees a window as a whole and cannot be trained with 'sequence'; "
@@ -81,6 +92,11 @@ class Config:
         if self.training != "auto":
             return self.training
         return "windowed" if self.model == "mlp" else "sequence"
+
+    @property
+    def warm_up(self) -> int:
+        """``burn_in``, its default resolved."""
+        return self.burn_in or 0
 
     @property
     def column(self) -> str:

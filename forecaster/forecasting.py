@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.calendar import Frequency
+from forecaster.calendar import Frequency, infer_frequency
 from forecaster.config import Config
 from forecaster.conformal import half_widths
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError, UsageError, name_reasons
 from forecaster.heads import HEADS
 from forecaster.panel import Panel
 from forecaster.training import chunk_size, functions, make_task, series_data, split_of
@@ -86,6 +86,8 @@ def fit(
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
     location, scale, _ = distributions(config, fitted.params, transformed, origins)
     targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors = _errors(transform, transformed, origins, location)
     report = pd.DataFrame(
         {
             "rows": panel.mask.sum(1),
@@ -93,10 +95,13 @@ def fit(
             "epochs": fitted.epochs,
             "best_epoch": fitted.best_epoch,
             "validation_loss": fitted.best_loss,
-            **_errors(transform, transformed, origins, location),
+            **errors,
         },
         index=pd.Index(panel.ids, name="unique_id"),
     )
+    sound = np.isfinite(fitted.best_loss) & np.isfinite(errors["mae"])
+    broken = {name: _UNSOUND for name, good in zip(panel.ids, sound, strict=True) if not good}
+    panel = panel.only([name for name in panel.ids if name not in broken], broken)
     return Model(
         config=config,
         ids=panel.ids,
@@ -104,13 +109,16 @@ def fit(
         target=panel.target,
         frequency=panel.frequency,
         transform=transform,
-        params=fitted.params,
-        scores=((targets - location) / scale).astype(np.float32),
-        fitted_until=panel.times[transformed.at[:, -1]],
-        report=report,
+        params=_take_rows(fitted.params, np.flatnonzero(sound)),
+        scores=((targets - location) / scale).astype(np.float32)[sound],
+        fitted_until=panel.times[transformed.at[sound, -1]],
+        report=report[sound],
         skipped=panel.skipped,
         provenance={"seed": seed, "training_seconds": fitted.seconds},
     )
+
+
+_UNSOUND = "its forecasts on the validation span are not finite numbers; look at its values"
 
 
 def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd.DataFrame:
@@ -124,16 +132,18 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     Series that the model has no network for are left out with a warning. Raises ModelError when
     that is all of them or when channels are missing.
     """
+    level = check_levels(level)
     panel = matching(model, panel)
+    _warn_of_few_errors(model, level)
     transformed = model.transform.apply(panel, model.config.horizon)
-    forecast = forecast_latest(model, panel, transformed, 1, check_levels(level))
-    quoted = _quoted_over_target(panel)[:, None]
+    forecast = forecast_latest(model, panel, transformed, 1, level)
+    quoted = quoted_over_target(panel)[:, None]
     horizon = model.config.horizon
-    last = [panel.times[at] for at in transformed.at[:, -1]]
+    own = [panel.times[seen] for seen in panel.mask]  # each series goes on at its own frequency
     frame = pd.DataFrame(
         {
             "unique_id": np.repeat(np.array(panel.ids, object), horizon),
-            "ds": np.concatenate([model.frequency.after(time, horizon) for time in last]),
+            "ds": np.concatenate([infer_frequency(t).after(t[-1], horizon) for t in own]),
         }
     )
     for name, values in forecast.items():
@@ -245,10 +255,15 @@ def matching(model: Model, panel: Panel) -> Panel:
         )
     if panel.channels != model.channels:
         columns = [panel.channels.index(name) for name in model.channels]
+        values = panel.values[:, :, columns]
+        mask = np.isfinite(values[:, :, model.channels.index(model.target)])
         panel = dataclasses.replace(
-            panel, values=panel.values[:, :, columns], channels=model.channels
+            panel, values=values, mask=mask, channels=model.channels, target=model.target
         )
     bad = model.transform.unusable(panel)
+    for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
+        if rows < model.config.lookback:
+            bad[name] = f"{rows} rows; a forecast is made from {model.config.lookback}"
     known = [name for name in panel.ids if name in set(model.ids) and name not in bad]
     unknown = {name: bad.get(name, "the model has no network for it") for name in panel.ids}
     left_out = {name: reason for name, reason in unknown.items() if name not in set(known)}
@@ -256,9 +271,7 @@ def matching(model: Model, panel: Panel) -> Panel:
         name, reason = next(iter(left_out.items()))
         raise ModelError(f"no forecast can be made: {name}: {reason}")
     if left_out:
-        warnings.warn(
-            f"{len(left_out)} series left out: {', '.join(list(left_out)[:5])}", stacklevel=3
-        )
+        warnings.warn(f"{len(left_out)} series left out:\n{name_reasons(left_out)}", stacklevel=3)
     return panel.only(known, left_out)
 
 
@@ -270,14 +283,27 @@ def check_levels(level: Sequence[float]) -> list[float]:
     return sorted(set(level))
 
 
+def _warn_of_few_errors(model: Model, level: Sequence[float]) -> None:
+    count = model.config.validation - model.config.horizon + 1
+    highest = 100 * count / (count + 1)
+    if beyond := [f"{percent:g} %" for percent in level if percent > highest]:
+        warnings.warn(
+            f"the {' and '.join(beyond)} band is only as wide as the largest of {count} errors it "
+            f"is calibrated on, which hold up to {highest:.1f} %; fit with a larger validation",
+            stacklevel=3,
+        )
+
+
 def _usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     reasons = transform.unusable(panel)
     needed = config.lookback + config.horizon + config.validation
+    seasonal = f" + season {transform.season}" if transform.season > 1 else ""
+    needed += transform.season if seasonal else 0
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
             reasons[name] = (
                 f"{rows} rows; {needed} needed (lookback {config.lookback} + horizon "
-                f"{config.horizon} + validation {config.validation})"
+                f"{config.horizon} + validation {config.validation}{seasonal})"
             )
     return panel.only([name for name in panel.ids if name not in reasons], reasons)
 
@@ -323,14 +349,16 @@ def _errors(transform, transformed, origins, location) -> dict[str, np.ndarray]:
         return {"mae": mae(forecast), "mae_relative_to_naive": mae(forecast) / mae(naive)}
 
 
-def _quoted_over_target(panel: Panel) -> np.ndarray:
-    """Factor from the target's units to quoted prices at each series' latest row, (series,)."""
+def quoted_over_target(panel: Panel) -> np.ndarray:
+    """Factor from the target's units to quoted prices, (series,): close over adjusted close at the
+    latest row that has both."""
     if panel.target != "adj_close" or "close" not in panel.channels:
         return np.ones(len(panel.ids))
-    last = panel.mask.shape[1] - 1 - np.argmax(panel.mask[:, ::-1], axis=1)
-    rows = np.arange(len(panel.ids))
-    ratio = panel.channel("close")[rows, last] / panel.channel("adj_close")[rows, last]
-    return np.where(np.isfinite(ratio), ratio, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = panel.channel("close") / panel.channel("adj_close")
+    usable = np.isfinite(ratio) & (ratio > 0)
+    last = usable.shape[1] - 1 - np.argmax(usable[:, ::-1], axis=1)
+    return np.where(usable.any(1), ratio[np.arange(len(ratio)), last], 1.0)
 
 
 def _take_rows(tree: Any, rows: np.ndarray) -> Any:

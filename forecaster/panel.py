@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from forecaster.calendar import Frequency, infer_frequency
+from forecaster.calendar import Frequency, common_frequency
 from forecaster.errors import DataError, name_reasons
 
 PRICE_CHANNELS = ("open", "high", "low", "close", "adj_close", "volume")
@@ -75,6 +75,8 @@ class Panel:
         values = np.full((len(ids), len(times), len(channels)), np.nan)
         values[codes, at] = frame[list(channels)].to_numpy(float, na_value=np.nan)
         values[~np.isfinite(values)] = np.nan
+        if target == "adj_close" and "close" in channels:
+            _fall_back_on_close(values, channels)
         mask = np.isfinite(values[:, :, channels.index(target)])
 
         counts = np.bincount(codes * len(times) + at, minlength=mask.size).reshape(mask.shape)
@@ -83,7 +85,16 @@ class Panel:
             skipped[names[row]] = f"more than one row for {show_time(time)}"
         for row in np.flatnonzero(~mask.any(1)):
             skipped[names[row]] = f"column {target!r} holds no number"
-        panel = Panel(values, mask, names, times, channels, target, infer_frequency(times), skipped)
+        panel = Panel(
+            values,
+            mask,
+            names,
+            times,
+            channels,
+            target,
+            common_frequency(times[row] for row in mask),
+            skipped,
+        )
         return panel.only([name for name in panel.ids if name not in skipped])
 
     def to_frame(self) -> pd.DataFrame:
@@ -177,6 +188,13 @@ def _as_times(column: pd.Series) -> np.ndarray:
     if times.dt.tz is not None:
         times = times.dt.tz_localize(None)
     return times.to_numpy("datetime64[ns]")
+
+
+def _fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:
+    """A series without any adjusted close has its close for one."""
+    adjusted, close = channels.index("adj_close"), channels.index("close")
+    without = np.isnan(values[:, :, adjusted]).all(1)
+    values[without, :, adjusted] = values[without, :, close]
 
 
 def _holds_text(column: pd.Series) -> bool:

@@ -13,10 +13,11 @@ from typing import Any
 import pandas as pd
 
 from forecaster import swarm, unfinished
+from forecaster.calendar import infer_frequency
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting import Model, fit, predict
-from forecaster.ingest import Store, ingest, normalise, panel_from_store
+from forecaster.forecasting import Model, fit, matching, predict
+from forecaster.ingest import Store, ingest, panel_from_store
 from forecaster.ingest.source import Source
 from forecaster.panel import Panel, show_time
 from forecaster.saving import latest_run, load, new_run, save
@@ -46,6 +47,11 @@ class Prediction:
     frame: pd.DataFrame
     unknown: dict[str, str]
     late: dict[str, int]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the prices are of an invented market."""
+        return self.model.provenance.get("source") == "simulated"
 
 
 def fit_to_home(
@@ -127,16 +133,18 @@ def predict_from_home(
     if not known:
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
-    store = Store.open(home, model.provenance["source"])
+    store = Store.open(home, str(model.provenance.get("source")))
     gone = [name for name in known if name not in store.ids]
     if gone:
         raise ModelError(
             f"{', '.join(gone[:5])}: the prices are no longer stored under {store.folder}; "
-            "run `forecaster ingest` again"
+            f"run `forecaster ingest --source {model.provenance.get('source')}` again"
         )
     panel = panel_from_store(store, known)
-    frame = predict(model, panel, level)
-    return Prediction(model, panel, frame, unknown, _late(model, panel))
+    usable = matching(model, panel)
+    lost = {name: why for name, why in usable.skipped.items() if name in known}
+    frame = predict(model, usable, level)
+    return Prediction(model, usable, frame, unknown | lost, _late(usable))
 
 
 def _known(model: Model, tickers: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
@@ -156,23 +164,26 @@ def _known(model: Model, tickers: Sequence[str] | None) -> tuple[list[str], dict
 
 
 def _spelled(model: Model, name: str) -> str | None:
-    ids = set(model.ids)
-    if name in ids:
+    """A name as the model has it: letter case and the sign before a share class do not matter."""
+    if name in set(model.ids):
         return name
-    plain = normalise(name)
-    return next((n for n in (plain, plain.replace("-", ".")) if n in ids), None)
+    ids = {known.upper(): known for known in model.ids}
+    upper = name.strip().upper()
+    tries = (upper, upper.replace(".", "-"), upper.replace("-", "."))
+    return next((ids[n] for n in tries if n in ids), None)
 
 
 def _near(model: Model, name: str) -> str:
-    upper = name.upper()
-    near = get_close_matches(upper, model.ids, n=5, cutoff=0.5)
-    near = near or [known for known in model.ids if known.startswith(upper[:1])][:5]
-    return f"; near: {', '.join(near)}" if near else ""
+    ids = {known.upper(): known for known in model.ids}
+    near = get_close_matches(name.upper(), ids, n=5, cutoff=0.5)
+    near = near or [known for known in ids if known.startswith(name.upper()[:1])][:5]
+    return f"; near: {', '.join(ids[n] for n in near)}" if near else ""
 
 
-def _late(model: Model, panel: Panel) -> dict[str, int]:
+def _late(panel: Panel) -> dict[str, int]:
     now = pd.Timestamp.now()
-    last = [panel.times[panel.mask[row]][-1] for row in range(len(panel.ids))]
+    own = [panel.times[seen] for seen in panel.mask]
     return {
-        name: model.frequency.elapsed(time, now) for name, time in zip(panel.ids, last, strict=True)
+        name: infer_frequency(times).elapsed(times[-1], now)
+        for name, times in zip(panel.ids, own, strict=True)
     }

@@ -85,7 +85,7 @@ def load(folder: str | Path) -> Model:
     arrays = from_bytes(raw)
     try:
         return _model(rest, arrays)
-    except (KeyError, TypeError, ValueError, ForecasterError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ForecasterError) as error:
         raise ModelError(f"{folder / _REST}: not a model of this program: {error!r}") from error
 
 
@@ -111,7 +111,7 @@ def latest_run(home: Path) -> Path:
 def _read_rest(path: Path) -> dict[str, Any]:
     try:
         rest = json.loads(path.read_bytes())
-        schema = rest["schema"]
+        schema = int(rest["schema"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}). Run `forecaster fit` again") from error
     if schema != SCHEMA:

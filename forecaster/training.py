@@ -28,7 +28,7 @@ def series_data(transformed: Transformed) -> Series:
 
 def split_of(config: Config, steps: int) -> Split:
     """Spans and windows of a config over histories of so many steps."""
-    return Split(steps, config.lookback, config.burn_in, config.horizon, config.validation)
+    return Split(steps, config.lookback, config.warm_up, config.horizon, config.validation)
 
 
 def functions(config: Config, features: int):

@@ -70,6 +70,11 @@ class Transform:
         if reasons := self.unusable(panel):
             name, reason = next(iter(reasons.items()))
             raise DataError(f"{name}: {reason}")
+        # What is not a number in the end is found and named after the fit.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return self._apply(panel, horizon)
+
+    def _apply(self, panel: Panel, horizon: int) -> "Transformed":
         histories = Histories.of(panel)
         y = histories.values[:, :, panel.channels.index(panel.target)]
         z = np.log(y) if self.logarithmic else y

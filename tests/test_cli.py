@@ -68,7 +68,7 @@ def test_fit_ends_with_what_happened_and_where_it_is(home):
     assert result.exit_code == 0
     assert "simulated" in result.stdout and "LSTM 4" in result.stdout
     assert len(list((home / "models").iterdir())) == 1
-    assert list((home / "prices").glob("simulated*/AAPL.parquet"))
+    assert list((home / "prices").glob("simulated*/AAPL.*.parquet"))
 
 
 def test_fit_names_what_it_skipped_and_exits_with_3(tmp_path, settings):
@@ -133,8 +133,6 @@ def test_predict_draws_a_fan(home, tmp_path):
     assert (
         picture.shape[0] > 500 and len({tuple(p) for p in picture[::20, ::20].reshape(-1, 4)}) > 5
     )
-    message = error("predict", "AAPL", "--plot", tmp_path / "fan.xyz", "--home", home, code=2)
-    assert "cannot draw 'xyz'" in message and not (tmp_path / "fan.xyz").exists()
 
 
 def test_unknown_tickers_are_named_with_what_is_near(home):
@@ -171,7 +169,10 @@ USAGE = [
     (("fit", "--tickers", "{tmp}"), "cannot be read: Is a directory"),
     (("fit", "--source", "simulated", "--horizon", "0"), "horizon: expected a whole number of 1"),
     (("fit", "--source", "simulated", "--lookback", "-3"), "lookback: expected a whole number"),
-    (("fit", "--source", "simulated", "--lookback", "20"), "burn_in: expected less than lookback"),
+    (
+        ("fit", "--source", "simulated", "--config", "{tmp}/bad3.toml"),
+        "burn_in: expected less than",
+    ),
     (("fit", "--source", "simulated", "--model", "transformer"), "'transformer' is not one of"),
     (("fit", "--source", "simulated", "--model", "mlp", "--training", "sequence"), "windowed"),
     (("fit", "--source", "simulated", "--config", "{tmp}/none.toml"), "cannot be read as TOML"),
@@ -185,7 +186,9 @@ USAGE = [
     (("predict", "AAPL", "--all"), "name tickers, or --all"),
     (("predict", "AAPL", "--level", "100"), "expected percent above 0 and below 100; got 100"),
     (("predict", "--all", "--format", "parquet"), "needs --output"),
-    (("predict", "../../x", "--home", "{home}"), "cannot be a ticker"),
+    (("predict", "AAPL", "--plot", "{tmp}/fan.xyz", "--home", "{home}"), "cannot draw '.xyz'"),
+    (("fit", "--source", "simulated", "--tickers", ""), "cannot be read"),
+    (("fit", "--source", "simulated", "--validation", "3"), "at least horizon + 9 = 14"),
 ]
 
 
@@ -195,6 +198,7 @@ def test_wrong_usage_exits_with_2(args, message, tmp_path, home):
     (tmp_path / "binary.txt").write_bytes(b"\x7fELF\x00\x01")
     (tmp_path / "bad.toml").write_text("hiden = 3")
     (tmp_path / "bad2.toml").write_text("epochs = 2.5")
+    (tmp_path / "bad3.toml").write_text("burn_in = 60")
     args = [a.format(tmp=tmp_path, home=home) for a in args]
     if "--home" not in args:
         args += ["--home", str(tmp_path / "home")]
@@ -226,6 +230,31 @@ def test_bad_data_exits_with_1_and_leaves_no_model(case, tmp_path, settings):
     assert not [p for p in home.rglob("*") if p.name.startswith(".tmp")]
 
 
+def test_series_that_went_bad_after_the_fit_are_named(tmp_path, settings):
+    table = pd.concat([prices(name, 300) for name in ("GOOD", "TWICE", "[/x]")])
+    table.to_csv(tmp_path / "p.csv", index=False)
+    source = ("--source", f"files:{tmp_path / 'p.csv'}", "--home", tmp_path / "home")
+    assert run("fit", *source, "--config", settings).exit_code == 0
+    assert "[/x]" in run("predict", "--all", "--home", tmp_path / "home").stdout
+    twice = table[table.ticker == "TWICE"].tail(1)
+    pd.concat([table, twice]).to_csv(tmp_path / "p.csv", index=False)
+    assert run("ingest", *source).exit_code == 0
+    result = run("predict", "--all", "--format", "csv", "--home", tmp_path / "home")
+    assert result.exit_code == 3 and "TWICE: more than one row" in result.stderr
+    assert "GOOD" in result.stdout and "TWICE" not in result.stdout
+
+
+def test_a_damaged_run_does_not_hide_the_others(home, tmp_path):
+    import shutil
+
+    shutil.copytree(home, tmp_path / "home")
+    old = next((tmp_path / "home" / "models").iterdir())
+    shutil.copytree(old, old.with_name("00000000-old"))
+    (old.with_name("00000000-old") / "model.json").write_text("{")
+    result = run("status", "--home", tmp_path / "home")
+    assert result.exit_code == 0 and "damaged" in result.stdout and "LSTM 4" in result.stdout
+
+
 def test_no_model_yet_says_what_to_do(tmp_path):
     message = error("predict", "AAPL", "--home", tmp_path, code=1)
     assert "run `forecaster fit` first" in message
@@ -253,10 +282,10 @@ def test_truncated_prices_are_one_clear_error(home, tmp_path):
     import shutil
 
     shutil.copytree(home, tmp_path / "home")
-    path = next((tmp_path / "home" / "prices").glob("*/AAPL.parquet"))
+    path = next((tmp_path / "home" / "prices").glob("*/AAPL.*.parquet"))
     path.write_bytes(path.read_bytes()[:-50])
     message = error("predict", "AAPL", "--home", tmp_path / "home", code=1)
-    assert "AAPL.parquet: damaged" in message
+    assert "AAPL." in message and "damaged" in message
     assert run("predict", "KO", "--home", tmp_path / "home").exit_code == 0
 
 

@@ -181,7 +181,7 @@ def test_a_panel_of_another_kind_is_refused(panel, model):
     with pytest.raises(ModelError, match="NVDA: the model has no network for it"):
         fc.predict(model, other)
     both = Panel.from_frame(pd.concat([panel.to_frame(), other.to_frame()]))
-    with pytest.warns(UserWarning, match="1 series left out: NVDA"):
+    with pytest.warns(UserWarning, match="1 series left out:\n  NVDA: the model has no network"):
         assert set(fc.predict(model, both)["unique_id"]) == set(TICKERS)
     with pytest.raises(UsageError, match=r"level: expected percent.*got 100"):
         fc.predict(model, panel, level=[80, 100])
@@ -213,3 +213,57 @@ def test_calibration_moves_on_with_new_prices(panel, config):
     np.testing.assert_array_equal(
         got, [[nan, 0, 1, 2, 3, 4, 5, -1, -2, -3], [nan, nan, nan, 6, 7, 8, 9, 10, 11, -7]]
     )
+
+
+def test_each_series_goes_on_at_its_own_frequency(panel, config):
+    """Company that trades on weekends, or once a week, moves nobody's forecast dates."""
+    alone = fc.predict(fc.fit(panel, config, seed=1), panel)
+    table = panel.to_frame()
+    daily = table[table.unique_id == "KO"].assign(unique_id="BTC")
+    daily["ds"] = pd.date_range("2023-11-01", periods=len(daily))
+    weekly = table[table.unique_id == "KO"].assign(unique_id="WEEKLY")
+    weekly["ds"] = pd.date_range("2012-01-06", periods=len(weekly), freq="7D")
+    mixed = Panel.from_frame(pd.concat([table, daily, weekly]))
+    frame = fc.predict(fc.fit(mixed, config, seed=1), mixed)
+    pd.testing.assert_frame_equal(
+        frame[frame.unique_id.isin(TICKERS)].reset_index(drop=True), alone, check_exact=True
+    )
+    assert (frame[frame.unique_id == "BTC"]["ds"].diff().dropna() == pd.Timedelta("1D")).all()
+    assert (frame[frame.unique_id == "WEEKLY"]["ds"].diff().dropna() == pd.Timedelta("7D")).all()
+
+
+def test_a_missing_last_close_does_not_change_the_units(panel, config):
+    table = panel.to_frame().assign(adj_close=lambda t: t["close"] / 2)
+    quoted = Panel.from_frame(table).channel("close")[:, -1]
+    last = table["ds"] == table["ds"].max()
+    for bad in (np.nan, 0.0):
+        holed = Panel.from_frame(table.assign(close=table["close"].mask(last, bad)))
+        frame = fc.predict(fc.fit(holed, config, seed=1), holed)
+        first = frame.groupby("unique_id", sort=False)["LSTM"].first()
+        assert np.abs(first / quoted - 1).max() < 0.1
+
+
+def test_prices_that_gain_a_column_after_the_fit_still_forecast(panel, config):
+    before = Panel.from_frame(panel.to_frame().drop(columns="adj_close"))
+    model = fc.fit(before, config, seed=1)
+    pd.testing.assert_frame_equal(fc.predict(model, panel), fc.predict(model, before))
+
+
+def test_bands_beyond_what_the_errors_hold_are_warned_of(panel, model):
+    with pytest.warns(UserWarning, match=r"the 99.9 % band is only as wide.*up to 99.0 %"):
+        fc.predict(model, panel, level=[80, 99.9])
+
+
+def test_too_few_rows_to_look_back_on_are_refused(panel, model):
+    with pytest.raises(ModelError, match="10 rows; a forecast is made from 30"):
+        fc.predict(model, Panel.from_frame(panel.to_frame().groupby("unique_id").tail(10)))
+
+
+def test_a_series_beyond_numbers_is_named_not_saved(config):
+    time = np.arange(300)
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": time, "y": scale * np.sin(time)})
+        for name, scale in (("fine", 1.0), ("huge", 1e200))
+    ]
+    model = fc.fit(Panel.from_frame(pd.concat(parts)), config, seed=0)
+    assert model.ids == ("fine",) and "not finite" in model.skipped["huge"]

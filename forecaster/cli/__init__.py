@@ -3,6 +3,8 @@
 Heavy modules are imported inside the commands, so that ``--help`` is immediate.
 """
 
+import warnings
+
 import click
 
 from forecaster import __version__
@@ -19,13 +21,26 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context):
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _say_warning
+                return super().invoke(ctx)
         except ForecasterError as error:
             say(f"Error: {error}")
             ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            raise  # click ends quietly
+        except OSError as error:
+            say(f"Error: {error.filename or 'output'}: {error.strerror or error}")
+            ctx.exit(1)
         except KeyboardInterrupt:
             say("Interrupted. Nothing half-done was left behind; run the same command again.")
             ctx.exit(INTERRUPTED)
+
+
+def _say_warning(message, category, *where) -> None:
+    """The package's own warnings in one line; those of libraries are for developers."""
+    if category is UserWarning:
+        say(f"Warning: {message}")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

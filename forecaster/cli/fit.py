@@ -62,13 +62,13 @@ def fit(ctx, home, resume, tickers, source, start, end, config, seed, **options)
         return _resume(ctx, home)
     from forecaster.config import Config, read_settings
 
-    settings = read_settings(Path(config)) if config else {}
+    settings = read_settings(Path(config)) if config is not None else {}
     settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
     settings = Config.from_dict(settings, config or "options")
 
     from forecaster.ingest import open_source, read_universe
 
-    wanted = read_universe(tickers) if tickers else None
+    wanted = read_universe(tickers) if tickers is not None else None
     opened = open_source(source)
     from forecaster.atomic import make_folder
 

@@ -20,7 +20,7 @@ def ingest(ctx, home, tickers, source, start, end) -> None:
     from forecaster.ingest import ingest as run
     from forecaster.ingest import open_source, read_universe
 
-    wanted = read_universe(tickers) if tickers else None
+    wanted = read_universe(tickers) if tickers is not None else None
     opened = open_source(source)
     make_folder(home)
     with bars() as bar:

@@ -22,8 +22,7 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
     "--format",
     "form",
     type=click.Choice(["table", "csv", "json", "parquet"]),
-    default="table",
-    show_default=True,
+    help="[default: table, or by the ending of --output]",
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw a PNG or SVG.")
@@ -40,6 +39,9 @@ def predict(ctx, tickers, everything, level, form, output, plot, home) -> None:
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or --all for every series of the model (not both)")
+    form = form or _by_ending(output)
+    if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise UsageError(f"--plot {plot}: cannot draw {plot.suffix!r}; expected .png, .svg or .pdf")
     if form == "parquet" and output is None:
         raise UsageError("--format parquet needs --output FILE")
     from forecaster.forecasting import check_levels
@@ -51,7 +53,8 @@ def predict(ctx, tickers, everything, level, form, output, plot, home) -> None:
     if form == "table" and output is None:
         _print_tables(result, level)
     else:
-        _export(result.frame, "csv" if form == "table" else form, output)
+        frame = result.frame.assign(source="simulated") if result.simulated else result.frame
+        _export(frame, "csv" if form == "table" else form, output)
     if plot is not None:
         _draw(result, plot)
     for name, reason in result.unknown.items():
@@ -59,8 +62,14 @@ def predict(ctx, tickers, everything, level, form, output, plot, home) -> None:
     ctx.exit(PARTLY if result.unknown else 0)
 
 
+def _by_ending(output: Path | None) -> str:
+    if output is None:
+        return "table"
+    return {".json": "json", ".parquet": "parquet"}.get(output.suffix.lower(), "csv")
+
+
 def _warn(result) -> None:
-    if result.model.provenance["source"] == "simulated":
+    if result.simulated:
         say("Simulated prices: the forecasts are of an invented market.")
         return
     late = {name: count for name, count in result.late.items() if count > _LATE}
@@ -69,7 +78,7 @@ def _warn(result) -> None:
         say(
             f"Warning: the data are stale: {name} ends {count} sessions ago"
             + (f", and {len(late) - 1} more are late" if len(late) > 1 else "")
-            + ". `forecaster ingest` fetches what is new."
+            + f". `forecaster ingest --source {result.model.provenance.get('source')}` updates."
         )
 
 
@@ -87,6 +96,7 @@ def _table(result, name: str, level):
 
     last, when = _last(result, name)
     title = f"{name}   last {last[0]} {_number(last[1])} on {when}"
+    title += "   (simulated)" if result.simulated else ""
     part = result.frame[result.frame["unique_id"] == name]
     table = Table("date", "median", *_bands(level), "P(rise)", title=title, title_justify="left")
     for column in table.columns[1:]:
@@ -125,14 +135,15 @@ def _cells(result, row, level) -> list[str]:
 
 
 def _last(result, name: str) -> tuple[tuple[str, float], str]:
+    from forecaster.forecasting import quoted_over_target
     from forecaster.panel import show_time
 
     panel = result.panel
     row = panel.ids.index(name)
-    channel = "close" if "close" in panel.channels else panel.target
     seen = panel.mask[row].nonzero()[0][-1]
-    value = float(panel.channel(channel)[row, seen])
-    return (("close" if channel == "close" else "value"), value), show_time(panel.times[seen])
+    value = panel.channel(panel.target)[row, seen] * quoted_over_target(panel)[row]
+    kind = "value" if panel.target == "y" else "close"
+    return (kind, float(value)), show_time(panel.times[seen])
 
 
 def _number(value: float) -> str:
@@ -149,6 +160,9 @@ def _export(frame, form: str, output: Path | None) -> None:
     }[form]
     if output is None:
         click.echo(write(None).rstrip("\n"))
+    elif output.exists() and not output.is_file():  # a pipe or a device is written to, not replaced
+        with output.open("wb") as stream:
+            write(stream)
     else:
         atomic.write_file(output.resolve(), write)
         say(f"Wrote {output}")
@@ -164,10 +178,8 @@ def _draw(result, path: Path) -> None:
     figure = Figure(figsize=(9, 4 * len(names)), layout="constrained")
     for name, ax in zip(names, figure.subplots(len(names), squeeze=False).ravel(), strict=True):
         plot_forecast(result.panel, result.frame, name, ax=ax)
-    kind = path.suffix.lstrip(".").lower() or "png"
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise UsageError(
-            f"--plot {path}: cannot draw {kind!r}; use a name that ends in .png or .svg"
-        )
+    if result.simulated:
+        figure.suptitle("simulated, not real prices", fontsize=9, color="#aa3333")
+    kind = path.suffix.lstrip(".").lower()
     atomic.write_file(path.resolve(), lambda to: figure.savefig(to, format=kind, dpi=130))
     say(f"Drew {', '.join(names)} in {path}")

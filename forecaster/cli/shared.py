@@ -74,8 +74,10 @@ def console() -> "Console":
     """Where tables are printed; wide enough not to cut them when it is no terminal."""
     from rich.console import Console
 
-    found = Console()
-    return found if found.is_terminal else Console(width=120)
+    # Names and paths are the user's: brackets in them are no markup.
+    plain: Any = {"markup": False, "emoji": False, "highlight": False}
+    found = Console(**plain)
+    return found if found.is_terminal else Console(width=120, **plain)
 
 
 class Bars:

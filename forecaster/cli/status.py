@@ -2,7 +2,7 @@
 
 import click
 
-from forecaster.cli.shared import console, home_option
+from forecaster.cli.shared import console, home_option, say
 
 
 @click.command()
@@ -16,6 +16,7 @@ def status(home) -> None:
     """
     from rich.table import Table
 
+    from forecaster.errors import ModelError
     from forecaster.ingest.store import Store
     from forecaster.saving import load, runs
 
@@ -33,7 +34,12 @@ def status(home) -> None:
     models = Table("run", "model", "series", "source", "data until", "error / naive",
                    title="Models, the latest last", title_justify="left")  # fmt: skip
     for folder in runs(home):
-        model = load(folder)
+        try:
+            model = load(folder)
+        except ModelError as error:
+            models.add_row(folder.name, "damaged")
+            say(f"{error}")
+            continue
         models.add_row(
             folder.name, f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
             model.provenance["source"], model.provenance["last"],

@@ -1,15 +1,19 @@
 """Series from the user's own files: a CSV, a Parquet file, or a folder of them."""
 
+import csv
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest.layout import tidy
+from forecaster.ingest.layout import canonical, tidy
 from forecaster.ingest.source import Fetched
 
-_CSV, _PARQUET = (".csv", ".txt", ".gz"), (".parquet", ".pq")
+_BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
+_CSV, _PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 
 
 class Files:
@@ -55,7 +59,11 @@ class Files:
         return self._frames
 
     def _read_folder(self) -> dict[str, pd.DataFrame]:
-        files = sorted(f for f in self.path.iterdir() if f.suffix.lower() in (*_CSV, *_PARQUET))
+        files = sorted(
+            file
+            for file in self.path.iterdir()
+            if file.name.lower().endswith((*_CSV, *_PARQUET)) and not file.name.startswith(".")
+        )
         if not files:
             raise DataError(f"{self.path}: no .csv or .parquet file in this folder")
         frames: dict[str, pd.DataFrame] = {}
@@ -63,7 +71,7 @@ class Files:
             try:
                 series = read_series(file)
             except DataError as error:
-                self._failed[file.name.split(".")[0]] = str(error)
+                self._failed[_stem(file)] = str(error)
                 continue
             for name in series.keys() & frames.keys():
                 self._failed[name] = f"in more than one file, one of them {file.name}"
@@ -74,17 +82,50 @@ class Files:
 def read_series(path: Path) -> dict[str, pd.DataFrame]:
     """All series of one file, by name. Raises DataError when it cannot be read or used."""
     try:
-        if path.suffix.lower() in _PARQUET:
-            table = pd.read_parquet(path)
-        else:
-            table = pd.read_csv(path, encoding="utf-8-sig", low_memory=False)
-    except (OSError, ValueError, ArithmeticError, TypeError) as error:
+        table = _read_parquet(path) if path.name.lower().endswith(_PARQUET) else _read_csv(path)
+    except (OSError, EOFError, zlib.error, ValueError, ArithmeticError, TypeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(f"{path}: cannot be read: {reason}") from error
     if table.empty:
         raise DataError(f"{path}: no rows in it")
-    table = tidy(table, str(path), path.name.split(".")[0])
+    table = tidy(table, str(path), _stem(path))
     return {str(name): part.reset_index(drop=True) for name, part in table.groupby("unique_id")}
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    table = pd.read_parquet(path)
+    named = any(name is not None for name in table.index.names)
+    return table.reset_index() if named else table
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """The index keeps count of lines, so that errors can name them."""
+    kind: Any = {"encoding": "utf-8-sig", "compression": "infer"}
+    header = pd.read_csv(path, sep="\0", nrows=0, engine="python", **kind).columns
+    text = str(header[0]) if len(header) else ""
+    separator = max(",;\t", key=text.count)
+    columns = next(csv.reader([text], delimiter=separator), [])
+    # Names stay as they are written: 0005 is not 5, and NA is a ticker.
+    names = [column for column in columns if canonical(column) == "unique_id"]
+    table = pd.read_csv(
+        path,
+        sep=separator,
+        dtype={name: str for name in names},  # noqa: C420
+        na_values={column: _BLANK for column in columns if column not in names},
+        keep_default_na=False,
+        index_col=False,
+        skip_blank_lines=False,
+        low_memory=False,
+        **kind,
+    )
+    others = [column for column in table if column not in names]
+    return table.dropna(how="all", subset=others) if others else table
+
+
+def _stem(path: Path) -> str:
+    """A file's name without what says its kind; a ticker may hold dots."""
+    known = next(end for end in (*_CSV, *_PARQUET, "") if path.name.lower().endswith(end))
+    return path.name[: len(path.name) - len(known)]
 
 
 def _between(frame: pd.DataFrame, start, end) -> pd.DataFrame:

@@ -13,6 +13,9 @@ _SPELLINGS = {
     "adjclose": "adj_close", "adj_close": "adj_close",
 }  # fmt: skip
 _TARGETS = ("y", "close", "adj_close")
+# Month first before day first, as pandas reads them; one impossible month decides.
+_WAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
+         "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S")  # fmt: skip
 _ZONE = r"(?<=:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$"
 
 
@@ -23,12 +26,17 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
     Raises DataError with file, line and column when a column is missing, or a cell is no date or
     no number.
     """
-    names = {column: _canonical(str(column)) for column in table.columns}
+    names = {column: canonical(str(column)) for column in table.columns}
     doubled = [column for column, new in names.items() if list(names.values()).count(new) > 1]
     if doubled:
         raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
     table = table.rename(columns=names)
     if "unique_id" not in table and name is not None:
+        if "ds" in table and table["ds"].duplicated().any():
+            raise DataError(
+                f"{where}: no column 'ticker', and dates repeat; expected a column with the "
+                f"ticker, or one file per ticker. Got {', '.join(map(str, names))}"
+            )
         table = table.assign(unique_id=name)
     target = next((column for column in _TARGETS if column in table), None)
     missing = [column for column in ("unique_id", "ds") if column not in table]
@@ -52,7 +60,8 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
     return out.sort_values(["unique_id", "ds"], kind="stable", ignore_index=True)
 
 
-def _canonical(column: str) -> str:
+def canonical(column: str) -> str:
+    """A column's name as it is used here, whatever its spelling."""
     name = column.strip().lower().replace(" ", "_").lstrip("\ufeff")
     return _SPELLINGS.get(name, name)
 
@@ -75,14 +84,28 @@ def _dates(column: pd.Series, where: str) -> pd.Series:
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return column.dt.tz_localize(None).astype("datetime64[ns]")
     if not pd.api.types.is_datetime64_dtype(column):
-        column = text.str.replace(_ZONE, "", regex=True)
-    dates = pd.to_datetime(column, errors="coerce")
-    if dates.isna().any():
+        column = _parse(text.str.replace(_ZONE, "", regex=True))
+    low, high = pd.Timestamp.min, pd.Timestamp.max
+    bad = column.isna() | ~column.between(low, high)
+    if bad.any():
         raise DataError(
-            f"{_cell(where, dates.isna(), 'date')}: {text[dates.isna()].iloc[0]!r} is not a date; "
+            f"{_cell(where, bad, 'date')}: {text[bad].iloc[0]!r} is not a date; "
             "expected e.g. 2024-03-28"
         )
-    return dates.astype("datetime64[ns]")
+    return column.astype("datetime64[ns]")
+
+
+def _parse(text: pd.Series) -> pd.Series:
+    """Dates in ISO 8601, or else in the first of the common ways that reads every row; where
+    none does, the ISO reading, NaT in what it cannot read."""
+    iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
+    if not iso.isna().any():
+        return iso
+    for way in _WAYS:
+        dates = pd.to_datetime(text, format=way, errors="coerce")
+        if not dates.isna().any():
+            return dates
+    return iso
 
 
 def _numbers(column: pd.Series, where: str, name: str) -> pd.Series:
@@ -95,7 +118,7 @@ def _numbers(column: pd.Series, where: str, name: str) -> pd.Series:
 
 
 def _cell(where: str, bad: pd.Series, column: str) -> str:
-    row = int(bad.to_numpy().argmax())
+    row = int(bad.index[int(bad.to_numpy().argmax())])
     # Line 1 is the header; a Parquet file has rows, not lines.
     place = f"row {row + 1}" if where.endswith((".parquet", ".pq")) else f"line {row + 2}"
     return f"{where}, {place}, column {column!r}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from forecaster.errors import DataError, name_reasons
+from forecaster.errors import DataError, StoreError, name_reasons
 from forecaster.ingest.source import Source, open_source
 from forecaster.ingest.store import Store
 from forecaster.panel import Panel
@@ -93,8 +93,19 @@ def ingest(
 def panel_from_store(
     store: Store, ids: Sequence[str], skipped: Mapping[str, str] | None = None
 ) -> Panel:
-    """The panel of series that are in the store."""
-    return Panel.from_frame(store.read(ids), skipped)
+    """The panel of series that are in the store; one whose file is damaged is named in ``skipped``.
+
+    Raises StoreError when all are.
+    """
+    frames, damaged = [], {}
+    for name in ids:
+        try:
+            frames.append(store.read_one(name))
+        except StoreError as error:
+            damaged[name] = str(error)
+    if not frames:
+        raise StoreError(name_reasons(damaged))
+    return Panel.from_frame(pd.concat(frames, ignore_index=True), {**(skipped or {}), **damaged})
 
 
 def _fetch(source: Source, tickers, start, end):

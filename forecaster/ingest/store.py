@@ -1,16 +1,17 @@
 """The price store: one Parquet file a series under the home folder, and a manifest.
 
-    prices/<source>/<series>.parquet      unique_id, ds, channels...; page checksums
-    prices/<source>/manifest.json         rows, first, last and SHA-256 of each file
+    prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels...; page checksums
+    prices/<source>/manifest.json             file, rows, first, last and SHA-256 of each series
 
-Every write replaces a whole file at once. A series' file is written before the manifest names it,
-so after an interruption the manifest is behind, never ahead; the series is then fetched again.
+A series' new file is written beside the old one, and counts once the manifest names it, which is
+replaced whole: whatever is interrupted, a reader finds the old state or the new one.
 """
 
 import dataclasses
 import hashlib
 import json
 import re
+import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ class Store:
 
     folder: Path
     manifest: dict[str, Any]
+    _written: dict[str, Any] = dataclasses.field(default_factory=dict)  # not committed yet
 
     @staticmethod
     def open(home: Path, source: str) -> "Store":
@@ -56,9 +58,10 @@ class Store:
         try:
             manifest = json.loads(path.read_bytes())
             schema = int(manifest["schema"])
-            dict(manifest["series"])
+            for entry in manifest["series"].values():
+                [entry[part] for part in ("file", "rows", "first", "last", "sha256")]
             str(manifest["source"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
                 f"{path}: the manifest cannot be read ({error}). Move the folder away and run "
                 "`forecaster ingest` again"
@@ -76,44 +79,66 @@ class Store:
         return list(self.manifest["series"])
 
     def write(self, name: str, frame: pd.DataFrame) -> None:
-        """Put one series in the store; call :meth:`commit` after the last one."""
-        path = self._path(name)
+        """Put one series in the store; it counts once :meth:`commit` is called.
 
-        def save(temporary: Path) -> None:
-            frame.to_parquet(temporary, index=False, write_page_checksum=True)
-            self.manifest["series"][name] = {
-                "rows": len(frame),
-                "first": show_time(frame["ds"].iloc[0]),
-                "last": show_time(frame["ds"].iloc[-1]),
-                "sha256": _hash(temporary.read_bytes()),
-            }
-
-        atomic.write_file(path, save)
+        The file carries its hash in its name: until then readers find the old one untouched.
+        """
+        raw = frame.to_parquet(index=False, write_page_checksum=True)
+        digest = _hash(raw)
+        file = f"{file_name(name)}.{digest[:12]}.parquet"
+        atomic.write_file(self.folder / file, lambda temporary: temporary.write_bytes(raw))
+        self._written[name] = {
+            "file": file,
+            "rows": len(frame),
+            "first": show_time(frame["ds"].iloc[0]),
+            "last": show_time(frame["ds"].iloc[-1]),
+            "sha256": digest,
+        }
 
     def commit(self) -> None:
-        """Write the manifest."""
+        """Let what was written count, and remove what it replaces.
+
+        What another process has committed meanwhile is kept.
+        """
+        if (self.folder / "manifest.json").exists():
+            self.manifest = Store._in(self.folder).manifest
+        series = self.manifest["series"]
+        replaced = {series[name]["file"] for name in self._written if name in series}
+        series |= self._written
         text = json.dumps(self.manifest, indent=1, allow_nan=False)
         atomic.write_file(
             self.folder / "manifest.json", lambda temporary: temporary.write_text(text)
         )
+        self._written = {}
+        for file in replaced - {entry["file"] for entry in series.values()}:
+            (self.folder / file).unlink(missing_ok=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what interrupted runs left behind, when it is a day old or more."""
+        known = {entry["file"] for entry in self.manifest["series"].values()} | {"manifest.json"}
+        for path in self.folder.iterdir():
+            if path.name not in known and path.stat().st_mtime < time.time() - 86_400:
+                path.unlink(missing_ok=True)
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """These series as one long frame.
 
         Raises StoreError, naming the file, when one is missing or not what was written.
         """
-        return pd.concat([self._read_one(name) for name in names], ignore_index=True)
+        return pd.concat([self.read_one(name) for name in names], ignore_index=True)
 
     def digest(self, names: Sequence[str]) -> str:
         """A hash over the content of these series."""
         lines = "\n".join(f"{n} {self.manifest['series'][n]['sha256']}" for n in sorted(names))
         return _hash(lines.encode())
 
-    def _read_one(self, name: str) -> pd.DataFrame:
+    def read_one(self, name: str) -> pd.DataFrame:
+        """One series; errors as in :meth:`read`."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = self._path(name)
+        path = self.folder / self.manifest["series"][name]["file"]
         advice = "Run `forecaster ingest` again to replace it"
         try:
             raw = path.read_bytes()
@@ -124,9 +149,6 @@ class Store:
                 f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {advice}"
             )
         return pq.read_table(pa.BufferReader(raw), page_checksum_verification=True).to_pandas()
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{file_name(name)}.parquet"
 
 
 def file_name(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from forecaster.errors import UsageError
 
 _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
-_HEADERS = ("symbol", "ticker", "tickers", "symbols", "unique_id")
+_HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
 _MOST_BYTES = 10 * 2**20
 
 
@@ -37,7 +37,7 @@ def read_universe(path: str | Path) -> list[str]:
     if "\0" in text:
         raise UsageError(f"{path}: not a text file; expected one ticker a line, in UTF-8")
     tickers: dict[str, None] = {}
-    for number, word in _words(text):
+    for number, word in _words(text, path):
         tickers.setdefault(normalise(word, f"{path}, line {number}"))
     if not tickers:
         raise UsageError(f"{path}: no ticker in it; expected one a line, e.g. AAPL")
@@ -77,22 +77,29 @@ def _bundled_folders() -> list[Path]:
     return [package / "universes", package.parent / "data"]  # installed; in a checkout
 
 
-def _words(text: str):
-    """Candidate symbols with their line numbers."""
-    lines = [(n, line.split("#", 1)[0].strip()) for n, line in enumerate(text.splitlines(), 1)]
-    lines = [(n, line) for n, line in lines if line]
-    if lines and (column := _symbol_column(lines[0][1])) is not None:
-        rows = csv.reader([line for _, line in lines[1:]])
+def _words(text: str, path: Path):
+    """Candidate symbols with their line numbers: cells of a table's symbol column, or all words."""
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1)]
+    lines = [(n, line) for n, line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not lines:
+        return
+    separator = max(",;\t", key=lines[0][1].count)
+    header = next(csv.reader([lines[0][1]], delimiter=separator))
+    names = [cell.strip().lower() for cell in header]
+    if (
+        column := next((names.index(name) for name in _HEADERS if name in names), None)
+    ) is not None:
+        rows = csv.reader([line for _, line in lines[1:]], delimiter=separator)
         for (number, _), cells in zip(lines[1:], rows, strict=False):
             if column < len(cells) and cells[column].strip():
-                yield number, cells[column]
+                yield number, cells[column].split("#", 1)[0]
         return
     for number, line in lines:
-        for word in re.split(r"[,;\s]+", line):
-            if word.strip("\"'"):
+        if "\t" in line or '"' in line:
+            raise UsageError(
+                f"{path}, line {number}: looks like a table, but no column is called Symbol or "
+                "Ticker; expected tickers only, or a header that names their column"
+            )
+        for word in re.split(r"[,;\s]+", line.split("#", 1)[0]):
+            if word:
                 yield number, word
-
-
-def _symbol_column(header: str) -> int | None:
-    cells = [cell.strip().lower() for cell in next(csv.reader([header]))]
-    return next((cells.index(name) for name in _HEADERS if name in cells), None)

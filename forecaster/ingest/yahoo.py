@@ -104,7 +104,7 @@ def _reason(error: Exception) -> str:
         ) from error
     if any(word in kind for word in ("Connection", "DNS", "Timeout", "ProxyError")):
         raise SourceError(
-            f"Yahoo cannot be reached: {text.split(". See ")[0] if text else kind}. Check the "
+            f"Yahoo cannot be reached: {text.split('. See ')[0] if text else kind}. Check the "
             "network, or use --source files:PATH or --source simulated"
         ) from error
     if kind in ("YFTzMissingError", "YFPricesMissingError", "YFTickerMissingError"):

@@ -11,6 +11,7 @@ import functools
 import logging
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,9 @@ def use_all_cores() -> None:
 
 def keep_compiled(folder: Path) -> None:
     """Keep compiled programs in a folder, so that the next process need not compile them again."""
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_compilation_cache_dir", str(folder.resolve()))
+    # A cache that cannot be read or written costs time, nothing else.
+    warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 

@@ -150,3 +150,65 @@ def test_missing_tickers_and_paths_are_named(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"no \.csv or \.parquet file"):
         fc.load_panel(f"files:{tmp_path / 'empty'}")
+
+
+def test_names_stay_as_they_are_written(tmp_path):
+    """Leading zeros, NA as a ticker, dots before the ending, and no files that are hidden."""
+    table = pd.concat([prices("0005", 20), prices("NA", 20)])
+    table.to_csv(tmp_path / "p.csv", index=False)
+    assert set(fc.load_panel(f"files:{tmp_path / 'p.csv'}").ids) == {"0005", "NA"}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("BRK.A", "BRK.B", "SHELL.AS", "._BRK.A"):
+        prices(name, 20).drop(columns="ticker").to_csv(folder / f"{name}.csv", index=False)
+    (folder / "README.txt").write_text("where it came from")
+    panel = fc.load_panel(f"files:{folder}")
+    assert panel.ids == ("BRK.A", "BRK.B", "SHELL.AS") and not panel.skipped
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_are_recognised(tmp_path, separator):
+    prices().to_csv(tmp_path / "p.csv", index=False, sep=separator)
+    assert fc.load_panel(f"files:{tmp_path / 'p.csv'}").mask.sum() == 400
+
+
+@pytest.mark.parametrize("way", ["%d/%m/%Y", "%d.%m.%Y", "%d-%b-%y"])
+def test_days_first_are_read_whatever_day_the_file_starts_with(tmp_path, way):
+    table = prices(rows=60)
+    for start in (0, 15):
+        part = table.iloc[start:].copy()
+        part["date"] = pd.to_datetime(part["date"]).dt.strftime(way)
+        part.to_csv(tmp_path / "p.csv", index=False)
+        times = fc.load_panel(f"files:{tmp_path / 'p.csv'}").times
+        assert str(times[-1])[:10] == table["date"].iloc[-1]
+
+
+def test_blank_lines_are_counted(tmp_path):
+    rows = lines(prices(rows=9)).splitlines()
+    rows[3:3] = ["", ""]
+    rows[8] = rows[8].replace("2020-01-", "2020-13-")
+    (tmp_path / "p.csv").write_text("\n".join(rows))
+    with pytest.raises(DataError, match="line 9, column 'date'"):
+        fc.load_panel(f"files:{tmp_path / 'p.csv'}")
+
+
+@pytest.mark.parametrize("day", ["9999-12-31", "0001-01-01"])
+def test_dates_beyond_the_calendar_are_named(tmp_path, day):
+    (tmp_path / "p.csv").write_text(lines(prices()).replace("2020-01-08", day))
+    with pytest.raises(DataError, match=f"line 7, column 'date': '{day}' is not a date"):
+        fc.load_panel(f"files:{tmp_path / 'p.csv'}")
+
+
+def test_a_cut_gz_file_is_named(tmp_path):
+    path = tmp_path / "p.csv.gz"
+    prices().to_csv(path, index=False)
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(DataError, match=r"p\.csv\.gz: cannot be read"):
+        fc.load_panel(f"files:{path}")
+
+
+def test_many_series_without_a_ticker_column_are_refused(tmp_path):
+    table = pd.concat([prices("A", 30), prices("B", 30)]).drop(columns="ticker")
+    table.to_csv(tmp_path / "p.csv", index=False)
+    with pytest.raises(DataError, match="no column 'ticker', and dates repeat"):
+        fc.load_panel(f"files:{tmp_path / 'p.csv'}")

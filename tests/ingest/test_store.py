@@ -31,7 +31,7 @@ def test_what_was_stored_is_read(tmp_path, store):
 
 
 def test_every_flipped_bit_is_found(tmp_path, store):
-    path = store.folder / "KO.parquet"
+    path = store.folder / store.manifest["series"]["KO"]["file"]
     good = path.read_bytes()
     random = np.random.default_rng(0)
     for place, bit in zip(
@@ -40,7 +40,7 @@ def test_every_flipped_bit_is_found(tmp_path, store):
         bad = bytearray(good)
         bad[place] ^= 1 << bit
         path.write_bytes(bad)
-        with pytest.raises(StoreError, match=r"KO\.parquet: damaged.*ingest"):
+        with pytest.raises(StoreError, match=r"KO\.\w+\.parquet: damaged.*ingest"):
             store.read(["KO"])
     path.write_bytes(good[:-1])
     with pytest.raises(StoreError, match="damaged"):
@@ -138,3 +138,25 @@ def test_file_names_do_not_collide():
     ]
     assert len({file_name(n).lower() for n in names}) == len(names)
     assert file_name("AAPL") == "AAPL" and file_name("^GSPC") == "^GSPC"
+
+
+def test_readers_find_the_old_state_until_the_new_one_counts(tmp_path, store):
+    """A writer that is killed before it commits has changed nothing for anybody."""
+    before = store.read(["KO"])
+    writer = Store.open(tmp_path, "simulated")
+    writer.write("KO", before.head(10))
+    pd.testing.assert_frame_equal(Store.open(tmp_path, "simulated").read(["KO"]), before)
+    writer.commit()
+    assert len(Store.open(tmp_path, "simulated").read(["KO"])) == 10
+    assert len(list(store.folder.glob("KO.*.parquet"))) == 1  # the old one is gone
+
+
+def test_two_writers_lose_nothing_of_each_other(tmp_path):
+    first, second = (Store.open(tmp_path, "simulated") for _ in range(2))
+    frame = next(open_source("simulated").fetch(["KO"])).frame
+    assert frame is not None
+    first.write("KO", frame)
+    second.write("GE", frame)
+    first.commit()
+    second.commit()
+    assert set(Store.open(tmp_path, "simulated").ids) == {"KO", "GE"}

@@ -30,6 +30,9 @@ def write(tmp_path, raw: bytes | str) -> Path:
         ('Symbol,Security\n"BF.B","Brown, Forman"\nT,AT&T', ["BF-B", "T"]),
         ("name,TICKER\nApple,AAPL\n,\nNike,NKE", ["AAPL", "NKE"]),
         ("ticker\nKO", ["KO"]),
+        ('Symbol,Name\nAAPL,"Apple, Inc. # one"\nbrk.b,Berkshire\n', ["AAPL", "BRK-B"]),
+        ("Symbol;Name\nAAPL;Apple Inc\n", ["AAPL"]),
+        ("# a list\nCompany\tTicker symbol\nApple Inc\tAAPL\n", ["AAPL"]),
     ],
 )
 def test_files_as_they_are_found(tmp_path, raw, expected):
@@ -47,6 +50,7 @@ def test_files_as_they_are_found(tmp_path, raw, expected):
         ("AAPL\nA/B", "line 2: 'A/B' cannot be a ticker"),
         ("AAPL\n" + "A" * 10_000, "line 2: 'AAAAA"),
         ("A\x1b[31m", "line 1"),
+        ("AAPL\tApple Inc\nKO\tCoca Cola", "line 1: looks like a table, but no column is called"),
         ("A..B", "line 1"),
         ("ÄÖ", "line 1"),
     ],
