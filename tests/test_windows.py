@@ -18,7 +18,7 @@ splits = st.builds(
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(splits, st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
 def test_training_windows_never_predict_beyond_the_boundary(split, first, seed, batch_size):
     starts, active = split.random_starts(jax.random.key(seed), jnp.int32(first), batch_size)
@@ -35,7 +35,7 @@ def test_training_windows_never_predict_beyond_the_boundary(split, first, seed, 
     assert (np.asarray(active) == np.asarray(weights).any(1)).all()
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(splits)
 def test_validation_windows_cover_all_validation_origins_once(split):
     origins = np.asarray(split.window_origins(split.validation_starts())).ravel()

@@ -49,7 +49,7 @@ def problem(random, gates, steps, batch, features, hidden):
     return kernel, bias, inputs, valid, weights
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**31), sizes, sizes, sizes, sizes)
 def test_lstm_values_and_gradients_are_those_of_the_textbook(seed, steps, batch, features, hidden):
     random = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def test_lstm_values_and_gradients_are_those_of_the_textbook(seed, steps, batch,
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**31), sizes, sizes, sizes, sizes)
 def test_gru_values_and_gradients_are_those_of_the_textbook(seed, steps, batch, features, hidden):
     random = np.random.default_rng(seed)
