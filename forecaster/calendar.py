@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 
@@ -15,7 +16,8 @@ _DAY = pd.Timedelta(days=1)
 class Frequency:
     """How the times of a panel advance.
 
-    ``alias``: a pandas offset alias, or ``"step"`` for whole numbers that advance by ``step``.
+    ``alias``: a pandas offset alias, ``"step"`` for whole numbers that advance by ``step``, or
+    ``"months"`` for dates that advance by ``step`` months.
     ``nyse``: weekdays without the holidays of the New York Stock Exchange.
     """
 
@@ -28,8 +30,11 @@ class Frequency:
         if self.alias == "step":
             return int(last) + self.step * np.arange(1, count + 1)
         last = pd.Timestamp(last)
+        if self.alias == "months":
+            return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
         if self.nyse:
-            times = nyse_sessions(last, last + (2 * count + 15) * _DAY)
+            day = last.normalize()
+            times = nyse_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
         else:
             times = pd.date_range(last, periods=count + 2, freq=self.alias)
         return times[times > last][:count].to_numpy("datetime64[ns]")
@@ -39,14 +44,23 @@ class Frequency:
         if self.alias == "step" or pd.Timestamp(now) <= pd.Timestamp(last):
             return 0
         last, now = pd.Timestamp(last), pd.Timestamp(now)
+        if self.alias == "months":
+            return ((now.year - last.year) * 12 + now.month - last.month) // self.step
         times = nyse_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
         return int((times > last).sum())
+
+    def _month(self, last: pd.Timestamp, count: int) -> pd.Timestamp:
+        """So many steps of months later; a month's last day stays a month's last day."""
+        later = last + pd.DateOffset(months=self.step * count)
+        return later + pd.offsets.MonthEnd(0) if last.is_month_end else later
 
 
 def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
     """The frequency that most series have; times of each sorted and unique."""
     counts = Counter(infer_frequency(times) for times in series)
-    return counts.most_common(1)[0][0] if counts else Frequency("B")
+    if not counts:
+        return Frequency("B")
+    return min(counts, key=lambda kind: (-counts[kind], kind.alias, kind.step, kind.nyse))
 
 
 def infer_frequency(times: np.ndarray) -> Frequency:
@@ -75,13 +89,25 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
         return Frequency("B", nyse=_keeps_nyse_holidays(index))
     if typical < _DAY:
         return Frequency(f"{max(1, int(typical.total_seconds()))}s")
-    if typical.days <= 8:
+    if alias := _regular(index):
+        return Frequency(alias)
+    if 5 <= typical.days <= 8:
         return Frequency(f"W-{index[-1].strftime('%a').upper()}")
-    start = bool((index.day == 1).all())
-    for days, alias in ((32, "M"), (93, "Q"), (370, "Y")):
-        if typical.days <= days:
-            return Frequency(alias + ("S" if start else "E"))
+    if typical.days >= 28:
+        return Frequency("months", round(typical.days / 30.44))
+    if index.day_of_week.max() < 5:
+        return Frequency("B")
     return Frequency(f"{typical.days}D")
+
+
+def _regular(index: pd.DatetimeIndex) -> str | None:
+    """The offset alias of times without any gap, as pandas finds it."""
+    if len(index) < 3:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # later versions of pandas return an offset instead
+        found = pd.infer_freq(index)
+    return getattr(found, "freqstr", found)
 
 
 def nyse_sessions(start, end) -> pd.DatetimeIndex:

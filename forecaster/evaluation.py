@@ -41,7 +41,8 @@ def cross_validation(
     level = check_levels(level)
     cutoffs = _cutoffs(panel, config.horizon, n_windows, step_size)
     model = fit(panel.until(panel.times[cutoffs[0]]), config, seed, on_progress=on_progress)
-    panel = matching(model, panel)
+    # A bad row must not decide, before it is seen, whether its series is forecast at all.
+    panel = matching(model, model.transform.without_bad_rows(panel))
     transformed = model.transform.apply(panel, config.horizon)
     since = panel.mask[:, cutoffs[0] :].sum(1).max()
     forecast = forecast_latest(model, panel, transformed, int(since), level)

@@ -9,7 +9,6 @@ from jax import Array
 
 from forecaster.swarm.recurrence import gru, lstm
 
-NAMES = ("lstm", "gru", "mlp")
 _glorot = nnx.initializers.glorot_uniform()
 
 

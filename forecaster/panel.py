@@ -10,7 +10,6 @@ import pandas as pd
 from forecaster.calendar import Frequency, common_frequency
 from forecaster.errors import DataError, name_reasons
 
-PRICE_CHANNELS = ("open", "high", "low", "close", "adj_close", "volume")
 _TARGETS = ("y", "adj_close", "close")
 
 
@@ -133,6 +132,7 @@ class Panel:
             values=self.values[:, keep],
             mask=self.mask[:, keep],
             times=self.times[keep],
+            frequency=common_frequency(self.times[keep][row[keep]] for row in self.mask),
         )
 
     def channel(self, name: str) -> np.ndarray:
@@ -187,7 +187,10 @@ def _as_times(column: pd.Series) -> np.ndarray:
         raise DataError(f"column 'ds' has {int(times.isna().sum())} rows without a date")
     if times.dt.tz is not None:
         times = times.dt.tz_localize(None)
-    return times.to_numpy("datetime64[ns]")
+    try:
+        return times.astype("datetime64[ns]").to_numpy()
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"column 'ds' holds a date out of range: {error}") from error
 
 
 def _fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:

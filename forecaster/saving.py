@@ -127,6 +127,11 @@ def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     for name, leaf in arrays.items():
         if len(leaf) != len(ids):
             raise ValueError(f"{name}: {len(leaf)} rows for {len(ids)} series")
+    for part in ("skipped", "provenance", "report"):
+        if not isinstance(rest[part], dict):
+            raise TypeError(f"{part} is no object")
+    if len(rest["fitted_until"]) != len(ids):
+        raise ValueError(f"fitted_until: {len(rest['fitted_until'])} for {len(ids)} series")
     report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))
     params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
     return Model(

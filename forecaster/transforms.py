@@ -62,6 +62,12 @@ class Transform:
             reasons.setdefault(panel.ids[row], f"{panel.target} never changes")
         return reasons
 
+    def without_bad_rows(self, panel: Panel) -> Panel:
+        """The panel with rows that this transform cannot take as if they had not been observed."""
+        if not self.logarithmic:
+            return panel
+        return dataclasses.replace(panel, mask=panel.mask & (panel.channel(panel.target) > 0))
+
     def apply(self, panel: Panel, horizon: int) -> "Transformed":
         """Transform all histories of a panel.
 
@@ -146,27 +152,25 @@ class Transformed:
 
 
 def _price_features(panel: Panel, histories: Histories, scale: np.ndarray) -> list[np.ndarray]:
-    """Range, overnight gap and volume, as far as the panel has them; (series, step) each."""
-    have = {
-        name: histories.values[:, :, panel.channels.index(name)]
-        for name in PRICE_FEATURES
-        if name in panel.channels
-    }
+    """Range, move within the day, and volume, (series, step) each; NaN where there is none.
+
+    Always all of them: what one series has must not change another's network.
+    """
+    nothing = np.full(scale.shape, np.nan)
+
+    def channel(name):
+        if name not in panel.channels:
+            return nothing
+        return histories.values[:, :, panel.channels.index(name)]
+
     before = _shift(scale, 1)
-    features = []
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if "high" in have and "low" in have:
-            features.append(np.log(np.log(have["high"] / have["low"]) / before + 0.1))
-        if "open" in have and "close" in have:
-            # Within the day, so that splits and dividends do not show.
-            features.append(_squash(np.log(have["close"] / have["open"]) / before))
-        if "volume" in have:
-            volume = np.log(np.maximum(have["volume"], 1.0))
-            features.append(_squash(volume - _shift(_decayed_mean(volume, 0.94), 1)))
-    return features
-
-
-PRICE_FEATURES = ("open", "high", "low", "close", "volume")
+    volume = np.log(np.maximum(channel("volume"), 1.0))
+    return [
+        np.log(np.log(channel("high") / channel("low")) / before + 0.1),
+        # Within the day, so that splits and dividends do not show.
+        _squash(np.log(channel("close") / channel("open")) / before),
+        _squash(volume - _shift(_decayed_mean(volume, 0.94), 1)),
+    ]
 
 
 def _default_season(frequency: Frequency) -> int:

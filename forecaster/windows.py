@@ -41,10 +41,6 @@ class Split:
         """The steps whose forecasts are validated."""
         return np.arange(self.boundary, self.steps - 1)
 
-    def needed(self) -> int:
-        """Rows that a series must have."""
-        return self.lookback + self.horizon + self.validation
-
     def target_steps(self, origins: Array) -> Array:
         """The steps that forecasts made at these steps are about, (..., horizon)."""
         return origins[..., None] + 1 + jnp.arange(self.horizon)

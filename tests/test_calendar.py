@@ -44,9 +44,9 @@ def test_sessions_of_a_year_are_counted_right():
         (pd.bdate_range("2023-01-02", "2024-06-28"), Frequency("B"), "2024-07-01"),
         (pd.date_range("2024-01-01", "2024-06-28"), Frequency("D"), "2024-06-29"),
         (pd.date_range("2024-01-07", periods=30, freq="W"), Frequency("W-SUN"), "2024-08-04"),
-        (pd.date_range("2024-01-31", periods=9, freq="ME"), Frequency("ME"), "2024-10-31"),
-        (pd.date_range("2024-01-01", periods=9, freq="MS"), Frequency("MS"), "2024-10-01"),
-        (pd.date_range("2024-03-31", periods=9, freq="QE"), Frequency("QE"), "2026-06-30"),
+        (pd.date_range("2024-01-31", periods=9, freq="ME"), Frequency("months"), "2024-10-31"),
+        (pd.date_range("2024-01-01", periods=9, freq="MS"), Frequency("months"), "2024-10-01"),
+        (pd.date_range("2024-03-31", periods=9, freq="QE"), Frequency("months", 3), "2026-06-30"),
         (pd.date_range("2024-01-01", periods=48, freq="h"), Frequency("3600s"), "2024-01-03"),
     ],
 )
@@ -55,6 +55,28 @@ def test_frequencies_are_inferred_despite_gaps(times, expected, following):
     gappy = np.delete(times, 3)
     assert infer_frequency(gappy) == expected
     assert days(expected.after(times[-1], 2))[0] == following
+
+
+@pytest.mark.parametrize(
+    ("freq", "periods", "following"),
+    [
+        ("BME", 12, "2025-01-31"),
+        ("BMS", 12, "2025-01-01"),
+        ("QE-JAN", 8, "2026-01-31"),
+        ("YE-JUN", 5, "2029-06-30"),
+        ("YS-APR", 5, "2029-04-01"),
+        ("2D", 20, "2024-02-10"),
+    ],
+)
+def test_regular_times_without_gaps_go_on_as_they_did(freq, periods, following):
+    times = pd.date_range("2024-01-01", periods=periods, freq=freq).to_numpy("datetime64[ns]")
+    assert days(infer_frequency(times).after(times[-1], 2))[0] == following
+
+
+def test_the_time_of_day_is_kept():
+    closes = nyse_sessions("2023-01-01", "2024-06-28") + pd.Timedelta(hours=16)
+    times = closes.to_numpy("datetime64[ns]")
+    assert str(infer_frequency(times).after(times[-1], 1)[0]).startswith("2024-07-01T16:00")
 
 
 def test_whole_numbers_advance_by_their_step():

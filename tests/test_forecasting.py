@@ -104,7 +104,7 @@ def test_predict_and_cross_validation_agree(panel, config):
 def test_training_targets_and_validation_do_not_overlap(panel, config):
     """What lies in the validation span changes when training stops, never a training loss."""
     values = panel.values.copy()
-    values[:, -50:] = values[:, -51:-50]  # frozen for the last 50 of 100 validation rows
+    values[:, -100:] = values[:, -101:-100]  # frozen over all of the 100 validation rows
     one = dataclasses.replace(config, epochs=1)
     before, after = (
         fc.fit(p, one, seed=1) for p in (panel, dataclasses.replace(panel, values=values))
@@ -267,3 +267,27 @@ def test_a_series_beyond_numbers_is_named_not_saved(config):
     ]
     model = fc.fit(Panel.from_frame(pd.concat(parts)), config, seed=0)
     assert model.ids == ("fine",) and "not finite" in model.skipped["huge"]
+
+
+def test_a_series_with_fewer_channels_is_not_changed_by_company_with_more(panel, config):
+    closes = panel.to_frame().query("unique_id == 'KO'")[["unique_id", "ds", "close"]]
+    alone = Panel.from_frame(closes)
+    company = panel.to_frame().query("unique_id == 'GE' or unique_id == 'IBM'")
+    both = Panel.from_frame(pd.concat([closes, company.drop(columns="adj_close")]))
+    expected = fc.predict(fc.fit(alone, config, seed=1), alone)
+    got = fc.predict(fc.fit(both, config, seed=1), both)
+    got = got[got["unique_id"] == "KO"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(got, expected, check_exact=True)
+
+
+def test_a_bad_row_to_come_does_not_remove_forecasts_made_before_it(panel, config):
+    values = panel.values.copy()
+    values[1, -2, panel.channels.index("adj_close")] = -1
+    spoilt = dataclasses.replace(panel, values=values)
+    before = fc.cross_validation(panel, config, n_windows=20, seed=1)
+    after = fc.cross_validation(spoilt, config, n_windows=20, seed=1)
+    early = before["cutoff"] < panel.times[-8]
+    same = after["cutoff"] < panel.times[-8]
+    pd.testing.assert_frame_equal(
+        before[early].reset_index(drop=True), after[same].reset_index(drop=True), check_exact=True
+    )

@@ -66,6 +66,8 @@ def truncate(path):
         (lambda run: change(run / "model.json", schema=0), "version 0; .*run `forecaster fit`"),
         (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),
         (lambda run: change(run / "model.json", config={"x": 1}), "not a model of this program"),
+        (lambda run: change(run / "model.json", skipped=None), "not a model of this program"),
+        (lambda run: change(run / "model.json", fitted_until=[]), "not a model of this program"),
     ],
 )
 def test_damage_is_one_clear_error(saved, damage, message):

@@ -22,21 +22,26 @@ class History:
         history.latest[rows] = history._validation[rows, epochs[rows] - 1]
         return history
 
-    def add(self, rows: np.ndarray, losses: Losses, before: np.ndarray, after: np.ndarray) -> None:
-        """Put a block's losses, (row, block epoch), in their place."""
+    def with_block(
+        self, rows: np.ndarray, losses: Losses, before: np.ndarray, after: np.ndarray
+    ) -> "History":
+        """A copy with a block's losses, (row, block epoch), in their place."""
         width = int(after.max())
-        self._train = _widen(self._train, width)
-        self._validation = _widen(self._validation, width)
+        grown = History(len(self.latest))
+        grown.latest = self.latest.copy()
+        grown._train = _widened(self._train, width)
+        grown._validation = _widened(self._validation, width)
         for place, (row, first, last) in enumerate(zip(rows, before, after, strict=True)):
-            self._train[row, first:last] = losses.train[place, : last - first]
-            self._validation[row, first:last] = losses.validation[place, : last - first]
-            self.latest[row] = self._validation[row, last - 1]
+            grown._train[row, first:last] = losses.train[place, : last - first]
+            grown._validation[row, first:last] = losses.validation[place, : last - first]
+            grown.latest[row] = grown._validation[row, last - 1]
+        return grown
 
     def losses(self) -> Losses:
         """Both losses, (member, epoch), NaN after a member stopped."""
         return Losses(self._train, self._validation)
 
 
-def _widen(array: np.ndarray, width: int) -> np.ndarray:
+def _widened(array: np.ndarray, width: int) -> np.ndarray:
     extra = max(0, width - array.shape[1])
     return np.pad(array, ((0, 0), (0, extra)), constant_values=np.nan)

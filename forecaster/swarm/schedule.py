@@ -9,7 +9,7 @@ programs are compiled, whatever happens: one that starts members and one that tr
 import functools
 import logging
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +24,14 @@ from forecaster.swarm.training import State, Status, start, train_block
 log = logging.getLogger(__name__)
 
 
+class Now(NamedTuple):
+    """All that a fit has come to."""
+
+    begun: np.ndarray
+    state: State
+    history: History
+
+
 class Schedule:
     """One fit under way: what is on the devices, and the host's copy of every member's state."""
 
@@ -34,9 +42,23 @@ class Schedule:
         self._start, self._train = compiled(task, mesh, block)
         self._placed_rows = np.arange(0)
         self._placed: tuple[Any, Any] = (None, None)
-        self.state = self._blank()
-        self.begun = np.zeros(len(keys), bool)
-        self.history = History(len(keys))
+        # One value, replaced whole: an interruption finds the old one or the new one.
+        self._now = Now(np.zeros(len(keys), bool), self._blank(), History(len(keys)))
+
+    @property
+    def state(self) -> State:
+        """The states of all members; zero for those that have not begun."""
+        return self._now.state
+
+    @property
+    def begun(self) -> np.ndarray:
+        """Which members have begun, (member,) bool."""
+        return self._now.begun
+
+    @property
+    def history(self) -> History:
+        """The losses so far."""
+        return self._now.history
 
     @property
     def running(self) -> np.ndarray:
@@ -57,13 +79,15 @@ class Schedule:
         room = self.layout.capacity - len(self.running)
         admitted = np.flatnonzero(~self.begun)[:room]
         if len(admitted):
-            _write(self.state, admitted, self._call(self._start, admitted, self.keys))
-            self.begun[admitted] = True
+            fresh = self._call(self._start, admitted, self.keys)
+            begun = self.begun.copy()
+            begun[admitted] = True
+            self._now = Now(begun, _written(self.state, admitted, fresh), self.history)
         rows = self.running
         if len(rows):
             after, losses = self._call(self._train, rows, self.state)
-            self.history.add(rows, losses, self.state.epoch[rows], after.epoch)
-            _write(self.state, rows, after)
+            history = self.history.with_block(rows, losses, self.state.epoch[rows], after.epoch)
+            self._now = Now(self.begun, _written(self.state, rows, after), history)
 
     def save(self, path, fit: str) -> None:
         """Write a checkpoint."""
@@ -72,8 +96,8 @@ class Schedule:
     def restore(self, path, fit: str) -> None:
         """Go on from a checkpoint."""
         saved = _checkpoint.read(path, fit, self.state)
-        self.begun, self.state = saved.begun.astype(bool), saved.state
-        self.history = History.of(saved.losses, self.state.epoch)
+        history = History.of(saved.losses, saved.state.epoch)
+        self._now = Now(saved.begun.astype(bool), saved.state, history)
 
     def _call(self, function, rows, tree):
         """Run a compiled function on these members and bring the result back.
@@ -139,8 +163,12 @@ def run_to_the_end(
         raise
 
 
-def _write(state: State, rows: np.ndarray, new: State) -> None:
-    def write(leaf, value):
-        leaf[rows] = value
+def _written(state: State, rows: np.ndarray, new: State) -> State:
+    """A copy of the state with new values in some rows."""
 
-    jax.tree.map(write, state, new)
+    def write(leaf, value):
+        leaf = leaf.copy()
+        leaf[rows] = value
+        return leaf
+
+    return jax.tree.map(write, state, new)

@@ -75,9 +75,15 @@ def supervised(
     init, apply = module_functions(build)
 
     def mean_loss(params, inputs, targets, weight):
+        used = weight > 0
+        # What stands in padding, NaN even, must not reach the gradient.
+        inputs, targets = (
+            jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, 0) for x in (inputs, targets)
+        )
         losses = loss(apply(params, inputs), targets)
         each = losses.reshape(losses.shape[0], -1).mean(1)
-        return (weight * each).sum() / jnp.maximum(weight.sum(), 1)
+        total = weight.sum()
+        return (weight * each).sum() / jnp.where(total > 0, total, 1)
 
     def batches(data: Supervised, key):
         index, weight, active = shuffled_batches(key, data.weight > 0, batch_size)

@@ -54,6 +54,27 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+def test_an_interruption_while_results_are_written_harms_nothing(data, tmp_path, monkeypatch):
+    whole = run(TASKS["Perceptron"], data, hyper=LONG)
+    path = tmp_path / "fit.checkpoint"
+    written, calls = schedules._written, 0
+
+    def interrupted(state, rows, new):
+        nonlocal calls
+        calls += 1
+        result = written(state, rows, new)
+        if calls == 3:
+            raise KeyboardInterrupt
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedules, "_written", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(TASKS["Perceptron"], data, hyper=LONG, checkpoint=Checkpoint(path))
+    resumed = run(TASKS["Perceptron"], data, hyper=LONG, checkpoint=Checkpoint(path, resume=True))
+    assert same(resumed.params, whole.params)
+
+
 def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     path = tmp_path / "fit.checkpoint"
     task = TASKS["Perceptron"]

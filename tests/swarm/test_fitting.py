@@ -121,6 +121,13 @@ def test_a_member_that_diverges_is_isolated_and_keeps_its_best_weights(data):
     assert same(rows(before.params, others), rows(after.params, others))
 
 
+def test_what_stands_in_padding_does_not_matter(data):
+    inputs = data.inputs.copy()
+    inputs[3, 10:] = np.nan  # weight 0
+    padded = data._replace(inputs=inputs)
+    assert same(run(TASKS["SmallLSTM"], data).params, run(TASKS["SmallLSTM"], padded).params)
+
+
 def test_members_stop_by_themselves_and_keep_the_best_weights(data):
     patience = np.full(MEMBERS, 50)
     patience[:5] = 1
@@ -135,6 +142,10 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
     for k in range(MEMBERS):
         assert np.isfinite(seen[k, : fitted.epochs[k]]).all()
         assert np.isnan(seen[k, fitted.epochs[k] :]).all()
+        if fitted.status[k] == Status.STOPPED_EARLY:
+            assert fitted.epochs[k] == fitted.best_epoch[k] + patience[k]
+        best = TASKS["Perceptron"].validate(rows(fitted.params, k), rows(data, k))
+        np.testing.assert_allclose(best, fitted.best_loss[k], rtol=1e-5)
         if fitted.best_epoch[k]:
             assert fitted.best_loss[k] == seen[k, fitted.best_epoch[k] - 1] == np.nanmin(seen[k])
 
