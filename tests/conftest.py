@@ -16,6 +16,8 @@ TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 def _compiled_once(tmp_path_factory):
     """Programs compiled by one test serve the others, and commands in processes of their own."""
     folder = tmp_path_factory.getbasetemp() / "compiled"
+    if "PYTEST_XDIST_WORKER" in os.environ:  # shared by all workers
+        folder = folder.parent.parent / "compiled"
     swarm.keep_compiled(folder)
 
 
