@@ -1,4 +1,4 @@
-"""Train many small independent models at once. Knows nothing of time, stocks or files."""
+"""Train many small independent models at once. Knows nothing of time or of stocks."""
 
 from forecaster.swarm.checkpoint import Checkpoint as Checkpoint
 from forecaster.swarm.fitting import Fitted as Fitted
