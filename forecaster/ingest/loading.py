@@ -68,7 +68,7 @@ def ingest(
     ``on_series(done, total)`` is called after each. Raises DataError when none arrived.
     """
     store = Store.open(home, source.name)
-    wanted = list(tickers) if tickers is not None else source.tickers()
+    wanted = _wanted(source, tickers)
     arrived, skipped = [], {}
     try:
         for done, item in enumerate(_fetch(source, wanted, start, end), 1):
@@ -109,8 +109,11 @@ def panel_from_store(
 
 
 def _fetch(source: Source, tickers, start, end):
-    wanted = list(tickers) if tickers is not None else source.tickers()
-    yield from source.fetch(wanted, start, end)
+    yield from source.fetch(_wanted(source, tickers), start, end)
+
+
+def _wanted(source: Source, tickers: Sequence[str] | None) -> list[str]:
+    return list(tickers) if tickers is not None else source.tickers()
 
 
 def _concatenate(frames: list[pd.DataFrame], skipped: dict[str, str], name: str) -> pd.DataFrame:
