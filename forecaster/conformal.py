@@ -4,8 +4,8 @@ Split-conformal prediction (Vovk, Gammerman & Shafer 2005, Algorithmic Learning 
 with the locally scaled score of Lei et al. (2018), JASA 113(523): the error divided by the scale
 that was forecast for it. Where prices have come in since the fit, their errors are truly out of
 sample: they replace the oldest scores, and the level is adapted to the misses seen, as in adaptive
-conformal inference (Gibbs & Candes 2021, arXiv 2106.00170). In a trial on 100 US stocks, each year of
-2009-2015 after a fit, it brought the 80 % bands from 3.6 to about 0.5 points off on average.
+conformal inference (Gibbs & Candes 2021, arXiv 2106.00170). In a trial on 100 US stocks, in each of
+the years 2009-2015, it brought the 80 % bands from 3.6 to about 0.5 points off on average.
 """
 
 from collections.abc import Sequence
