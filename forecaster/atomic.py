@@ -60,7 +60,7 @@ def _as_store_error(path: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be written: {error.strerror or error}. Check the disk and the "
-            "permissions, or choose another place (--home for prices and models)"
+            "permissions, or choose another place"
         ) from error
 
 

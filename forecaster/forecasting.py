@@ -16,7 +16,7 @@ from forecaster.conformal import half_widths
 from forecaster.errors import ModelError, UsageError, name_reasons
 from forecaster.heads import HEADS
 from forecaster.panel import Panel
-from forecaster.training import chunk_size, functions, make_task, series_data, split_of
+from forecaster.training import functions, make_task, series_data, split_of
 from forecaster.transforms import Transform, Transformed
 from forecaster.windows import gather
 
@@ -79,7 +79,6 @@ def fit(
             "epochs": config.epochs,
             "patience": config.patience,
         },
-        chunk=chunk_size(config),
         checkpoint=checkpoint,
         on_progress=on_progress,
     )
@@ -316,7 +315,7 @@ def _task(config: Config, split, features: int) -> swarm.Task:
 
 @functools.lru_cache(maxsize=8)
 def _forecast_function(config: Config, features: int):
-    _, apply = functions(config, features)
+    apply = functions(config, features).apply
     head = HEADS[config.head](config.horizon)
 
     def forecast(params, features, first, origins):

@@ -41,7 +41,7 @@ def functions(config: Config, features: int):
 
 def make_task(config: Config, split: Split, features: int) -> swarm.Task:
     """The task of one series under a config."""
-    init, apply = functions(config, features)
+    init, apply, _ = functions(config, features)
     head = HEADS[config.head](config.horizon)
 
     def mean_loss(params, batch):
@@ -88,19 +88,9 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
 
     return swarm.Task(
         init=init,
-        loss=lambda params, batch, key: mean_loss(params, batch),
+        loss=lambda params, batch, key, hyper: mean_loss(params, batch),
         batches=batches,
         take=take,
         validate=validate,
-        optimizer=swarm.adam,
+        optimizer=swarm.by_name(swarm.adamw),
     )
-
-
-def chunk_size(config: Config) -> int:
-    """Members a lane trains at once, from what their backward passes save.
-
-    Measured on two server CPUs: best while all of a chunk's saved activations fit in about 4 MB of
-    cache, and never better above 8. Not below 2, where XLA compiles a different program.
-    """
-    saved = config.lookback * config.batch_size * 6 * config.hidden * config.layers * 4  # bytes
-    return int(np.clip(2 ** np.floor(np.log2(max(1, 4 * 2**20 / saved))), 2, 8))

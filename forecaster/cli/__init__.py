@@ -13,7 +13,7 @@ from forecaster.cli.ingest import ingest
 from forecaster.cli.predict import predict
 from forecaster.cli.shared import INTERRUPTED, say
 from forecaster.cli.status import status
-from forecaster.errors import ForecasterError
+from forecaster.errors import ForecasterError, StoreError
 
 
 class _Commands(click.Group):
@@ -25,7 +25,8 @@ class _Commands(click.Group):
                 warnings.showwarning = _say_warning
                 return super().invoke(ctx)
         except ForecasterError as error:
-            say(f"Error: {error}")
+            unwritable = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
+            say(f"Error: {error}{' (--home for prices and models)' if unwritable else ''}")
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             raise  # click ends quietly

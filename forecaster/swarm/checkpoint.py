@@ -15,6 +15,8 @@ import jax
 import numpy as np
 
 from forecaster import atomic
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.data import Streamed
 from forecaster.swarm.training import Losses, State
 
 _VERSION = "1"
@@ -40,10 +42,14 @@ class Saved(NamedTuple):
     losses: Losses
 
 
-def fingerprint(ids: Sequence[str], seed: int, hyper: Any, data: Any) -> str:
-    """A hash of everything that decides the members' training, except the task's code."""
+def fingerprint(ids: Sequence[str], seed: int, hyper: Any, origin: Any, data: Any) -> str:
+    """A hash of everything that decides the members' training, except the task's code.
+
+    Of streamed data it sees nothing: their owner has to answer for them.
+    """
     digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
-    for path, leaf in jax.tree_util.tree_flatten_with_path((dict(hyper), data))[0]:
+    known = (dict(hyper), origin, None if isinstance(data, Streamed) else data)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(known)[0]:
         array = np.asarray(leaf)
         digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
@@ -63,7 +69,7 @@ def write(path: Path, print_of_fit: str, saved: Saved) -> None:
 def read(path: Path, print_of_fit: str, like: State) -> Saved:
     """Read a checkpoint; ``like`` gives the structure of a state.
 
-    Raises FileNotFoundError when there is none, ValueError when it is damaged or of another fit.
+    Raises FileNotFoundError when there is none, SwarmError when it is damaged or of another fit.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -72,13 +78,13 @@ def read(path: Path, print_of_fit: str, like: State) -> Saved:
             found = file.metadata() or {}
             leaves = [file.get_tensor(name) for name in sorted(file.keys())]
     except SafetensorError as error:
-        raise ValueError(f"{path}: not a checkpoint, or damaged ({error}); start anew") from error
+        raise SwarmError(f"{path}: not a checkpoint, or damaged ({error}); start anew") from error
     if found.get("version") != _VERSION or found.get("fit") != print_of_fit:
-        raise ValueError(
+        raise SwarmError(
             f"{path}: a checkpoint of another fit: ids, seed, hyperparameters or data differ, or "
             "it was written by another version. Start anew, or restore what was changed"
         )
     structure = jax.tree.structure(Saved(np.zeros(0), like, Losses(0, 0)))
     if structure.num_leaves != len(leaves):
-        raise ValueError(f"{path}: a checkpoint of another model; start anew")
+        raise SwarmError(f"{path}: a checkpoint of another model; start anew")
     return jax.tree.unflatten(structure, leaves)

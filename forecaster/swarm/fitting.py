@@ -5,14 +5,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from forecaster.swarm import lanes as _lanes
 from forecaster.swarm.checkpoint import Checkpoint, fingerprint
+from forecaster.swarm.checks import SwarmError, check_counts, check_ids, per_member
+from forecaster.swarm.data import Held, Streamed, check_data
 from forecaster.swarm.keys import member_keys
+from forecaster.swarm.lanes import Layout, lane_mesh
+from forecaster.swarm.memory import chunk_size, members_at_once, usual_memory
 from forecaster.swarm.schedule import Schedule, run_to_the_end
-from forecaster.swarm.task import Data, Hyper, Params, Task
-from forecaster.swarm.training import Losses, Status
+from forecaster.swarm.task import Data, Params, Task
+from forecaster.swarm.training import Losses, State, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,47 +42,66 @@ class Fitted:
     best_epoch: np.ndarray  # (member,)
     best_loss: np.ndarray  # (member,) validation loss of the best weights
     losses: Losses  # each (member, epoch), NaN after a member stopped
+    state: State  # all that is needed to train on; leaves (member, ...)
     seconds: float
 
 
 def fit(
     task: Task,
-    data: Data,
+    data: Data | Streamed,
     ids: Sequence[str],
     *,
     seed: int,
     hyper: Mapping[str, Any],
-    chunk: int = 4,
+    keys: np.ndarray | None = None,
+    chunk: int | None = None,
     block: int = 5,
     lanes: int | None = None,
-    memory: int = 512 * 2**20,
+    memory: int | None = None,
+    room_for: int | None = None,
+    previous: Fitted | None = None,
     checkpoint: Checkpoint | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Fitted:
     """Train one member per id, all at the same time and each on its own.
 
-    ``data``: a pytree of arrays with a leading member axis. ``hyper``: by name, a scalar for all
-    or an array (member,); ``epochs`` and ``patience`` are read here, the rest by the optimiser.
-    ``chunk``: members that one lane trains at once; ``block``: epochs between two looks from the
-    host; ``memory``: bytes of data on the devices at once (a swarm that is larger goes through in
-    turns). A member's result depends on its name, data, hyperparameters and the seed alone.
+    ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or
+    :class:`Streamed`. ``hyper``: by name, a scalar for all or an array (member,); ``epochs`` and
+    ``patience`` are read here, the rest by the optimiser and the loss. ``chunk``: members that one
+    lane trains at once; by default what keeps a chunk in the cache. ``block``: epochs between two
+    looks from the host. ``memory``: bytes of members' data and states on the devices at once; a
+    swarm that is larger goes through in turns. ``room_for``: make room for so many members, so that
+    fits of several sizes share their compiled programs. ``previous``: train on from there, up to
+    ``hyper["epochs"]`` in all. A member's result depends on its name, data, hyperparameters and the
+    seed alone.
 
     With a ``checkpoint`` the fit can be interrupted at any moment, also by ``kill -9``, and
     resumed: it ends with the same bits, on the same machine, as if it had never been interrupted.
 
-    Raises ValueError when ids repeat, when data and ids differ in number, or when the checkpoint
+    Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
     to resume is of another fit; FileNotFoundError when there is none.
     """
     began = time.perf_counter()
     ids = tuple(ids)
-    _check_ids(ids)
-    members = _lanes.members_of(data, ids)
-    hyper = _per_member(hyper, members)
-    mesh = _lanes.lane_mesh(lanes)
-    room = max(1, memory // max(1, _lanes.total_bytes(data) // members))
-    layout = _lanes.Layout.of(members, mesh.size, chunk, max(room, mesh.size * chunk))
-    schedule = Schedule(task, data, hyper, member_keys(seed, ids), mesh, layout, block)
-    fit = fingerprint(ids, seed, hyper, data) if checkpoint else ""
+    check_ids(ids)
+    hyper = per_member(hyper, len(ids))
+    check_counts(hyper, chunk=chunk, block=block, memory=memory)
+    if not isinstance(data, Streamed):
+        check_data(data, len(ids))
+    if previous is not None and previous.ids != ids:
+        raise SwarmError("previous: of other members; expected the same ids in the same order")
+    held = Held(data, len(ids))
+    mesh = lane_mesh(lanes)
+    chunk = chunk or chunk_size(task, held, hyper)
+    room = members_at_once(memory or usual_memory(), task, held, hyper)
+    most = max(len(ids), room_for or 0)
+    layout = Layout.of(most, mesh.size, chunk, max(room, mesh.size * chunk))
+    keys = member_keys(seed, ids) if keys is None else keys
+    origin = keys if previous is None else previous.state
+    schedule = Schedule(task, held, hyper, origin, mesh, layout, block)
+    if previous is not None:
+        schedule.remember(previous.losses)
+    fit = fingerprint(ids, seed, hyper, origin, data) if checkpoint else ""
     if checkpoint and checkpoint.resume:
         schedule.restore(checkpoint.path, fit)
 
@@ -87,7 +110,12 @@ def fit(
             on_progress(_progress(schedule, time.perf_counter() - began))
 
     run_to_the_end(schedule, checkpoint, fit, report)
-    state = schedule.state
+    seconds = time.perf_counter() - began
+    return fitted_of(ids, schedule.state, schedule.history.losses(), seconds)
+
+
+def fitted_of(ids: tuple[str, ...], state: State, losses: Losses, seconds: float) -> Fitted:
+    """What training left, from the members' states."""
     return Fitted(
         ids=ids,
         params=state.best_params,
@@ -95,9 +123,24 @@ def fit(
         epochs=state.epoch,
         best_epoch=state.best_epoch,
         best_loss=state.best_loss,
-        losses=schedule.history.losses(),
-        seconds=time.perf_counter() - began,
+        losses=losses,
+        state=state,
+        seconds=seconds,
     )
+
+
+def take_rows(fitted: Fitted, rows: Any, ids: Sequence[str] | None = None) -> Fitted:
+    """Some members of what training left, in this order; with other ids if given."""
+    state, losses = jax.tree.map(lambda leaf: leaf[rows], (fitted.state, fitted.losses))
+    ids = [fitted.ids[row] for row in rows] if ids is None else ids
+    return fitted_of(tuple(ids), State(*state), Losses(*losses), fitted.seconds)
+
+
+def from_the_best(state: State) -> State:
+    """States that train on from the best weights, all but the diverged."""
+    diverged = state.status == Status.DIVERGED
+    status = np.where(diverged, Status.DIVERGED, Status.TRAINING).astype(np.int32)
+    return state._replace(params=state.best_params, status=status, best_epoch=state.epoch)
 
 
 def _progress(schedule: Schedule, seconds: float) -> Progress:
@@ -111,24 +154,3 @@ def _progress(schedule: Schedule, seconds: float) -> Progress:
         validation_loss=schedule.history.latest,
         seconds=seconds,
     )
-
-
-def _check_ids(ids: Sequence[str]) -> None:
-    if not ids:
-        raise ValueError("no members: ids is empty")
-    if len(set(ids)) < len(ids):
-        twice = sorted({name for name in ids if ids.count(name) > 1})
-        raise ValueError(f"ids must be unique; more than once: {', '.join(twice[:5])}")
-
-
-def _per_member(hyper: Mapping[str, Any], members: int) -> Hyper:
-    def spread(name, value):
-        value = np.asarray(value)
-        value = value.astype(np.float32 if value.dtype.kind == "f" else np.int32)
-        if value.shape not in ((), (members,)):
-            raise ValueError(
-                f"hyper[{name!r}]: expected a scalar or shape ({members},); got {value.shape}"
-            )
-        return np.broadcast_to(value, (members,))
-
-    return {name: spread(name, value) for name, value in hyper.items()}

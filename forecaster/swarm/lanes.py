@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.data import Held, with_shared
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +37,13 @@ def use_all_cores() -> None:
     try:
         jax.config.update("jax_num_cpu_devices", cores)
     except RuntimeError:
-        log.info("JAX was already running with %d device(s); using those", jax.device_count())
+        if jax.default_backend() == "cpu" and jax.local_device_count() < (cores or 1):
+            warnings.warn(
+                f"JAX was already running with {jax.local_device_count()} CPU device(s), so only "
+                f"that many of {cores} cores will train; call forecaster.swarm.use_all_cores() "
+                "before JAX is first used",
+                stacklevel=3,
+            )
 
 
 def keep_compiled(folder: Path) -> None:
@@ -52,7 +61,7 @@ def lane_mesh(lanes: int | None = None) -> Mesh:
     use_all_cores()
     devices = jax.local_devices()
     if lanes is not None and not 1 <= lanes <= len(devices):
-        raise ValueError(
+        raise SwarmError(
             f"lanes must lie between 1 and the number of devices, {len(devices)}; got {lanes}"
         )
     return Mesh(np.array(devices[:lanes]), ("lane",))
@@ -73,26 +82,29 @@ class Layout:
 
     @staticmethod
     def of(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
-        """The smallest layout for so many members, its groups a power of two, so that few shapes
-        are ever compiled. With a ``limit`` of members at once there may be less room than members.
+        """The smallest layout for so many members with a round number of groups, four to each
+        doubling, so that swarms of many sizes share a few compiled shapes. With a ``limit`` of
+        members at once there may be less room than members.
         """
-        members = min(members, limit or members)
-        groups = max(1, math.ceil(members / (lanes * chunk)))
-        groups = 2 ** math.ceil(math.log2(groups))
-        while limit and groups > 1 and lanes * groups * chunk > limit:
-            groups //= 2
-        return Layout(lanes, groups, chunk)
+        needed = max(1, math.ceil(members / (lanes * chunk)))
+        most = max(1, limit // (lanes * chunk)) if limit else needed
+        step = int(max(1, 2 ** (min(needed, most).bit_length() - 3)))
+        groups = math.ceil(needed / step) * step
+        return Layout(lanes, groups if groups <= most or not limit else most // step * step, chunk)
 
     def groups_for(self, members: int) -> int:
         """How many groups hold so many members, packed densely."""
         return math.ceil(members / (self.lanes * self.chunk))
 
-    def pack(self, tree: Any, rows: np.ndarray) -> Any:
-        """Take these rows of arrays with a leading member axis; free places repeat the first."""
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Which of the rows lie on each lane, (lane, group x chunk); free places repeat the first.
+
+        Groups are filled one after another over all lanes, so that the lanes share the work.
+        """
         places = np.full(self.capacity, rows[0])
         places[: len(rows)] = rows
         places = places.reshape(self.groups, self.lanes, self.chunk).swapaxes(0, 1)
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[places], tree)
+        return places.reshape(self.lanes, -1)
 
     def unpack(self, tree: Any, members: int) -> Any:
         """Undo :meth:`pack`: arrays with a leading axis of so many members, as numpy."""
@@ -104,21 +116,43 @@ class Layout:
         return jax.tree.map(flatten, tree)
 
 
-def place(tree: Any, mesh: Mesh) -> Any:
-    """Put packed arrays on their lanes."""
-    return jax.device_put(tree, NamedSharding(mesh, P("lane")))
+def place(load: Callable[[np.ndarray], Any], rows: np.ndarray, layout: Layout, mesh: Mesh) -> Any:
+    """Put members on their lanes; ``load(rows)`` gives arrays (row, ...).
+
+    One lane after another is loaded, so that the host never holds all of it twice.
+    """
+
+    def shape(leaf):
+        return leaf.reshape(1, layout.groups, layout.chunk, *leaf.shape[1:])
+
+    parts = []
+    for places, device in zip(layout.places(rows), mesh.devices, strict=True):
+        parts.append(jax.device_put(jax.tree.map(shape, load(places)), device))
+    sharding = NamedSharding(mesh, P("lane"))
+
+    def join(*leaves):
+        whole = (layout.lanes, *leaves[0].shape[1:])
+        return jax.make_array_from_single_device_arrays(whole, sharding, list(leaves))
+
+    return jax.tree.map(join, *parts)
 
 
-def spread(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
-    """Turn a function of one member into a compiled ``f(groups, *packed)`` over all lanes.
+def replicate(tree: Any, mesh: Mesh) -> Any:
+    """Put arrays on every lane, whole."""
+    return jax.device_put(tree, NamedSharding(mesh, P()))
+
+
+def spread(function: Callable[..., Any], mesh: Mesh, donate: bool = False) -> Callable[..., Any]:
+    """Turn ``function(shared, *own)`` of one member into a compiled ``f(groups, shared, *packed)``.
 
     The number of groups is data, so that a swarm that shrinks compiles nothing new. What later
-    groups hold in the result is zero.
+    groups hold in the result is zero. With ``donate``, the memory of the first packed argument is
+    given to the result.
     """
-    chunked = jax.vmap(function)
 
-    def lane(groups, *args):
+    def lane(groups, shared, *args):
         args = jax.tree.map(lambda leaf: leaf[0], args)  # this lane's (group, chunk, ...)
+        chunked = jax.vmap(lambda *own: function(shared, *own))
 
         def run(i):
             return chunked(
@@ -136,14 +170,14 @@ def spread(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
         out = jax.lax.fori_loop(0, groups, body, out)
         return jax.tree.map(lambda leaf: leaf[None], out)
 
-    def everywhere(groups, *args):
-        specs = (P(), *([P("lane")] * len(args)))
+    def everywhere(groups, shared, *args):
+        specs = (P(), P(), *([P("lane")] * len(args)))
         mapped = jax.shard_map(
             lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), check_vma=False
         )
-        return mapped(groups, *args)
+        return mapped(groups, shared, *args)
 
-    return jax.jit(everywhere)
+    return jax.jit(everywhere, donate_argnums=(2,) if donate else ())
 
 
 def map_members(
@@ -156,34 +190,24 @@ def map_members(
 ) -> Any:
     """Apply a function of one member to all members, over all lanes, in bounded memory.
 
-    ``trees`` have a leading member axis, and so has the result, as numpy. ``limit`` members are on
-    the devices at once. Results do not depend on a member's place or on the others.
+    ``trees`` have a leading member axis or are :class:`Shared`; the result, as numpy, has a leading
+    member axis. ``limit`` members are on the devices at once. Results do not depend on a member's
+    place or on the others.
     """
     mesh = lane_mesh(lanes)
     layout = Layout.of(members, mesh.size, chunk, limit=max(limit, mesh.size * chunk))
-    compiled = _spread_cached(function, mesh)
+    compiled = _spread_whole(function, mesh)
+    held = Held(trees, members)
+    shared = replicate(held.shared, mesh)
     parts = []
     for first in range(0, members, layout.capacity):
         rows = np.arange(first, min(first + layout.capacity, members))
-        packed = [place(layout.pack(tree, rows), mesh) for tree in trees]
-        parts.append(layout.unpack(compiled(layout.groups_for(len(rows)), *packed), len(rows)))
+        packed = place(held.rows, rows, layout, mesh)
+        out = compiled(layout.groups_for(len(rows)), shared, packed)
+        parts.append(layout.unpack(out, len(rows)))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-_spread_cached = functools.lru_cache(maxsize=16)(spread)
-
-
-def total_bytes(tree: Any) -> int:
-    """Bytes of all arrays of a tree."""
-    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))
-
-
-def members_of(tree: Any, ids: Sequence[str]) -> int:
-    """Check that every array has one row per id and return how many."""
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        if np.ndim(leaf) == 0 or np.shape(leaf)[0] != len(ids):
-            raise ValueError(
-                f"{jax.tree_util.keystr(path) or 'data'}: expected a leading axis of {len(ids)} "
-                f"members, one per id; got shape {np.shape(leaf)}"
-            )
-    return len(ids)
+@functools.lru_cache(maxsize=16)
+def _spread_whole(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    return spread(lambda shared, own: function(*with_shared(own, shared)), mesh)

@@ -17,9 +17,10 @@ import numpy as np
 from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm import lanes as _lanes
 from forecaster.swarm.checkpoint import Checkpoint, Saved
+from forecaster.swarm.data import Held, with_shared
 from forecaster.swarm.history import History
 from forecaster.swarm.task import Task
-from forecaster.swarm.training import State, Status, start, train_block
+from forecaster.swarm.training import Losses, State, Status, go_on, start, train_block
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +34,24 @@ class Now(NamedTuple):
 
 
 class Schedule:
-    """One fit under way: what is on the devices, and the host's copy of every member's state."""
+    """One fit under way: what is on the devices, and the host's copy of every member's state.
 
-    def __init__(self, task: Task, data: Any, hyper: Any, keys: np.ndarray, mesh, layout, block):
-        self.data, self.hyper, self.keys = data, hyper, keys
+    ``origin``: raw keys (member, 2) of members that start anew, or the state (member, ...) that
+    they go on from.
+    """
+
+    def __init__(self, task: Task, held: Held, hyper: Any, origin: Any, mesh, layout, block):
+        self.held, self.hyper, self.origin = held, hyper, origin
         self.mesh, self.layout, self.block = mesh, layout, block
         self._task = task
-        self._start, self._train = compiled(task, mesh, block)
+        begin = go_on if isinstance(origin, State) else start
+        self._begin, self._train = compiled(task, mesh, block, begin)
+        self._shared = _lanes.replicate(held.shared, mesh)
         self._placed_rows = np.arange(0)
-        self._placed: tuple[Any, Any] = (None, None)
+        self._placed: Any = None
         # One value, replaced whole: an interruption finds the old one or the new one.
-        self._now = Now(np.zeros(len(keys), bool), self._blank(), History(len(keys)))
+        history = History(held.members)
+        self._now = Now(np.zeros(held.members, bool), self._blank(), history)
 
     @property
     def state(self) -> State:
@@ -72,22 +80,37 @@ class Schedule:
 
     def done(self) -> bool:
         """Whether all members have ended."""
-        return self.stopped == len(self.keys)
+        return self.stopped == self.held.members
 
     def advance(self) -> None:
         """Admit waiting members where there is room, and train all that run for one block."""
-        room = self.layout.capacity - len(self.running)
-        admitted = np.flatnonzero(~self.begun)[:room]
-        if len(admitted):
-            fresh = self._call(self._start, admitted, self.keys)
-            begun = self.begun.copy()
-            begun[admitted] = True
-            self._now = Now(begun, _written(self.state, admitted, fresh), self.history)
-        rows = self.running
+        rows = self._stay()
+        if rows is None:
+            room = max(0, self.layout.capacity - len(self.running))
+            admitted = np.flatnonzero(~self.begun)[:room]
+            if len(admitted):
+                fresh = self._call(self._begin, admitted, self.origin)
+                begun = self.begun.copy()
+                begun[admitted] = True
+                self._now = Now(begun, _written(self.state, admitted, fresh), self.history)
+            rows = self.running[: self.layout.capacity]
         if len(rows):
             after, losses = self._call(self._train, rows, self.state)
             history = self.history.with_block(rows, losses, self.state.epoch[rows], after.epoch)
             self._now = Now(self.begun, _written(self.state, rows, after), history)
+
+    def _stay(self) -> np.ndarray | None:
+        """The members in their places, when moving any is not worth it: streamed data are loaded
+        again for every move, so they move once a quarter of them have stopped."""
+        rows = self._placed_rows
+        if not self.held.streamed or not len(rows) or len(rows) > self.layout.capacity:
+            return None
+        running = self.begun[rows] & (self.state.status[rows] == Status.TRAINING)
+        return rows if running.sum() > 0.75 * len(rows) else None
+
+    def remember(self, losses: Losses) -> None:
+        """Keep the losses (member, epoch) of the training that is gone on with."""
+        self._now = self._now._replace(history=History.of(losses, self.origin.epoch))
 
     def save(self, path, fit: str) -> None:
         """Write a checkpoint."""
@@ -106,43 +129,57 @@ class Schedule:
         """
         while True:
             try:
-                return self._call_once(function, rows, tree)
+                turns = np.split(rows, range(0, len(rows), self.layout.capacity)[1:])
+                parts = [self._call_once(function, some, tree) for some in turns]
+                return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
             except jax.errors.JaxRuntimeError as error:
                 if "RESOURCE_EXHAUSTED" not in str(error) or self.layout.chunk == 1:
                     raise
+                # Half the members at once: half the activations, and half the data.
                 smaller = self.layout.chunk // 2
                 log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
-                self.layout = _lanes.Layout(self.layout.lanes, 2 * self.layout.groups, smaller)
-                self._placed_rows = np.arange(0)
+                self.layout = _lanes.Layout(self.layout.lanes, self.layout.groups, smaller)
+                self._placed_rows, self._placed = np.arange(0), None
 
     def _call_once(self, function, rows, tree):
         if not np.array_equal(rows, self._placed_rows):
-            self._placed = (None, None)  # let go of the old data before the new come
-            packed = self.layout.pack((self.data, self.hyper), rows)
-            self._placed, self._placed_rows = _lanes.place(packed, self.mesh), rows
-        mine = _lanes.place(self.layout.pack(tree, rows), self.mesh)
+            self._placed = None  # let go of the old data before the new come
+            self._placed = (self._place(self.held.rows, rows), self._place_tree(self.hyper, rows))
+            self._placed_rows = rows
+        mine = self._place_tree(tree, rows)
         groups = self.layout.groups_for(len(rows))
-        return self.layout.unpack(function(groups, mine, *self._placed), len(rows))
+        return self.layout.unpack(function(groups, self._shared, mine, *self._placed), len(rows))
+
+    def _place(self, load, rows):
+        return _lanes.place(load, rows, self.layout, self.mesh)
+
+    def _place_tree(self, tree, rows):
+        return self._place(lambda rows: jax.tree.map(lambda leaf: leaf[rows], tree), rows)
 
     def _blank(self) -> State:
         """Room for the states of all members, zero."""
-        members = len(self.keys)
-        one = jax.tree.map(lambda leaf: leaf[0], (self.keys, self.data, self.hyper))
-        shapes = jax.eval_shape(lambda args: start(self._task, *args), one)
-        return jax.tree.map(lambda s: np.zeros((members, *s.shape), s.dtype), shapes)
+        if isinstance(self.origin, State):
+            return jax.tree.map(np.zeros_like, self.origin)
+        one = jax.tree.map(lambda leaf: leaf[0], (self.origin, self.hyper))
+
+        def shapes(key, hyper, own, shared):
+            return start(self._task, key, with_shared(own, shared), hyper)
+
+        shapes = jax.eval_shape(shapes, *one, self.held.example, self.held.shared)
+        return jax.tree.map(lambda s: np.zeros((self.held.members, *s.shape), s.dtype), shapes)
 
 
 @functools.lru_cache(maxsize=8)
-def compiled(task: Task, mesh, block: int):
-    """The two compiled programs of a fit: start members, and train them for a block of epochs."""
+def compiled(task: Task, mesh, block: int, begin=start) -> tuple[Any, Any]:
+    """The two compiled programs of a fit: begin with members, and train them for some epochs."""
 
-    def begin(key, data, hyper):
-        return start(task, key, data, hyper)
+    def first(shared, origin, own, hyper):
+        return begin(task, origin, with_shared(own, shared), hyper)
 
-    def train(state, data, hyper):
-        return train_block(task, state, data, hyper, block)
+    def train(shared, state, own, hyper):
+        return train_block(task, state, with_shared(own, shared), hyper, block)
 
-    return _lanes.spread(begin, mesh), _lanes.spread(train, mesh)
+    return _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)
 
 
 def run_to_the_end(
@@ -157,6 +194,8 @@ def run_to_the_end(
             if checkpoint and time.monotonic() - saved >= checkpoint.every:
                 schedule.save(checkpoint.path, fit)
                 saved = time.monotonic()
+        if checkpoint:  # so that what follows training can fail without losing it
+            schedule.save(checkpoint.path, fit)
     except KeyboardInterrupt:
         if checkpoint:
             schedule.save(checkpoint.path, fit)

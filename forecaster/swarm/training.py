@@ -42,21 +42,35 @@ class Losses(NamedTuple):
     validation: Any
 
 
+def fresh(task: Task, key_data: jax.Array, hyper: Hyper) -> State:
+    """State of one member before it has seen any data."""
+    params = task.init(jax.random.fold_in(jax.random.wrap_key_data(key_data), 0))
+    opt_state = task.optimizer(hyper).init(params)
+    none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
+    return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
+
+
 def start(task: Task, key_data: jax.Array, data: Data, hyper: Hyper) -> State:
     """Initial state of one member; its initial weights are the first candidate for the best."""
-    params = task.init(jax.random.fold_in(jax.random.wrap_key_data(key_data), 0))
-    loss = task.validate(params, data)
-    usable = jnp.isfinite(loss) & _all_finite(params)
-    return State(
-        key=key_data,
-        params=params,
-        opt_state=task.optimizer(hyper).init(params),
-        epoch=jnp.int32(0),
-        status=jnp.where(usable, Status.TRAINING, Status.DIVERGED).astype(jnp.int32),
-        best_params=params,
-        best_loss=jnp.where(usable, loss, jnp.inf).astype(loss.dtype),
-        best_epoch=jnp.int32(0),
-    )
+    return go_on(task, fresh(task, key_data, hyper), data, hyper)
+
+
+def go_on(task: Task, state: State, data: Data, hyper: Hyper) -> State:
+    """State of one member that trains further, on these data and up to ``hyper["epochs"]``.
+
+    Its best weights are judged anew. One that had used up its epochs trains if it has more now.
+    """
+    usable = _all_finite(state.best_params)
+    loss = jnp.float32(jnp.inf)
+    if task.validate is not None:
+        loss = task.validate(state.best_params, data)
+        usable &= jnp.isfinite(loss)
+        loss = jnp.where(usable, loss, jnp.inf).astype(loss.dtype)
+    finished = jnp.where(state.epoch < hyper["epochs"], Status.TRAINING, Status.FINISHED)
+    ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
+    status = jnp.where(ended, state.status, finished)
+    status = jnp.where(usable, status, Status.DIVERGED).astype(jnp.int32)
+    return state._replace(status=status, best_loss=loss)
 
 
 def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[State, Losses]:
@@ -75,7 +89,7 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
     def step(carry, now):
         params, opt_state = carry
         index, is_active, key = now
-        loss, grads = jax.value_and_grad(task.loss)(params, task.take(data, index), key)
+        loss, grads = jax.value_and_grad(task.loss)(params, task.take(data, index), key, hyper)
         updates, opt_state = optimizer.update(grads, opt_state, params)
         after = optax.apply_updates(params, updates), opt_state
         return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
@@ -85,9 +99,9 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
         step, (state.params, state.opt_state), (index, active, keys)
     )
     train_loss = losses.sum() / jnp.maximum(active.sum(), 1)
-    loss = task.validate(params, data)
+    loss = train_loss if task.validate is None else task.validate(params, data)
     diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & _all_finite(params))
-    better = ~diverged & (loss < state.best_loss)
+    better = ~diverged & ((loss < state.best_loss) | (task.validate is None))
     best_epoch = jnp.where(better, epoch, state.best_epoch)
     status = jnp.where(epoch - best_epoch >= hyper["patience"], Status.STOPPED_EARLY, state.status)
     status = jnp.where(epoch >= hyper["epochs"], Status.FINISHED, status)
@@ -103,6 +117,31 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
         best_epoch=best_epoch,
     )
     return trained, Losses(train_loss, loss)
+
+
+def train_step(task: Task, state: State, batch: Any, hyper: Hyper) -> tuple[State, jax.Array]:
+    """One step of one member on a batch of the caller's; it counts as an epoch.
+
+    There is no validation: the weights after the step are the best. A loss or a weight that is not
+    finite changes nothing but the status.
+    """
+    epoch = state.epoch + 1
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), epoch)
+    loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyper)
+    updates, opt_state = task.optimizer(hyper).update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    sound = jnp.isfinite(loss) & _all_finite(params)
+    after = state._replace(
+        params=params,
+        opt_state=opt_state,
+        epoch=epoch,
+        best_params=params,
+        best_loss=loss.astype(state.best_loss.dtype),
+        best_epoch=epoch,
+    )
+    failed = state._replace(epoch=epoch, status=jnp.int32(Status.DIVERGED))
+    training = state.status != Status.DIVERGED
+    return _where(training, _where(sound, after, failed), state), loss
 
 
 def train_block(

@@ -144,7 +144,9 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
         assert np.isnan(seen[k, fitted.epochs[k] :]).all()
         if fitted.status[k] == Status.STOPPED_EARLY:
             assert fitted.epochs[k] == fitted.best_epoch[k] + patience[k]
-        best = TASKS["Perceptron"].validate(rows(fitted.params, k), rows(data, k))
+        validate = TASKS["Perceptron"].validate
+        assert validate is not None
+        best = validate(rows(fitted.params, k), rows(data, k))
         np.testing.assert_allclose(best, fitted.best_loss[k], rtol=1e-5)
         if fitted.best_epoch[k]:
             assert fitted.best_loss[k] == seen[k, fitted.best_epoch[k] - 1] == np.nanmin(seen[k])
@@ -193,7 +195,7 @@ def test_learning_is_torchs_learning(data):
         ),
         take=whole.take,
         validate=lambda params, data: whole.loss(
-            params, (data.inputs, data.targets, data.weight), jax.random.key(0)
+            params, swarm.Batch(*data[:3]), jax.random.key(0), {}
         ),
         optimizer=lambda hyper: optax.adam(hyper["learning_rate"]),
     )

@@ -1,0 +1,101 @@
+"""A swarm in a file: safetensors, whose header holds ids and seed as strict JSON. Never pickle."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from forecaster import atomic
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.fitting import Fitted, fitted_of
+from forecaster.swarm.training import Losses, State
+
+_VERSION = 1
+
+
+def save(
+    path: Path, ids: Sequence[str], seed: int, hyper: Mapping[str, np.ndarray], fitted: Fitted
+) -> None:
+    """Write a swarm, whole or not at all."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays = {f"hyper/{name}": values for name, values in hyper.items()}
+    arrays |= {f"state{name}": leaf for name, leaf in _named(fitted.state)}
+    arrays |= {f"losses{name}": leaf for name, leaf in _named(fitted.losses)}
+    about = {"schema": _VERSION, "ids": list(ids), "seed": seed, "seconds": fitted.seconds}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    raw = to_bytes(arrays, metadata={"swarm": json.dumps(about, allow_nan=False)})
+    atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
+
+
+def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]]:
+    """Ids, seed and hyperparameters of a saved swarm."""
+    with _open(path) as file:
+        about = _about(path, file)
+        names = [name for name in file.keys() if name.startswith("hyper/")]  # noqa: SIM118
+        hyper = {name.removeprefix("hyper/"): file.get_tensor(name) for name in names}
+    return tuple(about["ids"]), int(about["seed"]), hyper
+
+
+def read(path: Path, like: Fitted) -> Fitted:
+    """Read what training left. ``like``: of the same members and model, untrained.
+
+    Raises SwarmError when the file's model is another.
+    """
+    with _open(path) as file:
+        seconds = _about(path, file)["seconds"]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+    def fill(prefix, tree):
+        names = [prefix + name for name, _ in _named(tree)]
+        found = [name for name in tensors if name.startswith(prefix)]
+        if missing := sorted(set(names) ^ set(found)):
+            raise SwarmError(f"{path}: of another model or optimiser: {', '.join(missing[:5])}")
+        return jax.tree.unflatten(jax.tree.structure(tree), [tensors[name] for name in names])
+
+    state, losses = fill("state", like.state), fill("losses", like.losses)
+    check_same_shapes(like.state, state, str(path))
+    return fitted_of(like.ids, State(*state), Losses(*losses), seconds)
+
+
+def check_same_shapes(ours: State, theirs: State, whose: str) -> None:
+    """Raise SwarmError unless both states are of the same model and optimiser."""
+    expected = {name: leaf.shape[1:] for name, leaf in _named(ours)}
+    got = {name: leaf.shape[1:] for name, leaf in _named(theirs)}
+    for name in expected | got:
+        if expected.get(name) != got.get(name):
+            raise SwarmError(
+                f"{whose}: of another model or optimiser: {name}: expected shape "
+                f"{expected.get(name, 'none')} per member; got {got.get(name, 'none')}"
+            )
+
+
+def _open(path: Path):
+    from safetensors import SafetensorError, safe_open
+
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        return safe_open(path, framework="numpy")
+    except (SafetensorError, OSError) as error:
+        raise SwarmError(f"{path}: not a saved swarm, or damaged ({error})") from error
+
+
+def _about(path: Path, file: Any) -> dict[str, Any]:
+    try:
+        about = json.loads((file.metadata() or {})["swarm"])
+    except (KeyError, ValueError) as error:
+        raise SwarmError(f"{path}: not a saved swarm") from error
+    if about.get("schema") != _VERSION:
+        raise SwarmError(
+            f"{path}: written with schema {about.get('schema')}; this version reads {_VERSION}"
+        )
+    return about
+
+
+def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
+    flat = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in flat]
