@@ -16,7 +16,7 @@ from forecaster.conformal import half_widths
 from forecaster.errors import ModelError, UsageError, name_reasons
 from forecaster.heads import HEADS
 from forecaster.panel import Panel
-from forecaster.training import functions, make_task, series_data, split_of
+from forecaster.training import functions, split_of, train
 from forecaster.transforms import Transform, Transformed
 from forecaster.windows import gather
 
@@ -50,6 +50,7 @@ def fit(
     config: Config | None = None,
     seed: int = 0,
     *,
+    tune: bool = False,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Model:
@@ -58,7 +59,9 @@ def fit(
     A series that is too short, never changes or cannot be transformed is left out and named in
     ``skipped``. A series' network depends on its name, its values, the config and the seed alone.
 
-    With a ``checkpoint`` an interrupted fit can be resumed; see :class:`swarm.Checkpoint`.
+    With ``tune``, each series first searches its own learning rate, weight decay and hidden size by
+    its validation loss; the report says what it chose. With a ``checkpoint`` an interrupted fit can
+    be resumed; see :class:`swarm.Checkpoint`.
 
     Raises DataError when no series is left.
     """
@@ -66,39 +69,30 @@ def fit(
     transform = Transform.choose(config.transform, panel, config.season)
     panel = _usable(panel, config, transform)
     transformed = transform.apply(panel, config.horizon)
-    split = split_of(config, transformed.z.shape[1])
-    fitted = swarm.fit(
-        _task(config, split, transformed.features.shape[-1]),
-        series_data(transformed),
+    trained = train(
+        config,
+        transformed,
         panel.ids,
-        seed=seed,
-        hyper={
-            "learning_rate": config.learning_rate,
-            "weight_decay": config.weight_decay,
-            "clip": config.clip,
-            "epochs": config.epochs,
-            "patience": config.patience,
-        },
+        seed,
+        tune=tune,
         checkpoint=checkpoint,
         on_progress=on_progress,
     )
+    config, split = trained.config, split_of(config, transformed.z.shape[1])
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
-    location, scale, _ = distributions(config, fitted.params, transformed, origins)
+    location, scale, _ = distributions(config, trained.params, transformed, origins)
     targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
         errors = _errors(transform, transformed, origins, location)
     report = pd.DataFrame(
         {
             "rows": panel.mask.sum(1),
-            "status": [swarm.Status(s).name.lower() for s in fitted.status],
-            "epochs": fitted.epochs,
-            "best_epoch": fitted.best_epoch,
-            "validation_loss": fitted.best_loss,
+            **trained.report,
             **errors,
         },
         index=pd.Index(panel.ids, name="unique_id"),
     )
-    sound = np.isfinite(fitted.best_loss) & np.isfinite(errors["mae"])
+    sound = np.isfinite(trained.report["validation_loss"]) & np.isfinite(errors["mae"])
     broken = {name: _UNSOUND for name, good in zip(panel.ids, sound, strict=True) if not good}
     panel = panel.only([name for name in panel.ids if name not in broken], broken)
     return Model(
@@ -108,12 +102,12 @@ def fit(
         target=panel.target,
         frequency=panel.frequency,
         transform=transform,
-        params=_take_rows(fitted.params, np.flatnonzero(sound)),
+        params=_take_rows(trained.params, np.flatnonzero(sound)),
         scores=((targets - location) / scale).astype(np.float32)[sound],
         fitted_until=panel.times[transformed.at[sound, -1]],
         report=report[sound],
         skipped=panel.skipped,
-        provenance={"seed": seed, "training_seconds": fitted.seconds},
+        provenance={"seed": seed, "training_seconds": trained.seconds, "tuned": tune},
     )
 
 
@@ -305,12 +299,6 @@ def _usable(panel: Panel, config: Config, transform: Transform) -> Panel:
                 f"{config.horizon} + validation {config.validation}{seasonal})"
             )
     return panel.only([name for name in panel.ids if name not in reasons], reasons)
-
-
-@functools.lru_cache(maxsize=8)
-def _task(config: Config, split, features: int) -> swarm.Task:
-    """Cached, so that fitting again with the same sizes compiles nothing."""
-    return make_task(config, split, features)
 
 
 @functools.lru_cache(maxsize=8)

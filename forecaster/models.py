@@ -1,9 +1,11 @@
 """Flax modules for ONE series. The swarm makes many of them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 
@@ -93,3 +95,27 @@ def builder(
         return lambda rngs: MLP(*sizes, rngs=rngs)
     cell = {"lstm": LSTM, "gru": GRU}[name]
     return lambda rngs: Recurrent(cell, *sizes, rngs=rngs)
+
+
+def widen(params: Any, shapes: Any, hidden: int, to: int) -> Any:
+    """The same networks with a larger hidden layer, whose added units are zero throughout.
+
+    ``params``: a nested dict of arrays (series, ...) of models with ``hidden`` units; ``shapes``:
+    the same tree for one model with ``to`` units. A unit without weights has state zero in an LSTM
+    (its candidate is tanh 0), a GRU and an MLP, so the outputs stay what they were. An axis that
+    grows is made of what does not (inputs) and then of blocks of ``hidden`` units (states, gates).
+    """
+
+    def grow(leaf, wide):
+        for axis, (old, new) in enumerate(zip(leaf.shape[1:], wide.shape, strict=True), start=1):
+            blocks = (new - old) // (to - hidden) if to > hidden else 0
+            inputs = old - blocks * hidden
+            places = [inputs + block * to + np.arange(hidden) for block in range(blocks)]
+            grown = np.zeros((*leaf.shape[:axis], new, *leaf.shape[axis + 1 :]), leaf.dtype)
+            at: list[Any] = [slice(None)] * leaf.ndim
+            at[axis] = np.concatenate([np.arange(inputs), *places]).astype(int)
+            grown[tuple(at)] = leaf
+            leaf = grown
+        return leaf
+
+    return jax.tree.map(grow, params, shapes)

@@ -61,6 +61,7 @@ def fit_to_home(
     config: Config,
     seed: int,
     *,
+    tune: bool = False,
     start=None,
     end=None,
     on_series: Callable[[int, int], None] | None = None,
@@ -76,7 +77,8 @@ def fit_to_home(
     swarm.keep_compiled(home / "cache")
     arrived = ingest(home, source, tickers, start=start, end=end, on_series=on_series)
     digest = arrived.store.digest(arrived.ids)
-    request = Request(source.name, tuple(arrived.ids), dict(arrived.skipped), digest, config, seed)
+    skipped = dict(arrived.skipped)
+    request = Request(source.name, tuple(arrived.ids), skipped, digest, config, seed, tune)
     checkpoint = unfinished.begin(home, request)
     return _fit_stored(home, arrived.store, request, checkpoint, began, on_progress)
 
@@ -100,7 +102,14 @@ def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) 
 def _fit_stored(home, store, request, checkpoint, began, on_progress) -> FitResult:
     """Train on stored series, save the model, and forget that it was unfinished."""
     panel = panel_from_store(store, request.ids, request.skipped)
-    model = fit(panel, request.config, request.seed, checkpoint=checkpoint, on_progress=on_progress)
+    model = fit(
+        panel,
+        request.config,
+        request.seed,
+        tune=request.tune,
+        checkpoint=checkpoint,
+        on_progress=on_progress,
+    )
     provenance = {
         **model.provenance,
         "source": request.source,

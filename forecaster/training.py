@@ -1,14 +1,18 @@
-"""From a Config to a swarm task: windows, targets and losses of one series."""
+"""From a Config to trained networks: windows, targets and losses of one series, and the swarm."""
 
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.heads import HEADS
-from forecaster.models import builder
+from forecaster.models import builder, widen
 from forecaster.transforms import Transformed
 from forecaster.windows import Split, gather
 
@@ -94,3 +98,83 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
         validate=validate,
         optimizer=swarm.by_name(swarm.adamw),
     )
+
+
+class Trained(NamedTuple):
+    """Networks of all series. ``params``: leaves (series, ...); ``report``: by name, (series,)."""
+
+    config: Config
+    params: Any
+    report: dict[str, Any]
+    seconds: float
+
+
+def train(
+    config: Config,
+    transformed: Transformed,
+    ids: Sequence[str],
+    seed: int,
+    *,
+    tune: bool = False,
+    checkpoint: swarm.Checkpoint | None = None,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+) -> Trained:
+    """Train one network per series; with ``tune``, after a search of each series' own settings."""
+    split = split_of(config, transformed.z.shape[1])
+    features = transformed.features.shape[-1]
+    data = series_data(transformed)
+    hyper = {
+        "learning_rate": config.learning_rate,
+        "weight_decay": config.weight_decay,
+        "clip": config.clip,
+        "epochs": config.epochs,
+        "patience": config.patience,
+    }
+    options: Any = {"hyper": hyper, "checkpoint": checkpoint, "on_progress": on_progress}
+    if not tune:
+        fitted = swarm.fit(_task(config, split, features), data, ids, seed=seed, **options)
+        return Trained(config, fitted.params, _report(fitted), fitted.seconds)
+
+    def make(hidden):
+        return _task(dataclasses.replace(config, hidden=hidden), split, features)
+
+    tuned = swarm.tune(make, data, ids, candidates(config), seed=seed, **options)
+    widest = max(winners.size["hidden"] for winners in tuned.winners)
+    config = dataclasses.replace(config, hidden=widest)
+    shapes = jax.eval_shape(functions(config, features).init, jax.random.key(0))
+    order = np.argsort(np.concatenate([winners.rows for winners in tuned.winners]))
+
+    def together(parts):
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *parts)
+
+    params = [widen(w.fitted.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
+    chosen = tuned.summary().drop(columns="best_loss")
+    report = together([_report(winners.fitted) for winners in tuned.winners])
+    report |= {name: column.to_numpy() for name, column in chosen.items()}
+    return Trained(config, together(params), report, tuned.seconds)
+
+
+def candidates(config: Config) -> list[swarm.Candidate]:
+    """What a search tries: the settings of the config, and around them."""
+    hidden = sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
+    return swarm.grid(
+        learning_rate=[config.learning_rate * factor for factor in (1 / 3, 1, 3)],
+        weight_decay=[config.weight_decay, 100 * config.weight_decay],
+        hidden=hidden,
+    )
+
+
+def _report(fitted: swarm.Fitted) -> dict[str, np.ndarray]:
+    names = {status.value: status.name.lower() for status in swarm.Status}
+    return {
+        "status": np.array([names[int(status)] for status in fitted.status], object),
+        "epochs": fitted.epochs,
+        "best_epoch": fitted.best_epoch,
+        "validation_loss": fitted.best_loss,
+    }
+
+
+@functools.lru_cache(maxsize=8)
+def _task(config: Config, split: Split, features: int) -> swarm.Task:
+    """Cached, so that fitting again with the same sizes compiles nothing."""
+    return make_task(config, split, features)

@@ -1,7 +1,7 @@
 """A fit under way, as it lies under the home folder: what was asked for, and the checkpoint.
 
 unfinished/request.json       data, settings and seed
-unfinished/swarm.checkpoint   state of all networks, once there is any
+unfinished/swarm.checkpoint   state of all networks, once there is any; of a search one per stage
 """
 
 import dataclasses
@@ -28,6 +28,7 @@ class Request:
     data_sha256: str
     config: Config
     seed: int
+    tune: bool = False
 
 
 def begin(home: Path, request: Request) -> Checkpoint:
@@ -55,8 +56,12 @@ def find(home: Path) -> tuple[Request, Checkpoint]:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
     if schema != _SCHEMA:
         raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
-    checkpoint = _folder(home) / "swarm.checkpoint"
-    return request, Checkpoint(checkpoint, resume=checkpoint.exists())
+    return request, Checkpoint(_folder(home) / "swarm.checkpoint", resume=begun(home))
+
+
+def begun(home: Path) -> bool:
+    """Whether there is an unfinished fit that has come far enough to leave a checkpoint."""
+    return any(_folder(home).glob("swarm.checkpoint*"))
 
 
 def check_data(request: Request, store: Store) -> None:

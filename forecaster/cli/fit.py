@@ -39,12 +39,18 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
     help="Learn at every step of a window, or at its last only.  [default: auto]",
 )
 @click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Search each series' own learning rate, weight decay and hidden size. Takes several times "
+    "as long.",
+)
 @click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--resume", is_flag=True, help="Go on with the fit that was interrupted.")
 @home_option
 @click.pass_context
-def fit(ctx, home, resume, tickers, source, start, end, config, seed, **options) -> None:
+def fit(ctx, home, resume, tickers, source, start, end, tune, config, seed, **options) -> None:
     """Train one network per series, all at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
@@ -56,6 +62,7 @@ def fit(ctx, home, resume, tickers, source, start, end, config, seed, **options)
       forecaster fit --tickers sp500.txt
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
+      forecaster fit --tickers dow30.txt --tune
       forecaster fit --resume
     """
     if resume:
@@ -77,7 +84,7 @@ def fit(ctx, home, resume, tickers, source, start, end, config, seed, **options)
 
     with _resumable(home), bars() as bar:
         result = fit_to_home(
-            home, opened, wanted, settings, seed, start=start, end=end,
+            home, opened, wanted, settings, seed, tune=tune, start=start, end=end,
             on_series=bar.fetching, on_progress=bar.training,
         )  # fmt: skip
     _finish(ctx, result)
@@ -103,7 +110,9 @@ def _resumable(home: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if (home / "unfinished" / "swarm.checkpoint").exists():
+        from forecaster.unfinished import begun
+
+        if begun(home):
             say("Interrupted. Go on with `forecaster fit --resume`.")
             raise SystemExit(INTERRUPTED) from None
         raise
@@ -131,6 +140,7 @@ def _print_summary(result) -> None:
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),
         "Error": f"{relative:.4f} of that of 'unchanged' (median over series, validation span)",
+        **_choices(model),
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
         "Saved": str(result.folder),
     }
@@ -138,6 +148,20 @@ def _print_summary(result) -> None:
     for name, value in facts.items():
         table.add_row(name, value)
     console().print(table, soft_wrap=True)
+
+
+def _choices(model) -> dict[str, str]:
+    """What a search chose, as counts."""
+    if not model.provenance.get("tuned"):
+        return {}
+    counts = {
+        name: model.report[name].value_counts().sort_index()
+        for name in ("hidden", "learning_rate", "weight_decay")
+    }
+    return {
+        f"Chose {name.replace('_', ' ')}": ", ".join(f"{v:g} ({n})" for v, n in column.items())
+        for name, column in counts.items()
+    }
 
 
 def _warn_simulated(model) -> str:

@@ -99,11 +99,12 @@ class Bars:
         losses = now.validation_loss[np.isfinite(now.validation_loss)]
         low, middle, high = np.quantile(losses, [0.1, 0.5, 0.9]) if len(losses) else [np.nan] * 3
         left = now.seconds * (now.epochs_at_most / max(1, now.epochs_done) - 1)
+        reached = f"of {now.stage}" if now.stage else f"epoch {now.epochs_done / now.members:.0f}"
         note = (
-            f"stopped, epoch {now.epochs_done / now.members:.0f}, validation loss {middle:.3f} "
+            f"stopped, {reached}, validation loss {middle:.3f} "
             f"({low:.3f} to {high:.3f}), at most {left:.0f} s left"
         )
-        self._show("Training", now.stopped, now.members, note)
+        self._show("Tuning" if now.stage else "Training", now.stopped, now.members, note)
 
     def _show(self, label: str, done: int, total: int, note: str) -> None:
         if label != self._label:

@@ -80,7 +80,7 @@ def cost_of(
     held = Held(data, members)
     mesh = lane_mesh(lanes)
     chunk = chunk or _memory.chunk_size(task, held, hyper)
-    room = _memory.members_at_once(memory or _memory.usual_memory(), task, held, hyper)
+    room = _memory.members_at_once(memory, task, held, hyper, mesh.size)
     layout = Layout.of(min(members, room, 4 * mesh.size * chunk), mesh.size, chunk)
     rows = np.arange(layout.capacity) % members
 

@@ -13,7 +13,7 @@ from forecaster.swarm.checks import SwarmError, check_counts, check_ids, per_mem
 from forecaster.swarm.data import Held, Streamed, check_data
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
-from forecaster.swarm.memory import chunk_size, members_at_once, usual_memory
+from forecaster.swarm.memory import chunk_size, members_at_once
 from forecaster.swarm.schedule import Schedule, run_to_the_end
 from forecaster.swarm.task import Data, Params, Task
 from forecaster.swarm.training import Losses, State, Status
@@ -29,6 +29,7 @@ class Progress:
     epochs_at_most: int
     validation_loss: np.ndarray  # (member,), NaN before a member's first epoch
     seconds: float
+    stage: str = ""  # of a search: which of its rungs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +70,11 @@ def fit(
     :class:`Streamed`. ``hyper``: by name, a scalar for all or an array (member,); ``epochs`` and
     ``patience`` are read here, the rest by the optimiser and the loss. ``chunk``: members that one
     lane trains at once; by default what keeps a chunk in the cache. ``block``: epochs between two
-    looks from the host. ``memory``: bytes of members' data and states on the devices at once; a
-    swarm that is larger goes through in turns. ``room_for``: make room for so many members, so that
-    fits of several sizes share their compiled programs. ``previous``: train on from there, up to
-    ``hyper["epochs"]`` in all. A member's result depends on its name, data, hyperparameters and the
-    seed alone.
+    looks from the host. ``memory``: bytes that the process may take (on a CPU), or all devices (on
+    GPUs); a swarm that needs more goes through in turns. ``room_for``: make room for so many
+    members, so that fits of several sizes share their compiled programs. ``previous``: train on
+    from there, up to ``hyper["epochs"]`` in all. A member's result depends on its name, data,
+    hyperparameters and the seed alone.
 
     With a ``checkpoint`` the fit can be interrupted at any moment, also by ``kill -9``, and
     resumed: it ends with the same bits, on the same machine, as if it had never been interrupted.
@@ -93,7 +94,7 @@ def fit(
     held = Held(data, len(ids))
     mesh = lane_mesh(lanes)
     chunk = chunk or chunk_size(task, held, hyper)
-    room = members_at_once(memory or usual_memory(), task, held, hyper)
+    room = members_at_once(memory, task, held, hyper, mesh.size)
     most = max(len(ids), room_for or 0)
     layout = Layout.of(most, mesh.size, chunk, max(room, mesh.size * chunk))
     keys = member_keys(seed, ids) if keys is None else keys

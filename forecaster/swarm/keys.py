@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from forecaster.swarm.lanes import use_all_cores
+
 
 def member_keys(seed: int, ids: Sequence[str]) -> np.ndarray:
     """Return one raw random key per id, shape (member, 2) uint32, for ``jax.random.wrap_key_data``.
@@ -13,6 +15,7 @@ def member_keys(seed: int, ids: Sequence[str]) -> np.ndarray:
     Only the seed and the name decide a key: adding, removing or reordering ids changes no other
     member's. Two names of any swarm share a key with a chance of about members^2 / 2^65.
     """
+    use_all_cores()  # before anything starts JAX
     words = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
     root = jax.random.key(seed)
 

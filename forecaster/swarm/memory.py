@@ -52,24 +52,45 @@ def state_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
     return _bytes(jax.eval_shape(state, key, _one(hyper), held.example, held.shared))
 
 
-def members_at_once(memory: int, task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
-    """How many members' data and states (old and new) fit into so many bytes, beside what is
-    shared."""
-    each = held.bytes_each + 2 * state_bytes(task, held, hyper)
-    return max(1, (memory - total_bytes(held.shared)) // each)
+def members_at_once(
+    memory: int | None, task: Task, held: Held, hyper: Mapping[str, Any], lanes: int
+) -> int:
+    """How many members to have on the devices at once.
 
-
-def usual_memory() -> int:
-    """Bytes for members' data and states when nothing is said: on a GPU half of its memory, on a
-    CPU a quarter of the machine's, 4 GiB at most."""
+    ``memory``: bytes that the process may take on a CPU, or all devices on a GPU; by default a
+    quarter of the machine's, 4 GiB at most, beyond what is in use, or half of the GPUs'. On a CPU,
+    where host and devices share it, what is held of every member counts too.
+    """
+    state = state_bytes(task, held, hyper)
+    each = held.bytes_each + 2 * state  # data, state before and after a block
     device = jax.local_devices()[0]
-    if device.platform != "cpu" and (stats := device.memory_stats()):
-        return stats["bytes_limit"] // 2
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        memory = memory or lanes * stats.get("bytes_limit", 8 * 2**30) // 2
+        return max(1, (memory - lanes * total_bytes(held.shared)) // each)
+    if memory is None:
+        memory = _used() + min(_machine() // 4, 4 * 2**30)
+    # One lane's members are in the host's hands while they are brought to their place.
+    each += math.ceil((held.bytes_each + 2 * state) / lanes)
+    everybody = 3 * state * held.members
+    left = memory - _used() - everybody - lanes * total_bytes(held.shared)
+    return max(1, left // each)
+
+
+def _used() -> int:
+    """Bytes that this process has in memory now; 0 where the system does not say."""
     try:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        machine = 4 * 2**30  # Windows does not say
-    return min(machine // 4, 4 * 2**30)
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return 0
+
+
+def _machine() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return 8 * 2**30  # Windows does not say
 
 
 def _one(hyper: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:

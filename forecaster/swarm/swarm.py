@@ -106,6 +106,11 @@ class Swarm:
         return self._fitted.losses
 
     @property
+    def seconds(self) -> float:
+        """How long the last fit took."""
+        return self._fitted.seconds
+
+    @property
     def diverged(self) -> dict[str, int]:
         """Members whose loss or weights became infinite or NaN, and the epoch it happened in."""
         rows = np.flatnonzero(self.status == Status.DIVERGED)

@@ -119,7 +119,9 @@ def tune(
             if len(group.active):
                 to_come -= len(group.active) * (epochs - before)
                 stage = checkpoint and _stage(checkpoint, f"{number}.{place}")
-                report = on_progress and search.report(on_progress, group, to_come, seconds)
+                report = on_progress and search.report(
+                    on_progress, group, to_come, seconds, f"rung {number + 1} of {len(rungs)}"
+                )
                 seconds += search.train(group, epochs, stage, report).seconds
         before = epochs
     return search.result(seconds)
@@ -212,7 +214,7 @@ class _Search:
         self._epochs[rows, numbers] = fitted.epochs
         return fitted
 
-    def report(self, on_progress, group: _Group, to_come: int, seconds: float):
+    def report(self, on_progress, group: _Group, to_come: int, seconds: float, stage: str):
         """Turn a group's progress into that of the search, ``to_come``: epochs after this group."""
         active = group.rows[group.active], group.numbers[group.active]
         others = int(self._epochs.sum() - self._epochs[active].sum())
@@ -224,6 +226,7 @@ class _Search:
                     epochs_done=others + now.epochs_done,
                     epochs_at_most=others + now.epochs_at_most + to_come,
                     seconds=seconds + now.seconds,
+                    stage=stage,
                 )
             )
 

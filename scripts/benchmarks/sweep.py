@@ -1,0 +1,103 @@
+"""What a sweep over learning rates costs: nothing but the training.
+
+    python scripts/benchmarks/sweep.py [--series 50] [--rates 20] [--epochs 20] [--repeats 3]
+
+Trains the same swarm of small LSTMs twice in turn, on the same data: every series with each of the
+learning rates, and as many members with one rate. Counts the programs that are compiled, and writes
+wall times and their ratio, pair by pair, to ``sweep.csv`` beside this script.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from flax import nnx
+
+from forecaster import swarm
+from forecaster.models import LSTM
+
+STEPS, FEATURES, HIDDEN, EXAMPLES = 30, 4, 16, 256
+
+
+class Regressor(nnx.Module):
+    """One LSTM layer and a linear readout of its last state."""
+
+    def __init__(self, rngs):
+        self.cell = LSTM(FEATURES, HIDDEN, rngs=rngs)
+        self.out = nnx.Linear(HIDDEN, 1, rngs=rngs)
+
+    def __call__(self, x):
+        hidden = self.cell(x.swapaxes(0, 1), jnp.ones(x.shape[1::-1]))
+        return self.out(hidden[-1])
+
+
+def main() -> None:
+    options = arguments()
+    members = options.series * options.rates
+    rows = np.repeat(np.arange(options.series), options.rates)
+    x = np.random.default_rng(0).normal(size=(options.series, EXAMPLES, STEPS, FEATURES))
+    x = x.astype(np.float32)
+    weight = np.ones(x.shape[:2], np.float32)
+    y = x.mean((2, 3))[..., None]
+    examples = swarm.Supervised(x, y, weight, x[:, :32], y[:, :32], weight[:, :32])
+    task = swarm.supervised(Regressor, optax.squared_error, batch_size=32)
+    rates = {
+        "sweep": np.tile(np.geomspace(1e-4, 1e-2, options.rates), options.series),
+        "one rate": np.full(members, 1e-3),
+    }
+    compiled = count_programs()
+
+    def train(rate) -> float:
+        hyper = {"learning_rate": rate, "epochs": options.epochs, "patience": options.epochs}
+        began = time.perf_counter()
+        ids = [f"m{member}" for member in range(members)]
+        swarm.fit(task, swarm.Shared(examples, rows), ids, seed=0, hyper=hyper)
+        return time.perf_counter() - began
+
+    train(rates["one rate"])
+    of_one_rate = len(compiled)
+    train(rates["sweep"])
+    added = len(compiled) - of_one_rate
+    print(f"programs: {of_one_rate} for one rate, {added} more for the sweep")  # noqa: T201
+    table = []
+    for repeat in range(options.repeats):
+        seconds = {name: train(rate) for name, rate in rates.items()}
+        ratio = seconds["sweep"] / seconds["one rate"]
+        table.append({"repeat": repeat, **seconds, "ratio": ratio})
+        print({name: round(value, 3) for name, value in table[-1].items()}, flush=True)  # noqa: T201
+    pd.DataFrame(table).round(4).assign(
+        median_ratio=round(statistics.median(row["ratio"] for row in table), 4),
+        programs_one_rate=of_one_rate, programs_added_by_sweep=added, series=options.series,
+        rates=options.rates, members=members, epochs=options.epochs, hidden=HIDDEN, lookback=STEPS,
+    ).to_csv(Path(__file__).with_suffix(".csv"), index=False)  # fmt: skip
+
+
+def count_programs() -> list[str]:
+    """A list that grows by one with every program that XLA compiles."""
+    found: list[str] = []
+
+    def listen(event: str, duration: float, **_) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--series", type=int, default=50)
+    parser.add_argument("--rates", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
