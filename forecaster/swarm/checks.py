@@ -39,11 +39,10 @@ def per_member(hyper: Mapping[str, Any], members: int) -> dict[str, np.ndarray]:
     """Hyperparameters as arrays (member,), float32 or int32. Raises SwarmError for other shapes."""
 
     def spread(name, value):
-        try:
-            value = np.asarray(value)
-            value = value.astype(np.float32 if value.dtype.kind == "f" else np.int32)
-        except (TypeError, ValueError) as error:
-            raise SwarmError(f"hyper[{name!r}]: expected numbers; got {value!r}") from error
+        given, value = value, np.asarray(value)
+        if value.dtype.kind not in "fiub":
+            raise SwarmError(f"hyper[{name!r}]: expected numbers; got {given!r}")
+        value = value.astype(np.float32 if value.dtype.kind == "f" else np.int32)
         if value.shape not in ((), (members,)):
             raise SwarmError(
                 f"hyper[{name!r}]: expected a scalar or shape ({members},); got {value.shape}"

@@ -94,7 +94,16 @@ def module_functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
     def apply(params, *inputs, key=None, hyper=None, **options):
         graph = graphs[key is not None]
         module: Any = nnx.merge(graph, params, others(key, hyper))
-        return module(*inputs, **options)
+        try:
+            return module(*inputs, **options)
+        except ValueError as error:
+            if "no `rngs` argument" not in str(error):
+                raise
+            raise SwarmError(
+                f"module {type(module).__name__} needs a random key and has none: "
+                f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
+                "nnx.Dropout(0.1, rngs=rngs)"
+            ) from error
 
     def export(params, hyper):
         module = build(nnx.Rngs(0))

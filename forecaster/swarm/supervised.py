@@ -167,8 +167,8 @@ def _whole_loss(loss_fn, dtype, params, batch: Batch, key, hyper):
     except TypeError as error:
         if key is None:
             raise SwarmError(
-                f"loss_fn failed without a key: {error}. In validation nothing is random: its key "
-                "is None; use a key only when there is one"
+                f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
+                "nothing is random: its key is None; use a key only when there is one"
             ) from error
         raise
     if jnp.shape(loss) != ():

@@ -292,10 +292,15 @@ class Swarm:
         return one.with_params(jax.tree.map(mean, self.params))
 
     def with_params(self, params: Any) -> "Swarm":
-        """The same members with these weights, leaves (member, ...) or, for all alike, (...).
+        """The same members with these weights, leaves (member, ...) or, for all alike, (...), or
+        those of a swarm of one.
 
         Histories and the optimiser's memory go on.
         """
+        if isinstance(params, Swarm):
+            if len(params) != 1:
+                raise SwarmError(f"params: expected a swarm of one member; got {len(params)}")
+            params = _rows(params.params, 0)
         shapes = jax.tree.map(np.shape, self.params)
         given = jax.tree.map(np.shape, params)
         one = jax.tree.map(lambda leaf: leaf.shape[1:], self.params)

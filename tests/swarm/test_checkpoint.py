@@ -20,11 +20,12 @@ from tests.swarm.test_fitting import HYPER, IDS, TASKS, data, run, same
 
 __all__ = ["data"]  # the fixture
 
+TO_THE_END = HYPER | {"epochs": 600, "patience": 1000}
 LONG = HYPER | {"epochs": 40, "patience": np.arange(len(IDS)) % 4 + 2}
 
 
 @pytest.mark.parametrize("kind", TASKS)
-@pytest.mark.parametrize("memory", [2**20, 1])  # all members at once; in turns
+@pytest.mark.parametrize("memory", [None, 1])  # all members at once; in turns
 def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
     whole = run(TASKS[kind], data, hyper=LONG, memory=memory)
     path = tmp_path / "fit.checkpoint"
@@ -125,44 +126,59 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 from forecaster import swarm
-from tests.swarm.test_checkpoint import LONG
+from tests.swarm.test_checkpoint import TO_THE_END
 from tests.swarm.test_fitting import TASKS, make_data, run
 
 swarm.keep_compiled(Path(sys.argv[3]))
 path, out = Path(sys.argv[1]), Path(sys.argv[2])
 checkpoint = swarm.Checkpoint(path, every=0, resume=path.exists())
-fitted = run(TASKS["SmallLSTM"], make_data(), hyper=LONG, checkpoint=checkpoint, block=1)
+fitted = run(TASKS["SmallLSTM"], make_data(), hyper=TO_THE_END, checkpoint=checkpoint, block=1)
 leaves = __import__("jax").tree.leaves(fitted.params)
 save_file({str(i): np.ascontiguousarray(leaf) for i, leaf in enumerate(leaves)}, out)
 """
 
 
 def kill_and_resume(tmp_path, kills: int, seed: int) -> dict:
-    """Train in processes that are killed at random moments, until one reaches the end."""
-    out, cache = tmp_path / "out.safetensors", tmp_path / "cache"
+    """Train in processes that are killed at random moments, until one reaches the end.
+
+    A process is killed after at most five more checkpoints and a while, or while it starts.
+    """
+    out, cache, checkpoint = (tmp_path / name for name in ("out", "cache", "checkpoint"))
     draw = random.Random(seed)
-    killed = 0
-    while True:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(tmp_path / "checkpoint"), str(out), str(cache)],
-            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
-        )
-        if killed < kills:
-            begun = time.monotonic()
-            deadline = draw.uniform(0.5, 8) if killed else 60
-            while process.poll() is None and time.monotonic() - begun < deadline:
-                if not killed and (tmp_path / "checkpoint").exists():
-                    break
-                time.sleep(0.002)
-            process.send_signal(signal.SIGKILL)
-            killed += 1
-        if process.wait() == 0:
-            return load_file(out)
-        assert process.returncode == -signal.SIGKILL
+    for _ in range(kills):
+        process = start_training(checkpoint, out, cache)
+        saves = draw.choice([0, 1, 2, 5]) if checkpoint.exists() else 1
+        seen = written(checkpoint)
+        if not saves:
+            time.sleep(draw.uniform(0.1, 2))  # while it starts, or loads, or compiles
+        while saves and process.poll() is None:
+            if written(checkpoint) != seen:
+                seen, saves = written(checkpoint), saves - 1
+            time.sleep(0.0005)
+        if draw.random() < 0.3:
+            time.sleep(draw.uniform(0, 0.3))
+        time.sleep(draw.uniform(0, 0.005))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, "ended before it was killed"
+    assert start_training(checkpoint, out, cache).wait() == 0
+    return load_file(out)
+
+
+def start_training(checkpoint, out, cache) -> subprocess.Popen:
+    command = [sys.executable, "-c", SCRIPT, str(checkpoint), str(out), str(cache)]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(Path.cwd())})
+
+
+def written(path) -> tuple[int, int] | None:
+    """What changes when a file is replaced."""
+    try:
+        return path.stat().st_ino, path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def assert_unharmed(data, found):
-    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, hyper=LONG).params)
+    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, hyper=TO_THE_END).params)
     for place, leaf in enumerate(whole):
         np.testing.assert_array_equal(found[str(place)], leaf)
 

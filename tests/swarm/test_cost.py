@@ -1,0 +1,67 @@
+"""What training costs: counted by XLA, loops as often as they run."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from forecaster.swarm import Shared, Swarm
+from forecaster.swarm.cost import count_flops
+from forecaster.swarm.memory import chunk_size
+
+
+def test_arithmetic_of_loops_counts_every_turn():
+    w, x = jax.ShapeDtypeStruct((16, 16), jnp.float32), jax.ShapeDtypeStruct((32, 16), jnp.float32)
+    product = 2 * 32 * 16 * 16
+
+    def loop(w, x):
+        return jax.lax.scan(lambda h, _: (h @ w, None), x, length=10)[0]
+
+    def nested(w, x):
+        return jax.lax.scan(lambda h, _: (loop(w, h), None), x, length=3)[0]
+
+    np.testing.assert_allclose(count_flops(lambda w, x: x @ w, w, x), product, rtol=1e-3)
+    np.testing.assert_allclose(count_flops(loop, w, x), 10 * product, rtol=1e-3)
+    np.testing.assert_allclose(count_flops(jax.jit(nested), w, x), 30 * product, rtol=1e-3)
+    gradient = jax.grad(lambda w, x: loop(w, x).sum())
+    np.testing.assert_allclose(count_flops(gradient, w, x), 30 * product, rtol=0.05)
+
+
+def test_a_report_of_costs():
+    x = np.random.default_rng(0).normal(size=(100, 64)).astype(np.float32)
+    swarm = Swarm(lambda rngs: nnx.Linear(64, 32, rngs=rngs), [f"m{i}" for i in range(6)],
+                  loss=optax.squared_error)  # fmt: skip
+    cost = swarm.cost(Shared(x), Shared(x[:, :32]), batch_size=50)
+    assert cost.members == 6 and cost.parameters == swarm.parameters == 64 * 32 + 32
+    assert cost.steps_per_epoch == 2
+    # One product forward and one for the weights' gradient; the update and the loss on top.
+    assert 2 * 2 * 50 * 64 * 32 < cost.flops_per_step < 1.5 * 2 * 2 * 50 * 64 * 32
+    assert cost.shared_bytes == x.nbytes + x[:, :32].nbytes + 4 * 100
+    assert cost.state_bytes > 4 * 4 * cost.parameters  # weights, best ones, two moments
+    assert cost.seconds_to_compile > 0 and cost.temporary_bytes > 0
+    rate = cost.flops_per_step * 2 / cost.seconds_per_member_epoch
+    np.testing.assert_allclose(cost.flops_per_second, rate)
+    assert cost.flops_per_second_per_lane * cost.lanes == cost.flops_per_second
+    text = str(cost)
+    for word in ("parameters", "FLOP", "time to compile", "per lane"):
+        assert word in text
+
+
+def test_chunks_shrink_as_what_is_saved_grows():
+    from forecaster.swarm import Supervised, supervised
+    from forecaster.swarm.data import Held
+
+    sizes = []
+    for width in (4, 512, 2048):
+        task = supervised(
+            lambda rngs, width=width: nnx.Sequential(
+                nnx.Linear(8, width, rngs=rngs), nnx.tanh, nnx.Linear(width, 1, rngs=rngs)
+            ),
+            optax.squared_error,
+        )
+        one = np.ones((4, 256), np.float32)
+        data = Supervised(one[..., None].repeat(8, 2), one[..., None], one)
+        hyper = {name: np.ones(4, np.float32) for name in ("learning_rate", "epochs", "patience")}
+        sizes.append(chunk_size(task, Held(data, 4), hyper))
+    assert sizes[0] == 8 and sizes[2] == 2 and sizes == sorted(sizes, reverse=True)

@@ -1,0 +1,527 @@
+"""The swarm as one value: training, using, putting together, keeping, and what it refuses."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen, nnx
+
+from forecaster import swarm
+from forecaster.swarm import Shared, Status, Streamed, Swarm, SwarmError
+from forecaster.swarm.supervised import bootstrap_sample
+
+N, EXAMPLES = 9, 32
+IDS = [f"m{i}" for i in range(N)]
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N, EXAMPLES, 3)).astype(np.float32)
+Y = np.sin(X).sum(-1, keepdims=True).astype(np.float32)
+HELD_BACK = X[:, :8], Y[:, :8]
+
+
+class Network(nnx.Module):
+    def __init__(self, rngs):
+        self.inner = nnx.Linear(3, 8, rngs=rngs)
+        self.dropout = swarm.Dropout(rngs=rngs)
+        self.out = nnx.Linear(8, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(self.dropout(jax.nn.relu(self.inner(x))))
+
+
+def make(ids=IDS, **options) -> Swarm:
+    usual: dict[str, Any] = {"loss": optax.squared_error, "hyper": {"learning_rate": 1e-2}}
+    usual |= {"seed": 3} | options
+    return Swarm(Network, ids, **usual)
+
+
+@pytest.fixture(scope="module")
+def untrained() -> Swarm:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def trained(untrained) -> Swarm:
+    return untrained.fit(X, Y, validation=HELD_BACK, epochs=12, patience=4, batch_size=8)
+
+
+def same(a, b) -> bool:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def close(a, b, rtol=1e-4, atol=1e-6):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
+
+
+# Training
+
+
+def test_training_learns_and_says_how_it_went(untrained, trained):
+    assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
+    assert (untrained.epochs == 0).all()  # a value: fitting did not change it
+    table = trained.summary()
+    assert list(table.index) == IDS and (table["epochs"] == trained.epochs).all()
+    seen = trained.losses.validation
+    assert seen.shape == trained.losses.train.shape == (N, trained.epochs.max())
+    np.testing.assert_allclose(trained.evaluate(*HELD_BACK), table["best_loss"], rtol=1e-5)
+    assert "9" in repr(trained) and "41 parameters" in repr(trained)
+
+
+def test_without_validation_training_in_pieces_is_training_at_once(untrained):
+    pieces = untrained.fit(X, Y, epochs=3).fit(X, Y, epochs=4)
+    whole = untrained.fit(X, Y, epochs=7)
+    assert same(pieces.params, whole.params) and same(pieces.losses, whole.losses)
+    assert (whole.epochs == 7).all() and (whole.status == Status.FINISHED).all()
+
+
+def test_a_step_is_one_update_on_the_batch():
+    sgd = make(optimizer=optax.sgd, hyper={"learning_rate": 0.1})
+    after, losses = sgd.step(X, Y)
+    np.testing.assert_allclose(losses, sgd.evaluate(X, Y), rtol=1e-5)
+    module = sgd.member("m4")
+
+    def loss(module):
+        return ((module(X[4]) - Y[4]) ** 2).mean()
+
+    grads = nnx.to_pure_dict(nnx.grad(loss)(module))
+    expected = jax.tree.map(lambda p, g: p[4] - 0.1 * g, sgd.params, grads)
+    close(jax.tree.map(lambda p: p[4], after.params), expected)
+    assert (after.epochs == 1).all() and after.losses.train.shape == (N, 1)
+
+
+def test_shared_data_are_the_same_data(untrained):
+    copied = untrained.fit(np.repeat(X[:1], N, 0), np.repeat(Y[:1], N, 0), epochs=4)
+    close(untrained.fit(Shared(X[0]), Shared(Y[0]), epochs=4).params, copied.params)
+    rows = np.arange(N) % 3
+    copied = untrained.fit(X[rows], Y[rows], validation=(X[rows], Y[rows]), epochs=4)
+    shared = untrained.fit(
+        Shared(X, rows), Shared(Y, rows), validation=(Shared(X, rows), Shared(Y, rows)), epochs=4
+    )
+    close(shared.params, copied.params)
+    np.testing.assert_allclose(shared.predict(Shared(X, rows)), copied.predict(X[rows]), rtol=1e-3)
+
+
+def test_a_bootstrap_is_training_on_the_sample_that_the_key_draws(untrained):
+    keys = swarm.member_keys(3, IDS)
+    valid = jnp.ones(EXAMPLES, bool)
+    drawn = np.stack(
+        [bootstrap_sample(jax.random.wrap_key_data(jnp.asarray(key)), valid) for key in keys]
+    )
+    assert len({tuple(d) for d in drawn}) == N  # every member its own
+    assert 0.5 < np.mean([len(set(d)) for d in drawn]) / EXAMPLES < 0.75  # 1 - 1/e
+    bagged = untrained.fit(Shared(X[0]), Shared(Y[0]), bootstrap=True, epochs=4)
+    close(bagged.params, untrained.fit(X[0][drawn], Y[0][drawn], epochs=4).params)
+
+
+def test_a_bootstrap_draws_no_padding():
+    valid = jnp.arange(10) % 3 == 0
+    drawn = np.asarray(bootstrap_sample(jax.random.key(0), valid))
+    assert set(drawn) <= {0, 3, 6, 9} and len(drawn) == 10
+
+
+@pytest.mark.parametrize("memory", [None, 1])
+def test_streamed_data_are_the_same_data(memory):
+    most = []
+
+    def load(rows):
+        most.append(len(rows))
+        return X[rows], Y[rows]
+
+    plain = make()
+    streamed = make(memory=memory, chunk=2).fit(Streamed(load), epochs=8)
+    close(streamed.params, plain.fit(X, Y, epochs=8).params)
+    if memory:
+        assert max(most) <= 4  # two lanes of two at the most
+
+
+def test_streamed_data_do_not_move_for_every_member_that_stops():
+    loads = []
+
+    def load(rows):
+        loads.append(len(rows))
+        one = np.ones((len(rows), EXAMPLES), np.float32)
+        return swarm.Supervised(X[rows], Y[rows], one, X[rows, :8], Y[rows, :8], one[:, :8])
+
+    ids = [f"m{i}" for i in range(N)]
+    made = make(ids)
+    patience = np.arange(1, N + 1)
+    streamed = made.fit(Streamed(load), epochs=60, patience=patience)
+    plain = made.fit(X, Y, validation=(X[:, :8], Y[:, :8]), epochs=60, patience=patience)
+    assert same(streamed.params, plain.params) and same(streamed.epochs, plain.epochs)
+    assert len(set(plain.epochs)) > 4
+    assert len(loads) < 2 * 8  # a lane each time; far fewer than blocks of epochs
+
+
+def test_unequal_lengths_and_what_stands_in_the_padding(untrained):
+    short = [x[: 20 + i] for i, x in enumerate(X)]
+    inputs, weight = swarm.stack(short)
+    targets, _ = swarm.stack([y[: 20 + i] for i, y in enumerate(Y)])
+    assert inputs.shape == (N, 28, 3) and (weight.sum(1) == np.arange(20, 29)).all()
+    expected = untrained.fit(inputs, targets, weight=weight, epochs=4)
+    inputs = np.where(weight[..., None] > 0, inputs, np.nan)
+    found = untrained.fit(inputs, targets, weight=weight, epochs=4)
+    assert same(found.params, expected.params)
+
+
+def test_hyperparameters_are_data_and_compile_nothing(untrained):
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiled.append(event) if "backend_compile" in event else None
+    )
+    made = make(hyper={"learning_rate": 1e-2, "dropout": 0.1, "weight_decay": 0.0, "clip": 1.0})
+    first = made.fit(X, Y, validation=HELD_BACK, epochs=3, patience=3)
+    before = len(compiled)
+    assert before
+    second = made.with_hyper(
+        learning_rate=np.geomspace(1e-4, 1e-1, N), dropout=np.linspace(0, 0.5, N),
+        weight_decay=np.linspace(0, 0.1, N), clip=np.linspace(0.1, 1, N),
+    ).fit(X, Y, validation=HELD_BACK, epochs=5, patience=np.arange(N) + 1)  # fmt: skip
+    assert len(compiled) == before
+    assert not same(first.params, second.params)
+
+
+def test_dropout_of_each_members_own_rate():
+    x = np.ones((2, 1000, 3), np.float32)
+
+    class Passing(nnx.Module):
+        def __init__(self, rngs):
+            self.scale = nnx.Param(jnp.ones(()))
+            self.dropout = swarm.Dropout(rngs=rngs)
+
+        def __call__(self, x):
+            return self.dropout(x * self.scale[...])
+
+    made = swarm.module_functions(Passing)
+    params = made.init(jax.random.key(0))
+    for rate in (0.0, 0.3, 0.9):
+        out = made.apply(params, x[0], key=jax.random.key(1), hyper={"dropout": rate})
+        assert abs(float((out == 0).mean()) - rate) < 0.05
+        assert abs(float(out.mean()) - 1) < 0.15  # scaled up to make up for it
+    assert (made.apply(params, x[0], hyper={"dropout": 0.9}) == 1).all()  # not in use
+    dropped = make(hyper={"dropout": [0.0, 0.9] * 4 + [0.0]}).fit(X, Y, epochs=2)
+    plain = make(hyper={"dropout": 0.0}).fit(X, Y, epochs=2)
+    changed = [not same(dropped.select([i]).params, plain.select([i]).params) for i in IDS]
+    assert changed == [False, True] * 4 + [False]
+
+
+def test_members_that_diverge_are_named_and_the_others_do_not_notice():
+    inputs = X.copy()
+    inputs[2, 5] = np.inf
+    rate = np.full(N, 1e-2)
+    rate[6] = 1e6
+    made = make(optimizer=optax.sgd, hyper={"learning_rate": rate})
+    after = made.fit(inputs, Y, epochs=6, check=False)
+    assert set(after.diverged) == {"m2", "m6"}
+    assert after.diverged["m2"] == 1 and 1 <= after.diverged["m6"] <= 6
+    others = [name for name in IDS if name not in after.diverged]
+    keep = [IDS.index(name) for name in others]
+    without = made.select(others).fit(X[keep], Y[keep], epochs=6)
+    assert same(after.select(others).params, without.params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
+    again = after.fit(X, Y, epochs=2)  # stays out, until it is dropped
+    assert again.diverged == after.diverged and (again.drop(["m2", "m6"]).epochs == 8).all()
+
+
+def test_half_precision_keeps_full_weights(untrained):
+    half = make(compute_dtype=jnp.bfloat16).fit(X, Y, epochs=20, batch_size=4)
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(half.params))
+    full = untrained.fit(X, Y, epochs=20, batch_size=4)
+    assert not same(half.params, full.params)
+    np.testing.assert_allclose(half.evaluate(X, Y), full.evaluate(X, Y), rtol=0.3, atol=0.02)
+    assert (half.evaluate(X, Y) < 0.5 * untrained.evaluate(X, Y)).all()
+
+
+def test_accumulated_batches_are_one_large_batch():
+    options = {"optimizer": optax.sgd, "hyper": {"learning_rate": 0.1}}
+    four = make(accumulate=4, **options).fit(X, Y, epochs=3, batch_size=8)
+    close(four.params, make(**options).fit(X, Y, epochs=3, batch_size=None).params)
+
+
+def test_state_is_donated(untrained):
+    from forecaster.swarm.data import Held
+    from forecaster.swarm.lanes import Layout, lane_mesh, place
+    from forecaster.swarm.schedule import compiled
+
+    mesh = lane_mesh()
+    layout = Layout.of(N, mesh.size, 2)
+    state = untrained._fitted.state
+    hyper = {name: np.ones(N, np.float32) for name in ("learning_rate", "epochs", "patience")}
+    data = Held(swarm.Supervised(X, Y, np.ones((N, EXAMPLES), np.float32)), N)
+    mine, own, placed = (
+        place(
+            lambda rows, tree=tree: jax.tree.map(lambda a: a[rows], tree),
+            np.arange(N),
+            layout,
+            mesh,
+        )
+        for tree in (state, data.rows(np.arange(N)), hyper)
+    )
+    train = compiled(untrained._recipe.task(8), mesh, 1)[1]
+    program = train.lower(layout.groups, (), mine, own, placed).compile()
+    assert program.memory_analysis().alias_size_in_bytes > 0
+
+
+LANES = """
+import jax, numpy as np
+jax.config.update("jax_num_cpu_devices", 3)
+from tests.swarm.test_fitting import TASKS, make_data, run, same
+data = make_data()
+one, two, three = (run(TASKS["SmallLSTM"], data, lanes=n).params for n in (1, 2, 3))
+assert same(two, three)
+for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
+    np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+"""
+
+
+def test_any_number_of_lanes_gives_the_same_members():
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    subprocess.run([sys.executable, "-c", LANES], check=True, env=environment)
+
+
+# Using, putting together, keeping
+
+
+def test_a_member_by_itself_is_the_member(trained):
+    for row in (0, 5):
+        alone = trained.member(IDS[row])
+        assert isinstance(alone, Network)
+        np.testing.assert_allclose(alone(X[row]), trained.predict(X)[row], rtol=1e-5, atol=1e-6)
+
+
+def test_selected_dropped_and_appended_members_stay_what_they_were(trained):
+    some = trained.select(["m7", "m1"])
+    np.testing.assert_array_equal(some.predict(X[[7, 1]]), trained.predict(X)[[7, 1]])
+    assert trained.drop(["m0", "m8"]).ids == tuple(IDS[1:-1])
+    back = trained.drop(["m7", "m1"]).append(some)
+    assert same(back.select(IDS).params, trained.params)
+    np.testing.assert_array_equal(back.select(IDS).losses.validation, trained.losses.validation)
+    grown = trained.append(["new"])
+    assert same(grown.select(["new"]).params, make(["new"]).params)  # as if it had been there
+    assert grown.epochs[-1] == 0 and np.isnan(grown.losses.train[-1]).all()
+
+
+def test_merging_is_the_mean_of_the_weights(trained):
+    weights = np.arange(N)
+    merged = trained.merge("mean", weights)
+    expected = jax.tree.map(lambda p: np.average(p, 0, weights), trained.params)
+    close(jax.tree.map(lambda p: p[0], merged.params), expected, rtol=1e-6)
+    everywhere = trained.with_params(merged)
+    assert everywhere.ids == trained.ids
+    np.testing.assert_array_equal(
+        everywhere.params["out"]["bias"][0], merged.params["out"]["bias"][0]
+    )
+    assert everywhere.fit(X, Y, epochs=1).epochs.max() == trained.epochs.max() + 1
+
+
+def test_what_is_saved_is_what_is_loaded(trained, tmp_path):
+    file = tmp_path / "a.swarm"
+    trained.save(file)
+    again = Swarm.load(file, Network, loss=optax.squared_error)
+    assert again.ids == trained.ids and same(again.hyper, trained.hyper)
+    assert same(again.params, trained.params) and same(again.losses, trained.losses)
+    on = trained.fit(X, Y, epochs=2), again.fit(X, Y, epochs=2)  # the optimiser's memory too
+    assert same(on[0].params, on[1].params)
+    with pytest.raises(SwarmError, match="of another model or optimiser"):
+        Swarm.load(file, Network, loss=optax.squared_error, optimizer=optax.sgd)
+
+    def wider(rngs):
+        return nnx.Linear(3, 1, rngs=rngs)
+
+    with pytest.raises(SwarmError, match="of another model"):
+        Swarm.load(file, wider, loss=optax.squared_error)
+    with pytest.raises(SwarmError, match=r"expected shape .*12.* got .*8"):
+        Swarm.load(file, lambda rngs: Widened(rngs), loss=optax.squared_error)
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(SwarmError, match="not a saved swarm, or damaged"):
+        Swarm.load(file, Network, loss=optax.squared_error)
+    with pytest.raises(FileNotFoundError):
+        Swarm.load(tmp_path / "none", Network, loss=optax.squared_error)
+
+
+class Widened(Network):
+    def __init__(self, rngs):
+        super().__init__(rngs)
+        self.inner, self.out = nnx.Linear(3, 12, rngs=rngs), nnx.Linear(12, 1, rngs=rngs)
+
+
+def test_pure_functions_and_linen_modules_are_models_too():
+    def init(key):
+        return {"w": jax.random.normal(key, (3, 1))}
+
+    pure = Swarm((init, lambda params, x: x @ params["w"]), IDS, loss=optax.squared_error)
+    np.testing.assert_allclose(pure.predict(X)[2], X[2] @ pure.params["w"][2], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(pure.member("m2")(X[2]), pure.predict(X)[2], rtol=1e-4, atol=1e-6)
+
+    class Dense(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            return linen.Dense(1)(linen.relu(linen.Dense(8)(x)))
+
+    model = swarm.linen_functions(Dense(), X[0])
+    fitted = Swarm(model, IDS, loss=optax.squared_error).fit(X, Y, epochs=5)
+    np.testing.assert_allclose(
+        fitted.member("m1")(X[1]), fitted.predict(X)[1], rtol=1e-4, atol=1e-6
+    )
+
+    class Running(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            return linen.BatchNorm(use_running_average=False)(x)
+
+    with pytest.raises(SwarmError, match="collections batch_stats are not kept"):
+        Swarm(swarm.linen_functions(Running(), X[0]), IDS, loss=optax.squared_error)
+
+
+def test_interrupted_and_resumed(untrained, tmp_path):
+    def interrupt(progress):
+        if progress.epochs_done > 5 * N:
+            raise KeyboardInterrupt
+
+    options = {"epochs": 20, "validation": HELD_BACK, "patience": 20}
+    with pytest.raises(KeyboardInterrupt):
+        untrained.fit(
+            X, Y, checkpoint=swarm.Checkpoint(tmp_path / "c"), on_progress=interrupt, **options
+        )
+    resume = swarm.Checkpoint(tmp_path / "c", resume=True)
+    resumed = untrained.fit(X, Y, checkpoint=resume, **options)
+    whole = untrained.fit(X, Y, **options)
+    assert same(resumed.params, whole.params) and same(resumed.losses, whole.losses)
+
+
+# Bad input: each a named error
+
+
+def no_rngs(rngs):
+    return nnx.Sequential(
+        nnx.Linear(3, 4, rngs=rngs), nnx.Dropout(0.5), nnx.Linear(4, 1, rngs=rngs)
+    )
+
+
+def needs_key(params, batch, key):
+    return (params["inner"]["bias"] * jax.random.normal(key, (8,))).sum()
+
+
+class Normed(nnx.Module):
+    def __init__(self, rngs):
+        self.norm = nnx.BatchNorm(3, rngs=rngs)
+
+
+def nan():
+    broken = X.copy()
+    broken[4, 2, 1] = np.nan
+    return broken
+
+
+ERRORS = {
+    "zero members": (lambda: make([]), "no members: ids is empty"),
+    "ids repeat": (lambda: make(["a", "b", "a"]), "ids must be unique; more than once: a"),
+    "ids no strings": (lambda: make([1, 2]), "ids: expected strings; got 1"),
+    "members of different shapes": (
+        lambda: make().fit([x[: 10 + i % 2] for i, x in enumerate(X)], Y),
+        r"inputs: the members' shapes differ.*\(10, 3\) \(member 0\), \(11, 3\) \(member 1\)",
+    ),
+    "examples of different shapes": (
+        lambda: swarm.stack([X[0], X[1, :, :2]]),
+        r"the shapes of single examples differ.*\(32, 2\) \(member 1\), \(32, 3\) \(member 0\)",
+    ),
+    "data and ids": (
+        lambda: make().fit(X[:5], Y[:5]),
+        r"inputs: expected a leading axis of 9 members, one per id; got shape \(5, 32, 3\)",
+    ),
+    "targets and inputs": (
+        lambda: make().fit(X, Y[:, :7]),
+        "targets: expected 32 examples, as in the inputs; got 7",
+    ),
+    "validation and training": (
+        lambda: make().fit(X, Y, validation=(X[..., :2], Y)),
+        r"training and validation inputs: single examples differ: \[\(3,\)\] and \[\(2,\)\]",
+    ),
+    "NaN": (
+        lambda: make().fit(nan(), Y),
+        r"inputs: expected finite numbers; got NaN.*first in member m4, example 2 \(1 in all: m4\)",
+    ),
+    "NaN in targets": (lambda: make().fit(X, Y * np.nan), "targets: expected finite numbers"),
+    "NaN in shared": (
+        lambda: make().fit(Shared(nan()[4]), Shared(Y[0])),
+        "inputs: expected finite numbers.*first in example 2",
+    ),
+    "a vector for a loss": (
+        lambda: make(loss=None, loss_fn=lambda p, b, k: b.inputs.sum(-1)).fit(X, Y),
+        r"loss_fn\(params, batch, key\): expected a scalar, shape \(\); got shape \(32,\)",
+    ),
+    "a scalar for elementwise": (
+        lambda: make(loss=lambda p, y: ((p - y) ** 2).mean()).fit(X, Y),
+        r"expected one loss per example, shape \(32, \.\.\.\); got \(\)",
+    ),
+    "both losses": (lambda: make(loss_fn=needs_key), "give either loss, elementwise, or loss_fn"),
+    "a loss without the key it needs": (
+        lambda: make(loss=None, loss_fn=needs_key).fit(X, Y, validation=HELD_BACK),
+        "loss_fn failed without a key.*In validation",
+    ),
+    "a module without the key it needs": (
+        lambda: Swarm(no_rngs, IDS, loss=optax.squared_error).fit(X, Y),
+        "module.*needs a random key.*rngs",
+    ),
+    "an optimiser that is none": (
+        lambda: make(optimizer="adam"),
+        "optimizer: expected an optax transformation.*got 'adam'",
+    ),
+    "an optimiser that makes none": (
+        lambda: make(optimizer=lambda learning_rate: learning_rate),
+        "optimizer: expected an optax transformation; got a",
+    ),
+    "an optimiser that lacks a value": (
+        lambda: make(optimizer=lambda rate: optax.sgd(rate)),
+        "needs rate; hyperparameters given: learning_rate",
+    ),
+    "hyper of another length": (
+        lambda: make(hyper={"learning_rate": [1e-3, 1e-2]}),
+        r"hyper\['learning_rate'\]: expected a scalar or shape \(9,\); got \(2,\)",
+    ),
+    "hyper no number": (
+        lambda: make(hyper={"learning_rate": "fast"}),
+        r"hyper\['learning_rate'\]: expected numbers; got 'fast'",
+    ),
+    "unknown hyper": (lambda: make().with_hyper(momentum=1.0), "no hyperparameter momentum; there"),
+    "patience without validation": (lambda: make().fit(X, Y, patience=3), "patience: nothing to"),
+    "no epochs": (lambda: make().fit(X, Y, epochs=0), "epochs: expected a whole number of 1 or"),
+    "no chunk": (lambda: make(chunk=0).fit(X, Y), "chunk: expected a whole number of 1 or more"),
+    "no model": (lambda: Swarm(3, IDS, loss=optax.squared_error), "model: expected a function"),
+    "running statistics": (
+        lambda: Swarm(Normed, IDS, loss=optax.squared_error),
+        "norm.mean is a BatchStat; expected weights",
+    ),
+    "unknown member": (
+        lambda: make().member("x"),
+        "no member 'x'; there are 9: m0, m1, m2, m3, m4",
+    ),
+    "nobody left": (lambda: make().drop(IDS), "no members would be left"),
+    "appended twice": (lambda: make().append(["m3"]), "ids must be unique; more than once: m3"),
+    "another model appended": (
+        lambda: make().append(Swarm(Widened, ["w"], loss=optax.squared_error)),
+        r"the other swarm: of another model.*expected shape \(8,\).*got \(12,\)",
+    ),
+    "weights of another shape": (
+        lambda: make().with_params({"a": np.zeros(3)}),
+        "params: expected shapes",
+    ),
+    "rows outside": (
+        lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
+        "rows of shared data: expected whole numbers from 0 to 8; got int64 from 1 to 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ERRORS)
+def test_bad_input_is_a_named_error(what):
+    call, message = ERRORS[what]
+    with pytest.raises(SwarmError, match=f"(?s){message}"):
+        call()

@@ -1,0 +1,154 @@
+"""The search along the swarm's axis."""
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from forecaster import swarm
+from forecaster.swarm import SwarmError
+from forecaster.swarm.tuning import rungs_of
+from tests.swarm.test_fitting import same, squared
+
+SERIES, EXAMPLES = 5, 40
+IDS = [f"s{i}" for i in range(SERIES)]
+HYPER = {"epochs": 18, "patience": 6}
+CANDIDATES = swarm.grid(learning_rate=[1e-4, 1e-2, 1e30], hidden=[3, 6])
+
+
+class Network(nnx.Module):
+    def __init__(self, hidden, rngs):
+        self.inner = nnx.Linear(2, hidden, rngs=rngs)
+        self.out = nnx.Linear(hidden, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(jax.nn.relu(self.inner(x)))
+
+
+TASKS = {
+    hidden: swarm.supervised(lambda rngs, h=hidden: Network(h, rngs), squared, batch_size=8)
+    for hidden in (3, 6)
+}
+
+
+def make_task(hidden):
+    return TASKS[hidden]
+
+
+@pytest.fixture(scope="module")
+def data() -> swarm.Supervised:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(SERIES, EXAMPLES, 2)).astype(np.float32)
+    y = (np.abs(x).sum(-1, keepdims=True) * np.arange(1, SERIES + 1)[:, None, None]).astype("f4")
+    w = np.ones((SERIES, EXAMPLES), np.float32)
+    return swarm.Supervised(x[:, 8:], y[:, 8:], w[:, 8:], x[:, :8], y[:, :8], w[:, :8])
+
+
+def tune(data, candidates=CANDIDATES, hyper=HYPER, **options):
+    return swarm.tune(make_task, data, IDS, candidates, seed=7, hyper=hyper, **options)
+
+
+@pytest.fixture(scope="module")
+def tuned(data):
+    return tune(data)
+
+
+def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
+    assert sorted(np.concatenate([w.rows for w in tuned.winners])) == list(range(SERIES))
+    for winners in tuned.winners:
+        rows = winners.rows
+        chosen = [tuned.candidates[c] for c in tuned.choice[rows]]
+        assert {c["hidden"] for c in chosen} == {winners.size["hidden"]}
+        rate = np.array([c["learning_rate"] for c in chosen])
+        mine = jax.tree.map(lambda leaf, rows=rows: leaf[rows], data)
+        ids = [IDS[row] for row in rows]
+        assert winners.fitted.ids == tuple(ids)
+        # A winner that was dropped on its way had trained for fewer epochs.
+        hyper = HYPER | {"learning_rate": rate, "epochs": np.maximum(winners.fitted.epochs, 1)}
+        plain = swarm.fit(make_task(**winners.size), mine, ids, seed=7, hyper=hyper)
+        for a, b in zip(
+            jax.tree.leaves(plain.params), jax.tree.leaves(winners.fitted.params), strict=True
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(plain.best_loss, winners.fitted.best_loss, rtol=1e-5)
+
+
+def test_each_series_keeps_its_own_best(tuned):
+    best = tuned.best_loss[np.arange(SERIES), tuned.choice]
+    assert (best == tuned.best_loss.min(1)).all() and np.isfinite(best).all()
+    table = tuned.summary()
+    assert list(table.index) == IDS and (table["learning_rate"] == 1e-2).all()
+    assert (table["best_loss"] == best).all()
+
+
+def test_worse_candidates_are_given_up_early(tuned):
+    kept = [count for count, _ in rungs_of(6, 18)]
+    assert rungs_of(6, 18) == [(6, 2), (2, 6), (1, 18)] and kept == [6, 2, 1]
+    assert rungs_of(1, 50) == [(1, 50)]
+    assert rungs_of(27, 81) == [(27, 3), (9, 9), (3, 27), (1, 81)]
+    assert ((tuned.epochs > 2).sum(1) <= 2).all() and ((tuned.epochs > 6).sum(1) <= 1).all()
+    assert (tuned.epochs.max(1) > 6).all()  # somebody did train to the end, or to its early stop
+
+
+def test_a_search_of_one_is_a_fit(data):
+    one = tune(data, [{"learning_rate": 1e-2, "hidden": 3}])
+    plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyper=HYPER | {"learning_rate": 1e-2})
+    assert (one.winners[0].fitted.epochs == plain.epochs).all()
+    np.testing.assert_allclose(one.winners[0].fitted.best_loss, plain.best_loss, rtol=1e-5)
+
+
+def test_interrupted_and_resumed(data, tuned, tmp_path):
+    path, seen = tmp_path / "search", []
+
+    def interrupt(progress):
+        seen.append(progress)
+        if len(seen) in (2, 4):
+            raise KeyboardInterrupt
+
+    found = None
+    for attempt in range(5):
+        try:
+            checkpoint = swarm.Checkpoint(path, resume=attempt > 0)
+            found = tune(data, checkpoint=checkpoint, on_progress=interrupt)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert found is not None and len(seen) > 4
+    assert (found.best_loss == tuned.best_loss).all() and (found.epochs == tuned.epochs).all()
+    for a, b in zip(found.winners, tuned.winners, strict=True):
+        assert same(a.fitted.params, b.fitted.params)
+
+
+def test_progress_comes_to_its_end(data):
+    seen = []
+    tune(data, on_progress=seen.append)
+    done = [p.epochs_done for p in seen]
+    assert done == sorted(done) and seen[-1].epochs_done == seen[-1].epochs_at_most
+    assert seen[0].stage == "rung 1 of 3" and seen[-1].stage == "rung 3 of 3"
+    most = [p.epochs_at_most for p in seen]
+    assert most == sorted(most, reverse=True) and most[0] <= SERIES * (6 * 2 + 2 * 4 + 1 * 12)
+
+
+def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():
+    drawn = swarm.draw(200, seed=1, learning_rate=(1e-4, 1e-1), hidden=[4, 8])
+    rates = np.array([c["learning_rate"] for c in drawn])
+    assert drawn == swarm.draw(200, seed=1, learning_rate=(1e-4, 1e-1), hidden=[4, 8])
+    assert (rates > 1e-4).all() and (rates < 1e-1).all()
+    assert abs((rates < 10**-2.5).mean() - 0.5) < 0.12  # uniform in the logarithm
+    assert {c["hidden"] for c in drawn} == {4, 8}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"candidates": []}, "candidates: none"),
+        ({"candidates": [{"hidden": 3}, {"learning_rate": 1.0}]}, "expected the same names in"),
+        ({"hyper": {"epochs": 3}}, "expected epochs and patience; got epochs"),
+        ({"eta": 1}, "eta: expected 2 or more; got 1"),
+    ],
+)
+def test_bad_calls_say_what_is_wrong(data, change, message):
+    with pytest.raises(SwarmError, match=message):
+        tune(data, **change)
+    with pytest.raises(SwarmError, match="above 0; got"):
+        swarm.draw(3, learning_rate=(0.0, 1.0))
