@@ -1,0 +1,103 @@
+"""From a config to trained networks, and the search of each series' own settings."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.models import widen
+from forecaster.training import candidates, functions
+from tests.conftest import prices
+from tests.test_cli import error, run, settings
+
+__all__ = ["settings"]  # the fixture
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "mlp"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_widened_network_says_the_same(kind, layers):
+    small = fc.Config(model=kind, hidden=3, layers=layers, lookback=20, validation=50)
+    wide = dataclasses.replace(small, hidden=7)
+    random = np.random.default_rng(0)
+    made, target = functions(small, 4), functions(wide, 4)
+    params = jax.tree.map(
+        lambda leaf: random.normal(size=(2, *leaf.shape)).astype(np.float32),
+        made.init(jax.random.key(0)),
+    )
+    shapes = jax.eval_shape(target.init, jax.random.key(0))
+    wider = widen(params, shapes, 3, 7)
+    assert jax.tree.map(lambda leaf: leaf.shape[1:], wider) == jax.tree.map(
+        lambda leaf: leaf.shape, shapes
+    )
+    inputs = random.normal(size=(5, 20, 4)).astype(np.float32)
+    seen = np.ones((5, 20), bool)
+
+    def outputs(model, tree, row):
+        mine = jax.tree.map(lambda leaf: leaf[row], tree)
+        return jax.tree.leaves(model.apply(mine, inputs, seen, last_only=True))
+
+    for row in range(2):
+        for x, y in zip(outputs(made, params, row), outputs(target, wider, row), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+    same = widen(params, jax.eval_shape(made.init, jax.random.key(0)), 3, 3)
+    assert jax.tree.all(jax.tree.map(np.array_equal, same, params))
+
+
+@pytest.fixture(scope="module")
+def tuned(panel, config):
+    return fc.fit(panel, dataclasses.replace(config, epochs=6), seed=1, tune=True)
+
+
+def test_each_series_searches_its_own_settings(tuned, panel, config, tmp_path):
+    report = tuned.report
+    tried = {(c["hidden"], c["learning_rate"], c["weight_decay"]) for c in candidates(config)}
+    assert len(tried) == 18
+    for _, row in report.iterrows():
+        assert (row["hidden"], row["learning_rate"], row["weight_decay"]) in tried
+    assert tuned.config.hidden == report["hidden"].max()
+    assert (report["epochs_tried"] > report["epochs"]).all()
+    # The reported losses belong to the networks that were kept: they forecast as they did then.
+    plain = fc.fit(panel, dataclasses.replace(config, epochs=6), seed=1)
+    better = report["validation_loss"] <= plain.report["validation_loss"] + 1e-4
+    assert better.mean() >= 0.8  # its own settings were among the candidates, given up or not
+    frame = fc.predict(tuned, panel)
+    folder = fc.save(tuned, tmp_path / "model")
+    pd.testing.assert_frame_equal(fc.predict(fc.load(folder), panel), frame)
+
+
+def test_a_series_searches_alone(tuned, panel, config):
+    alone = fc.fit(panel.only(["KO", "IBM"]), dataclasses.replace(config, epochs=6), 1, tune=True)
+    columns = ["hidden", "learning_rate", "weight_decay", "epochs", "best_epoch"]
+    pd.testing.assert_frame_equal(alone.report[columns], tuned.report.loc[["KO", "IBM"], columns])
+    mine = fc.predict(alone, panel.only(["KO", "IBM"]))["LSTM"]
+    theirs = fc.predict(tuned, panel).set_index("unique_id").loc[["KO", "IBM"], "LSTM"]
+    np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+
+
+def test_a_search_from_the_command_line_can_be_interrupted(monkeypatch, tmp_path, settings):
+    from forecaster.swarm.schedule import Schedule
+
+    for number, name in enumerate(["AAA", "BBB"]):
+        prices(name, 300 + number).to_csv(tmp_path / f"{name}.csv", index=False)
+    source = ("--source", f"files:{tmp_path}", "--config", settings, "--epochs", 9)
+    whole = run("fit", *source, "--tune", "--home", tmp_path / "whole")
+    assert whole.exit_code == 0 and "Chose hidden" in whole.stdout
+    forecast = run("predict", "--all", "--format", "csv", "--home", tmp_path / "whole").stdout
+
+    calls, advance = [], Schedule.advance
+
+    def interrupted(self):
+        calls.append(1)
+        if len(calls) == 6:  # in the second rung
+            raise KeyboardInterrupt
+        advance(self)
+
+    home = tmp_path / "home"
+    with monkeypatch.context() as patch:
+        patch.setattr(Schedule, "advance", interrupted)
+        assert "fit --resume" in error("fit", *source, "--tune", "--home", home, code=130)
+    assert run("fit", "--resume", "--home", home).exit_code == 0
+    assert run("predict", "--all", "--format", "csv", "--home", home).stdout == forecast
