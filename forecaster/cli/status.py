@@ -21,6 +21,7 @@ def status(home) -> None:
     from forecaster.saving import load, runs
 
     click.echo(f"Home: {home}")
+    click.echo(f"Recurrence: {_kernel()}")
     stores = Table(
         "source", "series", "rows", "first", "last", title="Prices", title_justify="left"
     )
@@ -50,3 +51,16 @@ def status(home) -> None:
         (models, "No model yet; run `forecaster fit` first."),
     ):
         console().print(table if table.row_count else advice)
+
+
+def _kernel() -> str:
+    """Which code runs the LSTM, and what to do for the faster one."""
+    from forecaster.swarm import use_all_cores
+    from forecaster.swarm.recurrence import native
+
+    use_all_cores()
+    instructions, why = native.loaded()
+    if instructions:
+        return f"compiled kernel ({instructions})"
+    advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
+    return f"JAX alone, slower on CPUs: {why}{advice}"

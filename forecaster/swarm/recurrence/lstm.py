@@ -14,6 +14,9 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
+
+from forecaster.swarm.recurrence import native
 
 
 @jax.custom_vjp
@@ -24,9 +27,18 @@ def lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
     rows for the input and the rest for the hidden state; ``bias`` (4H,); ``inputs`` (T, B, F);
     ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which leaves the
     state as it was. Returns (T, B, H). Not differentiable in ``valid``.
+
+    On CPUs, in float32, compiled code does it where it was built; see ``native``.
     """
-    hidden, _, _ = _forward(kernel, bias, inputs, valid)
-    return hidden
+    if native.usable(kernel, bias, inputs, valid):
+        return native.infer(kernel, bias, inputs, valid)
+    return _forward(kernel, bias, inputs, valid)[0]
+
+
+@jax.custom_vjp
+def jax_lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
+    """The same in JAX alone: what the compiled code has to agree with."""
+    return _forward(kernel, bias, inputs, valid)[0]
 
 
 def _activate(preactivation: Array) -> Array:
@@ -59,11 +71,31 @@ def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
 
 
 def _lstm_forward(kernel, bias, inputs, valid):
+    want_inputs = None if not inputs.perturbed else ()  # static: it is part of the structure
+    arrays = kernel.value, bias.value, inputs.value, valid.value
+    if not native.usable(*arrays):
+        hidden, residuals = _jax_forward(*arrays)
+        return hidden, (residuals, None, want_inputs)
+    hidden, cell, gates = native.forward(*arrays)
+    return hidden, ((arrays[0], *arrays[2:], hidden, cell, gates), (), want_inputs)
+
+
+def _lstm_backward(saved, grad_hidden):
+    residuals, by_kernel, want_inputs = saved
+    if isinstance(grad_hidden, SymbolicZero):
+        grad_hidden = jnp.zeros(grad_hidden.shape, residuals[0].dtype)
+    if by_kernel is None:
+        return _jax_backward(residuals, grad_hidden)
+    grads = native.backward(residuals, grad_hidden, want_inputs is not None)
+    return *grads, jnp.zeros_like(residuals[2])
+
+
+def _jax_forward(kernel, bias, inputs, valid):
     hidden, cell, gates = _forward(kernel, bias, inputs, valid)
     return hidden, (kernel, inputs, valid, hidden, cell, gates)
 
 
-def _lstm_backward(residuals, grad_hidden):
+def _jax_backward(residuals, grad_hidden):
     kernel, inputs, valid, hidden, cell, gates = residuals
     features = inputs.shape[-1]
     hidden_kernel = kernel[features:]
@@ -105,4 +137,5 @@ def _lstm_backward(residuals, grad_hidden):
     return grad_kernel, grad_gates.sum((0, 1)), grad_inputs, jnp.zeros_like(valid)
 
 
-lstm.defvjp(_lstm_forward, _lstm_backward)
+lstm.defvjp(_lstm_forward, _lstm_backward, symbolic_zeros=True)
+jax_lstm.defvjp(_jax_forward, _jax_backward)

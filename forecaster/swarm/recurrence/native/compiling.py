@@ -1,0 +1,94 @@
+"""Compile the kernel with the machine's C++ compiler. Needs nothing but jaxlib's headers.
+
+Run as a script, or by the package's build (``hatch_build.py``): python compiling.py OUTPUT
+"""
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NAME = "_recurrence.so"
+_COMMON = "-O3 -std=c++17 -fPIC -ffp-contract=fast -fno-math-errno -w"
+# Instruction set: flags, floats of a vector, rows of a tile (6 where there are 32 registers).
+_X86 = {
+    "avx512": (
+        "-mavx512f -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512", 16, 6
+    ),
+    "avx2": ("-mavx2 -mfma", 8, 3),
+    "plain": ("", 4, 3),
+}  # fmt: skip
+_OTHER = {"plain": ("", 4, 6)}
+
+
+class CompileError(Exception):
+    """The kernel cannot be compiled here; the message says why."""
+
+
+def compile_kernel(output: Path) -> Path:
+    """Compile for every instruction set of this processor family into one shared library.
+
+    The best one is chosen when the library is loaded. Raises CompileError; then no file is left.
+    """
+    command = shlex.split(os.environ.get("CXX", "")) or [_compiler()]
+    headers = _headers()
+    machine = platform.machine().lower()
+    sets = _X86 if machine in ("x86_64", "amd64") else _OTHER
+    with tempfile.TemporaryDirectory() as folder:
+        common = [*command, *_COMMON.split(), f"-isystem{headers}", f"-I{HERE}", "-c"]
+        objects = []
+        for name, (flags, vector, rows) in sets.items():
+            objects.append(str(Path(folder) / f"{name}.o"))
+            choice = [f"-DISA_NAME={name}", f"-DVECTOR={vector}", f"-DMOST_ROWS={rows}"]
+            _run([*common, *flags.split(), *choice, str(HERE / "lstm_isa.cc"), "-o", objects[-1]])
+        objects.append(str(Path(folder) / "ffi.o"))
+        _run([*common, str(HERE / "lstm_ffi.cc"), "-o", objects[-1]])
+        library = Path(folder) / NAME
+        _run([*command, "-shared", "-o", str(library), *objects])
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = output.with_name(f".{output.name}.{os.getpid()}")
+        shutil.copyfile(library, temporary)
+        temporary.replace(output)  # a process that has the old one open keeps it
+    return output
+
+
+def _compiler() -> str:
+    if os.name == "nt":
+        raise CompileError("not built on Windows")
+    for name in ("c++", "g++", "clang++"):
+        if found := shutil.which(name):
+            return found
+    raise CompileError("no C++ compiler found (tried c++, g++, clang++)")
+
+
+def _headers() -> Path:
+    try:
+        import jaxlib
+    except ImportError as error:
+        raise CompileError("jaxlib, whose headers are needed, is not installed") from error
+    headers = Path(jaxlib.__file__).parent / "include"
+    if not (headers / "xla" / "ffi" / "api" / "ffi.h").exists():
+        raise CompileError(f"jaxlib has no headers in {headers}")
+    return headers
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"{command[0]} cannot be run: {error}") from error
+    if done.returncode:
+        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr)
+        raise CompileError(f"{command[0]} failed: {first.strip()[:300]}")
+
+
+if __name__ == "__main__":
+    try:
+        compile_kernel(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / NAME)
+    except CompileError as error:
+        sys.exit(f"The kernel was not built: {error}")

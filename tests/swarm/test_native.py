@@ -1,0 +1,167 @@
+"""The compiled kernel against JAX alone, for every instruction set that this machine has."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.swarm.recurrence import lstm, native
+from forecaster.swarm.recurrence.lstm import jax_lstm
+from forecaster.swarm.recurrence.native.compiling import CompileError, compile_kernel
+
+needs_kernel = pytest.mark.skipif(native.loaded()[0] is None, reason=native.loaded()[1])
+
+
+def problem(seed, members, steps, batch, features, hidden):
+    random = np.random.default_rng(seed)
+    scale = 1 / np.sqrt(features + hidden)
+    shapes = (
+        ((features + hidden, 4 * hidden), scale),
+        ((4 * hidden,), 1.0),
+        ((steps, batch, features), 1.0),
+    )
+    arrays = [(random.normal(size=(members, *s)) * by).astype(np.float32) for s, by in shapes]
+    valid = (random.random((members, steps, batch)) < 0.8).astype(np.float32)
+    weights = random.normal(size=(members, steps, batch, hidden)).astype(np.float32)
+    return (*arrays, valid, weights)
+
+
+def compare(recurrence, *arrays):
+    """Values and gradients of many members by both."""
+
+    def loss(recurrence):
+        def one(kernel, bias, inputs, valid, weights):
+            hidden = recurrence(kernel, bias, inputs, valid)
+            return (hidden * weights).sum(), hidden
+
+        return jax.jit(jax.vmap(jax.value_and_grad(one, argnums=(0, 1, 2), has_aux=True)))
+
+    found, expected = loss(recurrence)(*arrays), loss(jax_lstm)(*arrays)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        tolerance = 2e-6 * max(1.0, float(jnp.abs(b).max()))
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=tolerance * 5)
+
+
+@needs_kernel
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 7), st.integers(1, 14),
+    st.integers(1, 6), st.sampled_from([1, 5, 7, 8, 9, 16, 17, 31, 32, 40, 50, 64, 70]),
+)  # fmt: skip
+def test_values_and_gradients_are_those_of_jax(seed, members, steps, batch, features, hidden):
+    compare(lstm, *problem(seed, members, steps, batch, features, hidden))
+
+
+@needs_kernel
+def test_what_is_not_differentiated_costs_nothing_and_changes_nothing():
+    arrays = [a[0] for a in problem(1, 1, 6, 5, 3, 20)]
+    kernel, bias, inputs, valid, weights = arrays
+
+    def loss(recurrence, kernel):
+        return (recurrence(kernel, bias, inputs, valid) * weights).sum()
+
+    found = jax.grad(lambda k: loss(lstm, k))(kernel)
+    np.testing.assert_allclose(
+        found, jax.grad(lambda k: loss(jax_lstm, k))(kernel), rtol=1e-4, atol=1e-5
+    )
+    last = jax.grad(lambda k: lstm(k, bias, inputs, valid)[-1].sum())(kernel)
+    expected = jax.grad(lambda k: jax_lstm(k, bias, inputs, valid)[-1].sum())(kernel)
+    np.testing.assert_allclose(last, expected, rtol=1e-4, atol=1e-5)
+    text = jax.jit(jax.grad(lambda k: loss(lstm, k))).lower(kernel).as_text()
+    assert "want_x = false" in text and "forecaster_lstm_backward" in text
+
+
+@needs_kernel
+def test_two_layers_pass_gradients_through():
+    random = np.random.default_rng(0)
+    first, second = ((random.normal(size=(n, 48)) * 0.3).astype(np.float32) for n in (14, 24))
+    inputs, valid = random.normal(size=(5, 6, 2)).astype(np.float32), np.ones((5, 6), np.float32)
+    bias = np.zeros(48, np.float32)
+
+    def loss(recurrence):
+        def stacked(first, second):
+            return (
+                recurrence(second, bias, recurrence(first, bias, inputs, valid), valid) ** 2
+            ).sum()
+
+        return jax.grad(stacked, argnums=(0, 1))(first, second)
+
+    for a, b in zip(loss(lstm), loss(jax_lstm), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@needs_kernel
+@pytest.mark.parametrize("instructions", ["avx2", "plain"])
+def test_lesser_instruction_sets_agree_too(instructions):
+    code = (
+        "from tests.swarm.test_native import *\n"
+        "assert native.loaded()[0] in ('plain', 'neon', 'avx2'), native.loaded()\n"
+        "for hidden in (3, 8, 16, 21):\n"
+        "    compare(lstm, *problem(hidden, 2, 4, 7, 2, hidden))\n"
+        "print(native.loaded()[0])"
+    )
+    environment = os.environ | {"FORECASTER_KERNEL": instructions, "PYTHONPATH": str(Path.cwd())}
+    command = [sys.executable, "-c", code]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.strip() in (instructions, "neon", "plain")
+
+
+def test_other_types_are_left_to_jax():
+    with jax.enable_x64(True):
+        arrays = [np.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
+        assert not native.usable(*map(jnp.asarray, arrays))
+        assert lstm(*arrays[:4]).dtype == np.float64
+    half = [jnp.asarray(a[0]).astype("bfloat16") for a in problem(2, 1, 4, 3, 2, 5)[:4]]
+    assert lstm(*half).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("broken", ["missing", "garbage", "off"])
+def test_without_a_kernel_jax_does_it_and_says_why(broken, tmp_path, monkeypatch):
+    library = tmp_path / "_recurrence.so"
+    expected = {
+        "missing": "there was no C++ compiler",
+        "garbage": "it cannot be loaded",
+        "off": "turned off by FORECASTER_KERNEL",
+    }[broken]
+    if broken == "garbage":
+        library.write_bytes(b"of another machine")
+    if broken == "off":
+        monkeypatch.setenv("FORECASTER_KERNEL", "off")
+    before = native.loaded()
+    monkeypatch.setattr(native, "_LIBRARY", library)
+    native.loaded.cache_clear()
+    try:
+        assert native.loaded()[0] is None and expected in native.loaded()[1]
+        kernel, bias, inputs, valid, _ = (a[0] for a in problem(3, 1, 4, 3, 2, 5))
+        np.testing.assert_array_equal(
+            lstm(kernel, bias, inputs, valid), jax_lstm(kernel, bias, inputs, valid)
+        )
+    finally:
+        monkeypatch.undo()
+        native.loaded.cache_clear()
+        assert native.loaded() == before
+
+
+def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monkeypatch):
+    output = tmp_path / "kernel.so"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(CompileError, match=r"no C\+\+ compiler found"):
+        compile_kernel(output)
+    monkeypatch.setenv("CXX", str(tmp_path / "c++"))
+    with pytest.raises(CompileError, match="cannot be run"):
+        compile_kernel(output)
+    broken = tmp_path / "c++"
+    broken.write_text("#!/bin/sh\necho 'fatal error: out of order' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    with pytest.raises(CompileError, match="fatal error: out of order"):
+        compile_kernel(output)
+    assert not output.exists() and not list(tmp_path.glob(".kernel*"))
