@@ -90,6 +90,15 @@ def test_worse_candidates_are_given_up_early(tuned):
     assert (tuned.epochs.max(1) > 6).all()  # somebody did train to the end, or to its early stop
 
 
+def test_a_series_searches_alone(data, tuned):
+    alone = swarm.tune(
+        make_task, jax.tree.map(lambda leaf: leaf[[4, 1]], data), [IDS[4], IDS[1]], CANDIDATES,
+        seed=7, hyper=HYPER,
+    )  # fmt: skip
+    assert (alone.choice == tuned.choice[[4, 1]]).all()
+    assert (alone.best_loss == tuned.best_loss[[4, 1]]).all()
+
+
 def test_a_search_of_one_is_a_fit(data):
     one = tune(data, [{"learning_rate": 1e-2, "hidden": 3}])
     plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyper=HYPER | {"learning_rate": 1e-2})
