@@ -16,7 +16,7 @@ from forecaster.swarm.data import Held, total_bytes, with_shared
 from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
 from forecaster.swarm.schedule import compiled
 from forecaster.swarm.task import Task
-from forecaster.swarm.training import fresh
+from forecaster.swarm.training import fresh, update
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +137,11 @@ def _step(task: Task, held: Held, hyper: Mapping[str, np.ndarray]) -> tuple[int,
     batch, active = jax.eval_shape(first_batch, key, held.example, held.shared)
 
     def step(params, opt_state, batch, key, hyper):
-        key = jax.random.wrap_key_data(key)
+        key, optimizer = jax.random.wrap_key_data(key), task.optimizer(hyper)
         loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyper)
-        updates, opt_state = task.optimizer(hyper).update(grads, opt_state, params)
+        updates, opt_state = update(
+            task, optimizer, grads, opt_state, params, loss, batch, key, hyper
+        )
         return loss, jax.tree.map(lambda p, u: p + u, params, updates), opt_state
 
     flops = count_flops(step, state.params, state.opt_state, batch, key, one)

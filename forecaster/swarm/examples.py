@@ -143,24 +143,28 @@ def _same_examples(first: Any, second: Any, what: str) -> None:
 def _finite(ids: Sequence[str], tree: Any, weight: Any, what: str) -> None:
     """Every number of an example that counts must be finite."""
     shared = isinstance(tree, Shared)
-    values = tree.values if shared else tree
-    counts = weight.values if isinstance(weight, Shared) else weight
-    for leaf in jax.tree.leaves(values):
+    counts = np.asarray(weight.values if isinstance(weight, Shared) else weight) > 0
+    if shared and not isinstance(weight, Shared):
+        counts = np.ones((), bool)  # members count different examples of it: all must be finite
+    elif isinstance(weight, Shared) and not shared and weight.rows is not None:
+        counts = counts[weight.rows]
+    for leaf in jax.tree.leaves(tree.values if shared else tree):
         if leaf.dtype.kind != "f":
             continue
-        axes = tuple(range(counts.ndim, leaf.ndim))
-        comparable = not shared or leaf.shape[: counts.ndim] == counts.shape
-        bad = ~np.isfinite(leaf).all(axes) if comparable else ~np.isfinite(leaf)
-        bad = bad & (counts > 0) if comparable else bad
-        if bad.any():
-            first = np.argwhere(bad)[0]
-            at = f"example {first[-1]}"
-            if not shared:
-                rows = sorted(set(np.argwhere(bad)[:, 0]))
-                names = ", ".join(str(ids[row]) for row in rows[:5])
-                at = f"member {ids[first[0]]}, example {first[1]} ({len(rows)} in all: {names})"
-            raise SwarmError(
-                f"{what}: expected finite numbers; got NaN or infinity, first in {at}. Give such "
-                "examples weight 0.0, leave them out, or pass check=False: members that meet them "
-                "are then set aside as diverged"
-            )
+        each = 1 if shared and tree.rows is None else 2  # axes before those of one example
+        bad = ~np.isfinite(leaf).all(tuple(range(each, leaf.ndim))) & counts
+        if not bad.any():
+            continue
+        *row, example = np.argwhere(bad)[0]
+        at = f"example {example}"
+        if shared and row:
+            at = f"row {row[0]}, {at}"
+        elif row:
+            rows = sorted(set(np.argwhere(bad)[:, 0]))
+            names = ", ".join(str(ids[number]) for number in rows[:5])
+            at = f"member {ids[row[0]]}, {at} ({len(rows)} in all: {names})"
+        raise SwarmError(
+            f"{what}: expected finite numbers; got NaN or infinity, first in {at}. Give such "
+            "examples weight 0.0, leave them out, or pass check=False: members that meet them "
+            "are then set aside as diverged"
+        )

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -66,7 +67,33 @@ def by_name(
                 f"optimizer: expected an optax transformation; got a {type(made).__name__}"
             )
         if accumulate > 1:
-            return optax.MultiSteps(made, accumulate).gradient_transformation()
-        return made
+            made = optax.MultiSteps(made, accumulate).gradient_transformation()
+        return _with_raw_keys(optax.with_extra_args_support(made))
 
     return make
+
+
+def _with_raw_keys(optimizer: Any) -> optax.GradientTransformation:
+    """The same optimiser, the random keys in its state as plain numbers: a swarm keeps states as
+    numpy arrays, which have no type for keys."""
+
+    def is_key(leaf):
+        return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+    def raw(state):
+        return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, state)
+
+    def init(params):
+        return raw(optimizer.init(params))
+
+    def update(updates, state, params=None, **extra):
+        like = jax.eval_shape(optimizer.init, params)
+        state = jax.tree.map(
+            lambda leaf, known: jax.random.wrap_key_data(leaf) if is_key(known) else leaf,
+            state,
+            like,
+        )
+        updates, state = optimizer.update(updates, state, params, **extra)
+        return updates, raw(state)
+
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -123,6 +123,11 @@ def supervised(
         return Batch(inputs, targets, weight * data.weight[rows])
 
     def validate(params, data: Supervised):
+        if data.validation_weight is None:
+            raise SwarmError(
+                "validation: expected validation_inputs, validation_targets and validation_weight; "
+                "got none. Give them, or make the task with validated=False"
+            )
         held_back = data.validation_inputs, data.validation_targets, data.validation_weight
         return one_loss(params, Batch(*held_back), None, None)
 
@@ -152,6 +157,13 @@ def _mean_loss(apply, loss, dtype, params, batch: Batch, key, hyper):
             f"loss(predictions, targets): expected one loss per example, shape ({used.shape[0]}, "
             f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
             f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
+        )
+    sizes = [leaf.size for leaf in jax.tree.leaves((predictions, targets))]
+    if losses.size > max(sizes):
+        raise SwarmError(
+            f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
+            f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
+            "spread over each other. Give both the same shape"
         )
     each = losses.reshape(losses.shape[0], -1).mean(1)
     total = batch.weight.sum()

@@ -318,7 +318,8 @@ class Swarm:
         """The same members with other hyperparameters."""
         if unknown := hyper.keys() - self.hyper.keys():
             raise SwarmError(
-                f"no hyperparameter {', '.join(sorted(unknown))}; there are {', '.join(self.hyper)}"
+                f"no hyperparameter {', '.join(sorted(unknown))}; there are "
+                f"{', '.join(self.hyper)}. Others are given when the swarm is made"
             )
         return self._with(self._fitted, self.hyper | per_member(hyper, len(self)))
 

@@ -89,8 +89,11 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
     def step(carry, now):
         params, opt_state = carry
         index, is_active, key = now
-        loss, grads = jax.value_and_grad(task.loss)(params, task.take(data, index), key, hyper)
-        updates, opt_state = optimizer.update(grads, opt_state, params)
+        batch = task.take(data, index)
+        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyper)
+        updates, opt_state = update(
+            task, optimizer, grads, opt_state, params, loss, batch, key, hyper
+        )
         after = optax.apply_updates(params, updates), opt_state
         return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
 
@@ -128,7 +131,8 @@ def train_step(task: Task, state: State, batch: Any, hyper: Hyper) -> tuple[Stat
     epoch = state.epoch + 1
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), epoch)
     loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyper)
-    updates, opt_state = task.optimizer(hyper).update(grads, state.opt_state, state.params)
+    optimizer, params, opt_state = task.optimizer(hyper), state.params, state.opt_state
+    updates, opt_state = update(task, optimizer, grads, opt_state, params, loss, batch, key, hyper)
     params = optax.apply_updates(state.params, updates)
     sound = jnp.isfinite(loss) & _all_finite(params)
     after = state._replace(
@@ -142,6 +146,15 @@ def train_step(task: Task, state: State, batch: Any, hyper: Hyper) -> tuple[Stat
     failed = state._replace(epoch=epoch, status=jnp.int32(Status.DIVERGED))
     training = state.status != Status.DIVERGED
     return _where(training, _where(sound, after, failed), state), loss
+
+
+def update(task: Task, optimizer: Any, grads, opt_state, params, loss, batch, key, hyper):
+    """An optimiser's update; those that search along a line get what they ask for too."""
+    extra = {}
+    if isinstance(optimizer, optax.GradientTransformationExtraArgs):
+        extra = {"value": loss, "grad": grads}
+        extra["value_fn"] = lambda params: task.loss(params, batch, key, hyper)
+    return optimizer.update(grads, opt_state, params, **extra)
 
 
 def train_block(

@@ -245,6 +245,41 @@ def test_accumulated_batches_are_one_large_batch():
     close(four.params, make(**options).fit(X, Y, epochs=3, batch_size=None).params)
 
 
+@pytest.mark.parametrize("name", ["noisy_sgd", "lbfgs", "lion", "chain", "inject"])
+def test_optimisers_of_many_kinds(untrained, name):
+    optimizer = {
+        "noisy_sgd": optax.noisy_sgd,  # keeps a random key
+        "lbfgs": optax.lbfgs(),  # searches along a line
+        "lion": optax.lion,
+        "chain": optax.chain(optax.clip(1.0), optax.adam(optax.cosine_decay_schedule(0.02, 99))),
+        "inject": optax.inject_hyperparams(optax.adam)(learning_rate=0.02),
+    }[name]
+    made = make(optimizer=optimizer, hyper={"learning_rate": 0.01}).fit(X, Y, epochs=5)
+    assert (made.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
+
+
+def test_shared_inputs_with_each_members_own_targets(untrained):
+    mine = untrained.fit(Shared(X[0]), Y, epochs=3)
+    close(mine.params, untrained.fit(np.repeat(X[:1], N, 0), Y, epochs=3).params)
+
+
+def test_inputs_may_be_trees_and_whole_numbers():
+    class Embedded(nnx.Module):
+        def __init__(self, rngs):
+            self.kinds = nnx.Embed(5, 1, rngs=rngs)
+            self.linear = nnx.Linear(3, 1, rngs=rngs)
+
+        def __call__(self, x):
+            return self.linear(x["numbers"]) + self.kinds(x["kind"])
+
+    inputs = {"numbers": X.astype(float), "kind": RANDOM.integers(0, 5, (N, EXAMPLES))}
+    made = Swarm(Embedded, IDS, loss=optax.squared_error, hyper={"learning_rate": 0.05})
+    trained = made.fit(inputs, jnp.asarray(Y), epochs=10)
+    assert (trained.evaluate(inputs, Y) < made.evaluate(inputs, Y)).all()
+    one = trained.member("m3")({"numbers": X[3], "kind": inputs["kind"][3]})
+    np.testing.assert_allclose(one, trained.predict(inputs)[3], rtol=1e-4, atol=1e-5)
+
+
 def test_state_is_donated(untrained):
     from forecaster.swarm.data import Held
     from forecaster.swarm.lanes import Layout, lane_mesh, place
@@ -460,6 +495,10 @@ ERRORS = {
     "a scalar for elementwise": (
         lambda: make(loss=lambda p, y: ((p - y) ** 2).mean()).fit(X, Y),
         r"expected one loss per example, shape \(32, \.\.\.\); got \(\)",
+    ),
+    "targets spread over predictions": (
+        lambda: make(loss=lambda p, y: (p - y) ** 2).fit(X, Y[..., 0]),
+        r"at most one loss per number; got \(32, 32\) from predictions \(32, 1\)",
     ),
     "both losses": (lambda: make(loss_fn=needs_key), "give either loss, elementwise, or loss_fn"),
     "a loss without the key it needs": (
