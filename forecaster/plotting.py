@@ -56,3 +56,27 @@ def plot_forecast(
     ax.legend(frameon=False, loc="upper left", fontsize=9)
     ax.figure.autofmt_xdate()  # pyright: ignore[reportAttributeAccessIssue]
     return ax
+
+
+def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
+    """Draw the time of an epoch of all members against their number, a line per method.
+
+    ``frame``: the columns of ``forecaster benchmark``: ``method, members,
+    seconds_per_model_epoch``. Both axes are logarithmic.
+    """
+    from matplotlib.figure import Figure
+
+    if ax is None:
+        ax = Figure(figsize=(7, 4.5), layout="constrained").add_subplot()
+    for method, rows in frame.groupby("method", sort=False):
+        seconds = rows["members"] * rows["seconds_per_model_epoch"]
+        ax.plot(rows["members"], seconds, marker="o", label=str(method))
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    counts = sorted(frame["members"].unique())
+    ax.set_xticks(counts, [str(count) for count in counts])
+    ax.set_xlabel("networks")
+    ax.set_ylabel("seconds for an epoch of all")
+    ax.grid(alpha=0.3, which="both")
+    ax.legend()
+    return ax

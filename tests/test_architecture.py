@@ -12,7 +12,7 @@ PACKAGE = Path(forecaster.__file__).parent
 FLOORS = [
     {"__init__", "errors", "atomic", "metrics", "calendar", "swarm"},
     {"ingest", "panel", "windows", "transforms", "models", "heads", "conformal", "config"},
-    {"training", "forecasting", "evaluation", "saving", "unfinished", "pipeline"},
+    {"training", "forecasting", "evaluation", "saving", "unfinished", "pipeline", "benchmark"},
     {"plotting"},
     {"cli", "__main__"},
 ]

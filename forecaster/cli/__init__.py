@@ -8,6 +8,7 @@ import warnings
 import click
 
 from forecaster import __version__
+from forecaster.cli.benchmark import benchmark
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import ingest
 from forecaster.cli.predict import predict
@@ -53,11 +54,12 @@ def main() -> None:
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
     forecaster status                       what is stored, what was trained
+    forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
     130 interrupted.
     """
 
 
-for command in (ingest, fit, predict, status):
+for command in (ingest, fit, predict, status, benchmark):
     main.add_command(command)

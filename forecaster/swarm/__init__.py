@@ -2,6 +2,7 @@
 
 from forecaster.swarm.checkpoint import Checkpoint as Checkpoint
 from forecaster.swarm.checks import SwarmError as SwarmError
+from forecaster.swarm.checks import per_member as per_member
 from forecaster.swarm.cost import Cost as Cost
 from forecaster.swarm.data import Shared as Shared
 from forecaster.swarm.data import Streamed as Streamed
@@ -9,6 +10,7 @@ from forecaster.swarm.examples import stack as stack
 from forecaster.swarm.fitting import Fitted as Fitted
 from forecaster.swarm.fitting import Progress as Progress
 from forecaster.swarm.fitting import fit as fit
+from forecaster.swarm.fitting import fitted_of as fitted_of
 from forecaster.swarm.keys import member_keys as member_keys
 from forecaster.swarm.lanes import keep_compiled as keep_compiled
 from forecaster.swarm.lanes import lane_mesh as lane_mesh
@@ -26,8 +28,10 @@ from forecaster.swarm.supervised import shuffled_batches as shuffled_batches
 from forecaster.swarm.supervised import supervised as supervised
 from forecaster.swarm.swarm import Swarm as Swarm
 from forecaster.swarm.task import Task as Task
+from forecaster.swarm.training import Losses as Losses
 from forecaster.swarm.training import State as State
 from forecaster.swarm.training import Status as Status
+from forecaster.swarm.training import fresh as fresh
 from forecaster.swarm.training import train_one as train_one
 from forecaster.swarm.tuning import Candidate as Candidate
 from forecaster.swarm.tuning import Tuned as Tuned

@@ -1,0 +1,117 @@
+"""Run a job by several methods in turn, and compare."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from forecaster.benchmark.job import Job
+from forecaster.errors import UsageError
+
+METHODS = ("ours", "torch-pool", "torch", "vmap")
+"""Swarm; PyTorch with a process a core; PyTorch on one thread; a plain ``vmap``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a method took for a job, the median of the repeats."""
+
+    method: str
+    members: int
+    hidden: int
+    lookback: int
+    batch: int
+    features: int
+    seconds_per_model_epoch: float
+    gflops: float
+    ratio_to_ours: float
+    loss_difference: float  # largest, relative, to ours after the last epoch
+
+
+def available(methods: Sequence[str]) -> tuple[list[str], str]:
+    """The methods that can run here, and what to do for the others."""
+    if importlib.util.find_spec("torch") is not None:
+        return list(methods), ""
+    kept = [name for name in methods if not name.startswith("torch")]
+    missing = (
+        "PyTorch is not installed; `pip install 'forecaster[torch]'` adds it to the comparison"
+    )
+    return kept, missing if len(kept) < len(methods) else ""
+
+
+def compare(
+    job: Job,
+    against: Sequence[str] = METHODS[1:],
+    repeats: int = 3,
+    *,
+    whole: bool = False,
+    on_run: Callable[[str, int], None] | None = None,
+) -> list[Result]:
+    """Train by ours and the other methods, in turn, the order reversed every other time.
+
+    Every method starts from the same weights and sees the same batches; the losses they come to
+    are compared. PyTorch trains a few of the members, whose times are alike, unless ``whole``.
+    Raises UsageError for an unknown method.
+    """
+    for name in against:
+        if name not in METHODS:
+            raise UsageError(f"no method {name!r}; there are {', '.join(METHODS)}")
+    names = ["ours", *(name for name in dict.fromkeys(against) if name != "ours")]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    losses: dict[str, np.ndarray] = {}
+    with contextlib.ExitStack() as stack:
+        runners = {name: _runner(name, job, whole) for name in names}
+        for runner in runners.values():
+            if hasattr(runner, "close"):
+                stack.callback(runner.close)
+        for name in names:  # compile, and warm up
+            losses[name] = runners[name].run()[1]
+        for repeat in range(repeats):
+            for name in names if repeat % 2 == 0 else names[::-1]:
+                if on_run:
+                    on_run(name, repeat)
+                seconds[name].append(runners[name].run()[0])
+    ours = seconds["ours"]
+    return [
+        Result(
+            name, job.members, job.hidden, job.lookback, job.batch, job.features,
+            statistics.median(taken), job.flops / statistics.median(taken) / 1e9,
+            statistics.median(a / b for a, b in zip(taken, ours, strict=True)),
+            _difference(losses["ours"], losses[name]),
+        )
+        for name, taken in seconds.items()
+    ]  # fmt: skip
+
+
+def scaling(
+    job: Job,
+    members: Sequence[int],
+    against: Sequence[str] = METHODS[1:],
+    repeats: int = 3,
+    on_run: Callable[[str, int], None] | None = None,
+) -> list[Result]:
+    """Compare swarms of several sizes, every method training all members."""
+    found = []
+    for count in members:
+        sized = dataclasses.replace(job, members=count)
+        found += compare(sized, against, repeats, whole=True, on_run=on_run)
+    return found
+
+
+def _runner(name: str, job: Job, whole: bool) -> Any:
+    if name.startswith("torch"):
+        from forecaster.benchmark.with_torch import TorchLoop, TorchPool
+
+        return TorchPool(job, whole) if name == "torch-pool" else TorchLoop(job, whole)
+    from forecaster.benchmark.with_jax import Ours, PlainVmap
+
+    return Ours(job) if name == "ours" else PlainVmap(job)
+
+
+def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    both = min(len(ours), len(theirs))
+    return float(np.max(np.abs(theirs[:both] / ours[:both] - 1)))

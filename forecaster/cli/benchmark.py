@@ -1,0 +1,134 @@
+"""``forecaster benchmark``."""
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from forecaster.cli.shared import console, say
+
+_AGAINST = ("torch-pool", "torch", "vmap")
+_SCALING = (1, 2, 4, 8, 16, 32, 64)
+
+
+@click.command()
+@click.option("--hidden", type=click.IntRange(1), default=32, show_default=True)
+@click.option("--layers", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--lookback", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--batch", type=click.IntRange(1), default=32, show_default=True)
+@click.option("--features", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--windows", type=click.IntRange(1), default=352, show_default=True)
+@click.option("--members", type=click.IntRange(1), default=32, show_default=True)
+@click.option("--epochs", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--against",
+    type=click.Choice(_AGAINST),
+    multiple=True,
+    help="A PyTorch process per core, PyTorch on one thread, or a plain vmap; may be repeated.  "
+    "[default: all]",
+)
+@click.option(
+    "--suite", is_flag=True, help="Five sizes from small to large, and swarms of 1 to 64; minutes."
+)
+@click.option("--output", metavar="FILE.csv", help="Write the figures; with --suite a picture too.")
+def benchmark(suite, output, against, repeats, **sizes) -> None:
+    """Time the same training by this program, by PyTorch and by a plain vmap, on this machine.
+
+    Same initial weights, same batches, same optimiser: LSTMs with a linear readout, squared error,
+    Adam. Medians of the repeats, the methods taking turns.
+
+    \b
+    Examples:
+      forecaster benchmark
+      forecaster benchmark --hidden 64 --lookback 60 --batch 64 --features 5 --windows 1024
+      forecaster benchmark --suite --output benchmark.csv
+    """
+    if output is not None and Path(output).suffix != ".csv":
+        raise click.BadParameter(
+            f"expected a name that ends in .csv; got {output}", param_hint="--output"
+        )
+    if sizes["windows"] < sizes["batch"]:
+        raise click.BadParameter(
+            f"expected at least one batch, {sizes['batch']} windows; got {sizes['windows']}",
+            param_hint="--windows",
+        )
+    from forecaster.benchmark import SUITE, Job, available, compare, scaling
+
+    methods, advice = available(against or _AGAINST)
+    if advice:
+        say(advice)
+
+    def show(method: str, repeat: int) -> None:
+        if console().is_terminal:
+            say(f"  {method}, repeat {repeat + 1} of {repeats}")
+
+    results, grown = [], []
+    for job in SUITE if suite else [Job(**sizes)]:
+        found = compare(job, methods, repeats, on_run=show)
+        _print(found)
+        results += found
+    if suite:
+        grown = scaling(SUITE[1], _SCALING, methods, repeats, on_run=show)
+        _print_scaling(grown)
+    if output is not None:
+        _write(Path(output), results)
+        if grown:
+            _draw(Path(output), grown)
+
+
+def _print(found) -> None:
+    from rich.table import Table
+
+    first = found[0]
+    title = (
+        f"hidden {first.hidden}, lookback {first.lookback}, batch {first.batch}, features "
+        f"{first.features}, {first.members} networks"
+    )
+    table = Table(
+        "method", "ms per network and epoch", "GFLOP/s", "times ours", "loss apart",
+        title=title, title_justify="left",
+    )  # fmt: skip
+    for result in found:
+        table.add_row(
+            result.method, f"{1e3 * result.seconds_per_model_epoch:.2f}", f"{result.gflops:.1f}",
+            f"{result.ratio_to_ours:.2f}", f"{result.loss_difference:.0e}",
+        )  # fmt: skip
+    console().print(table)
+
+
+def _print_scaling(found) -> None:
+    from rich.table import Table
+
+    methods = list(dict.fromkeys(result.method for result in found))
+    table = Table("networks", *methods, title="seconds for an epoch of all", title_justify="left")
+    for count in sorted({result.members for result in found}):
+        row = {r.method: r.members * r.seconds_per_model_epoch for r in found if r.members == count}
+        table.add_row(str(count), *(f"{row[method]:.3f}" for method in methods))
+    console().print(table)
+
+
+def _write(path: Path, results) -> None:
+    import pandas as pd
+
+    from forecaster import atomic
+
+    table = pd.DataFrame([dataclasses.asdict(result) for result in results])
+    table = table.drop(columns="loss_difference").round(6)
+    atomic.write_file(path, lambda to: table.to_csv(to, index=False))
+    say(f"Wrote {path}")
+
+
+def _draw(path: Path, grown) -> None:
+    import pandas as pd
+
+    from forecaster import atomic
+    from forecaster.plotting import plot_scaling
+
+    axes = plot_scaling(pd.DataFrame([dataclasses.asdict(result) for result in grown]))
+    first = grown[0]
+    axes.set_title(f"LSTM, hidden {first.hidden}, lookback {first.lookback}, batch {first.batch}")
+    picture, scaling = path.with_suffix(".png"), path.with_name(f"{path.stem}_scaling.csv")
+    atomic.write_file(picture, lambda to: axes.figure.savefig(to, format="png", dpi=150))
+    say(f"Wrote {picture}")
+    _write(scaling, grown)

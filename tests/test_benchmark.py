@@ -1,0 +1,84 @@
+"""The same training by every method: the same losses, and figures that can be read."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.benchmark import METHODS, Job, compare
+from forecaster.errors import UsageError
+from tests.test_cli import error, run
+
+SMALL = Job(hidden=5, lookback=6, batch=8, features=2, windows=40, members=3, epochs=4)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_every_method_does_the_same_work(layers):
+    pytest.importorskip("torch")
+    job = dataclasses.replace(SMALL, layers=layers)
+    results = compare(job, METHODS[1:] if layers == 1 else ["torch", "torch-pool"], repeats=1)
+    assert results[0].method == "ours" and len(results) >= 3
+    for result in results:
+        # The loss after 20 steps of Adam from the same weights, every member's.
+        assert result.loss_difference < 1e-4
+        assert result.seconds_per_model_epoch > 0 and result.gflops > 0
+    assert results[0].ratio_to_ours == 1 and results[0].loss_difference == 0
+
+
+def test_the_work_is_counted_by_hand():
+    job = Job(hidden=4, lookback=3, batch=2, features=1, windows=5, layers=2)
+    assert job.steps == 2  # the fifth window fills no batch
+    each_step = 2 * (1 + 4) * 16 + 2 * (4 + 4) * 16
+    assert job.flops == 3 * each_step * 3 * 2 * 2
+    assert sorted(job.order().ravel()) != [0, 1, 2, 3] or job.order().shape == (2, 2)
+    assert len(set(job.order().ravel())) == 4
+
+
+def test_unlike_training_would_be_noticed(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("forecaster.benchmark.with_torch.LEARNING_RATE", 2e-3)
+    torch = compare(SMALL, ["torch"], repeats=1)[1]
+    assert torch.loss_difference > 1e-3
+
+
+def test_the_command_writes_what_it_measures(tmp_path):
+    output = tmp_path / "b.csv"
+    small = ("--hidden", 5, "--lookback", 6, "--batch", 8, "--windows", 40, "--members", 3)
+    result = run("benchmark", *small, "--repeats", 1, "--against", "vmap", "--output", output)
+    assert result.exit_code == 0, result.stderr
+    table = pd.read_csv(output)
+    assert list(table) == [
+        "method", "members", "hidden", "lookback", "batch", "features",
+        "seconds_per_model_epoch", "gflops", "ratio_to_ours",
+    ]  # fmt: skip
+    assert list(table["method"]) == ["ours", "vmap"] and "vmap" in result.stdout
+    np.testing.assert_allclose(table["ratio_to_ours"][0], 1)
+
+
+def test_without_torch_the_rest_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    small = ("--hidden", 3, "--lookback", 3, "--batch", 4, "--windows", 8, "--members", 2)
+    result = run("benchmark", *small, "--repeats", 1, "--epochs", 1)
+    assert result.exit_code == 0 and "vmap" in result.stdout and "torch" not in result.stdout
+    assert "pip install 'forecaster[torch]'" in result.stderr
+
+
+def test_bad_options_are_one_clear_error(tmp_path):
+    assert "ends in .csv" in error("benchmark", "--output", tmp_path / "b.txt", code=2)
+    assert "at least one batch" in error("benchmark", "--windows", 3, code=2)
+    with pytest.raises(UsageError, match="no method 'tensorflow'; there are ours, torch-pool"):
+        compare(SMALL, ["tensorflow"])
+
+
+def test_the_figure_has_a_line_for_each_method():
+    from forecaster.plotting import plot_scaling
+
+    frame = pd.DataFrame(
+        {"method": ["ours"] * 3 + ["torch"] * 3, "members": [1, 2, 4] * 2,
+         "seconds_per_model_epoch": [3.0, 2.0, 1.0, 4.0, 4.0, 4.0]}
+    )  # fmt: skip
+    axes = plot_scaling(frame)
+    assert [line.get_label() for line in axes.get_lines()] == ["ours", "torch"]
+    assert np.asarray(axes.get_lines()[0].get_ydata()).tolist() == [3.0, 4.0, 4.0]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
