@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -128,7 +129,8 @@ def _draw(path: Path, grown) -> None:
     axes = plot_scaling(pd.DataFrame([dataclasses.asdict(result) for result in grown]))
     first = grown[0]
     axes.set_title(f"LSTM, hidden {first.hidden}, lookback {first.lookback}, batch {first.batch}")
+    figure: Any = axes.figure
     picture, scaling = path.with_suffix(".png"), path.with_name(f"{path.stem}_scaling.csv")
-    atomic.write_file(picture, lambda to: axes.figure.savefig(to, format="png", dpi=150))
+    atomic.write_file(picture, lambda to: figure.savefig(to, format="png", dpi=150))
     say(f"Wrote {picture}")
     _write(scaling, grown)

@@ -93,9 +93,9 @@ def fit(
         raise SwarmError("previous: of other members; expected the same ids in the same order")
     held = Held(data, len(ids))
     mesh = lane_mesh(lanes)
-    chunk = chunk or chunk_size(task, held, hyper)
-    room = members_at_once(memory, task, held, hyper, mesh.size)
     most = max(len(ids), room_for or 0)
+    chunk = chunk or chunk_size(task, held, hyper, most, mesh.size)
+    room = members_at_once(memory, task, held, hyper, mesh.size)
     layout = Layout.of(most, mesh.size, chunk, max(room, mesh.size * chunk))
     keys = member_keys(seed, ids) if keys is None else keys
     origin = keys if previous is None else previous.state

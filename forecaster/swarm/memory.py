@@ -16,14 +16,18 @@ CACHE = 4 * 2**20
 MOST = 8
 
 
-def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
-    """Members that a lane trains at once: as many as keep what their backward passes save in cache.
+def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any], members: int, lanes: int) -> int:
+    """Members that a lane trains at once: as many as keep what their backward passes save in cache,
+    but no more than there are for it.
 
     Measured on two server CPUs: best while it fits in about 4 MB, and never better above 8
-    members. Not below 2, where XLA compiles a different program.
+    members. A power of two, so that few shapes are compiled; not below 2, where XLA compiles
+    another program.
     """
     saved = max(1, saved_bytes(task, held, hyper))
-    return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 2, MOST))
+    fitting = math.floor(math.log2(max(1, CACHE / saved)))
+    there = math.ceil(math.log2(max(1, members / lanes)))
+    return int(np.clip(2 ** min(fitting, there), 2, MOST))
 
 
 def saved_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
