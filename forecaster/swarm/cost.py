@@ -79,7 +79,7 @@ def cost_of(
     members = len(hyper["epochs"])
     held = Held(data, members)
     mesh = lane_mesh(lanes)
-    chunk = chunk or _memory.chunk_size(task, held, hyper, members, mesh.size)
+    chunk = chunk or _memory.chunk_size(task, held, hyper)
     room = _memory.members_at_once(memory, task, held, hyper, mesh.size)
     layout = Layout.of(min(members, room, 4 * mesh.size * chunk), mesh.size, chunk)
     rows = np.arange(layout.capacity) % members

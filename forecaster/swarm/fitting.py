@@ -94,7 +94,7 @@ def fit(
     held = Held(data, len(ids))
     mesh = lane_mesh(lanes)
     most = max(len(ids), room_for or 0)
-    chunk = chunk or chunk_size(task, held, hyper, most, mesh.size)
+    chunk = chunk or chunk_size(task, held, hyper)
     room = members_at_once(memory, task, held, hyper, mesh.size)
     layout = Layout.of(most, mesh.size, chunk, max(room, mesh.size * chunk))
     keys = member_keys(seed, ids) if keys is None else keys

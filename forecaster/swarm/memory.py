@@ -13,21 +13,19 @@ from forecaster.swarm.task import Task
 from forecaster.swarm.training import start
 
 CACHE = 4 * 2**20
-MOST = 8
+MOST = 4
 
 
-def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any], members: int, lanes: int) -> int:
-    """Members that a lane trains at once: as many as keep what their backward passes save in cache,
-    but no more than there are for it.
+def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
+    """Members that a lane trains at once: as many as keep what their backward passes save in cache.
 
-    Measured on two server CPUs: best while it fits in about 4 MB, and never better above 8
-    members. A power of two, so that few shapes are compiled; not below 2, where XLA compiles
-    another program.
+    Measured on server CPUs: best while it fits in about 4 MB, and never better above 4 members
+    (above 8 without the compiled kernel); fewer leave less idle in small swarms. Not below 2, where
+    XLA compiles another program. It must not depend on how many members there are: programs of
+    different chunks may round differently, and a member's bits would change with its company.
     """
     saved = max(1, saved_bytes(task, held, hyper))
-    fitting = math.floor(math.log2(max(1, CACHE / saved)))
-    there = math.ceil(math.log2(max(1, members / lanes)))
-    return int(np.clip(2 ** min(fitting, there), 2, MOST))
+    return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 2, MOST))
 
 
 def saved_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:

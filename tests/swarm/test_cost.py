@@ -63,6 +63,5 @@ def test_chunks_shrink_as_what_is_saved_grows():
         one = np.ones((4, 256), np.float32)
         data = Supervised(one[..., None].repeat(8, 2), one[..., None], one)
         hyper = {name: np.ones(4, np.float32) for name in ("learning_rate", "epochs", "patience")}
-        sizes.append(chunk_size(task, Held(data, 4), hyper, 500, 2))
-        assert chunk_size(task, Held(data, 4), hyper, 1, 2) == 2  # no more than there are
-    assert sizes[0] == 8 and sizes[2] == 2 and sizes == sorted(sizes, reverse=True)
+        sizes.append(chunk_size(task, Held(data, 4), hyper))
+    assert sizes[0] == 4 and sizes[2] == 2 and sizes == sorted(sizes, reverse=True)

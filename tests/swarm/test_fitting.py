@@ -90,7 +90,7 @@ def test_a_swarm_is_a_loop_over_single_members(kind, data):
 def test_order_and_company_change_nobody(kind, data):
     everyone = run(TASKS[kind], data)
     order = np.random.default_rng(1).permutation(MEMBERS)[:-2]  # shuffled, and two removed
-    for count in (len(order), 3, 1):  # in chunks of other sizes, too
+    for count in (len(order), 3, 1):
         left = order[:count]
         some = run(TASKS[kind], rows(data, left), [IDS[i] for i in left])
         assert same(rows(everyone.params, left), some.params)
