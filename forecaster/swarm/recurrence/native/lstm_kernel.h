@@ -12,6 +12,12 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+// GCC leaves functions that are called often out of line, and a call spills every vector register.
+#define INLINE __attribute__((always_inline)) static inline
 
 namespace ISA_NAME {
 
@@ -22,23 +28,56 @@ struct Lanes {
 };
 
 template <class X>
-static inline X load(const float* from) {
+INLINE X load(const float* from) {
   X x;
   std::memcpy(&x, from, sizeof(X));
   return x;
 }
 template <class X>
-static inline void store(float* to, X x) {
+INLINE void store(float* to, X x) {
   std::memcpy(to, &x, sizeof(X));
+}
+
+// 1 / x to within 2 ulp for x not tiny, huge or zero: a division takes as long as a dozen products,
+// so the estimate that the processor has is refined instead.
+template <class X>
+INLINE X inverse_of(X x) {
+#ifdef __AVX512F__
+  if constexpr (sizeof(X) == 64) {
+    const X near = (X)_mm512_rcp14_ps((__m512)x);
+    return near * (2.0f - x * near);
+  }
+#endif
+#ifdef __AVX2__
+  if constexpr (sizeof(X) == 32) {
+    X near = (X)_mm256_rcp_ps((__m256)x);
+    near = near * (2.0f - x * near);
+    return near * (2.0f - x * near);
+  }
+#endif
+  return 1.0f / x;
+}
+
+// x between -most and most; NaN stays NaN: both instructions return their second operand then.
+template <class X>
+INLINE X clamped(X x, X most) {
+#ifdef __AVX512F__
+  if constexpr (sizeof(X) == 64)
+    return (X)_mm512_max_ps((__m512)-most, _mm512_min_ps((__m512)most, (__m512)x));
+#endif
+#ifdef __AVX2__
+  if constexpr (sizeof(X) == 32)
+    return (X)_mm256_max_ps((__m256)-most, _mm256_min_ps((__m256)most, (__m256)x));
+#endif
+  x = x > most ? most : x;
+  return x < -most ? -most : x;
 }
 
 // tanh(x) = x P(x^2) / Q(x^2), fitted for the smallest relative error on [-9, 9], beyond which tanh
 // is 1 in float32; off by less than 4e-7 of its value in float32 arithmetic.
 template <class X>
-static inline X tanh_of(X x) {
-  const X most = X{} + 9.0f;
-  x = x > most ? most : x;
-  x = x < -most ? -most : x;
+INLINE X tanh_of(X x) {
+  x = clamped(x, X{} + 9.0f);
   const X s = x * x;
   X p = s * 1.33546988e-08f + 2.06091151e-05f;
   p = p * s + 3.49559036e-03f;
@@ -48,10 +87,10 @@ static inline X tanh_of(X x) {
   q = q * s + 2.58769909e-02f;
   q = q * s + 4.67143432e-01f;
   q = q * s + 1.0f;
-  return x * p / q;
+  return x * p * inverse_of(q);
 }
 template <class X>
-static inline X sigmoid_of(X x) {
+INLINE X sigmoid_of(X x) {
   return 0.5f * tanh_of(0.5f * x) + 0.5f;
 }
 
@@ -69,10 +108,27 @@ struct Sizes {
 
 static inline int64_t rounded(int64_t n, int64_t v) { return (n + v - 1) / v * v; }
 
+// Up to V floats as one vector, zero beyond.
+template <int V>
+INLINE typename Lanes<V>::vec load_some(const float* from, int64_t left) {
+  typedef typename Lanes<V>::vec vec;
+  if (left >= V) return load<vec>(from);
+  float all[V] = {};
+  for (int64_t k = 0; k < left; k++) all[k] = from[k];
+  return load<vec>(all);
+}
+template <int V>
+INLINE void store_some(float* to, typename Lanes<V>::vec x, int64_t left) {
+  if (left >= V) return store(to, x);
+  float all[V];
+  store(all, x);
+  for (int64_t k = 0; k < left; k++) to[k] = all[k];
+}
+
 // Gates of ROWS rows and V units, one step: acc[row][gate] = bias + x Wx + h Wh.
 template <int V, int ROWS>
-static inline void gates_of(typename Lanes<V>::vec (&acc)[ROWS][4], const float* packed, const float* bias,
-                            const float* x, int64_t F, const float* h, int64_t H) {
+INLINE void gates_of(typename Lanes<V>::vec (&acc)[ROWS][4], const float* packed, const float* bias,
+                     const float* x, int64_t F, const float* h, int64_t H) {
   typedef typename Lanes<V>::vec vec;
   for (int g = 0; g < 4; g++) {
     const vec b = load<vec>(bias + g * V);
@@ -102,37 +158,29 @@ static void forward_rows(const Sizes& n, int64_t unit, const float* packed, cons
                          const float* x, const float* valid, const float* h_before,
                          const float* c_before, float* h, float* c, float* gates) {
   typedef typename Lanes<V>::vec vec;
-  const int64_t Hp = rounded(n.H, V), left = std::min<int64_t>(V, n.H - unit);
+  const int64_t left = n.H - unit;
   vec acc[ROWS][4];
   gates_of<V, ROWS>(acc, packed, bias, x, n.F, h_before, n.H);
   for (int r = 0; r < ROWS; r++) {
     const vec i = sigmoid_of(acc[r][0]), f = sigmoid_of(acc[r][1]);
     const vec g = tanh_of(acc[r][2]), o = sigmoid_of(acc[r][3]);
-    const vec before = c_before ? load<vec>(c_before + r * Hp + unit) : vec{};
+    const vec before = c_before ? load<vec>(c_before + r * V) : vec{};
     vec now = f * before + i * g;
     vec out = o * tanh_of(now);
-    float* room = h + r * n.H + unit;
     if (valid[r] != 1.0f) {
-      float kept[V] = {};
-      if (h_before) std::memcpy(kept, h_before + r * n.H + unit, left * sizeof(float));
-      out = load<vec>(kept) + valid[r] * (out - load<vec>(kept));
+      const vec kept = h_before ? load_some<V>(h_before + r * n.H + unit, left) : vec{};
+      out = kept + valid[r] * (out - kept);
       now = before + valid[r] * (now - before);
     }
-    store(c + r * Hp + unit, now);
+    store(c + r * V, now);
     if (gates) {
-      float* to = gates + r * 4 * Hp + 4 * unit;
+      float* to = gates + r * 4 * V;
       store(to, i);
       store(to + V, f);
       store(to + 2 * V, g);
       store(to + 3 * V, o);
     }
-    if (left == V) {
-      store(room, out);
-    } else {
-      float all[V];
-      store(all, out);
-      std::memcpy(room, all, left * sizeof(float));
-    }
+    store_some<V>(h + r * n.H + unit, out, left);
   }
 }
 
@@ -142,20 +190,16 @@ static void pack_forward(const Sizes& n, const float* kernel, const float* bias,
                          float* packed_bias) {
   const int64_t K = n.F + n.H;
   for (int64_t unit = 0; unit < n.H; unit += V) {
-    const int64_t left = std::min<int64_t>(V, n.H - unit);
     for (int64_t k = 0; k < K; k++)
-      for (int g = 0; g < 4; g++, packed += V) {
-        std::memcpy(packed, kernel + k * 4 * n.H + g * n.H + unit, left * sizeof(float));
-        std::fill(packed + left, packed + V, 0.0f);
-      }
-    for (int g = 0; g < 4; g++, packed_bias += V) {
-      std::memcpy(packed_bias, bias + g * n.H + unit, left * sizeof(float));
-      std::fill(packed_bias + left, packed_bias + V, 0.0f);
-    }
+      for (int g = 0; g < 4; g++, packed += V)
+        store(packed, load_some<V>(kernel + k * 4 * n.H + g * n.H + unit, n.H - unit));
+    for (int g = 0; g < 4; g++, packed_bias += V)
+      store(packed_bias, load_some<V>(bias + g * n.H + unit, n.H - unit));
   }
 }
 
-// hidden (T, B, H); cell (T, B, Hp) and gates (T, B, 4 Hp) are for the backward pass, or null.
+// hidden (T, B, H); cell (T, Hp / V, B, V) and gates (T, Hp / V, B, 4, V) are for the backward pass,
+// or null.
 template <int V>
 static void forward(const Sizes& n, const float* kernel, const float* bias, const float* x,
                     const float* valid, float* hidden, float* cell, float* gates) {
@@ -178,9 +222,10 @@ static void forward(const Sizes& n, const float* kernel, const float* bias, cons
         auto run = [&](auto count) {
           forward_rows<V, decltype(count)::value>(
               n, block * V, w, b, x + (t * n.B + r) * n.F, valid + t * n.B + r,
-              h_before ? h_before + r * n.H : nullptr, c_before ? c_before + r * Hp : nullptr,
-              hidden + (t * n.B + r) * n.H, c + r * Hp,
-              gates ? gates + (t * n.B + r) * 4 * Hp : nullptr);
+              h_before ? h_before + r * n.H : nullptr,
+              c_before ? c_before + (block * n.B + r) * V : nullptr,
+              hidden + (t * n.B + r) * n.H, c + (block * n.B + r) * V,
+              gates ? gates + ((t * blocks + block) * n.B + r) * 4 * V : nullptr);
         };
         switch (rows) {
           case 1: run(std::integral_constant<int, 1>()); break;
@@ -199,8 +244,8 @@ static void forward(const Sizes& n, const float* kernel, const float* bias, cons
 
 // out (rows, N) += or = a (rows, K) b (K, N), tiles of ROWS x NV vectors; N is whole vectors.
 template <int V, int ROWS, int NV>
-static inline void product_tile(const float* a, int64_t a_row, int64_t a_step, const float* b,
-                                int64_t N, int64_t K, float* out, int64_t out_row, bool add) {
+INLINE void product_tile(const float* a, int64_t a_row, int64_t a_step, const float* b,
+                         int64_t N, int64_t K, float* out, int64_t out_row, bool add) {
   typedef typename Lanes<V>::vec vec;
   vec acc[ROWS][NV];
   for (int r = 0; r < ROWS; r++)
@@ -255,6 +300,50 @@ static void product(int64_t rows, const float* a, int64_t a_row, int64_t a_step,
   }
 }
 
+// One step back for V units: the gradients of their gates, and what they add to those of the bias.
+// Afterwards grad_h holds what padded rows pass on unchanged; returns whether there are any.
+template <int V>
+__attribute__((noinline)) static bool gate_gradients(
+    const Sizes& n, int64_t unit, const float* valid, const float* gates, const float* c_before,
+    const float* coming, float* __restrict grad_h, float* __restrict grad_c,
+    float* __restrict grad_gates, float* __restrict grad_bias) {
+  typedef typename Lanes<V>::vec vec;
+  const int64_t Hp = rounded(n.H, V), N = 4 * Hp, left = n.H - unit;
+  vec sum_i{}, sum_f{}, sum_g{}, sum_o{};
+  bool padded = false;
+  for (int64_t r = 0; r < n.B; r++, gates += 4 * V, grad_gates += N, grad_h += Hp, grad_c += V) {
+    const float keep = valid[r];
+    const vec i = load<vec>(gates), f = load<vec>(gates + V);
+    const vec g = load<vec>(gates + 2 * V), o = load<vec>(gates + 3 * V);
+    const vec before = c_before ? load<vec>(c_before + r * V) : vec{};
+    const vec tanh_c = tanh_of(f * before + i * g);
+    vec dh = load<vec>(grad_h);
+    if (coming) dh += load_some<V>(coming + r * n.H, left);
+    const vec dc_coming = load<vec>(grad_c);
+    const vec now = keep * dh, now_o = now * o;
+    const vec dc = keep * dc_coming + now_o * (1.0f - tanh_c * tanh_c);
+    const vec dc_i = dc * i, dc_f = dc * f;
+    const vec di = dc_i * g * (1.0f - i), df = dc_f * before * (1.0f - f);
+    const vec dg = dc_i * (1.0f - g * g), d_o = now_o * tanh_c * (1.0f - o);
+    store(grad_gates, di);
+    store(grad_gates + V, df);
+    store(grad_gates + 2 * V, dg);
+    store(grad_gates + 3 * V, d_o);
+    sum_i += di;
+    sum_f += df;
+    sum_g += dg;
+    sum_o += d_o;
+    store(grad_c, dc_f + (1.0f - keep) * dc_coming);
+    store(grad_h, dh - now);
+    padded |= keep != 1.0f;
+  }
+  store(grad_bias, load<vec>(grad_bias) + sum_i);
+  store(grad_bias + V, load<vec>(grad_bias + V) + sum_f);
+  store(grad_bias + 2 * V, load<vec>(grad_bias + 2 * V) + sum_g);
+  store(grad_bias + 3 * V, load<vec>(grad_bias + 3 * V) + sum_o);
+  return padded;
+}
+
 // grad_hidden (T, B, H), or (B, H) of the last step only. grad_kernel (F + H, 4H), grad_bias (4H),
 // grad_x (T, B, F) or null.
 template <int V>
@@ -270,7 +359,6 @@ static void backward(const Sizes& n, const float* kernel, const float* x, const 
   float* grad_c = scratch(2, B * Hp);
   float* grad_gates = scratch(3, B * N);
   float* sums = scratch(4, (K + 1) * N);    // gradients of weights and bias
-  float* kept = scratch(5, B * Hp);         // what a padded step passes on unchanged
   std::fill(grad_h, grad_h + B * Hp, 0.0f);
   std::fill(grad_c, grad_c + B * Hp, 0.0f);
   std::fill(sums, sums + (K + 1) * N, 0.0f);
@@ -282,46 +370,19 @@ static void backward(const Sizes& n, const float* kernel, const float* x, const 
         for (int64_t k = 0; k < H; k++) row[k] = kernel[(F + k) * 4 * H + g * H + unit];
     }
   for (int64_t t = n.T - 1; t >= 0; t--) {
-    const float* coming = last_only ? (t == n.T - 1 ? grad_hidden : nullptr) : grad_hidden + t * B * H;
+    const float* coming = !last_only       ? grad_hidden + t * B * H
+                          : t == n.T - 1 ? grad_hidden
+                                         : nullptr;
     bool padded = false;
-    for (int64_t r = 0; r < B; r++) {
-      const float keep = valid[t * B + r];
-      padded |= keep != 1.0f;
-      for (int64_t unit = 0; unit < Hp; unit += V) {
-        const float* saved = gates + (t * B + r) * N + 4 * unit;
-        const vec i = load<vec>(saved), f = load<vec>(saved + V);
-        const vec g = load<vec>(saved + 2 * V), o = load<vec>(saved + 3 * V);
-        const vec before = t ? load<vec>(cell + ((t - 1) * B + r) * Hp + unit) : vec{};
-        const vec tanh_c = tanh_of(f * before + i * g);
-        vec dh = load<vec>(grad_h + r * Hp + unit);
-        if (coming) {
-          float* to = grad_h + r * Hp + unit;
-          const int64_t left = std::min<int64_t>(V, H - unit);
-          if (left == V) {
-            dh += load<vec>(coming + r * H + unit);
-          } else {
-            for (int64_t k = 0; k < left; k++) to[k] += coming[r * H + unit + k];
-            dh = load<vec>(to);
-          }
-        }
-        const vec dc_coming = load<vec>(grad_c + r * Hp + unit);
-        const vec now = keep * dh;
-        const vec dc = keep * dc_coming + now * o * (1.0f - tanh_c * tanh_c);
-        float* to = grad_gates + r * N + 4 * unit;
-        store(to, dc * g * i * (1.0f - i));
-        store(to + V, dc * before * f * (1.0f - f));
-        store(to + 2 * V, dc * i * (1.0f - g * g));
-        store(to + 3 * V, now * tanh_c * o * (1.0f - o));
-        store(grad_c + r * Hp + unit, dc * f + (1.0f - keep) * dc_coming);
-        store(kept + r * Hp + unit, dh - now);
-      }
-    }
-    // Weights and bias, sums over the batch.
+    for (int64_t unit = 0; unit < Hp; unit += V)
+      padded |= gate_gradients<V>(
+          n, unit, valid + t * B, gates + (t * Hp + unit) * B * 4,
+          t ? cell + ((t - 1) * Hp + unit) * B : nullptr, coming ? coming + unit : nullptr,
+          grad_h + unit, grad_c + unit * B, grad_gates + 4 * unit, sums + K * N + 4 * unit);
+    // Weights, sums over the batch.
     const float* x_now = x + t * B * F;
     product<V>(F, x_now, 1, F, grad_gates, N, B, sums, true);
     if (t) product<V>(H, hidden + (t - 1) * B * H, 1, H, grad_gates, N, B, sums + F * N, true);
-    const float one = 1.0f;
-    product<V>(1, &one, 0, 0, grad_gates, N, B, sums + K * N, true);
     if (grad_x)
       for (int64_t r = 0; r < B; r++)
         for (int64_t k = 0; k < F; k++) {
@@ -332,10 +393,7 @@ static void backward(const Sizes& n, const float* kernel, const float* x, const 
                      kernel[k * 4 * H + g * H + unit];
           grad_x[(t * B + r) * F + k] = sum;
         }
-    if (t) {
-      if (padded) std::memcpy(grad_h, kept, B * Hp * sizeof(float));
-      product<V>(B, grad_gates, N, 1, back, Hp, N, grad_h, padded);
-    }
+    if (t) product<V>(B, grad_gates, N, 1, back, Hp, N, grad_h, padded);
   }
   for (int64_t k = 0; k <= K; k++) {
     float* to = k < K ? grad_kernel + k * 4 * H : grad_bias;
