@@ -22,8 +22,8 @@ class LSTM(nnx.Module):
         # Forget gates start open: Jozefowicz, Zaremba & Sutskever (2015), ICML.
         self.bias = nnx.Param(jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0))
 
-    def __call__(self, inputs: Array, valid: Array) -> Array:
-        return lstm(self.kernel[...], self.bias[...], inputs, valid)
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
+        return lstm(self.kernel[...], self.bias[...], inputs, valid, last_only=last_only)
 
 
 class GRU(nnx.Module):
@@ -34,8 +34,9 @@ class GRU(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(3 * hidden))
         self.new_bias = nnx.Param(jnp.zeros(hidden))
 
-    def __call__(self, inputs: Array, valid: Array) -> Array:
-        return gru(self.kernel[...], self.bias[...], self.new_bias[...], inputs, valid)
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
+        weights = self.kernel[...], self.bias[...], self.new_bias[...]
+        return gru(*weights, inputs, valid, last_only=last_only)
 
 
 class Forecaster(nnx.Module):
@@ -61,11 +62,13 @@ class Recurrent(Forecaster):
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
         """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, T or 1, K) and constants."""
-        hidden = inputs.swapaxes(0, 1)
-        for layer in self.layers:
-            hidden = layer(hidden, valid.swapaxes(0, 1))  # (T, B, H)
-        hidden = hidden[-1:] if last_only else hidden
-        return self.out(hidden.swapaxes(0, 1)), self.constants[...]
+        hidden, valid = inputs.swapaxes(0, 1), valid.swapaxes(0, 1)
+        *lower, top = self.layers
+        for layer in lower:
+            hidden = layer(hidden, valid)  # (T, B, H)
+        hidden = top(hidden, valid, last_only=last_only)  # (B, H) of the last, or (T, B, H)
+        hidden = hidden[:, None] if last_only else hidden.swapaxes(0, 1)
+        return self.out(hidden), self.constants[...]
 
 
 class MLP(Forecaster):

@@ -97,17 +97,18 @@ class PlainVmap:
 
 def _loss(weights, x, y, recurrence):
     """Squared error of a linear readout of the last step."""
-    hidden = x.swapaxes(0, 1)
-    for layer in range(sum(name.startswith("kernel") for name in weights)):
-        hidden = recurrence(weights[f"kernel{layer}"], weights[f"bias{layer}"], hidden)
-    return jnp.mean((hidden[-1] @ weights["out"] + weights["out_bias"] - y) ** 2)
+    hidden, layers = x.swapaxes(0, 1), sum(name.startswith("kernel") for name in weights)
+    for layer in range(layers):
+        last = layer == layers - 1
+        hidden = recurrence(weights[f"kernel{layer}"], weights[f"bias{layer}"], hidden, last)
+    return jnp.mean((hidden @ weights["out"] + weights["out_bias"] - y) ** 2)
 
 
-def _ours(kernel, bias, inputs):
-    return lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]))
+def _ours(kernel, bias, inputs, last_only):
+    return lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]), last_only=last_only)
 
 
-def _scanned(kernel, bias, inputs):
+def _scanned(kernel, bias, inputs, last_only):
     """An LSTM as one would write it first."""
     size = bias.shape[0] // 4
 
@@ -119,7 +120,8 @@ def _scanned(kernel, bias, inputs):
         return (h, c), h
 
     zero = jnp.zeros((inputs.shape[1], size))
-    return jax.lax.scan(step, (zero, zero), inputs)[1]
+    hidden = jax.lax.scan(step, (zero, zero), inputs)[1]
+    return hidden[-1] if last_only else hidden
 
 
 def _all_weights(job: Job) -> dict[str, np.ndarray]:

@@ -1,5 +1,6 @@
 """The compiled kernel against JAX alone, for every instruction set that this machine has."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -12,51 +13,65 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.swarm.recurrence import lstm, native
+from forecaster.swarm.recurrence import gru, lstm, native
+from forecaster.swarm.recurrence.gru import jax_gru
 from forecaster.swarm.recurrence.lstm import jax_lstm
 from forecaster.swarm.recurrence.native.compiling import CompileError, compile_kernel
 
 needs_kernel = pytest.mark.skipif(native.loaded()[0] is None, reason=native.loaded()[1])
 
 
-def problem(seed, members, steps, batch, features, hidden):
+def problem(seed, members, steps, batch, features, hidden, cell=lstm):
+    """Weights, inputs, which steps are valid, and weights that make a scalar of the outputs."""
     random = np.random.default_rng(seed)
-    scale = 1 / np.sqrt(features + hidden)
-    shapes = (
-        ((features + hidden, 4 * hidden), scale),
-        ((4 * hidden,), 1.0),
-        ((steps, batch, features), 1.0),
-    )
+    scale, gates = 1 / np.sqrt(features + hidden), 4 if cell is lstm else 3
+    shapes = [((features + hidden, gates * hidden), scale), ((gates * hidden,), 1.0)]
+    if cell is gru:
+        shapes.append(((hidden,), 1.0))
+    shapes.append(((steps, batch, features), 1.0))
     arrays = [(random.normal(size=(members, *s)) * by).astype(np.float32) for s, by in shapes]
     valid = (random.random((members, steps, batch)) < 0.8).astype(np.float32)
     weights = random.normal(size=(members, steps, batch, hidden)).astype(np.float32)
     return (*arrays, valid, weights)
 
 
-def compare(recurrence, *arrays):
+def compare(recurrence, oracle, *arrays, last_only=False):
     """Values and gradients of many members by both."""
+    differentiated = tuple(range(len(arrays) - 2))
 
-    def loss(recurrence):
-        def one(kernel, bias, inputs, valid, weights):
-            hidden = recurrence(kernel, bias, inputs, valid)
-            return (hidden * weights).sum(), hidden
+    def outputs(recurrence, last_only):
+        def one(*arrays):
+            *arrays, weights = arrays
+            hidden = recurrence(*arrays)
+            return (hidden * (weights[-1] if last_only else weights)).sum(), hidden
 
-        return jax.jit(jax.vmap(jax.value_and_grad(one, argnums=(0, 1, 2), has_aux=True)))
+        return jax.jit(jax.vmap(jax.value_and_grad(one, argnums=differentiated, has_aux=True)))
 
-    found, expected = loss(recurrence)(*arrays), loss(jax_lstm)(*arrays)
+    ours = functools.partial(recurrence, last_only=last_only)
+    theirs = (lambda *a: oracle(*a)[-1]) if last_only else oracle
+    found = outputs(ours, last_only)(*arrays)
+    expected = outputs(theirs, last_only)(*arrays)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         tolerance = 2e-6 * max(1.0, float(jnp.abs(b).max()))
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=tolerance * 5)
 
 
+CELLS = [(lstm, jax_lstm), (gru, jax_gru)]
+
+
 @needs_kernel
+@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
 @settings(max_examples=12, deadline=None)
 @given(
     st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 7), st.integers(1, 14),
     st.integers(1, 6), st.sampled_from([1, 5, 7, 8, 9, 16, 17, 31, 32, 40, 50, 64, 70]),
+    st.booleans(),
 )  # fmt: skip
-def test_values_and_gradients_are_those_of_jax(seed, members, steps, batch, features, hidden):
-    compare(lstm, *problem(seed, members, steps, batch, features, hidden))
+def test_values_and_gradients_are_those_of_jax(
+    cell, seed, members, steps, batch, features, hidden, last_only
+):
+    arrays = problem(seed, members, steps, batch, features, hidden, cell[0])
+    compare(*cell, *arrays, last_only=last_only)
 
 
 @needs_kernel
@@ -104,7 +119,8 @@ def test_lesser_instruction_sets_agree_too(instructions):
         "from tests.swarm.test_native import *\n"
         "assert native.loaded()[0] in ('plain', 'neon', 'avx2'), native.loaded()\n"
         "for hidden in (3, 8, 16, 21):\n"
-        "    compare(lstm, *problem(hidden, 2, 4, 7, 2, hidden))\n"
+        "    for cell, oracle in CELLS:\n"
+        "        compare(cell, oracle, *problem(hidden, 2, 4, 7, 2, hidden, cell))\n"
         "print(native.loaded()[0])"
     )
     environment = os.environ | {"FORECASTER_KERNEL": instructions, "PYTHONPATH": str(Path.cwd())}
@@ -116,8 +132,8 @@ def test_lesser_instruction_sets_agree_too(instructions):
 
 def test_other_types_are_left_to_jax():
     with jax.enable_x64(True):
-        arrays = [np.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
-        assert not native.usable(*map(jnp.asarray, arrays))
+        arrays = [jnp.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
+        assert not native.usable(*arrays)
         assert lstm(*arrays[:4]).dtype == np.float64
     half = [jnp.asarray(a[0]).astype("bfloat16") for a in problem(2, 1, 4, 3, 2, 5)[:4]]
     assert lstm(*half).dtype == jnp.bfloat16

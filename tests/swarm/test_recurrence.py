@@ -88,7 +88,8 @@ def test_lstm_is_torchs_lstm():
     theirs = torch.nn.LSTM(2, 5)
     theirs.load_state_dict(torch_weights(torch, kernel, bias, 2))
     expected = theirs(torch.tensor(inputs, dtype=torch.float32))[0].detach().numpy()
-    got = lstm(*(jnp.asarray(a, jnp.float32) for a in (kernel, bias, inputs)), jnp.ones((7, 3)))
+    kernel, bias, inputs = (jnp.asarray(a, jnp.float32) for a in (kernel, bias, inputs))
+    got = lstm(kernel, bias, inputs, jnp.ones((7, 3)))
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -102,8 +103,9 @@ def test_gru_is_torchs_gru():
     weights["bias_hh_l0"][10:] = torch.tensor(new_bias)
     theirs.load_state_dict(weights)
     expected = theirs(torch.tensor(inputs, dtype=torch.float32))[0].detach().numpy()
-    ours = (jnp.asarray(a, jnp.float32) for a in (kernel, bias, new_bias, inputs))
-    np.testing.assert_allclose(gru(*ours, jnp.ones((7, 3))), expected, rtol=1e-5, atol=1e-6)
+    ours = [jnp.asarray(a, jnp.float32) for a in (kernel, bias, new_bias, inputs)]
+    got = gru(ours[0], ours[1], ours[2], ours[3], jnp.ones((7, 3)))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def torch_weights(torch, kernel, bias, features):

@@ -5,21 +5,51 @@ Gated recurrent unit, Cho et al. (2014), arXiv 1406.1078, in the variant that cu
 reset, update, new. Why the backward pass is written by hand: see ``lstm.py``.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
+
+from forecaster.swarm.recurrence import native
 
 
-@jax.custom_vjp
-def gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
+def gru(
+    kernel: Array,
+    bias: Array,
+    new_bias: Array,
+    inputs: Array,
+    valid: Array,
+    *,
+    last_only: bool = False,
+) -> Array:
     """Run a GRU over time from a zero state and return the hidden state of every step.
 
     Shapes, for time T, batch B, features F and hidden size H: ``kernel`` (F + H, 3H), its first F
     rows for the input and the rest for the hidden state; ``bias`` (3H,), added to the input part;
     ``new_bias`` (H,), added to the recurrent part of the new gate, inside the reset; ``inputs``
     (T, B, F); ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which
-    leaves the state as it was. Returns (T, B, H). Not differentiable in ``valid``.
+    leaves the state as it was. Returns (T, B, H), or with ``last_only`` the last step's, (B, H),
+    whose gradient is cheaper. Not differentiable in ``valid``.
+
+    On CPUs, in float32, compiled code does it where it was built; see ``native``.
     """
+    return _gru(last_only, kernel, bias, new_bias, inputs, valid)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _gru(last_only, kernel, bias, new_bias, inputs, valid):
+    if native.usable(kernel, bias, new_bias, inputs, valid):
+        hidden = native.gru_infer(kernel, bias, new_bias, inputs, valid)
+    else:
+        hidden = _forward(kernel, bias, new_bias, inputs, valid)[0]
+    return hidden[-1] if last_only else hidden
+
+
+@jax.custom_vjp
+def jax_gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
+    """The same in JAX alone: what the compiled code has to agree with."""
     return _forward(kernel, bias, new_bias, inputs, valid)[0]
 
 
@@ -43,12 +73,36 @@ def _forward(kernel, bias, new_bias, inputs, valid):
     return jax.lax.scan(step, start, (inputs, valid))[1]
 
 
-def _gru_forward(kernel, bias, new_bias, inputs, valid):
+def _gru_forward(last_only, kernel, bias, new_bias, inputs, valid):
+    want_inputs = None if not inputs.perturbed else ()  # static: it is part of the structure
+    arrays = kernel.value, bias.value, new_bias.value, inputs.value, valid.value
+    if native.usable(*arrays):
+        hidden, gates = native.gru_forward(*arrays)
+        saved = (arrays[0], *arrays[3:], hidden, gates), (), want_inputs
+    else:
+        hidden, residuals = _jax_forward(*arrays)
+        saved = residuals, None, want_inputs
+    return (hidden[-1] if last_only else hidden), saved
+
+
+def _gru_backward(last_only, saved, grad_hidden):
+    residuals, by_kernel, want_inputs = saved
+    if isinstance(grad_hidden, SymbolicZero):
+        grad_hidden = jnp.zeros(grad_hidden.shape, residuals[0].dtype)
+    if by_kernel is None:
+        if last_only:
+            grad_hidden = jnp.zeros_like(residuals[3]).at[-1].set(grad_hidden)
+        return _jax_backward(residuals, grad_hidden)
+    grads = native.gru_backward(residuals, grad_hidden, last_only, want_inputs is not None)
+    return *grads, jnp.zeros_like(residuals[2])
+
+
+def _jax_forward(kernel, bias, new_bias, inputs, valid):
     hidden, *gates = _forward(kernel, bias, new_bias, inputs, valid)
     return hidden, (kernel, inputs, valid, hidden, tuple(gates))
 
 
-def _gru_backward(residuals, grad_hidden):
+def _jax_backward(residuals, grad_hidden):
     kernel, inputs, valid, hidden, gates = residuals
     features, size = inputs.shape[-1], hidden.shape[-1]
     hidden_kernel = kernel[features:]
@@ -80,4 +134,5 @@ def _gru_backward(residuals, grad_hidden):
     return grad_kernel, grad_input.sum((0, 1)), grad_new_bias, grad_inputs, jnp.zeros_like(valid)
 
 
-gru.defvjp(_gru_forward, _gru_backward)
+_gru.defvjp(_gru_forward, _gru_backward, symbolic_zeros=True)
+jax_gru.defvjp(_jax_forward, _jax_backward)

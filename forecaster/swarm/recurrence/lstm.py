@@ -19,20 +19,29 @@ from jax.custom_derivatives import SymbolicZero
 from forecaster.swarm.recurrence import native
 
 
-@jax.custom_vjp
-def lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
+def lstm(
+    kernel: Array, bias: Array, inputs: Array, valid: Array, *, last_only: bool = False
+) -> Array:
     """Run an LSTM over time from a zero state and return the hidden state of every step.
 
     Shapes, for time T, batch B, features F and hidden size H: ``kernel`` (F + H, 4H), its first F
     rows for the input and the rest for the hidden state; ``bias`` (4H,); ``inputs`` (T, B, F);
     ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which leaves the
-    state as it was. Returns (T, B, H). Not differentiable in ``valid``.
+    state as it was. Returns (T, B, H), or with ``last_only`` the last step's, (B, H), whose
+    gradient is cheaper. Not differentiable in ``valid``.
 
     On CPUs, in float32, compiled code does it where it was built; see ``native``.
     """
+    return _lstm(last_only, kernel, bias, inputs, valid)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _lstm(last_only, kernel, bias, inputs, valid):
     if native.usable(kernel, bias, inputs, valid):
-        return native.infer(kernel, bias, inputs, valid)
-    return _forward(kernel, bias, inputs, valid)[0]
+        hidden = native.lstm_infer(kernel, bias, inputs, valid)
+    else:
+        hidden = _forward(kernel, bias, inputs, valid)[0]
+    return hidden[-1] if last_only else hidden
 
 
 @jax.custom_vjp
@@ -70,23 +79,27 @@ def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
     return hidden, cell, gates
 
 
-def _lstm_forward(kernel, bias, inputs, valid):
+def _lstm_forward(last_only, kernel, bias, inputs, valid):
     want_inputs = None if not inputs.perturbed else ()  # static: it is part of the structure
     arrays = kernel.value, bias.value, inputs.value, valid.value
-    if not native.usable(*arrays):
+    if native.usable(*arrays):
+        hidden, cell, gates = native.lstm_forward(*arrays)
+        saved = (arrays[0], *arrays[2:], hidden, cell, gates), (), want_inputs
+    else:
         hidden, residuals = _jax_forward(*arrays)
-        return hidden, (residuals, None, want_inputs)
-    hidden, cell, gates = native.forward(*arrays)
-    return hidden, ((arrays[0], *arrays[2:], hidden, cell, gates), (), want_inputs)
+        saved = residuals, None, want_inputs
+    return (hidden[-1] if last_only else hidden), saved
 
 
-def _lstm_backward(saved, grad_hidden):
+def _lstm_backward(last_only, saved, grad_hidden):
     residuals, by_kernel, want_inputs = saved
     if isinstance(grad_hidden, SymbolicZero):
         grad_hidden = jnp.zeros(grad_hidden.shape, residuals[0].dtype)
     if by_kernel is None:
+        if last_only:
+            grad_hidden = jnp.zeros_like(residuals[3]).at[-1].set(grad_hidden)
         return _jax_backward(residuals, grad_hidden)
-    grads = native.backward(residuals, grad_hidden, want_inputs is not None)
+    grads = native.lstm_backward(residuals, grad_hidden, last_only, want_inputs is not None)
     return *grads, jnp.zeros_like(residuals[2])
 
 
@@ -137,5 +150,5 @@ def _jax_backward(residuals, grad_hidden):
     return grad_kernel, grad_gates.sum((0, 1)), grad_inputs, jnp.zeros_like(valid)
 
 
-lstm.defvjp(_lstm_forward, _lstm_backward, symbolic_zeros=True)
+_lstm.defvjp(_lstm_forward, _lstm_backward, symbolic_zeros=True)
 jax_lstm.defvjp(_jax_forward, _jax_backward)

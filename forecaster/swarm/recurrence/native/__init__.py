@@ -8,13 +8,18 @@ import ctypes
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 _LIBRARY = Path(__file__).parent / "_recurrence.so"
-_TARGETS = ("forecaster_lstm_forward", "forecaster_lstm_infer", "forecaster_lstm_backward")
+_TARGETS = tuple(
+    f"forecaster_{cell}_{what}"
+    for cell in ("lstm", "gru")
+    for what in ("infer", "forward", "backward")
+)
 
 
 @functools.cache
@@ -42,35 +47,68 @@ def usable(*arrays: Array) -> bool:
     return all(array.dtype == jnp.float32 for array in arrays) and loaded()[0] is not None
 
 
-def infer(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
+def lstm_infer(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
     """Hidden states (T, B, H); arguments as of :func:`forecaster.swarm.recurrence.lstm`."""
-    hidden = _array(*inputs.shape[:2], bias.shape[-1] // 4)
-    return _call("infer", hidden)(kernel, bias, inputs, valid)
+    out = _array(*inputs.shape[:2], bias.shape[-1] // 4)
+    return _call("lstm_infer", out)(kernel, bias, inputs, valid)
 
 
-def forward(kernel: Array, bias: Array, inputs: Array, valid: Array) -> tuple[Array, Array, Array]:
-    """Hidden states (T, B, H), and what the backward pass needs, in an order of its own."""
+def lstm_forward(kernel: Array, bias: Array, inputs: Array, valid: Array) -> list[Array]:
+    """Hidden states, and cell states and gates for the backward pass, in an order of its own."""
     steps, batch, size = *inputs.shape[:2], bias.shape[-1] // 4
-    padded = -(-size // 16) * 16
-    out = (
-        _array(steps, batch, size),
-        _array(steps, batch, padded),
-        _array(steps, batch, 4 * padded),
-    )
-    return _call("forward", out)(kernel, bias, inputs, valid)
+    saved = _saved_width(size)
+    out = [_array(steps, batch, width) for width in (size, saved, 4 * saved)]
+    return _call("lstm_forward", out)(kernel, bias, inputs, valid)
 
 
-def backward(residuals: tuple[Array, ...], grad_hidden: Array, want_inputs: bool):
-    """Gradients of kernel, bias and inputs; those of the inputs are worthless unless wanted."""
+def lstm_backward(
+    residuals: tuple[Array, ...], grad_hidden: Array, last_only: bool, want_inputs: bool
+) -> list[Array]:
+    """Gradients of kernel, bias and inputs; those of the inputs are worthless unless wanted.
+
+    ``residuals``: kernel, inputs, valid and what :func:`lstm_forward` returned. ``grad_hidden``:
+    (T, B, H), or with ``last_only`` the last step's, (B, H).
+    """
     kernel, inputs = residuals[:2]
-    out = (_array(*kernel.shape), _array(kernel.shape[-1]), _array(*inputs.shape))
-    call = _call("backward", out)
-    return call(*residuals, grad_hidden, last_only=False, want_x=want_inputs)
+    out = [_array(*kernel.shape), _array(kernel.shape[-1]), _array(*inputs.shape)]
+    call = _call("lstm_backward", out)
+    return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
+
+
+def gru_infer(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
+    """Hidden states (T, B, H); arguments as of :func:`forecaster.swarm.recurrence.gru`."""
+    out = _array(*inputs.shape[:2], new_bias.shape[-1])
+    return _call("gru_infer", out)(kernel, bias, new_bias, inputs, valid)
+
+
+def gru_forward(
+    kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
+) -> list[Array]:
+    """Hidden states, and gates for the backward pass, in an order of its own."""
+    steps, batch, size = *inputs.shape[:2], new_bias.shape[-1]
+    out = [_array(steps, batch, width) for width in (size, 4 * _saved_width(size))]
+    return _call("gru_forward", out)(kernel, bias, new_bias, inputs, valid)
+
+
+def gru_backward(
+    residuals: tuple[Array, ...], grad_hidden: Array, last_only: bool, want_inputs: bool
+) -> list[Array]:
+    """Gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`."""
+    kernel, inputs = residuals[:2]
+    width = kernel.shape[-1]
+    out = [_array(*kernel.shape), _array(width), _array(width // 3), _array(*inputs.shape)]
+    call = _call("gru_backward", out)
+    return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
+
+
+def _saved_width(size: int) -> int:
+    """As ``saved_width`` in kernels.h: room for whole vectors, however wide."""
+    return -(-size // 16) * 16
 
 
 def _array(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _call(name: str, out):
-    return jax.ffi.ffi_call(f"forecaster_lstm_{name}", out, vmap_method="broadcast_all")
+def _call(name: str, out: Any) -> Any:
+    return jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all")

@@ -45,9 +45,9 @@ def compile_kernel(output: Path) -> Path:
         for name, (flags, vector, rows) in sets.items():
             objects.append(str(Path(folder) / f"{name}.o"))
             choice = [f"-DISA_NAME={name}", f"-DVECTOR={vector}", f"-DMOST_ROWS={rows}"]
-            _run([*common, *flags.split(), *choice, str(HERE / "lstm_isa.cc"), "-o", objects[-1]])
+            _run([*common, *flags.split(), *choice, str(HERE / "isa.cc"), "-o", objects[-1]])
         objects.append(str(Path(folder) / "ffi.o"))
-        _run([*common, str(HERE / "lstm_ffi.cc"), "-o", objects[-1]])
+        _run([*common, str(HERE / "ffi.cc"), "-o", objects[-1]])
         library = Path(folder) / NAME
         _run([*command, "-shared", "-o", str(library), *objects])
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,224 @@
+// The kernels as XLA custom calls, and the choice of the instruction set when the library is loaded.
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+#include "kernels.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+#if defined(__x86_64__)
+namespace avx512 { extern const Kernels kernels; }
+namespace avx2 { extern const Kernels kernels; }
+#endif
+namespace plain { extern const Kernels kernels; }
+
+namespace {
+
+struct Choice {
+  const char* name;
+  const Kernels* kernels;
+};
+
+// FORECASTER_KERNEL=plain|avx2|avx512 asks for a lesser set than the machine has.
+Choice choose() {
+  const char* asked = std::getenv("FORECASTER_KERNEL");
+  auto wanted = [&](const char* name) { return !asked || !*asked || !std::strcmp(asked, name); };
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (wanted("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return {"avx512", &avx512::kernels};
+  if (wanted("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {"avx2", &avx2::kernels};
+  return {"plain", &plain::kernels};
+#elif defined(__aarch64__)
+  return {"neon", &plain::kernels};  // every 64-bit ARM has it: the compiler's plain code uses it
+#else
+  return {"plain", &plain::kernels};
+#endif
+}
+
+const Choice& chosen() {
+  static const Choice choice = choose();
+  return choice;
+}
+
+using Array = ffi::Buffer<ffi::F32>;
+using Result = ffi::Result<Array>;
+
+int64_t from_end(const Array& array, int64_t axis) {
+  const auto sizes = array.dimensions();
+  const auto rank = static_cast<int64_t>(sizes.size());
+  return axis <= rank ? static_cast<int64_t>(sizes[rank - axis]) : 0;
+}
+
+struct Expected {
+  const char* name;
+  const Array& array;
+  int64_t size;  // of one member
+};
+
+// Inputs (members, T, B, F) and kernel (members, F + H, gates x H) decide all sizes.
+struct Call {
+  Sizes n;
+  int64_t members, gates;
+
+  Call(const Array& kernel, const Array& x, int64_t gates) : gates(gates) {
+    n = {from_end(x, 3), from_end(x, 2), from_end(x, 1), from_end(kernel, 1) / gates};
+    const int64_t one = weights();
+    members = one > 0 ? static_cast<int64_t>(kernel.element_count()) / one : 0;
+  }
+  int64_t weights() const { return (n.F + n.H) * gates * n.H; }
+  int64_t bias() const { return gates * n.H; }
+  int64_t inputs() const { return n.T * n.B * n.F; }
+  int64_t rows() const { return n.T * n.B; }
+  int64_t hidden() const { return n.T * n.B * n.H; }
+  int64_t saved() const { return n.T * n.B * saved_width(n.H); }
+
+  // A wrong shape is an error here, not a read beyond an array's end.
+  ffi::Error check(std::initializer_list<Expected> all) const {
+    for (const auto& one : all)
+      if (static_cast<int64_t>(one.array.element_count()) != members * one.size)
+        return ffi::Error(ffi::ErrorCode::kInvalidArgument,
+                          std::string("forecaster's kernel: ") + one.name + ": expected " +
+                              std::to_string(members) + " x " + std::to_string(one.size) +
+                              " numbers, got " + std::to_string(one.array.element_count()));
+    return ffi::Error::Success();
+  }
+};
+
+float* of_member(Result* result, int64_t m, int64_t size) {
+  return result ? (*result)->typed_data() + m * size : nullptr;
+}
+
+// Forward; without cell and gates nothing is saved for the way back.
+ffi::Error run_lstm(Array kernel, Array bias, Array x, Array valid, Result hidden, Result* cell,
+                    Result* gates) {
+  const Call c(kernel, x, 4);
+  if (auto error = c.check({{"kernel", kernel, c.weights()}, {"bias", bias, c.bias()},
+                            {"inputs", x, c.inputs()}, {"valid", valid, c.rows()},
+                            {"hidden", *hidden, c.hidden()},
+                            {"cell", cell ? **cell : *hidden, cell ? c.saved() : c.hidden()},
+                            {"gates", gates ? **gates : *hidden,
+                             gates ? 4 * c.saved() : c.hidden()}}); error.failure())
+    return error;
+  for (int64_t m = 0; m < c.members; m++)
+    chosen().kernels->lstm.forward(
+        c.n, {kernel.typed_data() + m * c.weights(), bias.typed_data() + m * c.bias(), nullptr},
+        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
+         hidden->typed_data() + m * c.hidden(), of_member(cell, m, c.saved()),
+         of_member(gates, m, 4 * c.saved())});
+  return ffi::Error::Success();
+}
+
+ffi::Error lstm_infer(Array kernel, Array bias, Array x, Array valid, Result hidden) {
+  return run_lstm(kernel, bias, x, valid, hidden, nullptr, nullptr);
+}
+
+ffi::Error lstm_forward(Array kernel, Array bias, Array x, Array valid, Result hidden, Result cell,
+                        Result gates) {
+  return run_lstm(kernel, bias, x, valid, hidden, &cell, &gates);
+}
+
+ffi::Error lstm_backward(Array kernel, Array x, Array valid, Array hidden, Array cell, Array gates,
+                         Array grad_hidden, Result grad_kernel, Result grad_bias, Result grad_x,
+                         bool last_only, bool want_x) {
+  const Call c(kernel, x, 4);
+  const int64_t coming = c.hidden() / (last_only ? std::max<int64_t>(1, c.n.T) : 1);
+  if (auto error = c.check({{"kernel", kernel, c.weights()}, {"inputs", x, c.inputs()},
+                            {"valid", valid, c.rows()}, {"hidden", hidden, c.hidden()},
+                            {"cell", cell, c.saved()}, {"gates", gates, 4 * c.saved()},
+                            {"gradient", grad_hidden, coming},
+                            {"gradient of the kernel", *grad_kernel, c.weights()},
+                            {"gradient of the bias", *grad_bias, c.bias()},
+                            {"gradient of the inputs", *grad_x, c.inputs()}}); error.failure())
+    return error;
+  for (int64_t m = 0; m < c.members; m++)
+    chosen().kernels->lstm.backward(
+        c.n, {kernel.typed_data() + m * c.weights(), nullptr, nullptr},
+        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
+         hidden.typed_data() + m * c.hidden(), cell.typed_data() + m * c.saved(),
+         gates.typed_data() + m * 4 * c.saved()},
+        {grad_hidden.typed_data() + m * coming, last_only,
+         grad_kernel->typed_data() + m * c.weights(), grad_bias->typed_data() + m * c.bias(),
+         nullptr, want_x ? grad_x->typed_data() + m * c.inputs() : nullptr});
+  return ffi::Error::Success();
+}
+
+ffi::Error run_gru(Array kernel, Array bias, Array new_bias, Array x, Array valid, Result hidden,
+                   Result* gates) {
+  const Call c(kernel, x, 3);
+  if (auto error = c.check({{"kernel", kernel, c.weights()}, {"bias", bias, c.bias()},
+                            {"new bias", new_bias, c.n.H}, {"inputs", x, c.inputs()},
+                            {"valid", valid, c.rows()}, {"hidden", *hidden, c.hidden()},
+                            {"gates", gates ? **gates : *hidden,
+                             gates ? 4 * c.saved() : c.hidden()}}); error.failure())
+    return error;
+  for (int64_t m = 0; m < c.members; m++)
+    chosen().kernels->gru.forward(
+        c.n, {kernel.typed_data() + m * c.weights(), bias.typed_data() + m * c.bias(),
+              new_bias.typed_data() + m * c.n.H},
+        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
+         hidden->typed_data() + m * c.hidden(), nullptr, of_member(gates, m, 4 * c.saved())});
+  return ffi::Error::Success();
+}
+
+ffi::Error gru_infer(Array kernel, Array bias, Array new_bias, Array x, Array valid,
+                     Result hidden) {
+  return run_gru(kernel, bias, new_bias, x, valid, hidden, nullptr);
+}
+
+ffi::Error gru_forward(Array kernel, Array bias, Array new_bias, Array x, Array valid,
+                       Result hidden, Result gates) {
+  return run_gru(kernel, bias, new_bias, x, valid, hidden, &gates);
+}
+
+ffi::Error gru_backward(Array kernel, Array x, Array valid, Array hidden, Array gates,
+                        Array grad_hidden, Result grad_kernel, Result grad_bias,
+                        Result grad_new_bias, Result grad_x, bool last_only, bool want_x) {
+  const Call c(kernel, x, 3);
+  const int64_t coming = c.hidden() / (last_only ? std::max<int64_t>(1, c.n.T) : 1);
+  if (auto error = c.check({{"kernel", kernel, c.weights()}, {"inputs", x, c.inputs()},
+                            {"valid", valid, c.rows()}, {"hidden", hidden, c.hidden()},
+                            {"gates", gates, 4 * c.saved()}, {"gradient", grad_hidden, coming},
+                            {"gradient of the kernel", *grad_kernel, c.weights()},
+                            {"gradient of the bias", *grad_bias, c.bias()},
+                            {"gradient of the new bias", *grad_new_bias, c.n.H},
+                            {"gradient of the inputs", *grad_x, c.inputs()}}); error.failure())
+    return error;
+  for (int64_t m = 0; m < c.members; m++)
+    chosen().kernels->gru.backward(
+        c.n, {kernel.typed_data() + m * c.weights(), nullptr, nullptr},
+        {x.typed_data() + m * c.inputs(), valid.typed_data() + m * c.rows(),
+         hidden.typed_data() + m * c.hidden(), nullptr, gates.typed_data() + m * 4 * c.saved()},
+        {grad_hidden.typed_data() + m * coming, last_only,
+         grad_kernel->typed_data() + m * c.weights(), grad_bias->typed_data() + m * c.bias(),
+         grad_new_bias->typed_data() + m * c.n.H,
+         want_x ? grad_x->typed_data() + m * c.inputs() : nullptr});
+  return ffi::Error::Success();
+}
+
+}  // namespace
+
+#define IN_1 .Arg<Array>()
+#define IN_2 IN_1 IN_1
+#define IN_4 IN_2 IN_2
+#define IN_5 IN_4 IN_1
+#define IN_6 IN_4 IN_2
+#define IN_7 IN_4 IN_2 IN_1
+#define OUT_1 .Ret<Array>()
+#define OUT_2 OUT_1 OUT_1
+#define OUT_3 OUT_2 OUT_1
+#define OUT_4 OUT_2 OUT_2
+#define FLAGS .Attr<bool>("last_only").Attr<bool>("want_x")
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_lstm_infer, lstm_infer, ffi::Ffi::Bind() IN_4 OUT_1);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_lstm_forward, lstm_forward, ffi::Ffi::Bind() IN_4 OUT_3);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_lstm_backward, lstm_backward, ffi::Ffi::Bind() IN_7 OUT_3 FLAGS);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_infer, gru_infer, ffi::Ffi::Bind() IN_5 OUT_1);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_forward, gru_forward, ffi::Ffi::Bind() IN_5 OUT_2);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_backward, gru_backward, ffi::Ffi::Bind() IN_6 OUT_4 FLAGS);
+
+extern "C" const char* forecaster_instructions() { return chosen().name; }
