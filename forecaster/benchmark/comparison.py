@@ -12,8 +12,9 @@ import numpy as np
 from forecaster.benchmark.job import Job
 from forecaster.errors import UsageError
 
-METHODS = ("ours", "torch-pool", "torch", "vmap")
-"""Swarm; PyTorch with a process a core; PyTorch on one thread; a plain ``vmap``."""
+METHODS = ("ours", "ours-no-kernel", "torch-pool", "torch", "vmap")
+"""Swarm, with the compiled kernel where there is one, and without; PyTorch with a process a core;
+PyTorch on one thread; a plain ``vmap``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _runner(name: str, job: Job, whole: bool) -> Any:
         return TorchPool(job, whole) if name == "torch-pool" else TorchLoop(job, whole)
     from forecaster.benchmark.with_jax import Ours, PlainVmap
 
-    return Ours(job) if name == "ours" else PlainVmap(job)
+    return PlainVmap(job) if name == "vmap" else Ours(job, kernel=name == "ours")
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:

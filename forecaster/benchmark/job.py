@@ -1,6 +1,8 @@
 """What is trained: sizes, data, initial weights and batches, the same for every method."""
 
 import dataclasses
+import math
+from typing import Literal
 
 import numpy as np
 
@@ -9,12 +11,14 @@ LEARNING_RATE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """LSTMs with a linear readout of the last step, squared error, Adam.
+    """LSTMs with a linear readout of the last step, or MLPs ("mlp"), squared error, Adam.
 
     ``windows``: examples of each member, in batches of ``batch`` in a fixed random order; those
-    that do not fill a batch are left out.
+    that do not fill a batch are left out. An MLP sees all steps of a window at once, has a ReLU
+    after each of its ``layers`` and a linear readout.
     """
 
+    network: Literal["lstm", "mlp"] = "lstm"
     hidden: int = 32
     layers: int = 1
     lookback: int = 20
@@ -23,6 +27,12 @@ class Job:
     windows: int = 352
     members: int = 32
     epochs: int = 3
+
+    def __str__(self) -> str:
+        return (
+            f"{self.network.upper()}, hidden {self.hidden}, layers {self.layers}, lookback "
+            f"{self.lookback}, batch {self.batch}, inputs {self.features}"
+        )
 
     @property
     def steps(self) -> int:
@@ -33,9 +43,10 @@ class Job:
     def flops(self) -> float:
         """Floating-point operations of one member's epoch: the matrix products of the layers,
         forward once and backward twice."""
-        inputs = [self.features] + [self.hidden] * (self.layers - 1)
-        each = sum(2 * 4 * self.hidden * (size + self.hidden) for size in inputs)
-        return 3.0 * each * self.lookback * self.batch * self.steps
+        kernels = [shape for name, shape in self._shapes.items() if name.startswith("kernel")]
+        times = self.lookback if self.network == "lstm" else 1
+        each = sum(2 * math.prod(shape) for shape in kernels)
+        return 3.0 * each * times * self.batch * self.steps
 
     def examples(self, member: int) -> tuple[np.ndarray, np.ndarray]:
         """Inputs (window, lookback, feature) and targets (window, 1) of a member."""
@@ -50,23 +61,34 @@ class Job:
 
     def weights(self, member: int) -> dict[str, np.ndarray]:
         """Initial weights, uniform between plus and minus 1 / sqrt(hidden) as PyTorch's are; the
-        layout is that of :func:`forecaster.swarm.recurrence.lstm`."""
+        layout is that of :func:`forecaster.swarm.recurrence.lstm`, or (inputs, outputs)."""
         random = np.random.default_rng([member, self.hidden, 7])
         bound = self.hidden**-0.5
-        shapes: dict[str, tuple[int, ...]] = {}
+        shapes = self._shapes.items()
+        return {name: random.uniform(-bound, bound, s).astype(np.float32) for name, s in shapes}
+
+    @property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        hidden, shapes = self.hidden, {}
         for layer in range(self.layers):
-            inputs = self.hidden if layer else self.features
-            shapes[f"kernel{layer}"] = (inputs + self.hidden, 4 * self.hidden)
-            shapes[f"bias{layer}"] = (4 * self.hidden,)
-        shapes |= {"out": (self.hidden, 1), "out_bias": (1,)}
-        return {n: random.uniform(-bound, bound, s).astype(np.float32) for n, s in shapes.items()}
+            if self.network == "lstm":
+                inputs = hidden if layer else self.features
+                shapes[f"kernel{layer}"] = (inputs + hidden, 4 * hidden)
+                shapes[f"bias{layer}"] = (4 * hidden,)
+            else:
+                inputs = hidden if layer else self.lookback * self.features
+                shapes[f"kernel{layer}"] = (inputs, hidden)
+                shapes[f"bias{layer}"] = (hidden,)
+        return shapes | {"out": (hidden, 1), "out_bias": (1,)}
 
 
 SUITE = (
-    Job(hidden=16, lookback=30, batch=32, features=1, windows=1024, members=64),
-    Job(hidden=32, lookback=20, batch=32, features=1, windows=352, members=64),
-    Job(hidden=32, lookback=60, batch=32, features=5, windows=1024, members=16),
-    Job(hidden=64, lookback=60, batch=64, features=5, windows=1024, members=8),
-    Job(hidden=128, lookback=60, batch=32, features=5, windows=1024, members=4, epochs=2),
+    Job("lstm", 16, 1, lookback=30, batch=32, features=1, windows=1024, members=64, epochs=10),
+    Job("lstm", 32, 1, lookback=20, batch=32, features=1, windows=352, members=64, epochs=10),
+    Job("lstm", 32, 1, lookback=60, batch=32, features=5, windows=1024, members=16, epochs=5),
+    Job("lstm", 64, 1, lookback=60, batch=64, features=5, windows=1024, members=8, epochs=5),
+    Job("lstm", 128, 1, lookback=60, batch=32, features=5, windows=1024, members=4, epochs=3),
+    Job("mlp", 256, 2, lookback=1, batch=128, features=2, windows=1024, members=128, epochs=10),
 )
-"""Sizes from small to large, one-layer LSTMs."""
+"""LSTMs from small to large, and the large network of published sweeps. Most have few members and
+epochs, so that PyTorch and the plain ``vmap`` are done in minutes."""

@@ -1,7 +1,8 @@
-"""The job done by the swarm, and by the plain ``vmap`` over a scan that published work uses."""
+"""The job done by the swarm, and by the plain ``vmap`` that published work uses."""
 
 import functools
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ import optax
 
 from forecaster import swarm
 from forecaster.benchmark.job import LEARNING_RATE, Job
-from forecaster.swarm.recurrence import lstm
+from forecaster.swarm.recurrence import jax_lstm, lstm
 
 
 class Examples(NamedTuple):
@@ -24,10 +25,10 @@ class Examples(NamedTuple):
 
 
 class Ours:
-    """The swarm: as many members at once as there are."""
+    """The swarm, by the compiled kernel where there is one, or without."""
 
-    def __init__(self, job: Job):
-        self._job, self._task = job, _task(job)
+    def __init__(self, job: Job, kernel: bool = True):
+        self._job, self._task = job, _task(job, kernel)
         x, y = zip(*(job.examples(member) for member in range(job.members)), strict=True)
         order = np.broadcast_to(job.order(), (job.members, *job.order().shape))
         self._data = Examples(np.stack(x), np.stack(y), order, _all_weights(job))
@@ -59,7 +60,7 @@ class Ours:
 
 
 class PlainVmap:
-    """One ``vmap`` over all members, a scan over time that JAX differentiates, one jit."""
+    """One ``vmap`` over all members, JAX differentiates everything, one jit."""
 
     def __init__(self, job: Job):
         self._job = job
@@ -70,12 +71,12 @@ class PlainVmap:
             job.order(),
         )
         self._weights = jax.tree.map(jnp.asarray, _all_weights(job))
-        adam = optax.adam(LEARNING_RATE)
+        adam, error = optax.adam(LEARNING_RATE), _loss(job, _scanned)
 
         def epoch(carry, x, y):
             def step(carry, rows):
                 params, state = carry
-                loss, grads = jax.value_and_grad(_loss)(params, x[rows], y[rows], _scanned)
+                loss, grads = jax.value_and_grad(error)(params, x[rows], y[rows])
                 updates, state = adam.update(grads, state, params)
                 return (optax.apply_updates(params, updates), state), loss
 
@@ -95,17 +96,34 @@ class PlainVmap:
         return seconds / self._job.members / self._job.epochs, losses.mean(1)
 
 
-def _loss(weights, x, y, recurrence):
-    """Squared error of a linear readout of the last step."""
-    hidden, layers = x.swapaxes(0, 1), sum(name.startswith("kernel") for name in weights)
-    for layer in range(layers):
-        last = layer == layers - 1
-        hidden = recurrence(weights[f"kernel{layer}"], weights[f"bias{layer}"], hidden, last)
-    return jnp.mean((hidden @ weights["out"] + weights["out_bias"] - y) ** 2)
+def _loss(job: Job, recurrence: Callable[..., Any]) -> Callable[..., Any]:
+    """Squared error of a linear readout, as a function of weights, inputs and targets."""
+
+    def hidden(weights, x):
+        kernels = [(weights[f"kernel{n}"], weights[f"bias{n}"]) for n in range(job.layers)]
+        if job.network == "mlp":
+            x = x.reshape(len(x), -1)
+            for kernel, bias in kernels:
+                x = jax.nn.relu(x @ kernel + bias)
+            return x
+        x = x.swapaxes(0, 1)
+        for layer, (kernel, bias) in enumerate(kernels):
+            x = recurrence(kernel, bias, x, layer == job.layers - 1)
+        return x
+
+    def loss(weights, x, y):
+        return jnp.mean((hidden(weights, x) @ weights["out"] + weights["out_bias"] - y) ** 2)
+
+    return loss
 
 
-def _ours(kernel, bias, inputs, last_only):
+def _with_kernel(kernel, bias, inputs, last_only):
     return lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]), last_only=last_only)
+
+
+def _without_kernel(kernel, bias, inputs, last_only):
+    hidden = jax_lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]))
+    return hidden[-1] if last_only else hidden
 
 
 def _scanned(kernel, bias, inputs, last_only):
@@ -130,11 +148,12 @@ def _all_weights(job: Job) -> dict[str, np.ndarray]:
 
 
 @functools.lru_cache(maxsize=16)
-def _task(job: Job) -> swarm.Task:
+def _task(job: Job, kernel: bool) -> swarm.Task:
+    loss = _loss(job, _with_kernel if kernel else _without_kernel)
     shapes = {name: value.shape for name, value in job.weights(0).items()}
     return swarm.Task(
         init=lambda key: {name: jnp.zeros(shape) for name, shape in shapes.items()},
-        loss=lambda params, batch, key, hyper: _loss(params, batch[0], batch[1], _ours),
+        loss=lambda params, batch, key, hyper: loss(params, batch[0], batch[1]),
         batches=lambda data, key: (data.order, jnp.ones(len(data.order), bool)),
         take=lambda data, rows: (data.inputs[rows], data.targets[rows]),
         validate=None,

@@ -1,9 +1,12 @@
 """The job done by PyTorch: one model after the other on one thread, or a process a core."""
 
 import concurrent.futures
+import functools
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,43 +18,73 @@ def train_one(job: Job, member: int) -> float:
     import torch
 
     torch.set_num_threads(1)
-    weights = job.weights(member)
-    cell = torch.nn.LSTM(job.features, job.hidden, job.layers, batch_first=True)
-    out = torch.nn.Linear(job.hidden, 1)
-    cell.load_state_dict(_cell_state(weights, job))
-    out.load_state_dict(
-        {"weight": torch.tensor(weights["out"].T.copy()), "bias": torch.tensor(weights["out_bias"])}
-    )
-    for layer in range(job.layers):
-        getattr(cell, f"bias_hh_l{layer}").requires_grad_(False)  # ours has one bias
-    used = [p for p in [*cell.parameters(), *out.parameters()] if p.requires_grad]
-    optimizer = torch.optim.Adam(used, lr=LEARNING_RATE)
-    x, y = map(torch.tensor, job.examples(member))
+    weights, (x, y) = _prepared(job, member)
+    weights = {name: value.clone() for name, value in weights.items()}
+    predict, parameters = _lstm(job, weights) if job.network == "lstm" else _mlp(job, weights)
+    optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
     order = torch.tensor(job.order())
     losses = []
     for _ in range(job.epochs):
         losses = []
         for rows in order:
             optimizer.zero_grad(set_to_none=True)
-            loss = ((out(cell(x[rows])[0][:, -1]) - y[rows]) ** 2).mean()
+            loss = ((predict(x[rows]) - y[rows]) ** 2).mean()
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())
     return float(torch.stack(losses).mean())
 
 
-def _cell_state(weights: dict[str, np.ndarray], job: Job):
+@functools.cache
+def _prepared(job: Job, member: int):
+    """Initial weights and examples; making them is not training, so none of it is timed."""
+    import torch
+
+    weights = {name: torch.tensor(value) for name, value in job.weights(member).items()}
+    return weights, tuple(map(torch.tensor, job.examples(member)))
+
+
+def _prepare(job: Job, members: range) -> None:
+    for member in members:
+        _prepared(job, member)
+
+
+def _lstm(job: Job, weights) -> tuple[Callable[..., Any], list]:
     import torch
 
     state = {}
     for layer in range(job.layers):
         kernel, bias = weights[f"kernel{layer}"], weights[f"bias{layer}"]
         inputs = len(kernel) - job.hidden
-        state[f"weight_ih_l{layer}"] = torch.tensor(kernel[:inputs].T.copy())
-        state[f"weight_hh_l{layer}"] = torch.tensor(kernel[inputs:].T.copy())
-        state[f"bias_ih_l{layer}"] = torch.tensor(bias)
-        state[f"bias_hh_l{layer}"] = torch.zeros(len(bias))
-    return state
+        state[f"weight_ih_l{layer}"] = kernel[:inputs].T
+        state[f"weight_hh_l{layer}"] = kernel[inputs:].T
+        state[f"bias_ih_l{layer}"] = bias
+        state[f"bias_hh_l{layer}"] = torch.zeros_like(bias)
+    cell = torch.nn.LSTM(job.features, job.hidden, job.layers, batch_first=True)
+    cell.load_state_dict(state)
+    for layer in range(job.layers):
+        getattr(cell, f"bias_hh_l{layer}").requires_grad_(False)  # ours has one bias
+    out = _linear(weights["out"], weights["out_bias"])
+    used = [p for p in [*cell.parameters(), *out.parameters()] if p.requires_grad]
+    return lambda x: out(cell(x)[0][:, -1]), used
+
+
+def _mlp(job: Job, weights) -> tuple[Callable[..., Any], list]:
+    import torch
+
+    parts = [torch.nn.Flatten()]
+    for layer in range(job.layers):
+        parts += [_linear(weights[f"kernel{layer}"], weights[f"bias{layer}"]), torch.nn.ReLU()]
+    model = torch.nn.Sequential(*parts, _linear(weights["out"], weights["out_bias"]))
+    return model, list(model.parameters())
+
+
+def _linear(kernel, bias):
+    import torch
+
+    layer = torch.nn.Linear(*kernel.shape)
+    layer.load_state_dict({"weight": kernel.T, "bias": bias})
+    return layer
 
 
 class TorchLoop:
@@ -59,6 +92,7 @@ class TorchLoop:
 
     def __init__(self, job: Job, whole: bool = False):
         self._job, self._members = job, range(job.members if whole else min(2, job.members))
+        _prepare(job, self._members)
 
     def run(self) -> tuple[float, np.ndarray]:
         """Train; seconds per model and epoch, and the models' losses in the last epoch."""
@@ -78,7 +112,9 @@ class TorchPool:
         few = min(2 * (cores or 1), max(job.members, cores or 1))
         self._members = range(job.members if whole else few)
         context = multiprocessing.get_context("spawn")
-        self._pool = concurrent.futures.ProcessPoolExecutor(cores, mp_context=context)
+        self._pool = concurrent.futures.ProcessPoolExecutor(
+            cores, mp_context=context, initializer=_prepare, initargs=(job, self._members)
+        )
         list(self._pool.map(train_one, [job] * len(self._members), self._members))
 
     def run(self) -> tuple[float, np.ndarray]:

@@ -8,11 +8,12 @@ import click
 
 from forecaster.cli.shared import console, say
 
-_AGAINST = ("torch-pool", "torch", "vmap")
+_AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel")
 _SCALING = (1, 2, 4, 8, 16, 32, 64)
 
 
 @click.command()
+@click.option("--network", type=click.Choice(["lstm", "mlp"]), default="lstm", show_default=True)
 @click.option("--hidden", type=click.IntRange(1), default=32, show_default=True)
 @click.option("--layers", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--lookback", type=click.IntRange(1), default=20, show_default=True)
@@ -26,18 +27,18 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
     "--against",
     type=click.Choice(_AGAINST),
     multiple=True,
-    help="A PyTorch process per core, PyTorch on one thread, or a plain vmap; may be repeated.  "
-    "[default: all]",
+    help="A PyTorch process per core, PyTorch on one thread, a plain vmap, or ours without the "
+    "compiled kernel; may be repeated.  [default: all]",
 )
 @click.option(
-    "--suite", is_flag=True, help="Five sizes from small to large, and swarms of 1 to 64; minutes."
+    "--suite", is_flag=True, help="Six sizes from small to large, and swarms of 1 to 64; minutes."
 )
 @click.option("--output", metavar="FILE.csv", help="Write the figures; with --suite a picture too.")
 def benchmark(suite, output, against, repeats, **sizes) -> None:
     """Time the same training by this program, by PyTorch and by a plain vmap, on this machine.
 
-    Same initial weights, same batches, same optimiser: LSTMs with a linear readout, squared error,
-    Adam. Medians of the repeats, the methods taking turns.
+    Same initial weights, same batches, same optimiser: LSTMs or MLPs with a linear readout, squared
+    error, Adam. Medians of the repeats, the methods taking turns.
 
     \b
     Examples:
@@ -67,7 +68,7 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
     results, grown = [], []
     for job in SUITE if suite else [Job(**sizes)]:
         found = compare(job, methods, repeats, on_run=show)
-        _print(found)
+        _print(job, found)
         results += found
     if suite:
         grown = scaling(SUITE[1], _SCALING, methods, repeats, on_run=show)
@@ -75,17 +76,13 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
     if output is not None:
         _write(Path(output), results)
         if grown:
-            _draw(Path(output), grown)
+            _draw(Path(output), SUITE[1], grown)
 
 
-def _print(found) -> None:
+def _print(job, found) -> None:
     from rich.table import Table
 
-    first = found[0]
-    title = (
-        f"hidden {first.hidden}, lookback {first.lookback}, batch {first.batch}, features "
-        f"{first.features}, {first.members} networks"
-    )
+    title = f"{job}: {job.members} networks"
     table = Table(
         "method", "ms per network and epoch", "GFLOP/s", "times ours", "loss apart",
         title=title, title_justify="left",
@@ -120,15 +117,14 @@ def _write(path: Path, results) -> None:
     say(f"Wrote {path}")
 
 
-def _draw(path: Path, grown) -> None:
+def _draw(path: Path, job, grown) -> None:
     import pandas as pd
 
     from forecaster import atomic
     from forecaster.plotting import plot_scaling
 
     axes = plot_scaling(pd.DataFrame([dataclasses.asdict(result) for result in grown]))
-    first = grown[0]
-    axes.set_title(f"LSTM, hidden {first.hidden}, lookback {first.lookback}, batch {first.batch}")
+    axes.set_title(str(job))
     figure: Any = axes.figure
     picture, scaling = path.with_suffix(".png"), path.with_name(f"{path.stem}_scaling.csv")
     atomic.write_file(picture, lambda to: figure.savefig(to, format="png", dpi=150))

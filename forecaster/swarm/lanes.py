@@ -107,11 +107,16 @@ class Layout:
         return places.reshape(self.lanes, -1)
 
     def unpack(self, tree: Any, members: int) -> Any:
-        """Undo :meth:`pack`: arrays with a leading axis of so many members, as numpy."""
+        """Undo :func:`place`: arrays with a leading axis of so many members, as numpy."""
+        groups = self.groups_for(members)
 
         def flatten(leaf):
-            leaf = np.asarray(leaf).swapaxes(0, 1)
-            return leaf.reshape(self.capacity, *leaf.shape[3:])[:members]
+            # Lane by lane into its place, so that each number is copied once.
+            out = np.empty((groups, self.lanes, *leaf.shape[2:]), leaf.dtype)
+            for part in leaf.addressable_shards:
+                lane = part.index[0].start or 0
+                out[:, lane] = np.asarray(part.data)[0, :groups]
+            return out.reshape(-1, *leaf.shape[3:])[:members]
 
         return jax.tree.map(flatten, tree)
 
