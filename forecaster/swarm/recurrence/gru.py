@@ -123,10 +123,11 @@ def _jax_backward(residuals, grad_hidden):
     steps = (grad_hidden, gates, previous, valid)
     start = jnp.zeros_like(hidden[0])
     _, (grad_input, grad_recurrent) = jax.lax.scan(step, start, steps, reverse=True)
+    flat = lambda array: array.reshape(-1, array.shape[-1])  # noqa: E731
     grad_kernel = jnp.concatenate(
         [
-            jnp.einsum("tbf,tbg->fg", inputs, grad_input),
-            jnp.einsum("tbh,tbg->hg", previous, grad_recurrent),
+            flat(inputs).T @ flat(grad_input),
+            flat(previous).T @ flat(grad_recurrent),
         ]
     )
     grad_new_bias = grad_recurrent[..., 2 * size :].sum((0, 1))

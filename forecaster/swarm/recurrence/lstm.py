@@ -58,14 +58,12 @@ def _activate(preactivation: Array) -> Array:
 
 
 def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
-    features, batch = inputs.shape[-1], inputs.shape[1]
-    size = kernel.shape[-1] // 4
-    input_kernel, hidden_kernel = kernel[:features], kernel[features:]
+    batch, size = inputs.shape[1], kernel.shape[-1] // 4
 
     def step(carry, now):
         hidden, cell = carry
         x, observed = now
-        gates = _activate(x @ input_kernel + hidden @ hidden_kernel + bias)  # (B, 4H)
+        gates = _activate(jnp.concatenate([x, hidden], axis=-1) @ kernel + bias)  # (B, 4H)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         keep = observed[:, None]
         new_cell = f * cell + i * g
@@ -117,10 +115,10 @@ def _jax_backward(residuals, grad_hidden):
 
     def step(carry, now):
         grad_h, grad_c = carry
-        grad_out, gates, c_before, observed = now
+        grad_out, gates, c, c_before, observed = now
         keep = observed[:, None]
         i, f, g, o = jnp.split(gates, 4, axis=-1)
-        tanh_c = jnp.tanh(f * c_before + i * g)
+        tanh_c = jnp.tanh(c)  # where padded, c is another but counts for nothing
         grad_h = grad_h + grad_out
         grad_now = keep * grad_h
         dc = keep * grad_c + grad_now * o * (1 - tanh_c * tanh_c)
@@ -138,14 +136,10 @@ def _jax_backward(residuals, grad_hidden):
         return (grad_h, grad_c), grad_gates
 
     zero = jnp.zeros_like(hidden[0])
-    steps = (grad_hidden, gates, previous_cell, valid)
+    steps = (grad_hidden, gates, cell, previous_cell, valid)
     _, grad_gates = jax.lax.scan(step, (zero, zero), steps, reverse=True)  # (T, B, 4H)
-    grad_kernel = jnp.concatenate(
-        [
-            jnp.einsum("tbf,tbg->fg", inputs, grad_gates),
-            jnp.einsum("tbh,tbg->hg", previous_hidden, grad_gates),
-        ]
-    )
+    seen = jnp.concatenate([inputs, previous_hidden], axis=-1).reshape(-1, len(kernel))
+    grad_kernel = seen.T @ grad_gates.reshape(len(seen), -1)
     grad_inputs = grad_gates @ kernel[:features].T
     return grad_kernel, grad_gates.sum((0, 1)), grad_inputs, jnp.zeros_like(valid)
 
