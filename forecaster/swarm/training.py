@@ -116,7 +116,7 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
         epoch=epoch,
         status=status,
         best_params=_where(better, params, state.best_params),
-        best_loss=jnp.where(better, loss, state.best_loss),
+        best_loss=jnp.where(better, loss, state.best_loss).astype(state.best_loss.dtype),
         best_epoch=best_epoch,
     )
     return trained, Losses(train_loss, loss)

@@ -110,9 +110,10 @@ def test_gru_is_torchs_gru():
 
 def torch_weights(torch, kernel, bias, features):
     """Our stacked kernel as the weights of a torch recurrence, whose second bias is zero."""
+    kernel, bias = (torch.tensor(np.asarray(array)) for array in (kernel, bias))
     return {
-        "weight_ih_l0": torch.tensor(np.asarray(kernel[:features]).T.copy(), dtype=torch.float32),
-        "weight_hh_l0": torch.tensor(np.asarray(kernel[features:]).T.copy(), dtype=torch.float32),
-        "bias_ih_l0": torch.tensor(np.asarray(bias).copy(), dtype=torch.float32),
-        "bias_hh_l0": torch.zeros(len(bias)),
+        "weight_ih_l0": kernel[:features].T,
+        "weight_hh_l0": kernel[features:].T,
+        "bias_ih_l0": bias,
+        "bias_hh_l0": torch.zeros_like(bias),
     }
