@@ -1,0 +1,103 @@
+"""Build the sdist and from it the wheel, install the wheel by itself, and see that it works.
+
+    python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
+
+Needs `pip install build`. Checks that the sdist holds what the kernel is compiled from, that the
+wheel holds the compiled kernel (with ``--without-compiler``: that it is left out and the
+installation works all the same), and that the installed command trains and predicts on simulated
+prices in an empty environment.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NATIVE = "forecaster/swarm/recurrence/native"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--without-compiler", action="store_true")
+    parser.add_argument("--keep", type=Path, help="leave sdist and wheel there")
+    options = parser.parse_args()
+    if options.keep:
+        options.keep = options.keep.resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        room = Path(folder)
+        os.chdir(room)  # so that nothing is imported from the sources in place of the installation
+        built = options.keep or room / "built"
+        environment = dict(os.environ)
+        if options.without_compiler:
+            environment["CXX"] = "no-such-compiler"
+        run([sys.executable, "-m", "build", "--outdir", str(built), str(ROOT)], environment)
+        sdist, wheel = newest(built, "*.tar.gz"), newest(built, "*.whl")
+        check_sdist(sdist)
+        check_wheel(wheel, kernel=not options.without_compiler)
+        try_installed(wheel, room, kernel=not options.without_compiler)
+    say(f"Fine: {sdist.name}, {wheel.name}")
+
+
+def check_sdist(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[-1] for name in archive.getnames()}
+    sources = [path.relative_to(ROOT).as_posix() for path in (ROOT / NATIVE).glob("*.[hc]*")]
+    needed = [*sources, "hatch_build.py", f"{NATIVE}/compiling.py", "LICENSE"]
+    if missing := [name for name in needed if name not in names]:
+        sys.exit(f"{sdist.name} lacks {', '.join(missing)}")
+    if built := [name for name in names if name.endswith(".so")]:
+        sys.exit(f"{sdist.name} holds compiled files: {', '.join(built)}")
+
+
+def check_wheel(wheel: Path, kernel: bool) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    if kernel != (f"{NATIVE}/_recurrence.so" in names):
+        sys.exit(f"{wheel.name}: expected {'a' if kernel else 'no'} compiled kernel")
+    if kernel == wheel.name.endswith("-any.whl"):
+        sys.exit(f"{wheel.name}: the tag does not say whether it is for one platform")
+    for name in ("forecaster/universes/sp500.txt", "forecaster/py.typed"):
+        if name not in names:
+            sys.exit(f"{wheel.name} lacks {name}")
+
+
+def try_installed(wheel: Path, room: Path, kernel: bool) -> None:
+    run([sys.executable, "-m", "venv", str(room / "venv")])
+    run([str(room / "venv/bin/python"), "-m", "pip", "install", "-q", str(wheel)])
+    command = str(room / "venv/bin/forecaster")
+    environment = os.environ | {"FORECASTER_HOME": str(room / "home")}
+    status = run([command, "status"], environment)
+    say(next(line for line in status.splitlines() if line.startswith("Recurrence")))
+    if kernel != ("compiled kernel (" in status):
+        sys.exit(f"`forecaster status` does not say that the kernel runs:\n{status}")
+    tickers = room / "tickers.txt"
+    tickers.write_text("AAPL\nMSFT\n")
+    fit = ["fit", "--tickers", str(tickers), "--source", "simulated", "--epochs", "1"]
+    run([command, *fit], environment)
+    if "AAPL" not in run([command, "predict", "AAPL"], environment):
+        sys.exit("`forecaster predict AAPL` does not name AAPL")
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    return max(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> str:
+    say("$ " + " ".join(Path(part).name if part.startswith("/") else part for part in command))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{done.stdout}\n{done.stderr}\nfailed with exit code {done.returncode}")
+    return done.stdout
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
