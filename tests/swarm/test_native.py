@@ -2,6 +2,8 @@
 
 import functools
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -139,23 +141,50 @@ def test_other_types_are_left_to_jax():
     assert lstm(*half).dtype == jnp.bfloat16
 
 
-@pytest.mark.parametrize("broken", ["missing", "garbage", "off"])
-def test_without_a_kernel_jax_does_it_and_says_why(broken, tmp_path, monkeypatch):
+OTHER_JAXLIB = """
+#include "xla/ffi/api/c_api.h"
+#undef XLA_FFI_API_MAJOR
+#define XLA_FFI_API_MAJOR 99
+#include "xla/ffi/api/ffi.h"
+static xla::ffi::Error nothing() { return xla::ffi::Error::Success(); }
+#define NOTHING(name) XLA_FFI_DEFINE_HANDLER_SYMBOL(name, nothing, xla::ffi::Ffi::Bind())
+"""
+
+
+def write_library(what: str, library: Path) -> None:
+    if what == "of nothing":
+        library.write_bytes(b"garbage")
+    if what == "of another jaxlib":
+        compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+        if compiler is None:
+            pytest.skip("no C++ compiler")
+        source = library.with_suffix(".cc")
+        targets = "".join(f"NOTHING({target});\n" for target in native._TARGETS)
+        source.write_text(OTHER_JAXLIB + targets)
+        headers = f"-I{jax.ffi.include_dir()}"
+        command = [compiler, "-std=c++17", "-w", "-shared", "-fPIC", headers, str(source)]
+        subprocess.run([*command, "-o", str(library)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("missing", "there was no C"),
+        ("of nothing", "it cannot be loaded"),
+        ("of another jaxlib", "it cannot be loaded.*API version"),
+        ("turned off", "turned off by FORECASTER_KERNEL"),
+    ],
+)
+def test_without_a_kernel_jax_does_it_and_says_why(what, reason, tmp_path, monkeypatch):
     library = tmp_path / "_recurrence.so"
-    expected = {
-        "missing": "there was no C++ compiler",
-        "garbage": "it cannot be loaded",
-        "off": "turned off by FORECASTER_KERNEL",
-    }[broken]
-    if broken == "garbage":
-        library.write_bytes(b"of another machine")
-    if broken == "off":
+    write_library(what, library)
+    if what == "turned off":
         monkeypatch.setenv("FORECASTER_KERNEL", "off")
     before = native.loaded()
     monkeypatch.setattr(native, "_LIBRARY", library)
     native.loaded.cache_clear()
     try:
-        assert native.loaded()[0] is None and expected in native.loaded()[1]
+        assert native.loaded()[0] is None and re.search(reason, native.loaded()[1])
         kernel, bias, inputs, valid, _ = (a[0] for a in problem(3, 1, 4, 3, 2, 5))
         np.testing.assert_array_equal(
             lstm(kernel, bias, inputs, valid), jax_lstm(kernel, bias, inputs, valid)
