@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from forecaster.benchmark.job import Job
+from forecaster.benchmark.job import SUITE, Job
 from forecaster.errors import UsageError
 
 METHODS = ("ours", "ours-no-kernel", "torch-pool", "torch", "vmap")
@@ -34,7 +34,12 @@ class Result:
 
 
 def available(methods: Sequence[str]) -> tuple[list[str], str]:
-    """The methods that can run here, and what to do for the others."""
+    """The methods that can run here, and what to do for the others.
+
+    On a GPU PyTorch's loop runs there too, by cuDNN, and what is for CPUs is left out.
+    """
+    if _on_gpu():
+        methods = [name for name in methods if name not in ("ours-no-kernel", "torch-pool")]
     if importlib.util.find_spec("torch") is not None:
         return list(methods), ""
     kept = [name for name in methods if not name.startswith("torch")]
@@ -42,6 +47,11 @@ def available(methods: Sequence[str]) -> tuple[list[str], str]:
         "PyTorch is not installed; `pip install 'forecaster[torch]'` adds it to the comparison"
     )
     return kept, missing if len(kept) < len(methods) else ""
+
+
+def suite() -> list[Job]:
+    """The jobs of :data:`SUITE`, with 500 members each on a GPU."""
+    return [dataclasses.replace(job, members=500) if _on_gpu() else job for job in SUITE]
 
 
 def compare(
@@ -107,10 +117,18 @@ def _runner(name: str, job: Job, whole: bool) -> Any:
     if name.startswith("torch"):
         from forecaster.benchmark.with_torch import TorchLoop, TorchPool
 
-        return TorchPool(job, whole) if name == "torch-pool" else TorchLoop(job, whole)
+        if name == "torch-pool":
+            return TorchPool(job, whole)
+        return TorchLoop(job, whole, "cuda" if _on_gpu() else "cpu")
     from forecaster.benchmark.with_jax import Ours, PlainVmap
 
     return PlainVmap(job) if name == "vmap" else Ours(job, kernel=name == "ours")
+
+
+def _on_gpu() -> bool:
+    import jax
+
+    return jax.default_backend() == "gpu"
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:

@@ -13,16 +13,16 @@ import numpy as np
 from forecaster.benchmark.job import LEARNING_RATE, Job
 
 
-def train_one(job: Job, member: int) -> float:
-    """Train one model on this thread; returns its mean loss in the last epoch."""
+def train_one(job: Job, member: int, device: str = "cpu") -> float:
+    """Train one model on this thread, or by cuDNN; returns its mean loss in the last epoch."""
     import torch
 
     torch.set_num_threads(1)
-    weights, (x, y) = _prepared(job, member)
+    weights, (x, y) = _prepared(job, member, device)
     weights = {name: value.clone() for name, value in weights.items()}
     predict, parameters = _lstm(job, weights) if job.network == "lstm" else _mlp(job, weights)
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
-    order = torch.tensor(job.order())
+    order = torch.tensor(job.order(), device=device)
     losses = []
     for _ in range(job.epochs):
         losses = []
@@ -36,17 +36,20 @@ def train_one(job: Job, member: int) -> float:
 
 
 @functools.cache
-def _prepared(job: Job, member: int):
+def _prepared(job: Job, member: int, device: str):
     """Initial weights and examples; making them is not training, so none of it is timed."""
     import torch
 
-    weights = {name: torch.tensor(value) for name, value in job.weights(member).items()}
-    return weights, tuple(map(torch.tensor, job.examples(member)))
+    def place(array):
+        return torch.tensor(array, device=device)
+
+    weights = {name: place(value) for name, value in job.weights(member).items()}
+    return weights, tuple(map(place, job.examples(member)))
 
 
-def _prepare(job: Job, members: range) -> None:
+def _prepare(job: Job, members: range, device: str = "cpu") -> None:
     for member in members:
-        _prepared(job, member)
+        _prepared(job, member, device)
 
 
 def _lstm(job: Job, weights) -> tuple[Callable[..., Any], list]:
@@ -61,6 +64,7 @@ def _lstm(job: Job, weights) -> tuple[Callable[..., Any], list]:
         state[f"bias_ih_l{layer}"] = bias
         state[f"bias_hh_l{layer}"] = torch.zeros_like(bias)
     cell = torch.nn.LSTM(job.features, job.hidden, job.layers, batch_first=True)
+    cell.to(weights["out"].device)
     cell.load_state_dict(state)
     for layer in range(job.layers):
         getattr(cell, f"bias_hh_l{layer}").requires_grad_(False)  # ours has one bias
@@ -82,22 +86,24 @@ def _mlp(job: Job, weights) -> tuple[Callable[..., Any], list]:
 def _linear(kernel, bias):
     import torch
 
-    layer = torch.nn.Linear(*kernel.shape)
+    layer = torch.nn.Linear(*kernel.shape, device=kernel.device)
     layer.load_state_dict({"weight": kernel.T, "bias": bias})
     return layer
 
 
 class TorchLoop:
-    """One thread, one model after the other; two models are timed unless ``whole``."""
+    """One thread, one model after the other; two models are timed unless ``whole``. On ``device``,
+    "cpu" or "cuda"."""
 
-    def __init__(self, job: Job, whole: bool = False):
+    def __init__(self, job: Job, whole: bool = False, device: str = "cpu"):
         self._job, self._members = job, range(job.members if whole else min(2, job.members))
-        _prepare(job, self._members)
+        self._device = device
+        _prepare(job, self._members, device)
 
     def run(self) -> tuple[float, np.ndarray]:
         """Train; seconds per model and epoch, and the models' losses in the last epoch."""
         began = time.perf_counter()
-        losses = [train_one(self._job, member) for member in self._members]
+        losses = [train_one(self._job, member, self._device) for member in self._members]
         seconds = time.perf_counter() - began
         return seconds / len(self._members) / self._job.epochs, np.array(losses)
 

@@ -1,6 +1,7 @@
 """``forecaster benchmark``."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
             f"expected at least one batch, {sizes['batch']} windows; got {sizes['windows']}",
             param_hint="--windows",
         )
-    from forecaster.benchmark import SUITE, Job, available, compare, scaling
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave PyTorch some of a GPU
+    from forecaster.benchmark import Job, available, compare, scaling
+    from forecaster.benchmark import suite as all_sizes
 
     methods, advice = available(against or _AGAINST)
     if advice:
@@ -66,17 +69,18 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
             say(f"  {method}, repeat {repeat + 1} of {repeats}")
 
     results, grown = [], []
-    for job in SUITE if suite else [Job(**sizes)]:
+    jobs = all_sizes() if suite else [Job(**sizes)]
+    for job in jobs:
         found = compare(job, methods, repeats, on_run=show)
         _print(job, found)
         results += found
     if suite:
-        grown = scaling(SUITE[1], _SCALING, methods, repeats, on_run=show)
+        grown = scaling(jobs[1], _SCALING, methods, repeats, on_run=show)
         _print_scaling(grown)
     if output is not None:
         _write(Path(output), results)
         if grown:
-            _draw(Path(output), SUITE[1], grown)
+            _draw(Path(output), jobs[1], grown)
 
 
 def _print(job, found) -> None:

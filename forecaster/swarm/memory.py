@@ -13,7 +13,7 @@ from forecaster.swarm.task import Task
 from forecaster.swarm.training import start
 
 CACHE = 4 * 2**20
-MOST = 4
+MOST, MOST_ON_GPU = 4, 512
 
 
 def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
@@ -23,8 +23,15 @@ def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
     (above 8 without the compiled kernel); fewer leave less idle in small swarms. Not below 2, where
     XLA compiles another program. It must not depend on how many members there are: programs of
     different chunks may round differently, and a member's bits would change with its company.
+
+    On GPUs, where a launch costs more than the work of a few members, as many as 512 in an eighth
+    of the memory.
     """
     saved = max(1, saved_bytes(task, held, hyper))
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        room = _device_memory(device) // 8
+        return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
     return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 2, MOST))
 
 
@@ -67,8 +74,7 @@ def members_at_once(
     each = held.bytes_each + 2 * state  # data, state before and after a block
     device = jax.local_devices()[0]
     if device.platform != "cpu":
-        stats = device.memory_stats() or {}
-        memory = memory or lanes * stats.get("bytes_limit", 8 * 2**30) // 2
+        memory = memory or lanes * _device_memory(device) // 2
         return max(1, (memory - lanes * total_bytes(held.shared)) // each)
     if memory is None:
         memory = _used() + min(_machine() // 4, 4 * 2**30)
@@ -77,6 +83,11 @@ def members_at_once(
     everybody = 3 * state * held.members
     left = memory - _used() - everybody - lanes * total_bytes(held.shared)
     return max(1, left // each)
+
+
+def _device_memory(device: Any) -> int:
+    """Bytes of a GPU's memory that are this process's."""
+    return (device.memory_stats() or {}).get("bytes_limit", 8 * 2**30)
 
 
 def _used() -> int:

@@ -48,11 +48,18 @@ def test_a_report_of_costs():
         assert word in text
 
 
-def test_chunks_shrink_as_what_is_saved_grows():
+class Gpu:
+    platform = "gpu"
+
+    def memory_stats(self):
+        return {"bytes_limit": 2**27}
+
+
+def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
     from forecaster.swarm import Supervised, supervised
     from forecaster.swarm.data import Held
 
-    sizes = []
+    sizes, on_gpus = [], []
     for width in (4, 512, 2048):
         task = supervised(
             lambda rngs, width=width: nnx.Sequential(
@@ -64,4 +71,8 @@ def test_chunks_shrink_as_what_is_saved_grows():
         data = Supervised(one[..., None].repeat(8, 2), one[..., None], one)
         hyper = {name: np.ones(4, np.float32) for name in ("learning_rate", "epochs", "patience")}
         sizes.append(chunk_size(task, Held(data, 4), hyper))
+        with monkeypatch.context() as patch:
+            patch.setattr(jax, "local_devices", lambda: [Gpu()])
+            on_gpus.append(chunk_size(task, Held(data, 4), hyper))
     assert sizes[0] == 4 and sizes[2] == 2 and sizes == sorted(sizes, reverse=True)
+    assert on_gpus[0] == 512 and 2 <= on_gpus[2] < on_gpus[1] < 512

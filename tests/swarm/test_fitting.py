@@ -1,5 +1,10 @@
 """The swarm against members trained one by one, and the isolation of members from each other."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -105,6 +110,28 @@ def test_changing_one_members_data_changes_no_other(data):
     others = np.arange(MEMBERS) != 4
     assert same(rows(before.params, others), rows(after.params, others))
     assert not same(rows(before.params, 4), rows(after.params, 4))
+
+
+def test_many_devices_and_the_form_for_gpus_learn_the_same(data, tmp_path):
+    """Eight devices in a process of its own, scans as GPUs get them, all members in one launch."""
+    code = (
+        "import sys, numpy as np, jax\n"
+        "from tests.swarm.test_fitting import *\n"
+        "from tests.swarm.test_recurrence import as_on_gpus\n"
+        "assert jax.local_device_count() == 8\n"
+        "with as_on_gpus(9):\n"
+        "    fitted = run(TASKS['SmallLSTM'], make_data(), chunk=16)\n"
+        "np.savez(sys.argv[1], *jax.tree.leaves(fitted.params), epochs=fitted.epochs)\n"
+    )
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "FORECASTER_KERNEL": "off"}
+    command = [sys.executable, "-c", code, str(tmp_path / "out.npz")]
+    environment = os.environ | flags | {"PYTHONPATH": str(Path.cwd())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    here, there = run(TASKS["SmallLSTM"], data), np.load(tmp_path / "out.npz")
+    assert np.array_equal(here.epochs, there["epochs"])
+    for number, leaf in enumerate(jax.tree.leaves(here.params)):
+        np.testing.assert_allclose(there[f"arr_{number}"], leaf, rtol=2e-3, atol=2e-5)
 
 
 def test_a_member_that_diverges_is_isolated_and_keeps_its_best_weights(data):

@@ -1,5 +1,8 @@
 """The hand-written backward passes against automatic differentiation, and against PyTorch."""
 
+import contextlib
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.swarm.recurrence import gru, lstm
+from forecaster.swarm.recurrence.unrolling import steps_per_iteration
 
 sizes = st.sampled_from([1, 3, 5])
+
+
+@contextlib.contextmanager
+def as_on_gpus(unroll):
+    """Scans in the form that GPUs get: unrolled, the inputs' part hoisted."""
+    with pytest.MonkeyPatch.context() as patch:
+        for cell in ("lstm", "gru"):
+            module = importlib.import_module(f"forecaster.swarm.recurrence.{cell}")
+            patch.setattr(module, "steps_per_iteration", lambda steps: min(steps, unroll))
+        yield
 
 
 def plain_lstm(kernel, bias, inputs, valid):
@@ -50,10 +64,12 @@ def problem(random, gates, steps, batch, features, hidden):
 
 
 @settings(max_examples=4, deadline=None)
-@given(st.integers(0, 2**31), sizes, sizes, sizes, sizes)
-def test_lstm_values_and_gradients_are_those_of_the_textbook(seed, steps, batch, features, hidden):
+@given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
+def test_lstm_values_and_gradients_are_those_of_the_textbook(
+    seed, steps, batch, features, hidden, unroll
+):
     random = np.random.default_rng(seed)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), as_on_gpus(unroll):
         kernel, bias, inputs, valid, weights = problem(random, 4, steps, batch, features, hidden)
 
         def loss(recurrence):
@@ -66,10 +82,12 @@ def test_lstm_values_and_gradients_are_those_of_the_textbook(seed, steps, batch,
 
 
 @settings(max_examples=4, deadline=None)
-@given(st.integers(0, 2**31), sizes, sizes, sizes, sizes)
-def test_gru_values_and_gradients_are_those_of_the_textbook(seed, steps, batch, features, hidden):
+@given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
+def test_gru_values_and_gradients_are_those_of_the_textbook(
+    seed, steps, batch, features, hidden, unroll
+):
     random = np.random.default_rng(seed)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), as_on_gpus(unroll):
         kernel, bias, inputs, valid, weights = problem(random, 3, steps, batch, features, hidden)
         new_bias = random.normal(size=hidden)
 
@@ -80,6 +98,12 @@ def test_gru_values_and_gradients_are_those_of_the_textbook(seed, steps, batch, 
         textbook = jax.value_and_grad(loss(plain_gru), (0, 1, 2, 3))(kernel, bias, new_bias, inputs)
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(textbook), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+def test_windows_are_unrolled_on_gpus_alone(monkeypatch):
+    assert steps_per_iteration(20) == 1
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert [steps_per_iteration(steps) for steps in (0, 1, 20, 64, 500)] == [1, 1, 20, 64, 16]
 
 
 def test_lstm_is_torchs_lstm():

@@ -13,6 +13,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from forecaster.swarm.recurrence import native
+from forecaster.swarm.recurrence.unrolling import steps_per_iteration
 
 
 def gru(
@@ -54,13 +55,14 @@ def jax_gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: A
 
 
 def _forward(kernel, bias, new_bias, inputs, valid):
-    features, batch = inputs.shape[-1], inputs.shape[1]
-    size = kernel.shape[-1] // 3
+    steps, batch, features = inputs.shape
+    size, unroll = kernel.shape[-1] // 3, steps_per_iteration(steps)
     input_kernel, hidden_kernel = kernel[:features], kernel[features:]
+    hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
 
     def step(hidden, now):
         x, observed = now
-        from_input = x @ input_kernel + bias  # (B, 3H)
+        from_input = x if hoisted else x @ input_kernel + bias  # (B, 3H)
         from_hidden = hidden @ hidden_kernel  # (B, 3H)
         gates = jax.nn.sigmoid(from_input[:, : 2 * size] + from_hidden[:, : 2 * size])
         reset, update = gates[:, :size], gates[:, size:]
@@ -70,7 +72,9 @@ def _forward(kernel, bias, new_bias, inputs, valid):
         return hidden, (hidden, reset, update, new, recurrent)
 
     start = jnp.zeros((batch, size), inputs.dtype)
-    return jax.lax.scan(step, start, (inputs, valid))[1]
+    if hoisted:
+        inputs = inputs @ input_kernel + bias
+    return jax.lax.scan(step, start, (inputs, valid), unroll=unroll)[1]
 
 
 def _gru_forward(last_only, kernel, bias, new_bias, inputs, valid):
@@ -122,7 +126,9 @@ def _jax_backward(residuals, grad_hidden):
 
     steps = (grad_hidden, gates, previous, valid)
     start = jnp.zeros_like(hidden[0])
-    _, (grad_input, grad_recurrent) = jax.lax.scan(step, start, steps, reverse=True)
+    _, (grad_input, grad_recurrent) = jax.lax.scan(
+        step, start, steps, reverse=True, unroll=steps_per_iteration(len(hidden))
+    )
     flat = lambda array: array.reshape(-1, array.shape[-1])  # noqa: E731
     grad_kernel = jnp.concatenate(
         [

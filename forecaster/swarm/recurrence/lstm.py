@@ -17,6 +17,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from forecaster.swarm.recurrence import native
+from forecaster.swarm.recurrence.unrolling import steps_per_iteration
 
 
 def lstm(
@@ -58,12 +59,18 @@ def _activate(preactivation: Array) -> Array:
 
 
 def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
-    batch, size = inputs.shape[1], kernel.shape[-1] // 4
+    steps, batch, features = inputs.shape
+    size, unroll = kernel.shape[-1] // 4, steps_per_iteration(steps)
+    hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
 
     def step(carry, now):
         hidden, cell = carry
         x, observed = now
-        gates = _activate(jnp.concatenate([x, hidden], axis=-1) @ kernel + bias)  # (B, 4H)
+        if hoisted:
+            gates = x + hidden @ kernel[features:]
+        else:
+            gates = jnp.concatenate([x, hidden], axis=-1) @ kernel + bias
+        gates = _activate(gates)  # (B, 4H)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         keep = observed[:, None]
         new_cell = f * cell + i * g
@@ -73,7 +80,9 @@ def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
         return (new_hidden, new_cell), (new_hidden, new_cell, gates)
 
     zero = jnp.zeros((batch, size), inputs.dtype)
-    _, (hidden, cell, gates) = jax.lax.scan(step, (zero, zero), (inputs, valid))
+    if hoisted:
+        inputs = inputs @ kernel[:features] + bias
+    _, (hidden, cell, gates) = jax.lax.scan(step, (zero, zero), (inputs, valid), unroll=unroll)
     return hidden, cell, gates
 
 
@@ -137,7 +146,9 @@ def _jax_backward(residuals, grad_hidden):
 
     zero = jnp.zeros_like(hidden[0])
     steps = (grad_hidden, gates, cell, previous_cell, valid)
-    _, grad_gates = jax.lax.scan(step, (zero, zero), steps, reverse=True)  # (T, B, 4H)
+    _, grad_gates = jax.lax.scan(
+        step, (zero, zero), steps, reverse=True, unroll=steps_per_iteration(len(hidden))
+    )  # (T, B, 4H)
     seen = jnp.concatenate([inputs, previous_hidden], axis=-1).reshape(-1, len(kernel))
     grad_kernel = seen.T @ grad_gates.reshape(len(seen), -1)
     grad_inputs = grad_gates @ kernel[:features].T
