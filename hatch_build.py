@@ -24,11 +24,16 @@ class KernelHook(BuildHookInterface):
         compiling = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(compiling)
         output = native / compiling.NAME
+        reason = native / compiling.NOT_BUILT
+        reason.unlink(missing_ok=True)
         try:
             compiling.compile_kernel(output)
         except compiling.CompileError as error:
             output.unlink(missing_ok=True)  # an older one would not match the sources
             self.app.display_warning(f"The compiled kernel is left out: {error}")
+            reason.write_text(f"{error}\n")
+            if version != "editable":
+                build_data["force_include"][str(reason)] = f"{_NATIVE}/{reason.name}"
             return
         if version != "editable":
             build_data["force_include"][str(output)] = f"{_NATIVE}/{compiling.NAME}"

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from forecaster.config import Config as Config
-    from forecaster.evaluation import cross_validation as cross_validation
     from forecaster.evaluation import evaluate as evaluate
     from forecaster.forecasting import Model as Model
     from forecaster.forecasting import fit as fit
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from forecaster.ingest import load_panel as load_panel
     from forecaster.panel import Panel as Panel
     from forecaster.plotting import plot_forecast as plot_forecast
+    from forecaster.rolling import cross_validation as cross_validation
+    from forecaster.rolling import cross_validation_to_parquet as cross_validation_to_parquet
     from forecaster.saving import load as load
     from forecaster.saving import save as save
 
@@ -31,7 +32,8 @@ _HOMES = {
     "Config": "config",
     "Model": "forecasting",
     "Panel": "panel",
-    "cross_validation": "evaluation",
+    "cross_validation": "rolling",
+    "cross_validation_to_parquet": "rolling",
     "evaluate": "evaluation",
     "fit": "forecasting",
     "load": "saving",

@@ -1,130 +1,114 @@
-"""How good the forecasts are: rolling origins over all series, and scores per series."""
+"""Scores of forecast frames, per series, model and horizon."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from forecaster import metrics, swarm
-from forecaster.config import Config
-from forecaster.errors import DataError
-from forecaster.forecasting import RISE, check_levels, fit, forecast_latest, matching
-from forecaster.panel import Panel, show_time
+from forecaster import metrics
+from forecaster.panel import Panel
+from forecaster.rolling import KEYS, NAIVE
+from forecaster.transforms import default_season
 
-NAIVE = "Naive"
 _BAND = re.compile(r"^(?P<model>.+)-(?P<side>lo|hi)-(?P<level>[0-9.]+)$")
 
 
-def cross_validation(
-    panel: Panel,
-    config: Config | None = None,
-    n_windows: int = 1,
-    step_size: int = 1,
-    *,
-    level: Sequence[float] = (80, 95),
-    seed: int = 0,
-    on_progress: Callable[[swarm.Progress], None] | None = None,
+def evaluate(
+    frame: pd.DataFrame, *, by_horizon: bool = False, panel: Panel | None = None
 ) -> pd.DataFrame:
-    """Forecasts from a rolling origin, next to what came.
-
-    The last ``n_windows`` cutoffs, ``step_size`` times apart, the last of them ``horizon`` times
-    before the panel's end. Networks are trained once, on what was known at the first cutoff.
-
-    Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as in
-    :func:`~forecaster.forecasting.predict`, and ``Naive``, the last value. ``y`` is in the units
-    of the panel's target. Series are forecast from the cutoffs at which they were observed.
-
-    Raises DataError when the panel is too short for so many cutoffs.
-    """
-    config = config or Config()
-    level = check_levels(level)
-    cutoffs = _cutoffs(panel, config.horizon, n_windows, step_size)
-    model = fit(panel.until(panel.times[cutoffs[0]]), config, seed, on_progress=on_progress)
-    # A bad row must not decide, before it is seen, whether its series is forecast at all.
-    panel = matching(model, model.transform.without_bad_rows(panel))
-    transformed = model.transform.apply(panel, config.horizon)
-    since = panel.mask[:, cutoffs[0] :].sum(1).max()
-    forecast = forecast_latest(model, panel, transformed, int(since), level)
-
-    steps, horizon = transformed.z.shape[1], config.horizon
-    origins = np.arange(steps - since, steps)
-    at = transformed.at[:, origins]  # (series, origin), places in time
-    target_steps = origins[:, None] + 1 + np.arange(horizon)  # (origin, horizon)
-    known = (target_steps < steps) & np.isin(at, cutoffs)[:, :, None]
-    row, origin, h = np.nonzero(known)
-    ahead = target_steps[origin, h]
-    y = model.transform.invert(transformed.z)
-    frame = pd.DataFrame(
-        {
-            "unique_id": np.array(panel.ids, object)[row],
-            "ds": panel.times[transformed.at[row, ahead]],
-            "cutoff": panel.times[at[row, origin]],
-            "y": y[row, ahead],
-        }
-    )
-    for name, values in forecast.items():
-        if name != RISE:
-            frame[name] = values[row, origin, h]
-    frame[NAIVE] = y[row, origins[origin]]
-    return frame
-
-
-def evaluate(frame: pd.DataFrame, *, by_horizon: bool = False) -> pd.DataFrame:
     """Scores of a cross-validation frame per series and model, one row each.
 
-    Columns: ``mae`` and ``rmse`` in the units of the series, ``mae_relative_to_naive`` where the
-    frame has ``Naive``, and per level ``coverage-80`` (share) and ``width-80``. ``by_horizon``
+    Columns: ``mae`` and ``rmse`` in the units of the series, ``smape`` in percent, ``crps`` in the
+    units of the series, from all quantiles that the frame has bounds for; ``mae`` and ``crps``
+    ``_relative_to_naive`` where the frame has ``Naive``; and per level ``coverage-80`` (share),
+    ``width-80`` and ``winkler-80``; ``pinball-0.1`` per quantile. With the ``panel`` that was
+    forecast also ``mase`` and ``rmsse``, relative to the seasonal naive's error up to the first
+    cutoff (Hyndman & Koehler 2006; the season is that of the panel's frequency). ``by_horizon``
     adds the horizon, counted in rows from the cutoff.
     """
-    models = [
-        name
-        for name in frame
-        if name not in ("unique_id", "ds", "cutoff", "y") and not _BAND.match(str(name))
-    ]
     keys = ["unique_id"]
-    frame = frame.copy()
     if by_horizon:
-        frame["horizon"] = frame.groupby(["unique_id", "cutoff"]).cumcount() + 1
+        frame = frame.assign(horizon=horizon_of(frame))
         keys.append("horizon")
-    parts = {str(name): _scores(frame, str(name), keys) for name in models}
-    if NAIVE in parts:
-        for part in parts.values():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                part["mae_relative_to_naive"] = part["mae"] / parts[NAIVE]["mae"]
+    parts = {name: _scores(frame, name, keys) for name in models_of(frame)}
+    for score in ("mae", "crps"):
+        if score in parts.get(NAIVE, ()):
+            for part in parts.values():
+                if score in part:
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        part[f"{score}_relative_to_naive"] = part[score] / parts[NAIVE][score]
     table = pd.concat(parts, names=["model"]).reset_index()
+    if panel is not None:
+        scale = _in_sample(panel, frame)
+        table["mase"] = table["mae"] / table["unique_id"].map(scale["absolute"])
+        table["rmsse"] = table["rmse"] / np.sqrt(table["unique_id"].map(scale["squared"]))
     return table.sort_values([*keys, "model"], ignore_index=True)
 
 
+def models_of(frame: pd.DataFrame) -> list[str]:
+    """The models whose forecasts a frame holds, in the order of its columns."""
+    return [
+        str(name) for name in frame if name not in (*KEYS, "horizon") and not _BAND.match(str(name))
+    ]
+
+
+def horizon_of(frame: pd.DataFrame) -> pd.Series:
+    """The horizon of each row, counted in rows from its cutoff."""
+    return frame.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
+
+
+def quantile_columns(columns: Sequence[str], model: str) -> dict[float, str]:
+    """The columns of a model's quantiles, by quantile, in order: bounds and the median."""
+    found = {}
+    for name in columns:
+        band = _BAND.match(str(name))
+        if band and band["model"] == model:
+            half = float(band["level"]) / 200
+            found[round(0.5 + (half if band["side"] == "hi" else -half), 6)] = str(name)
+    if found:
+        found[0.5] = model
+    return dict(sorted(found.items()))
+
+
+def levels_of(columns: Sequence[str], model: str) -> list[str]:
+    """The levels of a model's bands, as they are written."""
+    matches = (_BAND.match(str(name)) for name in columns)
+    return [m["level"] for m in matches if m and m["model"] == model and m["side"] == "lo"]
+
+
 def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
-    y = frame["y"]
-    errors = frame[keys].assign(
-        mae=metrics.absolute_error(y, frame[model]), rmse=metrics.squared_error(y, frame[model])
-    )
-    for name in map(str, frame.columns):
-        band = _BAND.match(name)
-        if band and band["model"] == model and band["side"] == "lo":
-            level = band["level"]
-            high = frame[f"{model}-hi-{level}"]
-            errors[f"coverage-{level}"] = metrics.covered(y, frame[name], high)
-            errors[f"width-{level}"] = high - frame[name]
-    means = errors.groupby(keys, sort=False).mean()
+    y, forecast = frame["y"], frame[model]
+    errors = {
+        "mae": metrics.absolute_error(y, forecast),
+        "rmse": metrics.squared_error(y, forecast),
+        "smape": metrics.symmetric_error(y, forecast),
+    }
+    columns = [str(name) for name in frame]
+    if quantiles := quantile_columns(columns, model):
+        values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
+        errors["crps"] = metrics.crps(y, values, levels)
+        for place, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
+            errors[f"pinball-{place:g}"] = losses
+    for level in levels_of(columns, model):
+        low, high = frame[f"{model}-lo-{level}"], frame[f"{model}-hi-{level}"]
+        errors[f"coverage-{level}"] = metrics.covered(y, low, high)
+        errors[f"width-{level}"] = (high - low).to_numpy()
+        errors[f"winkler-{level}"] = metrics.winkler(y, low, high, float(level))
+    table = pd.concat([frame[keys], pd.DataFrame(errors, index=frame.index)], axis=1)
+    means = table.groupby(keys, sort=False).mean()
     means["rmse"] = np.sqrt(means["rmse"])
     return means
 
 
-def _cutoffs(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np.ndarray:
-    """Places of the cutoffs on the time axis, in order."""
-    if n_windows < 1 or step_size < 1:
-        raise DataError(
-            f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
-        )
-    last = len(panel.times) - 1 - horizon
-    first = last - (n_windows - 1) * step_size
-    if first < 1:
-        raise DataError(
-            f"{n_windows} cutoffs {step_size} apart need more than "
-            f"{(n_windows - 1) * step_size + horizon + 1} times; the panel has {len(panel.times)}, "
-            f"up to {show_time(panel.times[-1])}"
-        )
-    return np.arange(first, last + 1, step_size)
+def _in_sample(panel: Panel, frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean absolute and squared seasonal differences of each series up to the first cutoff."""
+    season = default_season(panel.frequency)
+    known = panel.times <= np.asarray(frame["cutoff"].min(), panel.times.dtype)
+    rows = {}
+    for row, name in enumerate(panel.ids):
+        y = panel.channel(panel.target)[row, panel.mask[row] & known]
+        change = y[season:] - y[:-season]
+        if len(change):
+            rows[name] = (np.abs(change).mean(), (change**2).mean())
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["absolute", "squared"])

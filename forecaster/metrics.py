@@ -13,7 +13,44 @@ def squared_error(actual, forecast) -> np.ndarray:
     return (np.asarray(actual) - np.asarray(forecast)) ** 2
 
 
+def symmetric_error(actual, forecast) -> np.ndarray:
+    """200 |actual - forecast| / (|actual| + |forecast|), the terms of sMAPE as in M4, percent."""
+    actual, forecast = np.asarray(actual), np.asarray(forecast)
+    size = np.abs(actual) + np.abs(forecast)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(size > 0, 200 * np.abs(actual - forecast) / size, 0.0 * size)
+
+
 def covered(actual, low, high) -> np.ndarray:
-    """1.0 where low <= actual <= high, else 0.0."""
-    actual = np.asarray(actual)
-    return ((actual >= np.asarray(low)) & (actual <= np.asarray(high))).astype(float)
+    """1.0 where low <= actual <= high, else 0.0; NaN where there is no band."""
+    actual, low, high = np.asarray(actual), np.asarray(low), np.asarray(high)
+    inside = ((actual >= low) & (actual <= high)).astype(float)
+    return np.where(np.isfinite(low + high), inside, np.nan)
+
+
+def winkler(actual, low, high, level: float) -> np.ndarray:
+    """Width of a band and 2 / alpha times what it was missed by; ``level`` in percent.
+
+    Winkler (1972), Journal of the American Statistical Association 67.
+    """
+    actual, low, high = np.asarray(actual), np.asarray(low), np.asarray(high)
+    missed = np.maximum(low - actual, 0) + np.maximum(actual - high, 0)
+    return high - low + 2 / (1 - level / 100) * missed
+
+
+def pinball(actual, forecasts, quantiles) -> np.ndarray:
+    """Quantile losses, (..., quantile), for ``actual`` (...) and ``forecasts`` (..., quantile)."""
+    error = np.asarray(actual)[..., None] - np.asarray(forecasts)
+    quantiles = np.asarray(quantiles)
+    return np.maximum(quantiles * error, (quantiles - 1) * error)
+
+
+def crps(actual, forecasts, quantiles) -> np.ndarray:
+    """Continuous ranked probability score from quantiles: twice the integral of the quantile loss
+    over the levels, each standing for the levels nearest to it. Units of the series.
+
+    Gneiting & Raftery (2007), Journal of the American Statistical Association 102.
+    """
+    quantiles = np.asarray(quantiles)
+    edges = np.concatenate([[0.0], (quantiles[1:] + quantiles[:-1]) / 2, [1.0]])
+    return 2 * pinball(actual, forecasts, quantiles) @ np.diff(edges)

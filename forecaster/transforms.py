@@ -32,7 +32,7 @@ class Transform:
     @staticmethod
     def choose(name: str, panel: Panel, season: int | None = None) -> "Transform":
         """Resolve ``"auto"``: log returns for prices, otherwise from the frequency."""
-        season = season or _default_season(panel.frequency)
+        season = season or default_season(panel.frequency)
         if name == "auto":
             if panel.target != "y":
                 name = "log_return"
@@ -173,7 +173,7 @@ def _price_features(panel: Panel, histories: Histories, scale: np.ndarray) -> li
     ]
 
 
-def _default_season(frequency: Frequency) -> int:
+def default_season(frequency: Frequency) -> int:
     if frequency.alias.startswith("W-"):
         return 1
     return _SEASONS.get(frequency.alias, 1)

@@ -12,8 +12,9 @@ PACKAGE = Path(forecaster.__file__).parent
 FLOORS = [
     {"__init__", "errors", "atomic", "metrics", "calendar", "swarm"},
     {"ingest", "panel", "windows", "transforms", "models", "heads", "conformal", "config"},
-    {"training", "forecasting", "evaluation", "saving", "unfinished", "pipeline", "benchmark"},
-    {"plotting"},
+    {"training", "forecasting", "rolling", "baselines", "evaluation", "significance", "backtest"}
+    | {"saving", "unfinished", "pipeline", "benchmark"},
+    {"plotting", "figures", "report"},
     {"cli", "__main__"},
 ]
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -1,6 +1,8 @@
 """The same training by every method: the same losses, and figures that can be read."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -66,6 +68,14 @@ def test_without_torch_the_rest_is_measured(tmp_path, monkeypatch):
     result = run("benchmark", *small, "--repeats", 1, "--epochs", 1)
     assert result.exit_code == 0 and "vmap" in result.stdout and "torch" not in result.stdout
     assert "pip install 'forecaster[torch]'" in result.stderr
+
+
+def test_looking_for_a_gpu_leaves_all_cores_to_train():
+    code = (
+        "from forecaster.benchmark import available; available(['vmap'])\n"
+        "import jax, os; assert jax.local_device_count() == len(os.sched_getaffinity(0))"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_bad_options_are_one_clear_error(tmp_path):

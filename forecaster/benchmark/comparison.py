@@ -41,10 +41,14 @@ def available(methods: Sequence[str]) -> tuple[list[str], str]:
     if _on_gpu():
         methods = [name for name in methods if name not in ("ours-no-kernel", "torch-pool")]
     if importlib.util.find_spec("torch") is not None:
-        return list(methods), ""
+        import torch
+
+        if not _on_gpu() or torch.cuda.is_available():
+            return list(methods), ""
     kept = [name for name in methods if not name.startswith("torch")]
     missing = (
-        "PyTorch is not installed; `pip install 'forecaster[torch]'` adds it to the comparison"
+        f"PyTorch {'for this GPU ' if _on_gpu() else ''}is not installed; "
+        "`pip install 'forecaster[torch]'` adds it to the comparison"
     )
     return kept, missing if len(kept) < len(methods) else ""
 
@@ -75,8 +79,9 @@ def compare(
     seconds: dict[str, list[float]] = {name: [] for name in names}
     losses: dict[str, np.ndarray] = {}
     with contextlib.ExitStack() as stack:
-        runners = {name: _runner(name, job, whole) for name in names}
-        for runner in runners.values():
+        runners = {}
+        for name in names:
+            runners[name] = runner = _runner(name, job, whole)
             if hasattr(runner, "close"):
                 stack.callback(runner.close)
         for name in names:  # compile, and warm up
@@ -128,6 +133,9 @@ def _runner(name: str, job: Job, whole: bool) -> Any:
 def _on_gpu() -> bool:
     import jax
 
+    from forecaster import swarm
+
+    swarm.use_all_cores()  # before this starts JAX
     return jax.default_backend() == "gpu"
 
 

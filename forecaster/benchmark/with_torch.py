@@ -21,7 +21,7 @@ def train_one(job: Job, member: int, device: str = "cpu") -> float:
     weights, (x, y) = _prepared(job, member, device)
     weights = {name: value.clone() for name, value in weights.items()}
     predict, parameters = _lstm(job, weights) if job.network == "lstm" else _mlp(job, weights)
-    optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
+    optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
     order = torch.tensor(job.order(), device=device)
     losses = []
     for _ in range(job.epochs):

@@ -63,6 +63,7 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
     methods, advice = available(against or _AGAINST)
     if advice:
         say(advice)
+    say(_kernel())
 
     def show(method: str, repeat: int) -> None:
         if console().is_terminal:
@@ -81,6 +82,13 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
         _write(Path(output), results)
         if grown:
             _draw(Path(output), jobs[1], grown)
+
+
+def _kernel() -> str:
+    from forecaster.swarm.recurrence import native
+
+    runs, why_not = native.loaded()
+    return f"Recurrence: compiled kernel ({runs})" if runs else f"Recurrence: JAX alone: {why_not}"
 
 
 def _print(job, found) -> None:

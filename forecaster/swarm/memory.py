@@ -19,10 +19,10 @@ MOST, MOST_ON_GPU = 4, 512
 def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
     """Members that a lane trains at once: as many as keep what their backward passes save in cache.
 
-    Measured on server CPUs: best while it fits in about 4 MB, and never better above 4 members
-    (above 8 without the compiled kernel); fewer leave less idle in small swarms. Not below 2, where
-    XLA compiles another program. It must not depend on how many members there are: programs of
-    different chunks may round differently, and a member's bits would change with its company.
+    Measured on server CPUs: best while it fits in about 4 MB, and never much better above 4
+    members; fewer leave less idle in small swarms. It must not depend on how many members there
+    are: programs of different chunks may round differently, and a member's bits would change with
+    its company.
 
     On GPUs, where a launch costs more than the work of a few members, as many as 512 in an eighth
     of the memory.
@@ -32,7 +32,7 @@ def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
     if device.platform != "cpu":
         room = _device_memory(device) // 8
         return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
-    return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 2, MOST))
+    return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, MOST))
 
 
 def saved_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:

@@ -4,8 +4,9 @@
 
 Hidden 32, lookback 20, one input, 348 training windows in batches of 32, Adam. So many epochs are
 trained, by ours with and without the compiled kernel, and a few of the models by a pool of
-PyTorch processes and by a PyTorch loop (on a GPU: by ours and the loop), and their times scaled to 1,000 epochs of 500 models. Published: 224.51 s on an
-RTX 2070 Super, 9,560.44 s by a PyTorch loop. Writes ``published_job.csv`` beside this script.
+PyTorch processes and by a PyTorch loop (on a GPU: by ours and the loop); their times are scaled to
+1,000 epochs of 500 models. Published: 224.51 s on an RTX 2070 Super, 9,560.44 s by a PyTorch loop.
+Writes ``published_job.csv`` beside this script.
 """
 
 import argparse

@@ -125,7 +125,7 @@ def test_many_devices_and_the_form_for_gpus_learn_the_same(data, tmp_path):
     )
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "FORECASTER_KERNEL": "off"}
     command = [sys.executable, "-c", code, str(tmp_path / "out.npz")]
-    environment = os.environ | flags | {"PYTHONPATH": str(Path.cwd())}
+    environment = os.environ | flags | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     here, there = run(TASKS["SmallLSTM"], data), np.load(tmp_path / "out.npz")

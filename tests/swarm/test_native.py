@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from forecaster.swarm.recurrence import gru, lstm, native
 from forecaster.swarm.recurrence.gru import jax_gru
 from forecaster.swarm.recurrence.lstm import jax_lstm
-from forecaster.swarm.recurrence.native.compiling import CompileError, compile_kernel
+from forecaster.swarm.recurrence.native.compiling import NOT_BUILT, CompileError, compile_kernel
 
+if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # a wheel that is to have it
+    assert native.loaded()[0], native.loaded()[1]
 needs_kernel = pytest.mark.skipif(native.loaded()[0] is None, reason=native.loaded()[1])
 
 
@@ -125,11 +127,23 @@ def test_lesser_instruction_sets_agree_too(instructions):
         "        compare(cell, oracle, *problem(hidden, 2, 4, 7, 2, hidden, cell))\n"
         "print(native.loaded()[0])"
     )
-    environment = os.environ | {"FORECASTER_KERNEL": instructions, "PYTHONPATH": str(Path.cwd())}
+    environment = os.environ | {
+        "FORECASTER_KERNEL": instructions,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
     command = [sys.executable, "-c", code]
     out = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert out.returncode == 0, out.stderr
     assert out.stdout.strip() in (instructions, "neon", "plain")
+
+
+def test_shapes_that_do_not_fit_are_an_error():
+    kernel, bias, inputs, valid, _ = (jnp.asarray(a[0]) for a in problem(2, 1, 4, 3, 2, 5))
+    for wrong in ((kernel[1:], bias, inputs, valid), (kernel, bias, inputs, valid.T)):
+        with pytest.raises(ValueError, match=r"expected inputs \(T, B, F\), valid \(T, B\)"):
+            lstm(*wrong)
+    with pytest.raises(ValueError, match=r"expected a bias \(20,\); got \(19,\)"):
+        lstm(kernel, bias[1:], inputs, valid)
 
 
 def test_other_types_are_left_to_jax():
@@ -173,13 +187,17 @@ def write_library(what: str, library: Path) -> None:
         ("of nothing", "it cannot be loaded"),
         ("of another jaxlib", "it cannot be loaded.*API version"),
         ("turned off", "turned off by FORECASTER_KERNEL"),
+        ("misspelt", "FORECASTER_KERNEL is 'AVX1024'; expected off, plain, avx2, avx512"),
+        ("not built", "it was not built: the compiler was out of order"),
     ],
 )
 def test_without_a_kernel_jax_does_it_and_says_why(what, reason, tmp_path, monkeypatch):
     library = tmp_path / "_recurrence.so"
     write_library(what, library)
-    if what == "turned off":
-        monkeypatch.setenv("FORECASTER_KERNEL", "off")
+    if what == "not built":
+        library.with_name(NOT_BUILT).write_text("the compiler was out of order\n")
+    if what in ("turned off", "misspelt"):
+        monkeypatch.setenv("FORECASTER_KERNEL", {"turned off": "off"}.get(what, "AVX1024"))
     before = native.loaded()
     monkeypatch.setattr(native, "_LIBRARY", library)
     native.loaded.cache_clear()
@@ -204,6 +222,10 @@ def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monke
     monkeypatch.setenv("CXX", str(tmp_path / "c++"))
     with pytest.raises(CompileError, match="cannot be run"):
         compile_kernel(output)
+    monkeypatch.setenv("CXX", 'c++ "')
+    with pytest.raises(CompileError, match="No closing quotation"):
+        compile_kernel(output)
+    monkeypatch.setenv("CXX", str(tmp_path / "c++"))
     broken = tmp_path / "c++"
     broken.write_text("#!/bin/sh\necho 'fatal error: out of order' >&2\nexit 1\n")
     broken.chmod(0o755)

@@ -36,6 +36,7 @@ def gru(
 
     On CPUs, in float32, compiled code does it where it was built; see ``native``.
     """
+    native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
     return _gru(last_only, kernel, bias, new_bias, inputs, valid)
 
 

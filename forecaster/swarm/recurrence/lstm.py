@@ -28,11 +28,13 @@ def lstm(
     Shapes, for time T, batch B, features F and hidden size H: ``kernel`` (F + H, 4H), its first F
     rows for the input and the rest for the hidden state; ``bias`` (4H,); ``inputs`` (T, B, F);
     ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which leaves the
-    state as it was. Returns (T, B, H), or with ``last_only`` the last step's, (B, H), whose
-    gradient is cheaper. Not differentiable in ``valid``.
+    state as it was, no other values. Returns (T, B, H), or with ``last_only`` the last step's,
+    (B, H), whose gradient is cheaper. Not differentiable in ``valid``.
 
-    On CPUs, in float32, compiled code does it where it was built; see ``native``.
+    On CPUs, in float32, compiled code does it where it was built; see ``native``. It has no second
+    derivatives: for those set ``FORECASTER_KERNEL=off``. Raises ValueError for wrong shapes.
     """
+    native.check_shapes(kernel, 4, inputs, valid, bias)
     return _lstm(last_only, kernel, bias, inputs, valid)
 
 

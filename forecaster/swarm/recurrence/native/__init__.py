@@ -1,7 +1,7 @@
 """The compiled recurrence for CPUs: loads it, and says why it does not run where it does not.
 
-``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2`` or ``avx512`` asks for an instruction
-set, the best one that the machine has being the default.
+``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2`` or ``avx512`` asks for no more than that
+instruction set, the best one that the machine has being the default.
 """
 
 import ctypes
@@ -14,7 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from forecaster.swarm.recurrence.native.compiling import NOT_BUILT
+
 _LIBRARY = Path(__file__).parent / "_recurrence.so"
+_SETS = ("plain", "avx2", "avx512")
 _TARGETS = tuple(
     f"forecaster_{cell}_{what}"
     for cell in ("lstm", "gru")
@@ -25,12 +28,15 @@ _TARGETS = tuple(
 @functools.cache
 def loaded() -> tuple[str | None, str]:
     """The kernel's instruction set and "", or None and the reason why it does not run."""
-    if os.environ.get("FORECASTER_KERNEL") == "off":
+    asked = os.environ.get("FORECASTER_KERNEL", "")
+    if asked == "off":
         return None, "turned off by FORECASTER_KERNEL"
+    if asked not in ("", *_SETS):
+        return None, f"FORECASTER_KERNEL is {asked!r}; expected off, {', '.join(_SETS)}, or nothing"
     if jax.default_backend() != "cpu":
         return None, f"it is for CPUs; JAX runs on {jax.default_backend()}"
     if not _LIBRARY.exists():
-        return None, "it was not built: there was no C++ compiler when forecaster was installed"
+        return None, f"it was not built: {_why_not_built()}"
     try:
         library = ctypes.cdll.LoadLibrary(str(_LIBRARY))
         for name in _TARGETS:
@@ -42,9 +48,31 @@ def loaded() -> tuple[str | None, str]:
         return None, f"it cannot be loaded: {str(error).splitlines()[0]}"
 
 
+def _why_not_built() -> str:
+    """What the build of the package wrote down."""
+    try:
+        return (_LIBRARY.parent / NOT_BUILT).read_text().strip()
+    except OSError:
+        return "there was no C++ compiler when forecaster was installed"
+
+
 def usable(*arrays: Array) -> bool:
     """Whether the kernel can be called on these."""
     return all(array.dtype == jnp.float32 for array in arrays) and loaded()[0] is not None
+
+
+def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:
+    """Raise ValueError where shapes do not fit: compiled code would see numbers in wrong places."""
+    size = kernel.shape[-1] // gates
+    expected = (inputs.shape[-1] + size, gates * size)
+    if inputs.ndim != 3 or kernel.shape != expected or valid.shape != inputs.shape[:2]:
+        raise ValueError(
+            f"expected inputs (T, B, F), valid (T, B) and a kernel (F + H, {gates}H); got "
+            f"{inputs.shape}, {valid.shape} and {kernel.shape}"
+        )
+    for bias, width in zip(biases, (gates * size, size), strict=False):
+        if bias.shape != (width,):
+            raise ValueError(f"expected a bias ({width},); got {bias.shape}")
 
 
 def lstm_infer(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:

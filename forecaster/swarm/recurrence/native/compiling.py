@@ -14,6 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAME = "_recurrence.so"
+NOT_BUILT = "not_built.txt"  # beside it or in its place: why there is none
 _COMMON = "-O3 -std=c++17 -fPIC -ffp-contract=fast -fno-math-errno -w"
 # Instruction set: flags, floats of a vector, rows of a tile (6 where there are 32 registers).
 _X86 = {
@@ -35,7 +36,14 @@ def compile_kernel(output: Path) -> Path:
 
     The best one is chosen when the library is loaded. Raises CompileError; then no file is left.
     """
-    command = shlex.split(os.environ.get("CXX", "")) or [_compiler()]
+    try:
+        command = shlex.split(os.environ.get("CXX", "")) or [_compiler()]
+        return _compile(command, output)
+    except (OSError, ValueError) as error:  # a CXX that is no command, a folder that is read-only
+        raise CompileError(str(error)) from error
+
+
+def _compile(command: list[str], output: Path) -> Path:
     headers = _headers()
     machine = platform.machine().lower()
     sets = _X86 if machine in ("x86_64", "amd64") else _OTHER

@@ -21,16 +21,19 @@ struct Choice {
   const Kernels* kernels;
 };
 
-// FORECASTER_KERNEL=plain|avx2|avx512 asks for a lesser set than the machine has.
+// FORECASTER_KERNEL=plain|avx2|avx512 asks for no more than that set.
 Choice choose() {
   const char* asked = std::getenv("FORECASTER_KERNEL");
-  auto wanted = [&](const char* name) { return !asked || !*asked || !std::strcmp(asked, name); };
+  const char* sets[] = {"plain", "avx2", "avx512"};
+  int most = 2;
+  for (int set = 0; set < 3; set++)
+    if (asked && !std::strcmp(asked, sets[set])) most = set;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (wanted("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+  if (most >= 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     return {"avx512", &avx512::kernels};
-  if (wanted("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (most >= 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     return {"avx2", &avx2::kernels};
   return {"plain", &plain::kernels};
 #elif defined(__aarch64__)

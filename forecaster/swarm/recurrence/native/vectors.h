@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <vector>
+#include <cstdlib>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -94,9 +94,21 @@ INLINE X sigmoid_of(X x) {
 
 // Scratch of one thread, grown as needed and kept.
 static inline float* scratch(int slot, size_t size) {
-  static thread_local std::vector<float> rooms[10];
-  if (rooms[slot].size() < size + 16) rooms[slot].resize(size + 16);
-  auto address = reinterpret_cast<uintptr_t>(rooms[slot].data());
+  // No container: its code would be one function for all instruction sets, compiled for any.
+  struct Room {
+    float* data = nullptr;
+    size_t size = 0;
+    ~Room() { std::free(data); }
+  };
+  static thread_local Room rooms[10];
+  Room& room = rooms[slot];
+  if (room.size < size + 16) {
+    std::free(room.data);
+    room.data = static_cast<float*>(std::malloc((size + 32) * sizeof(float)));
+    if (!room.data) std::abort();
+    room.size = size + 16;
+  }
+  auto address = reinterpret_cast<uintptr_t>(room.data);
   return reinterpret_cast<float*>((address + 63) & ~uintptr_t(63));
 }
 static inline float* zeros(int slot, size_t size) {

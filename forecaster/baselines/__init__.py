@@ -1,0 +1,5 @@
+"""What a forecast has to be better than: simple, statistical and volatility models, per series."""
+
+from forecaster.baselines.running import BASELINES as BASELINES
+from forecaster.baselines.running import Runner as Runner
+from forecaster.baselines.running import forecast as forecast

@@ -1,0 +1,254 @@
+"""Run baselines over all series and cutoffs, over all cores, what was made before not again."""
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from forecaster import atomic
+from forecaster.errors import UsageError
+from forecaster.forecasting import check_levels
+from forecaster.panel import Panel
+from forecaster.rolling import Origins
+from forecaster.transforms import default_season
+
+_VERSION = 1  # of what is kept; raise it when a baseline's numbers change
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """``module`` and ``function`` of :mod:`forecaster.baselines`; ``column`` in frames; ``library``
+    that it needs and the ``extra`` that brings it."""
+
+    column: str
+    module: str
+    function: str
+    library: str = ""
+    extra: str = ""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is worth other processes, and keeping."""
+        return bool(self.library)
+
+
+BASELINES = {
+    "naive": Baseline("Naive", "simple", "naive"),
+    "drift": Baseline("Drift", "simple", "drift"),
+    "seasonal_naive": Baseline("SeasonalNaive", "simple", "seasonal_naive"),
+    "empirical": Baseline("Empirical", "simple", "empirical"),
+    "ewma": Baseline("EWMA", "simple", "ewma"),
+    "garch": Baseline("GARCH", "garch", "garch", "arch", "garch"),
+    "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch"),
+    "ets": Baseline("AutoETS", "statistical", "ets", "statsforecast", "statistical"),
+    "theta": Baseline("AutoTheta", "statistical", "theta", "statsforecast", "statistical"),
+}
+
+
+def forecast(
+    panel: Panel,
+    cutoffs: Sequence[Any] | np.ndarray,
+    name: str,
+    *,
+    horizon: int = 5,
+    level: Sequence[float] = (80, 95),
+    workers: int | None = None,
+) -> pd.DataFrame:
+    """One baseline's forecasts of all series from these cutoffs (times of the panel).
+
+    Returns a frame as :func:`forecaster.cross_validation` does: ``unique_id, ds, cutoff, y``, the
+    median and bounds per level. A series on which the baseline fails has NaN, and a warning says
+    why. Raises UsageError for an unknown baseline, or one whose library is not installed.
+    """
+    places = np.flatnonzero(np.isin(panel.times, np.asarray(cutoffs, panel.times.dtype)))
+    origins = Origins.of(panel, places, horizon)
+    with Runner([name], horizon, level, panel, workers=workers) as runner:
+        made = runner.run(origins)
+    runner.warn()
+    return pd.concat([origins.keys, made], axis=1)
+
+
+class Runner:
+    """Makes the forecasts of some baselines; keeps processes running and what they made.
+
+    ``cache``: a folder for what slow baselines made, by content. ``failed``: by baseline, the
+    series it failed on and why.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        horizon: int,
+        level: Sequence[float],
+        panel: Panel,
+        *,
+        cache: Path | None = None,
+        workers: int | None = None,
+        on_series: Callable[[str, int], None] | None = None,
+    ):
+        check_available(names)
+        self.baselines = {name: BASELINES[name] for name in dict.fromkeys(names)}
+        self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
+        self.seconds: dict[str, float] = dict.fromkeys(self.baselines, 0.0)
+        self._horizon, self._levels = horizon, check_levels(level)
+        self._quantiles = quantiles_of(self._levels)
+        self._season = default_season(panel.frequency)
+        self._cache, self._on_series = cache, on_series or (lambda name, done: None)
+        self._workers = workers or _cores()
+        self._pool: concurrent.futures.Executor | None = None
+
+    def __enter__(self) -> "Runner":
+        if self._workers > 1 and any(baseline.slow for baseline in self.baselines.values()):
+            context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
+            self._pool = concurrent.futures.ProcessPoolExecutor(self._workers, mp_context=context)
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def run(self, origins: Origins) -> pd.DataFrame:
+        """Forecasts of all baselines, a row per entry of ``origins``; NaN where one failed."""
+        columns = {}
+        for name, baseline in self.baselines.items():
+            made = self._series(name, baseline, origins)
+            columns |= columns_of(baseline.column, made, self._levels)
+        return pd.DataFrame(columns)
+
+    def warn(self) -> None:
+        """Say in warnings which series which baseline failed on."""
+        import warnings
+
+        from forecaster.errors import name_reasons
+
+        for name, failed in self.failed.items():
+            if failed:
+                warnings.warn(
+                    f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}", stacklevel=3
+                )
+
+    def _series(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
+        """Quantiles of every entry, (entry, quantile)."""
+        out = np.full((len(origins.row), len(self._quantiles)), np.nan)
+        target = origins.panel.channels.index(origins.panel.target)
+        jobs = {}
+        for row in np.unique(origins.row):
+            entries = np.flatnonzero(origins.row == row)
+            first = origins.histories.first[row]
+            y = origins.histories.values[row, first:, target]
+            steps = np.unique(origins.step[entries]) - first
+            jobs[row] = entries, steps, (y, steps, self._horizon, self._quantiles, self._season)
+        results = self._made(name, baseline, {row: job[2] for row, job in jobs.items()})
+        for done, (row, (entries, steps, _)) in enumerate(jobs.items(), start=1):
+            made, reason, seconds = results[row]
+            self.seconds[name] += seconds
+            if reason:
+                self.failed[name][origins.panel.ids[row]] = reason
+            else:
+                first = origins.histories.first[row]
+                place = np.searchsorted(steps, origins.step[entries] - first)
+                out[entries] = made[place, origins.ahead[entries]]
+            self._on_series(name, done)
+        return out
+
+    def _made(self, name: str, baseline: Baseline, jobs: dict[int, tuple]) -> dict[int, tuple]:
+        kept = {row: self._keeping(name, job) for row, job in jobs.items()}
+        results: dict[int, Any] = {row: _read(path) for row, path in kept.items()}
+        missing = [row for row, result in results.items() if result is None]
+        call = (baseline.module, baseline.function)
+        if self._pool is not None and baseline.slow:
+            waiting = {row: self._pool.submit(_make, *call, jobs[row]) for row in missing}
+            fresh = {row: future.result() for row, future in waiting.items()}
+        else:
+            fresh = {row: _make(*call, jobs[row]) for row in missing}
+        for row, result in fresh.items():
+            results[row] = result
+            if (path := kept[row]) is not None and not result[1]:
+                _keep(path, result)
+        return {row: result for row, result in results.items() if result is not None}
+
+    def _keeping(self, name: str, job: tuple) -> Path | None:
+        if self._cache is None or not self.baselines[name].slow:
+            return None
+        library = importlib.import_module(self.baselines[name].library)
+        known = hashlib.sha256(
+            f"{_VERSION} {name} {library.__version__} {job[2]} {job[4]}".encode()
+        )
+        for array in (job[0], job[1], job[3]):
+            known.update(np.ascontiguousarray(array).tobytes() + b"|")
+        return self._cache / name / f"{known.hexdigest()[:32]}.npz"
+
+
+def check_available(names: Sequence[str]) -> None:
+    """Raise UsageError for a baseline that is unknown or whose library is not installed."""
+    for name in names:
+        if name not in BASELINES:
+            raise UsageError(f"no baseline {name!r}; there are {', '.join(BASELINES)} and torch")
+        baseline = BASELINES[name]
+        if baseline.library and importlib.util.find_spec(baseline.library) is None:
+            raise UsageError(
+                f"baseline {name} needs {baseline.library}, which is not installed; "
+                f"pip install 'forecaster[{baseline.extra}]'"
+            )
+
+
+def quantiles_of(levels: Sequence[float]) -> np.ndarray:
+    """The quantiles that bounds of these levels (percent) and the median are, in order."""
+    half = np.asarray(sorted(levels, reverse=True)) / 200
+    return np.round(np.concatenate([0.5 - half, [0.5], 0.5 + half[::-1]]), 6)
+
+
+def columns_of(column: str, made: np.ndarray, levels: Sequence[float]) -> dict[str, np.ndarray]:
+    """Quantiles (entry, quantile) as columns of a frame: median and bounds."""
+    count = len(levels)
+    columns = {column: made[:, count]}
+    for number, percent in enumerate(sorted(levels, reverse=True)):
+        columns[f"{column}-lo-{percent:g}"] = made[:, number]
+        columns[f"{column}-hi-{percent:g}"] = made[:, 2 * count - number]
+    return columns
+
+
+def _make(module: str, function: str, job: tuple) -> tuple[np.ndarray | None, str, float]:
+    """One series by one baseline: its forecasts, or why there are none, and the seconds."""
+    import time
+
+    began = time.perf_counter()
+    try:
+        run = getattr(importlib.import_module(f"forecaster.baselines.{module}"), function)
+        return np.asarray(run(*job), np.float64), "", time.perf_counter() - began
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return None, reason, time.perf_counter() - began
+
+
+def _read(path: Path | None) -> tuple[np.ndarray, str, float] | None:
+    try:
+        if path is None:
+            return None
+        with np.load(path) as kept:
+            return kept["made"], "", float(kept["seconds"])
+    except (OSError, ValueError, KeyError, EOFError):
+        return None  # made anew
+
+
+def _keep(path: Path, result: tuple) -> None:
+    def write(to) -> None:
+        with open(to, "wb") as file:
+            np.savez(file, made=result[0], seconds=result[2])
+
+    atomic.write_file(path, write)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
