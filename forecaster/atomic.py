@@ -28,10 +28,11 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
 
 
 @contextlib.contextmanager
-def write_folder(path: Path) -> Iterator[Path]:
+def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     """A temporary folder to fill, which becomes ``path`` when the block ends without an error.
 
-    ``path`` must not exist yet. Raises StoreError when it cannot be written.
+    ``path`` must not exist yet, unless it is to ``replace`` it. Raises StoreError when it cannot be
+    written.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
     with _as_store_error(path), _cleaned(temporary):
@@ -40,8 +41,12 @@ def write_folder(path: Path) -> Iterator[Path]:
         for file in temporary.iterdir():
             _sync(file)
         _sync(temporary)
-        temporary.rename(path)
-        _sync(path.parent)
+        old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
+        with _cleaned(old):
+            if replace and path.exists():
+                path.rename(old)
+            temporary.rename(path)
+            _sync(path.parent)
 
 
 def make_folder(path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import atomic, metrics, significance
-from forecaster.baselines import Runner
+from forecaster.baselines import Runner, check_torch
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import evaluate, horizon_of, models_of, quantile_columns
@@ -25,22 +25,20 @@ from forecaster.rolling import Rolling, write_frames
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """Bands whose bounds and median are the 19 quantiles from 5 to 95 %, and a wider one."""
 VALUE_AT_RISK = (0.05, 0.025)
-FORECASTS, SCORES, TESTS, SUMMARY = (
-    "forecasts.parquet",
-    "scores.parquet",
-    "tests.parquet",
-    "summary.json",
-)
+FORECASTS, SCORES, TESTS = "forecasts.parquet", "scores.parquet", "tests.parquet"
+DAILY, SUMMARY = "daily.parquet", "summary.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """What an evaluation found. ``scores``: a row per series, model and horizon; ``tests``: a row
-    per series, horizon and test; ``summary``: provenance, times, what was left out."""
+    per series, horizon and test; ``daily``: a row per cutoff and model, scaled errors one step ahead,
+    means over series; ``summary``: provenance, times, what was left out."""
 
     folder: Path
     scores: pd.DataFrame
     tests: pd.DataFrame
+    daily: pd.DataFrame
     summary: dict[str, Any]
 
     @staticmethod
@@ -48,7 +46,7 @@ class Evaluation:
         """The evaluation in a folder. Raises UsageError when there is none."""
         try:
             summary = json.loads((folder / SUMMARY).read_text())
-            scores, tests = (pd.read_parquet(folder / name) for name in (SCORES, TESTS))
+            tables = [pd.read_parquet(folder / name) for name in (SCORES, TESTS, DAILY)]
         except FileNotFoundError as error:
             raise UsageError(
                 f"{folder} holds no evaluation: {Path(error.filename or SUMMARY).name} is missing; "
@@ -56,7 +54,7 @@ class Evaluation:
             ) from error
         except (OSError, ValueError) as error:
             raise DataError(f"{folder}: the evaluation cannot be read: {error}") from error
-        return Evaluation(folder, scores, tests, summary)
+        return Evaluation(folder, *tables, summary)
 
     @property
     def model(self) -> str:
@@ -79,50 +77,65 @@ def evaluate_to_folder(
     *,
     refit: bool | int = False,
     seed: int = 0,
+    torch_sample: int = 50,
+    overwrite: bool = False,
     cache: Path | None = None,
     provenance: dict[str, Any] | None = None,
     on_training: Callable[[Any], None] | None = None,
+    on_torch: Callable[[int, int], None] | None = None,
     on_forecast: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Forecast from a rolling origin by our model and baselines, score and test, and write it all.
 
-    ``baselines``: names of :data:`forecaster.baselines.BASELINES`; ``naive`` is always among them.
-    ``cache``: a folder where slow baselines keep what they made. The folder must not exist; it
-    appears whole or not at all.
+    ``baselines``: names of :data:`forecaster.baselines.BASELINES`, and ``torch``, the same networks
+    trained by PyTorch for ``torch_sample`` of the series; ``naive`` is always among them.
+    ``cache``: a folder where slow baselines keep what they made. The folder must not exist, or be
+    an evaluation to ``overwrite``; it appears whole or not at all.
 
     Raises UsageError for an unknown baseline or one whose library is not installed, DataError when
     the panel is too short.
     """
     began = time.perf_counter()
     config = config or Config()
-    names = list(dict.fromkeys(["naive", *baselines]))
-    if folder.exists():
-        raise UsageError(f"{folder} exists; choose another folder, or --overwrite it")
+    names = list(dict.fromkeys(["naive", *(name for name in baselines if name != "torch")]))
+    check_folder(folder, overwrite)
+    if "torch" in baselines:
+        check_torch(config)
     with Runner(names, config.horizon, LEVELS, panel, cache=cache) as runner:
         rolling = Rolling.fit(
             panel, config, n_windows, step_size,
             refit=refit, level=LEVELS, seed=seed, on_progress=on_training,
         )  # fmt: skip
+        others = []
+        if "torch" in baselines:
+            others.append(_by_torch(rolling, panel, torch_sample, seed, on_torch))
         trained = time.perf_counter() - began
-        scores, tests = [], []
+        scores, tests, daily = [], [], []
 
         def frames() -> Iterator[pd.DataFrame]:
             done = 0
             for origins, forecasts in rolling.batches():
                 made = [origins.keys, forecasts, runner.run(origins)]
+                made += [_renamed(other.forecasts(origins), rolling) for other in others]
                 frame = pd.concat(made, axis=1)
                 done += len(origins.panel.ids)
-                scores.append(evaluate(frame, by_horizon=True, panel=origins.panel))
-                tests.append(_tests(frame, rolling.config.column, origins.latest, step_size))
+                scored = evaluate(frame, by_horizon=True, panel=origins.panel)
+                scores.append(scored.dropna(subset="mae"))
+                frame = frame.assign(horizon=horizon_of(frame), latest=origins.latest)
+                losses = _losses(frame)
+                tests.append(_tests(frame, losses, rolling.config.column, step_size))
+                daily.append(_daily(frame, losses, scores[-1]))
                 if on_forecast:
                     on_forecast(done, len(rolling.panel.ids))
-                yield _single_precision(frame)
+                yield _single_precision(frame.drop(columns=["horizon", "latest"]))
 
-        with atomic.write_folder(folder) as temporary:
+        with atomic.write_folder(folder, replace=overwrite) as temporary:
             write_frames(temporary / FORECASTS, frames())
             table, tested = pd.concat(scores, ignore_index=True), _adjusted(pd.concat(tests))
-            table.to_parquet(temporary / SCORES, index=False)
-            tested.to_parquet(temporary / TESTS, index=False)
+            days = pd.concat(daily).groupby(["cutoff", "model"], sort=False).sum()
+            days = days.div(days.pop("series"), axis=0).reset_index()
+            for name, part in ((SCORES, table), (TESTS, tested), (DAILY, days)):
+                part.to_parquet(temporary / name, index=False)
             cutoffs = rolling.panel.times[rolling.cutoffs]
             summary = {
                 "model": rolling.config.column,
@@ -131,6 +144,7 @@ def evaluate_to_folder(
                 "cutoffs": len(cutoffs),
                 "step_size": step_size,
                 "horizon": config.horizon,
+                "levels": [f"{level:g}" for level in rolling.level],
                 "first_cutoff": show_time(cutoffs[0]),
                 "last_cutoff": show_time(cutoffs[-1]),
                 "first": show_time(rolling.panel.times[0]),
@@ -139,10 +153,12 @@ def evaluate_to_folder(
                 "seed": seed,
                 "config": dataclasses.asdict(config),
                 "skipped": dict(rolling.panel.skipped),
-                "failed": {name: failed for name, failed in runner.failed.items() if failed},
+                "failed": _failed(runner, others),
+                **({"torch_series": len(others[0].panel.ids)} if others else {}),
                 "seconds": {
                     "training": sum(m.provenance["training_seconds"] for m, _ in rolling.parts),
                     "fitting": round(trained, 2),
+                    **({"torch": torch_seconds(others[0])} if others else {}),
                     "baselines": {name: round(s, 2) for name, s in runner.seconds.items()},
                     "all": round(time.perf_counter() - began, 2),
                 },
@@ -153,7 +169,49 @@ def evaluate_to_folder(
                 **(provenance or {}),
             }
             (temporary / SUMMARY).write_text(json.dumps(summary, indent=1, default=str))
-    return Evaluation(folder, table, tested, summary)
+    return Evaluation(folder, table, tested, days, summary)
+
+
+def check_folder(folder: Path, overwrite: bool) -> None:
+    """Raise UsageError for a folder that is there, unless it is an evaluation to overwrite."""
+    if not folder.exists():
+        return
+    if not overwrite:
+        raise UsageError(f"{folder} exists; choose another folder, or add --overwrite")
+    if not (folder / SUMMARY).exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} holds no evaluation, so it is not overwritten; choose another")
+
+
+def _by_torch(rolling: Rolling, panel: Panel, sample: int, seed: int, on_series) -> Rolling:
+    """Some of the series by PyTorch, evenly picked, trained on what was known at the first cutoff."""
+    from forecaster.baselines.torch_lstm import fit_by_torch
+
+    model, _ = rolling.parts[0]
+    ids = model.ids[:: max(1, len(model.ids) // max(1, sample))][:sample]
+    known = panel.until(panel.times[rolling.cutoffs[0]]).only(ids)
+    theirs = fit_by_torch(known, rolling.config, seed, on_series=on_series)
+    return Rolling(rolling.panel.only(theirs.ids), ((theirs, rolling.cutoffs),), rolling.level)
+
+
+def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
+    from forecaster.baselines.torch_lstm import COLUMN
+
+    names = {name: name.replace(rolling.config.column, COLUMN, 1) for name in forecasts}
+    return forecasts.rename(columns=names)
+
+
+def _failed(runner: Runner, others: list[Rolling]) -> dict[str, dict[str, str]]:
+    failed = {name: found for name, found in runner.failed.items() if found}
+    for other in others:
+        errors = other.parts[0][0].report["torch_error"]
+        if found := {str(name): why for name, why in errors.items() if why}:
+            failed["torch"] = found
+    return failed
+
+
+def torch_seconds(other: Rolling) -> float:
+    """Seconds that PyTorch trained, over all cores."""
+    return round(other.parts[0][0].provenance["training_seconds"], 2)
 
 
 def models_of_scores(scores: pd.DataFrame) -> list[str]:
@@ -166,19 +224,37 @@ def _single_precision(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(frame.columns[4:], np.float32))
 
 
-def _tests(frame: pd.DataFrame, model: str, latest: np.ndarray, step: int) -> pd.DataFrame:
-    """Tests of every series: of our model against the others at each horizon, by absolute error and
-    CRPS; of every model's value at risk and direction, one step ahead."""
-    frame = frame.assign(horizon=horizon_of(frame), latest=latest)
+def _losses(frame: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
+    """Absolute error and CRPS of each forecast, by score and model."""
     columns = [str(name) for name in frame]
-    others = [name for name in models_of(frame) if name not in (model, "latest")]
-    quantiles = {name: quantile_columns(columns, name) for name in (model, *others)}
-    losses: dict[tuple[str, str], np.ndarray] = {}
-    for name in (model, *others):
+    losses = {}
+    for name in models_of(frame.drop(columns="latest")):
         losses["mae", name] = metrics.absolute_error(frame["y"], frame[name])
-        if places := quantiles[name]:
+        if places := quantile_columns(columns, name):
             values = frame[list(places.values())].to_numpy()
             losses["crps", name] = metrics.crps(frame["y"], values, list(places))
+    return losses
+
+
+def _daily(frame: pd.DataFrame, losses, scores: pd.DataFrame) -> pd.DataFrame:
+    """Sums over series of the losses one step ahead, in units of the series' changes, by cutoff."""
+    first = scores.drop_duplicates("unique_id").set_index("unique_id")
+    unit = frame["unique_id"].map(first["mase"] / first["mae"]).to_numpy()
+    usable = (frame["horizon"] == 1).to_numpy() & np.isfinite(unit)
+    parts = []
+    for name in dict.fromkeys(model for _, model in losses):
+        part = {score: (loss * unit)[usable] for (score, m), loss in losses.items() if m == name}
+        parts.append(frame.loc[usable, ["cutoff"]].assign(model=name, series=1, **part))
+    together = pd.concat(parts).dropna(subset="mae")
+    return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
+
+
+def _tests(frame: pd.DataFrame, losses, model: str, step: int) -> pd.DataFrame:
+    """Tests of every series: of our model against the others at each horizon, by absolute error and
+    CRPS; of every model's value at risk and direction, one step ahead."""
+    columns = [str(name) for name in frame]
+    models = dict.fromkeys(name for _, name in losses)
+    quantiles = {name: quantile_columns(columns, name) for name in models}
     rows = []
     groups = frame.groupby(["unique_id", "horizon"], sort=False).indices
     for (name, horizon), index in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
@@ -208,6 +284,8 @@ def _of_one_step(series: str, frame: pd.DataFrame, quantiles) -> list[tuple]:
             clusters = significance.christoffersen(exceeded)
             rows.append((series, 1, f"christoffersen-{label}", name, share, *clusters))
         forecast = frame[name].to_numpy(float)
+        if not np.isfinite(forecast).all():
+            continue
         direction = significance.pesaran_timmermann(y - latest, forecast - latest)
         hits = float(((y > latest) == (forecast > latest)).mean())
         rows.append((series, 1, "direction", name, hits, *direction))

@@ -16,7 +16,7 @@ from forecaster.conformal import half_widths
 from forecaster.errors import ModelError, UsageError, name_reasons
 from forecaster.heads import HEADS
 from forecaster.panel import Panel
-from forecaster.training import functions, split_of, train
+from forecaster.training import Trained, functions, split_of, train
 from forecaster.transforms import Transform, Transformed
 from forecaster.windows import gather
 
@@ -65,19 +65,24 @@ def fit(
 
     Raises DataError when no series is left.
     """
-    config = config or Config()
+    train_now = functools.partial(
+        train, tune=tune, checkpoint=checkpoint, on_progress=on_progress
+    )
+    return fit_with(train_now, panel, config or Config(), seed, tune)
+
+
+def fit_with(
+    train: Callable[[Config, Transformed, tuple[str, ...], int], Trained],
+    panel: Panel,
+    config: Config,
+    seed: int,
+    tuned: bool = False,
+) -> Model:
+    """As :func:`fit`, the networks trained by a function of their data, names and seed."""
     transform = Transform.choose(config.transform, panel, config.season)
     panel = _usable(panel, config, transform)
     transformed = transform.apply(panel, config.horizon)
-    trained = train(
-        config,
-        transformed,
-        panel.ids,
-        seed,
-        tune=tune,
-        checkpoint=checkpoint,
-        on_progress=on_progress,
-    )
+    trained = train(config, transformed, panel.ids, seed)
     config, split = trained.config, split_of(config, transformed.z.shape[1])
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
     location, scale, _ = distributions(config, trained.params, transformed, origins)
@@ -107,7 +112,7 @@ def fit(
         fitted_until=panel.times[transformed.at[sound, -1]],
         report=report[sound],
         skipped=panel.skipped,
-        provenance={"seed": seed, "training_seconds": trained.seconds, "tuned": tune},
+        provenance={"seed": seed, "training_seconds": trained.seconds, "tuned": tuned},
     )
 
 

@@ -14,8 +14,10 @@ import pandas as pd
 
 from forecaster import swarm, unfinished
 from forecaster.calendar import infer_frequency
+from forecaster.backtest import Evaluation, check_folder, evaluate_to_folder
+from forecaster.baselines import check_available, check_torch
 from forecaster.config import Config
-from forecaster.errors import ModelError
+from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import Model, fit, matching, predict
 from forecaster.ingest import Store, ingest, panel_from_store
 from forecaster.ingest.source import Source
@@ -127,6 +129,57 @@ def _fit_stored(home, store, request, checkpoint, began, on_progress) -> FitResu
     unfinished.forget(home)
     seconds = time.perf_counter() - began
     return FitResult(model, folder, provenance["first"], provenance["last"], seconds)
+
+
+def evaluate_from_home(
+    home: Path,
+    source: Source,
+    tickers: Sequence[str] | None,
+    config: Config,
+    seed: int,
+    folder: Path | None,
+    baselines: Sequence[str],
+    *,
+    windows: int,
+    step: int,
+    overwrite: bool = False,
+    start=None,
+    end=None,
+    on_series: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Fetch into the store, and evaluate in a folder, by default a new one under ``home``.
+
+    ``options``: of :func:`forecaster.backtest.evaluate_to_folder`.
+    """
+    folder = folder or home / _EVALUATIONS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    check_folder(folder, overwrite)
+    check_available([name for name in baselines if name != "torch"])
+    if "torch" in baselines:
+        check_torch(config)
+    swarm.keep_compiled(home / "cache")
+    arrived = ingest(home, source, tickers, start=start, end=end, on_series=on_series)
+    panel = panel_from_store(arrived.store, arrived.ids, dict(arrived.skipped))
+    return evaluate_to_folder(
+        folder, panel, config, windows, step, baselines, seed=seed, overwrite=overwrite,
+        cache=home / "cache" / "baselines",
+        provenance={"source": source.name, "data_sha256": arrived.store.digest(arrived.ids)},
+        **options,
+    )  # fmt: skip
+
+
+def latest_evaluation(home: Path) -> Path:
+    """The newest evaluation under ``home``. Raises UsageError when there is none."""
+    found = sorted((home / _EVALUATIONS).glob("*/summary.json"))
+    if not found:
+        raise UsageError(
+            f"no evaluation in {home / _EVALUATIONS}; run `forecaster evaluate` first, or name the "
+            "folder of one"
+        )
+    return found[-1].parent
+
+
+_EVALUATIONS = "evaluations"
 
 
 def predict_from_home(

@@ -116,9 +116,10 @@ class Rolling:
             some = self.panel.only(self.panel.ids[first : first + _AT_ONCE])
             origins = Origins.of(some, self.cutoffs, self.config.horizon)
             if len(origins.keys):
-                yield origins, self._forecasts(origins)
+                yield origins, self.forecasts(origins)
 
-    def _forecasts(self, origins: Origins) -> pd.DataFrame:
+    def forecasts(self, origins: Origins) -> pd.DataFrame:
+        """The models' forecasts, a row per entry; NaN for series without a network."""
         columns: dict[str, np.ndarray] = {}
         steps = origins.histories.at.shape[1]
         for model, cutoffs in self.parts:

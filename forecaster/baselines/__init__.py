@@ -2,4 +2,6 @@
 
 from forecaster.baselines.running import BASELINES as BASELINES
 from forecaster.baselines.running import Runner as Runner
+from forecaster.baselines.running import check_available as check_available
+from forecaster.baselines.running import check_torch as check_torch
 from forecaster.baselines.running import forecast as forecast

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import atomic
+from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting import check_levels
 from forecaster.panel import Panel
@@ -103,7 +104,7 @@ class Runner:
         self._quantiles = quantiles_of(self._levels)
         self._season = default_season(panel.frequency)
         self._cache, self._on_series = cache, on_series or (lambda name, done: None)
-        self._workers = workers or _cores()
+        self._workers = workers or cores()
         self._pool: concurrent.futures.Executor | None = None
 
     def __enter__(self) -> "Runner":
@@ -193,12 +194,24 @@ def check_available(names: Sequence[str]) -> None:
     for name in names:
         if name not in BASELINES:
             raise UsageError(f"no baseline {name!r}; there are {', '.join(BASELINES)} and torch")
-        baseline = BASELINES[name]
-        if baseline.library and importlib.util.find_spec(baseline.library) is None:
-            raise UsageError(
-                f"baseline {name} needs {baseline.library}, which is not installed; "
-                f"pip install 'forecaster[{baseline.extra}]'"
-            )
+        if BASELINES[name].library:
+            require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
+
+
+def check_torch(config: Config) -> None:
+    """Raise UsageError where the PyTorch baseline cannot be trained."""
+    require("torch", "torch", "baseline torch")
+    if config.model != "lstm":
+        raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
+
+
+def require(library: str, extra: str, what: str) -> None:
+    """Raise UsageError, with the pip command, where a library is not installed."""
+    if importlib.util.find_spec(library) is None:
+        raise UsageError(
+            f"{what} needs {library}, which is not installed; "
+            f"pip install 'forecaster[{extra}]'"
+        )
 
 
 def quantiles_of(levels: Sequence[float]) -> np.ndarray:
@@ -248,7 +261,8 @@ def _keep(path: Path, result: tuple) -> None:
     atomic.write_file(path, write)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -9,6 +9,7 @@ import click
 
 from forecaster import __version__
 from forecaster.cli.benchmark import benchmark
+from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import ingest
 from forecaster.cli.predict import predict
@@ -53,6 +54,8 @@ def main() -> None:
     \b
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
+    forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
+    forecaster report                       the latest evaluation as a page
     forecaster status                       what is stored, what was trained
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
@@ -61,5 +64,5 @@ def main() -> None:
     """
 
 
-for command in (ingest, fit, predict, status, benchmark):
+for command in (ingest, fit, predict, evaluate, report, status, benchmark):
     main.add_command(command)

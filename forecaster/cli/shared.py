@@ -92,6 +92,10 @@ class Bars:
         """So many series have arrived, or will not."""
         self._show("Fetching", done, total, "")
 
+    def counting(self, label: str) -> Callable[[int, int], None]:
+        """A bar of so many done of so many."""
+        return lambda done, total: self._show(label, done, total, "")
+
     def training(self, now: Any) -> None:
         """``now``: a :class:`forecaster.swarm.Progress`."""
         import numpy as np

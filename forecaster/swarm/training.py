@@ -73,6 +73,12 @@ def go_on(task: Task, state: State, data: Data, hyper: Hyper) -> State:
     return state._replace(status=status, best_loss=loss)
 
 
+def epoch_keys(key_data: jax.Array, epoch: Any) -> tuple[jax.Array, jax.Array]:
+    """The keys of a member's epoch, counted from 1: for its batches and for its losses."""
+    first, second = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch))
+    return first, second
+
+
 def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[State, Losses]:
     """One epoch of one member that is still training.
 
@@ -81,8 +87,7 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
     not finite marks the member as diverged; its best weights are kept.
     """
     epoch = state.epoch + 1
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), epoch)
-    batch_key, loss_key = jax.random.split(key)
+    batch_key, loss_key = epoch_keys(state.key, epoch)
     index, active = task.batches(data, batch_key)
     optimizer = task.optimizer(hyper)
 

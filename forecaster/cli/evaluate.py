@@ -1,0 +1,115 @@
+"""``forecaster evaluate`` and ``forecaster report``."""
+
+from pathlib import Path
+
+import click
+
+from forecaster.cli.shared import PARTLY, bars, home_option, name_skipped, say, source_options
+
+_SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
+
+
+@click.command()
+@source_options
+@click.option("--windows", type=click.IntRange(1), default=250, show_default=True,
+              help="Cutoffs to forecast from, the latest ones.")  # fmt: skip
+@click.option("--step", type=click.IntRange(1), default=1, show_default=True,
+              help="Times between two cutoffs.")  # fmt: skip
+@click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
+              help="Any of naive, drift, seasonal_naive, empirical, ewma, garch, gjr, ets, theta, "
+              "torch, with commas between.")  # fmt: skip
+@click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
+              help="Series that PyTorch trains, evenly picked.")  # fmt: skip
+@click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
+              help="Train again every so many cutoffs; 0: only at the first.")  # fmt: skip
+@click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
+@click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
+@click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
+@click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
+@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
+@click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
+@click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--output", metavar="DIR", help="Folder for what is found; must not exist.  "
+              "[default: evaluations/DATE under --home]")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace an evaluation that is in --output.")
+@home_option
+@click.pass_context
+def evaluate(
+    ctx, home, tickers, source, start, end, windows, step, baselines, torch_sample, refit, config,
+    seed, output, overwrite, **options,
+) -> None:  # fmt: skip
+    """Forecast the past from many cutoffs, and say how good that was.
+
+    Networks see nothing after the first cutoff (--refit: after a later one). Writes all forecasts,
+    scores per series and horizon, tests, figures, and a report to open in a browser.
+
+    \b
+    Examples:
+      forecaster evaluate --tickers dow30.txt --output dow
+      forecaster evaluate --source files:prices.parquet --baselines naive,ewma,garch,torch
+      forecaster evaluate --source simulated --windows 60 --step 5 --output try
+    """
+    from forecaster.config import Config, read_settings
+
+    settings = read_settings(Path(config)) if config is not None else {}
+    settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
+    settings = Config.from_dict(settings, config or "options")
+    names = [name.strip() for name in baselines.split(",") if name.strip()]
+
+    from forecaster.ingest import open_source, read_universe
+
+    wanted = read_universe(tickers) if tickers is not None else None
+    opened = open_source(source)
+    from forecaster.pipeline import evaluate_from_home
+    from forecaster.report import build_report, write_figures
+
+    with bars() as bar:
+        found = evaluate_from_home(
+            home, opened, wanted, settings, seed, Path(output) if output else None, names,
+            windows=windows, step=step, refit=refit or False, torch_sample=torch_sample,
+            overwrite=overwrite, start=start, end=end, on_series=bar.fetching,
+            on_training=bar.training, on_torch=bar.counting("PyTorch"),
+            on_forecast=bar.counting("Forecasting"),
+        )  # fmt: skip
+    write_figures(found)
+    report = build_report(found)
+    _print_verdict(found)
+    click.echo(f"Report: {report}")
+    name_skipped(found.summary["skipped"])
+    for baseline, failed in found.summary["failed"].items():
+        say(f"{baseline} failed on {len(failed)}:")
+        for name, reason in failed.items():
+            say(f"  {name}: {reason}")
+    ctx.exit(PARTLY if found.summary["skipped"] else 0)
+
+
+@click.command()
+@click.argument("folder", required=False, metavar="[DIR]")
+@click.option("--output", metavar="FILE.html", help="[default: report.html in DIR]")
+@home_option
+def report(home, folder, output) -> None:
+    """Build the HTML report of an evaluation again, by default of the latest under --home.
+
+    \b
+    Examples:
+      forecaster report
+      forecaster report dow --output dow.html
+    """
+    from forecaster.backtest import Evaluation
+    from forecaster.pipeline import latest_evaluation
+    from forecaster.report import build_report
+
+    found = Evaluation.read(Path(folder) if folder else latest_evaluation(home))
+    written = build_report(found, Path(output) if output else None)
+    _print_verdict(found)
+    click.echo(f"Report: {written}")
+
+
+def _print_verdict(found) -> None:
+    from forecaster.verdict import verdict
+
+    if found.summary.get("source") == "simulated":
+        say("These prices are simulated, not real.")
+    for line in verdict(found):
+        click.echo(line)

@@ -1,0 +1,4 @@
+"""An evaluation as one HTML file that opens anywhere, and its figures."""
+
+from forecaster.report.building import build_report as build_report
+from forecaster.report.building import write_figures as write_figures

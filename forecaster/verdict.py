@@ -1,0 +1,143 @@
+"""What an evaluation says, in sentences and small tables that need no statistics to be read."""
+
+import numpy as np
+import pandas as pd
+
+from forecaster.backtest import Evaluation
+from forecaster.significance import FEWEST
+
+ALPHA = 0.05
+SUSPICIOUS = 0.97  # of the naive error; daily prices do not give more away than that
+
+
+def verdict(found: Evaluation) -> list[str]:
+    """A few sentences about the forecasts one step ahead, the most important first."""
+    summary, model = found.summary, found.model
+    lines = [
+        f"{summary['series']} series, {summary['cutoffs']} cutoffs from {summary['first_cutoff']} "
+        f"to {summary['last_cutoff']}, one step ahead:"
+    ]
+    against = comparison(found, 1).set_index(["score", "model"])
+    points = [other for score, other in against.index if score == "mae"]
+    bands = [other for score, other in against.index if score == "crps"]
+    if "Naive" in points:
+        lines.append("Point forecasts: " + _sentence(against.loc[("mae", "Naive")], "Naive"))
+    for other in sorted(bands, key=lambda name: name != "GARCH"):
+        lines.append(f"{_WHOLE}: " + _sentence(against.loc[("crps", other)], other))
+    held = coverage(found)
+    first = held[(held["model"] == model) & (held["horizon"] == 1)]
+    told = [f"{row.held:.1%} of {row.level:g} %" for row in first.itertuples() if row.level in (80, 95)]
+    if told:
+        lines.append(f"Bands hold {' and '.join(told)}.".replace("%.", "%."))
+    if told := alike(found):
+        lines.append(told)
+    if summary["cutoffs"] < FEWEST:
+        lines.append(
+            f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
+            f"{summary['cutoffs']} (--windows)."
+        )
+    if "Naive" in points and against.loc[("mae", "Naive"), "ratio"] < SUSPICIOUS:
+        lines.append(
+            "Unusually far below the error of 'unchanged': look for something in the data that was "
+            "not known at the time."
+        )
+    return lines
+
+
+def alike(found: Evaluation) -> str:
+    """Whether our networks and PyTorch's have errors of the same distribution over series, and the
+    times beside each other; empty without PyTorch."""
+    from scipy import stats
+
+    summary = found.summary
+    if "PyTorch" not in summary["models"]:
+        return ""
+    table = scaled(found, "crps" if "crps" in found.scores else "mae")
+    table = table[[found.model, "PyTorch"]].dropna()
+    ours, theirs = table[found.model].to_numpy(), table["PyTorch"].to_numpy()
+    p = float(stats.ks_2samp(ours, theirs).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+    told = "cannot be told apart from" if p > ALPHA else "differ from"
+    seconds = summary["seconds"]
+    each = seconds["torch"] / max(1, summary["torch_series"])
+    ratio = each / (seconds["training"] / max(1, summary["series"]))
+    return (
+        f"The errors {told} those of the same networks trained by PyTorch ({len(table)} series, "
+        f"two-sample Kolmogorov-Smirnov, p = {p:.2f}; mean ratio "
+        f"{np.mean(ours / theirs):.4f}), whose training takes {ratio:.1f} times as long a network, "
+        "on all cores."
+    )
+
+
+_WHOLE = "Whole distribution (CRPS)"
+
+
+def comparison(found: Evaluation, horizon: int) -> pd.DataFrame:
+    """Our model against each other one at a horizon, a row per score and model: ``ratio``, mean over
+    series of the ratio of scores; ``better``, ``significantly_better``, ``significantly_worse``,
+    shares of the ``series``. ``known``: the share of series with a p-value."""
+    scores = found.scores[found.scores["horizon"] == horizon]
+    tests = found.tests[(found.tests["horizon"] == horizon)]
+    rows = []
+    for (test, other), part in tests.groupby(["test", "model"], sort=False):
+        score, is_comparison = str(test).removesuffix("_against"), str(test).endswith("_against")
+        if not is_comparison:
+            continue
+        table = scores.pivot(index="unique_id", columns="model", values=score)
+        part = part[np.isfinite(part["value"])]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (table[found.model] / table[other]).replace([np.inf, -np.inf], np.nan)
+        significant = part["p_adjusted"] < ALPHA
+        rows.append(
+            {
+                "score": score, "model": other, "series": len(part), "ratio": ratio.mean(),
+                "better": part["value"].mean(),
+                "significantly_better": (significant & (part["value"] == 1)).mean(),
+                "significantly_worse": (significant & (part["value"] == 0)).mean(),
+                "known": part["p_value"].notna().mean(),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def coverage(found: Evaluation) -> pd.DataFrame:
+    """Shares of outcomes inside the bands, ``model, horizon, level, held``, means over series."""
+    columns = [name for name in found.scores if str(name).startswith("coverage-")]
+    means = found.scores.groupby(["model", "horizon"], sort=False)[columns].mean().reset_index()
+    table = means.melt(["model", "horizon"], var_name="level", value_name="held").dropna()
+    table["level"] = table["level"].str.removeprefix("coverage-").astype(float)
+    return table.sort_values(["model", "horizon", "level"], ignore_index=True)
+
+
+def value_at_risk(found: Evaluation) -> pd.DataFrame:
+    """One step ahead, per model and probability: how often the value at risk was exceeded, and on
+    what share of series Kupiec's and Christoffersen's tests reject."""
+    tests = found.tests[found.tests["test"].str.startswith(("kupiec-", "christoffersen-"))]
+    name, probability = tests["test"].str.split("-", n=1).str[0], tests["test"].str.split("-").str[1]
+    tests = tests.assign(name=name, probability=probability.astype(float))
+    tests["rejected"] = (tests["p_adjusted"] < ALPHA).where(tests["p_value"].notna())
+    by = ["probability", "model"]
+    shares = tests[tests["name"] == "kupiec"].groupby(by, sort=False)["value"].mean()
+    rejected = tests.astype({"rejected": float}).pivot_table(
+        index=by, columns="name", values="rejected", sort=False, dropna=False
+    )
+    return shares.rename("exceeded").to_frame().join(rejected).reset_index()
+
+
+def scaled(found: Evaluation, score: str) -> pd.DataFrame:
+    """A score of every series (rows) and model (columns), mean over horizons, in units of the
+    series' mean absolute change before the first cutoff (as in MASE)."""
+    scores = found.scores
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = scores["mase"] / scores["mae"]
+    values = scores.assign(scaled=scores[score] * unit)
+    return values.pivot_table(index="unique_id", columns="model", values="scaled", sort=False)
+
+
+def _sentence(row: pd.Series, other: str) -> str:
+    text = f"better than {other} on {row['better']:.0%} of {row['series']:.0f} series"
+    if row["known"] > 0:
+        text += (
+            f", significantly on {row['significantly_better']:.0%} (worse on "
+            f"{row['significantly_worse']:.0%})"
+        )
+    return f"{text}; {row['ratio']:.4f} of its error on average."
