@@ -32,8 +32,8 @@ DAILY, SUMMARY = "daily.parquet", "summary.json"
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """What an evaluation found. ``scores``: a row per series, model and horizon; ``tests``: a row
-    per series, horizon and test; ``daily``: a row per cutoff and model, scaled errors one step ahead,
-    means over series; ``summary``: provenance, times, what was left out."""
+    per series, horizon and test; ``daily``: a row per cutoff and model, scaled errors one step
+    ahead, means over series; ``summary``: provenance, times, what was left out."""
 
     folder: Path
     scores: pd.DataFrame
@@ -54,7 +54,8 @@ class Evaluation:
             ) from error
         except (OSError, ValueError) as error:
             raise DataError(f"{folder}: the evaluation cannot be read: {error}") from error
-        return Evaluation(folder, *tables, summary)
+        scores, tests, daily = tables
+        return Evaluation(folder, scores, tests, daily, summary)
 
     @property
     def model(self) -> str:
@@ -183,7 +184,7 @@ def check_folder(folder: Path, overwrite: bool) -> None:
 
 
 def _by_torch(rolling: Rolling, panel: Panel, sample: int, seed: int, on_series) -> Rolling:
-    """Some of the series by PyTorch, evenly picked, trained on what was known at the first cutoff."""
+    """Some of the series, evenly picked, by PyTorch, from what was known at the first cutoff."""
     from forecaster.baselines.torch_lstm import fit_by_torch
 
     model, _ = rolling.parts[0]
@@ -196,7 +197,7 @@ def _by_torch(rolling: Rolling, panel: Panel, sample: int, seed: int, on_series)
 def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
     from forecaster.baselines.torch_lstm import COLUMN
 
-    names = {name: name.replace(rolling.config.column, COLUMN, 1) for name in forecasts}
+    names = {name: str(name).replace(rolling.config.column, COLUMN, 1) for name in forecasts}
     return forecasts.rename(columns=names)
 
 

@@ -139,7 +139,7 @@ def where(found: Evaluation) -> "Figure":
         ratio = (table[name] / table["Naive"]).groupby(level="horizon").mean()
         axes[0].plot(ratio.index, ratio, color=paint[name], marker="o", ms=3, lw=1.5, label=name)
         days = daily.pivot(index="cutoff", columns="model", values=score)
-        smooth = (days[name].rolling(21, 1).mean() / days["Naive"].rolling(21, 1).mean())
+        smooth = days[name].rolling(21, 1).mean() / days["Naive"].rolling(21, 1).mean()
         axes[1].plot(smooth.index, smooth, color=paint[name], lw=1.3)
         by = (overall[name] / overall["Naive"]).groupby(decile.reindex(overall.index)).mean()
         axes[2].plot(by.index + 1, by, color=paint[name], marker="o", ms=3, lw=1.5)
@@ -188,15 +188,18 @@ def _volatility(found: Evaluation) -> pd.Series:
     """Mean absolute relative change of each series over the cutoffs."""
     frame = found.forecasts([])
     frame = frame[horizon_of(frame) == 1]
-    change = frame.groupby("unique_id", sort=False)["y"].pct_change(fill_method=None).abs()
+    change = frame.groupby("unique_id", sort=False)["y"].transform(
+        lambda y: (y / y.shift() - 1).abs()
+    )
     return change.groupby(frame["unique_id"], sort=False).mean()
 
 
 def _rival(found: Evaluation) -> str:
     table = comparison(found, 1)
     part = table[table["score"] == ("crps" if "crps" in set(table["score"]) else "mae")]
-    strongest = part.loc[part["ratio"].idxmax(), "model"]
-    return "GARCH" if "GARCH" in set(part["model"]) else str(strongest)
+    if "GARCH" in set(part["model"]):
+        return "GARCH"
+    return str(part.sort_values("ratio")["model"].iloc[-1])
 
 
 def _violins(ax, values: dict[str, np.ndarray], paint: dict[str, str]) -> None:

@@ -65,9 +65,7 @@ def fit(
 
     Raises DataError when no series is left.
     """
-    train_now = functools.partial(
-        train, tune=tune, checkpoint=checkpoint, on_progress=on_progress
-    )
+    train_now = functools.partial(train, tune=tune, checkpoint=checkpoint, on_progress=on_progress)
     return fit_with(train_now, panel, config or Config(), seed, tune)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 from forecaster import swarm, unfinished
-from forecaster.calendar import infer_frequency
 from forecaster.backtest import Evaluation, check_folder, evaluate_to_folder
 from forecaster.baselines import check_available, check_torch
+from forecaster.calendar import infer_frequency
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import Model, fit, matching, predict

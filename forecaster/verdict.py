@@ -1,5 +1,7 @@
 """What an evaluation says, in sentences and small tables that need no statistics to be read."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -17,18 +19,21 @@ def verdict(found: Evaluation) -> list[str]:
         f"{summary['series']} series, {summary['cutoffs']} cutoffs from {summary['first_cutoff']} "
         f"to {summary['last_cutoff']}, one step ahead:"
     ]
-    against = comparison(found, 1).set_index(["score", "model"])
-    points = [other for score, other in against.index if score == "mae"]
-    bands = [other for score, other in against.index if score == "crps"]
-    if "Naive" in points:
-        lines.append("Point forecasts: " + _sentence(against.loc[("mae", "Naive")], "Naive"))
+    table = comparison(found, 1)
+    against: dict[tuple[str, str], Any] = {
+        (row["score"], row["model"]): row for row in table.to_dict("records")
+    }
+    unchanged = against.get(("mae", "Naive"))
+    if unchanged:
+        lines.append("Point forecasts: " + _sentence(unchanged, "Naive"))
+    bands = [other for score, other in against if score == "crps"]
     for other in sorted(bands, key=lambda name: name != "GARCH"):
-        lines.append(f"{_WHOLE}: " + _sentence(against.loc[("crps", other)], other))
+        lines.append(f"{_WHOLE}: {_sentence(against['crps', other], other)}")
     held = coverage(found)
-    first = held[(held["model"] == model) & (held["horizon"] == 1)]
-    told = [f"{row.held:.1%} of {row.level:g} %" for row in first.itertuples() if row.level in (80, 95)]
-    if told:
-        lines.append(f"Bands hold {' and '.join(told)}.".replace("%.", "%."))
+    first = held[(held["model"] == model) & (held["horizon"] == 1) & held["level"].isin([80, 95])]
+    if len(first):
+        pairs = zip(first["level"], first["held"], strict=True)
+        lines.append(f"Bands hold {' and '.join(f'{h:.1%} of {of:g} %' for of, h in pairs)}.")
     if told := alike(found):
         lines.append(told)
     if summary["cutoffs"] < FEWEST:
@@ -36,7 +41,7 @@ def verdict(found: Evaluation) -> list[str]:
             f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
             f"{summary['cutoffs']} (--windows)."
         )
-    if "Naive" in points and against.loc[("mae", "Naive"), "ratio"] < SUSPICIOUS:
+    if unchanged and unchanged["ratio"] < SUSPICIOUS:
         lines.append(
             "Unusually far below the error of 'unchanged': look for something in the data that was "
             "not known at the time."
@@ -72,9 +77,11 @@ _WHOLE = "Whole distribution (CRPS)"
 
 
 def comparison(found: Evaluation, horizon: int) -> pd.DataFrame:
-    """Our model against each other one at a horizon, a row per score and model: ``ratio``, mean over
-    series of the ratio of scores; ``better``, ``significantly_better``, ``significantly_worse``,
-    shares of the ``series``. ``known``: the share of series with a p-value."""
+    """Our model against each other one at a horizon, a row per score and model.
+
+    ``ratio``: mean over series of the ratio of scores; ``better``, ``significantly_better`` and
+    ``significantly_worse``: shares of the ``series``; ``known``: the share with a p-value.
+    """
     scores = found.scores[found.scores["horizon"] == horizon]
     tests = found.tests[(found.tests["horizon"] == horizon)]
     rows = []
@@ -112,7 +119,10 @@ def value_at_risk(found: Evaluation) -> pd.DataFrame:
     """One step ahead, per model and probability: how often the value at risk was exceeded, and on
     what share of series Kupiec's and Christoffersen's tests reject."""
     tests = found.tests[found.tests["test"].str.startswith(("kupiec-", "christoffersen-"))]
-    name, probability = tests["test"].str.split("-", n=1).str[0], tests["test"].str.split("-").str[1]
+    name, probability = (
+        tests["test"].str.split("-", n=1).str[0],
+        tests["test"].str.split("-").str[1],
+    )
     tests = tests.assign(name=name, probability=probability.astype(float))
     tests["rejected"] = (tests["p_adjusted"] < ALPHA).where(tests["p_value"].notna())
     by = ["probability", "model"]
@@ -133,7 +143,7 @@ def scaled(found: Evaluation, score: str) -> pd.DataFrame:
     return values.pivot_table(index="unique_id", columns="model", values="scaled", sort=False)
 
 
-def _sentence(row: pd.Series, other: str) -> str:
+def _sentence(row: Any, other: str) -> str:
     text = f"better than {other} on {row['better']:.0%} of {row['series']:.0f} series"
     if row["known"] > 0:
         text += (

@@ -209,8 +209,7 @@ def require(library: str, extra: str, what: str) -> None:
     """Raise UsageError, with the pip command, where a library is not installed."""
     if importlib.util.find_spec(library) is None:
         raise UsageError(
-            f"{what} needs {library}, which is not installed; "
-            f"pip install 'forecaster[{extra}]'"
+            f"{what} needs {library}, which is not installed; pip install 'forecaster[{extra}]'"
         )
 
 

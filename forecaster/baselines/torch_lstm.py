@@ -170,7 +170,7 @@ def _train(job: Job) -> Outcome:
         if starts.min() < job.first:
             raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")
         inputs = features[torch.tensor(starts[:, None] + np.arange(config.lookback))]
-        origins = at[:, None] if windowed else np.asarray(split.window_origins(at))
+        origins = at[:, None] if windowed else np.asarray(split.window_origins(jnp.asarray(at)))
         ahead = origins[..., None] + 1 + np.arange(config.horizon)
         inside = (origins >= earliest)[..., None] & (ahead <= latest) & (used > 0)[:, None, None]
         wanted = targets[torch.tensor(np.clip(origins, 0, split.steps - 1))]
@@ -181,8 +181,8 @@ def _train(job: Job) -> Outcome:
 
     def validate() -> float:
         with torch.no_grad():
-            everything = np.ones(len(held_back))
-            return float(loss_of(held_back, everything, max(job.first, split.boundary), split.steps - 1))
+            everything, earliest = np.ones(len(held_back)), max(job.first, split.boundary)
+            return float(loss_of(held_back, everything, earliest, split.steps - 1))
 
     best, best_epoch, best_loss, status, epoch = network.exported(), 0, validate(), "finished", 0
     for epoch in range(1, config.epochs + 1):
@@ -261,7 +261,7 @@ class _Network:
         import torch
 
         gradients = [weight.grad for weight in self.weights if weight.grad is not None]
-        norm = torch.sqrt(sum((g * g).sum() for g in gradients))
+        norm = torch.sqrt(torch.stack([(g * g).sum() for g in gradients]).sum())
         if norm >= most:
             for gradient in gradients:
                 gradient.mul_(most / norm)

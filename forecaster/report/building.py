@@ -18,7 +18,7 @@ from forecaster.figures import FIGURES, INK, PALE, shown
 from forecaster.verdict import coverage, scaled, value_at_risk, verdict
 
 HISTORY = 250  # steps that a ticker's picture shows
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK,
     "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK, "figure.facecolor": "none",
     "axes.facecolor": "none", "savefig.facecolor": "none",
@@ -67,7 +67,8 @@ def _figure(found: Evaluation, name: str) -> str:
     import matplotlib as mpl
 
     draw, caption = FIGURES[name]
-    with mpl.rc_context(_STYLE | {"svg.hashsalt": name}):
+    style: Any = _STYLE | {"svg.hashsalt": name}
+    with mpl.rc_context(style):
         figure, buffer = draw(found), io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
@@ -108,7 +109,8 @@ def _all_series(found: Evaluation) -> tuple[list[str], list[list[Any]]]:
 
 def _series(found: Evaluation) -> dict[str, Any]:
     """Per series: times, values, one-step bands, and the fan of the latest cutoff."""
-    model, levels = found.model, [level for level in ("80", "95") if level in found.summary["levels"]]
+    model = found.model
+    levels = [level for level in ("80", "95") if level in found.summary["levels"]]
     bounds = [f"{model}-{side}-{level}" for level in levels for side in ("lo", "hi")]
     frame = found.forecasts([model, *bounds])
     frame["horizon"] = horizon_of(frame)
@@ -155,7 +157,7 @@ def _provenance(found: Evaluation) -> str:
         f"{config['validation']} rows of it held back to stop early and calibrate",
         "Network": f"{config['model']}, {config['hidden']} hidden, lookback {config['lookback']}, "
         f"head {config['head']}, one per series; seed {s['seed']}",
-        "Series": f"{s['series']} of {s['series'] + len(s['skipped'])}; those that are in the data: "
+        "Series": f"{s['series']} of {s['series'] + len(s['skipped'])}, those in the data: "
         "companies that left the exchange are missing unless the data hold them (survivorship)",
     }
     rows = (f"<dt>{html.escape(k)}</dt><dd>{html.escape(str(v))}</dd>" for k, v in facts.items())
@@ -181,7 +183,8 @@ def _skipped(found: Evaluation) -> str:
     if not left_out:
         return "<p>No series was left out, and no baseline failed.</p>"
     rows = (f"<li>{html.escape(n)}: {html.escape(why)}</li>" for n, why in left_out.items())
-    return f"<details><summary>{len(left_out)} left out or failed</summary><ul>{''.join(rows)}</ul></details>"
+    heading = f"<summary>{len(left_out)} left out or failed</summary>"
+    return f"<details>{heading}<ul>{''.join(rows)}</ul></details>"
 
 
 def _coverage_table(found: Evaluation) -> pd.DataFrame:
@@ -213,7 +216,7 @@ def _cost_table(found: Evaluation) -> pd.DataFrame:
 def _table(table: pd.DataFrame) -> str:
     def show(value) -> str:
         if isinstance(value, float):
-            return f"{value:.1%}" if np.isfinite(value) else "–"
+            return f"{value:.1%}" if np.isfinite(value) else "\N{EN DASH}"
         return str(value)
 
     head = "".join(f"<th scope='col'>{html.escape(str(name))}</th>" for name in table)
