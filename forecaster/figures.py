@@ -24,9 +24,10 @@ def colours(found: Evaluation) -> dict[str, str]:
 
 
 def shown(found: Evaluation) -> list[str]:
-    """The models that are laid over each other: ours, PyTorch, naive and the best of the rest."""
-    models = found.summary["models"]
-    wanted = [found.model, "PyTorch", "Naive", "GARCH"]
+    """The models that are laid over each other: ours, naive, GARCH and others, four at most;
+    PyTorch where it trained all series, else it is drawn apart."""
+    models = [name for name in found.summary["models"] if name != "PyTorch" or not _partly(found)]
+    wanted = [found.model, "PyTorch", "Naive", "GARCH", "EWMA"]
     kept = [name for name in wanted if name in models]
     rest = [name for name in models if name not in kept]
     return (kept + rest)[:4]
@@ -35,12 +36,25 @@ def shown(found: Evaluation) -> list[str]:
 def error_distributions(found: Evaluation) -> "Figure":
     """Histogram, ECDF and violins over series of the scaled absolute error and CRPS."""
     figure, axes = _axes(2, 3, (11, 6.4))
-    paint, models = colours(found), shown(found)
-    titles = {"mae": "absolute error (MASE)", "crps": "CRPS, scaled as MASE"}
-    for row, (score, title) in zip(axes, titles.items(), strict=True):
-        table = scaled(found, score)[models] if score in found.scores else pd.DataFrame()
-        if table.empty:
-            continue
+    _distributions(found, axes, {name: scaled(found, name)[shown(found)] for name in _TITLES})
+    return figure
+
+
+def by_torch(found: Evaluation) -> "Figure":
+    """The same for our networks and those that PyTorch trained, on the series that both have."""
+    figure, axes = _axes(2, 3, (11, 6.4))
+    both = [found.model, "PyTorch"]
+    _distributions(found, axes, {name: scaled(found, name)[both].dropna() for name in _TITLES})
+    return figure
+
+
+_TITLES = {"mae": "absolute error (MASE)", "crps": "CRPS, scaled as MASE"}
+
+
+def _distributions(found: Evaluation, axes, tables: dict[str, pd.DataFrame]) -> None:
+    paint = colours(found)
+    for row, (score, table) in zip(axes, tables.items(), strict=True):
+        title, models = _TITLES[score], [str(name) for name in table]
         high = float(np.nanquantile(table.to_numpy(), 0.995))
         bins = np.linspace(float(np.nanmin(table.to_numpy())), high, 30)
         for name in models:
@@ -57,7 +71,6 @@ def error_distributions(found: Evaluation) -> "Figure":
         row[1].set_ylabel("share of series below")
         row[1].set_xlim(bins[0], bins[-1])
     axes[0][0].legend(frameon=False)
-    return figure
 
 
 def paired(found: Evaluation) -> "Figure":
@@ -72,13 +85,16 @@ def paired(found: Evaluation) -> "Figure":
     x, y = table[other].to_numpy(), table[found.model].to_numpy()
     axes[0].scatter(x[~significant], y[~significant], s=9, color=_COLOURS[0], alpha=0.6, lw=0)
     axes[0].scatter(x[significant], y[significant], s=16, color=_COLOURS[1], lw=0)
-    ends = [np.nanmin([x, y]), np.nanmax([x, y])]
+    ends = np.nanmin([x, y]), np.nanquantile([x, y], 0.997)
     axes[0].plot(ends, ends, color=INK, lw=0.8)
+    axes[0].set(xlim=ends, ylim=ends)
     axes[0].set_xlabel(f"CRPS of {other}, scaled")
     axes[0].set_ylabel(f"CRPS of {found.model}, scaled")
     ratio = np.sort(y / x)
     axes[1].step(ratio, np.arange(1, len(ratio) + 1) / len(ratio), color=_COLOURS[0], where="post")
     axes[1].axvline(1, color=INK, lw=0.8)
+    low, high = np.nanquantile(ratio, [0.005, 0.995])
+    axes[1].set_xlim(low - 0.005, high + 0.005)
     axes[1].set_xlabel(f"CRPS relative to {other}")
     axes[1].set_ylabel("share of series below")
     for name in [name for name in shown(found) if name != found.model]:
@@ -151,6 +167,10 @@ def where(found: Evaluation) -> "Figure":
     axes[0].legend(frameon=False)
     axes[1].tick_params(axis="x", rotation=30)
     return figure
+
+
+def _partly(found: Evaluation) -> bool:
+    return found.summary.get("torch_series", 0) < found.summary["series"]
 
 
 FIGURES: dict[str, tuple[Callable[[Evaluation], "Figure"], str]] = {

@@ -79,8 +79,9 @@ _WHOLE = "Whole distribution (CRPS)"
 def comparison(found: Evaluation, horizon: int) -> pd.DataFrame:
     """Our model against each other one at a horizon, a row per score and model.
 
-    ``ratio``: mean over series of the ratio of scores; ``better``, ``significantly_better`` and
-    ``significantly_worse``: shares of the ``series``; ``known``: the share with a p-value.
+    ``ratio`` and ``median_ratio``: over series, of the ratio of scores; ``better``,
+    ``significantly_better`` and ``significantly_worse``: shares of the ``series``; ``known``: the
+    share with a p-value.
     """
     scores = found.scores[found.scores["horizon"] == horizon]
     tests = found.tests[(found.tests["horizon"] == horizon)]
@@ -97,6 +98,7 @@ def comparison(found: Evaluation, horizon: int) -> pd.DataFrame:
         rows.append(
             {
                 "score": score, "model": other, "series": len(part), "ratio": ratio.mean(),
+                "median_ratio": ratio.median(),
                 "better": part["value"].mean(),
                 "significantly_better": (significant & (part["value"] == 1)).mean(),
                 "significantly_worse": (significant & (part["value"] == 0)).mean(),
@@ -150,4 +152,5 @@ def _sentence(row: Any, other: str) -> str:
             f", significantly on {row['significantly_better']:.0%} (worse on "
             f"{row['significantly_worse']:.0%})"
         )
-    return f"{text}; {row['ratio']:.4f} of its error on average."
+    text += f"; {row['ratio']:.4f} of its error on average"
+    return f"{text} (median {row['median_ratio']:.4f})."

@@ -14,7 +14,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.backtest import Evaluation
 from forecaster.evaluation import horizon_of
-from forecaster.figures import FIGURES, INK, PALE, shown
+from forecaster.figures import FIGURES, INK, PALE, by_torch, shown
 from forecaster.verdict import coverage, scaled, value_at_risk, verdict
 
 HISTORY = 250  # steps that a ticker's picture shows
@@ -42,6 +42,7 @@ def build_report(found: Evaluation, path: Path | None = None) -> Path:
         risk=_table(_risk_table(found)),
         cost=_table(_cost_table(found)),
         skipped=_skipped(found),
+        by_torch=_figure(found, "by_torch") if "PyTorch" in found.summary["models"] else "",
         **{name: _figure(found, name) for name in FIGURES},
     )
     atomic.write_file(path, lambda to: to.write_text(page, encoding="utf-8"))
@@ -52,7 +53,10 @@ def write_figures(found: Evaluation, folder: Path | None = None) -> list[Path]:
     """The figures as PNG and SVG; returns their paths."""
     folder = folder or found.folder / "figures"
     paths = []
-    for name, (draw, _) in FIGURES.items():
+    wanted = {name: draw for name, (draw, _) in FIGURES.items()}
+    if "PyTorch" in found.summary["models"]:
+        wanted["by_torch"] = by_torch
+    for name, draw in wanted.items():
         figure = draw(found)
         for kind in ("png", "svg"):
             path = folder / f"{name}.{kind}"
@@ -62,11 +66,14 @@ def write_figures(found: Evaluation, folder: Path | None = None) -> list[Path]:
     return paths
 
 
+_SOMETIMES = {"by_torch": (by_torch, "The same networks trained by PyTorch, on the same series")}
+
+
 def _figure(found: Evaluation, name: str) -> str:
     """A figure as inline SVG whose ink follows the page's colours."""
     import matplotlib as mpl
 
-    draw, caption = FIGURES[name]
+    draw, caption = (FIGURES | _SOMETIMES)[name]
     style: Any = _STYLE | {"svg.hashsalt": name}
     with mpl.rc_context(style):
         figure, buffer = draw(found), io.StringIO()
