@@ -108,11 +108,7 @@ def pesaran_timmermann(actual: np.ndarray, forecast: np.ndarray) -> Tested:
     hit, p, q = (up == said).mean(), up.mean(), said.mean()
     expected = p * q + (1 - p) * (1 - q)
     variance = expected * (1 - expected) / count
-    of_expected = (
-        (2 * p - 1) ** 2 * q * (1 - q) / count
-        + (2 * q - 1) ** 2 * p * (1 - p) / count
-        + 4 * p * q * (1 - p) * (1 - q) / count**2
-    )
+    of_expected = ((2 * p - 1) ** 2 * q * (1 - q) + (2 * q - 1) ** 2 * p * (1 - p)) / count
     if variance - of_expected <= 1e-15:
         return _NOTHING
     statistic = float((hit - expected) / np.sqrt(variance - of_expected))

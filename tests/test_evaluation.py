@@ -1,11 +1,17 @@
 """Scores of forecast frames, against the field's library and by hand."""
 
+import dataclasses
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import forecaster as fc
-from forecaster.errors import DataError
+from forecaster import metrics
+from forecaster.errors import DataError, UsageError
+from forecaster.rolling import KEYS
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +50,86 @@ def test_utilsforecast_takes_the_frame_as_it_is(frame):
     pd.testing.assert_series_equal(mine, its, check_names=False)
     everything = evaluate(frame, metrics=[mae])  # no list of models: found by itself
     assert {"LSTM", "Naive"} <= set(everything)
+
+
+def test_scaled_scores_are_those_of_utilsforecast(panel, frame):
+    from utilsforecast.evaluation import evaluate
+    from utilsforecast.losses import mase, rmsse, smape
+
+    known = panel.to_frame()
+    known = known[known["ds"] <= frame["cutoff"].min()]
+    known = known.rename(columns={"adj_close": "y"})[["unique_id", "ds", "y"]]
+    theirs = evaluate(
+        frame[["unique_id", "ds", "y", "LSTM"]],
+        metrics=[functools.partial(mase, seasonality=5), functools.partial(rmsse, seasonality=5)],
+        train_df=known,
+    ).set_index(["metric", "unique_id"])["LSTM"]
+    ours = fc.evaluate(frame, panel=panel).query("model == 'LSTM'").set_index("unique_id")
+    for name in ("mase", "rmsse"):
+        np.testing.assert_allclose(ours[name], theirs[name].loc[ours.index], rtol=1e-9)
+    its = evaluate(frame[["unique_id", "ds", "y", "LSTM"]], metrics=[smape])
+    np.testing.assert_allclose(ours["smape"] / 200, its.set_index("unique_id")["LSTM"], rtol=1e-9)
+
+
+def test_quantile_scores_are_those_of_utilsforecast_and_of_the_closed_form():
+    from utilsforecast.losses import quantile_loss
+
+    random = np.random.default_rng(0)
+    y, quantiles = random.normal(size=400), np.arange(1, 100) / 100
+    forecasts = np.tile(stats.norm.ppf(quantiles), (400, 1))
+    data = pd.DataFrame({"unique_id": "a", "ds": range(400), "y": y, "q": forecasts[:, 89]})
+    its = quantile_loss(data, models={"M": "q"}, q=0.9)["M"].iloc[0]
+    np.testing.assert_allclose(metrics.pinball(y, forecasts, quantiles)[:, 89].mean(), its)
+    closed = y * (2 * stats.norm.cdf(y) - 1) + 2 * stats.norm.pdf(y) - 1 / np.sqrt(np.pi)
+    np.testing.assert_allclose(metrics.crps(y, forecasts, quantiles), closed, atol=0.01)
+    some = [4, 9, 24, 49, 74, 89, 94]  # unevenly spread
+    few = metrics.crps(y, forecasts[:, some], quantiles[some])
+    np.testing.assert_allclose(few.mean(), closed.mean(), rtol=0.05)
+
+
+def test_scores_of_bands_by_hand():
+    np.testing.assert_allclose(metrics.winkler([0.0, 3, -1], 0, 2, 80), [2, 2 + 10, 2 + 10])
+    assert metrics.covered([0.0, 3, 1], [0, 0, np.nan], 2.0).tolist()[:2] == [1, 0]
+    assert np.isnan(metrics.covered([1.0], [np.nan], [2.0])).all()
+    np.testing.assert_allclose(metrics.symmetric_error([0.0, 1, 2], [0, 1, 1]), [0, 0, 200 / 3])
+
+
+def test_a_stream_to_parquet_is_the_same_frame(panel, config, frame, tmp_path):
+    path = fc.cross_validation_to_parquet(
+        tmp_path / "cv.parquet", panel, config, n_windows=6, step_size=4, seed=1
+    )
+    pd.testing.assert_frame_equal(pd.read_parquet(path), frame)
+
+
+def test_refitting_learns_from_what_came(panel, config):
+    quick = dataclasses.replace(config, epochs=2)
+    frames = {
+        refit: fc.cross_validation(panel, quick, 4, 20, refit=refit, seed=1) for refit in (False, 2)
+    }
+    assert frames[False][list(KEYS)].equals(frames[2][list(KEYS)])
+    cutoffs = sorted(frames[2]["cutoff"].unique())
+    first, later = (frames[2]["cutoff"].isin(part) for part in (cutoffs[:2], cutoffs[2:]))
+    pd.testing.assert_frame_equal(frames[False][first], frames[2][first])
+    assert not np.allclose(
+        frames[False].loc[later, "LSTM-hi-80"], frames[2].loc[later, "LSTM-hi-80"]
+    )
+    # The refitted model is what a fit at that cutoff gives.
+    alone = fc.cross_validation(panel, quick, 2, 20, seed=1)
+    pd.testing.assert_frame_equal(frames[2][later].reset_index(drop=True), alone)
+    with pytest.raises(UsageError, match="refit: expected True, False or a whole number of 1"):
+        fc.cross_validation(panel, quick, 2, refit=-1)
+
+
+def test_the_future_of_a_series_changes_no_forecast(panel, config, frame):
+    cutoff = np.sort(frame["cutoff"].unique())[3]
+    values = panel.values.copy()
+    values[:, panel.times > cutoff] *= 1.7
+    edited = dataclasses.replace(panel, values=values)
+    after = fc.cross_validation(edited, config, n_windows=6, step_size=4, seed=1)
+    known = frame["cutoff"] <= cutoff
+    forecasts = [name for name in frame if name not in KEYS]
+    pd.testing.assert_frame_equal(frame.loc[known, forecasts], after.loc[known, forecasts])
+    assert not np.allclose(frame.loc[known, "y"], after.loc[known, "y"])
 
 
 def test_scores_by_hand():

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -207,7 +208,7 @@ def check_torch(config: Config) -> None:
 
 def require(library: str, extra: str, what: str) -> None:
     """Raise UsageError, with the pip command, where a library is not installed."""
-    if importlib.util.find_spec(library) is None:
+    if not has(library):
         raise UsageError(
             f"{what} needs {library}, which is not installed; pip install 'forecaster[{extra}]'"
         )
@@ -248,7 +249,7 @@ def _read(path: Path | None) -> tuple[np.ndarray, str, float] | None:
             return None
         with np.load(path) as kept:
             return kept["made"], "", float(kept["seconds"])
-    except (OSError, ValueError, KeyError, EOFError):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # made anew
 
 
@@ -258,6 +259,11 @@ def _keep(path: Path, result: tuple) -> None:
             np.savez(file, made=result[0], seconds=result[2])
 
     atomic.write_file(path, write)
+
+
+def has(library: str) -> bool:
+    """Whether a library is installed."""
+    return importlib.util.find_spec(library) is not None
 
 
 def cores() -> int:

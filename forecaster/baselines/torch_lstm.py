@@ -99,8 +99,8 @@ def _train_all(
         seconds = time.perf_counter() - began
     report = {
         "status": np.array([o.status for o in outcomes], object),
-        "epochs": np.array([o.epochs for o in outcomes]),
-        "best_epoch": np.array([o.best_epoch for o in outcomes]),
+        "epochs": np.array([o.epochs for o in outcomes], np.int32),
+        "best_epoch": np.array([o.best_epoch for o in outcomes], np.int32),
         "validation_loss": np.array([o.best_loss for o in outcomes]),
         "torch_error": np.array([o.error for o in outcomes], object),
     }

@@ -116,7 +116,7 @@ class Layout:
             for part in leaf.addressable_shards:
                 lane = part.index[0].start or 0
                 out[:, lane] = np.asarray(part.data)[0, :groups]
-            return out.reshape(-1, *leaf.shape[3:])[:members]
+            return out.reshape(groups * self.lanes * self.chunk, *leaf.shape[3:])[:members]
 
         return jax.tree.map(flatten, tree)
 

@@ -1,0 +1,162 @@
+"""An evaluation from end to end: its files, its verdict, its report, and traps for leaks."""
+
+import dataclasses
+import json
+import shutil
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.backtest import Evaluation, evaluate_to_folder
+from forecaster.errors import UsageError
+from forecaster.verdict import comparison, coverage, verdict
+from tests.test_cli import error, run
+
+
+def against(found: Evaluation, score: str, model: str) -> dict[str, Any]:
+    """Our model against another, one step ahead."""
+    rows = comparison(found, 1).to_dict("records")
+    return next(row for row in rows if (row["score"], row["model"]) == (score, model))  # pyright: ignore[reportReturnType]
+
+
+@pytest.fixture(scope="module")
+def found(panel, config, tmp_path_factory) -> Evaluation:
+    folder = tmp_path_factory.mktemp("evaluation") / "found"
+    return evaluate_to_folder(folder, panel, config, 30, 2, ["empirical"], seed=1)
+
+
+def test_what_is_written_is_what_the_parts_say(panel, config, found):
+    again = Evaluation.read(found.folder)
+    assert again.scores.equals(found.scores) and again.tests.equals(found.tests)
+    frame = again.forecasts(["LSTM", "LSTM-lo-80", "LSTM-hi-80", "Naive", "Empirical"])
+    expected = fc.cross_validation(panel, config, 30, 2, level=[80], seed=1)
+    assert frame[["unique_id", "ds", "cutoff", "y"]].equals(expected.iloc[:, :4])
+    for name in ("LSTM", "LSTM-lo-80", "Naive"):
+        np.testing.assert_allclose(frame[name], expected[name], rtol=1e-5)
+    assert frame["y"].dtype == np.float64 and frame["LSTM"].dtype == np.float32
+    scores = fc.evaluate(expected, by_horizon=True, panel=panel)
+    for name in ("mae", "mase", "coverage-80"):
+        mine = scores.query("model == 'LSTM'")[name].to_numpy()
+        its = again.scores.query("model == 'LSTM'")[name].to_numpy()
+        np.testing.assert_allclose(mine, its, rtol=1e-5)
+
+
+def test_the_summary_says_where_it_comes_from(found, config):
+    summary = json.loads((found.folder / "summary.json").read_text())
+    assert summary["models"] == ["Empirical", "LSTM", "Naive"] and summary["cutoffs"] == 30
+    assert summary["config"] == dataclasses.asdict(config) and summary["seed"] == 1
+    assert set(summary["seconds"]["baselines"]) == {"naive", "empirical"}
+    assert summary["first_cutoff"] < summary["last_cutoff"] and summary["peak_memory_gb"] > 0
+
+
+def test_the_verdict_is_what_the_tables_say(found):
+    scores = found.scores[found.scores["horizon"] == 1].pivot(
+        index="unique_id", columns="model", values="crps"
+    )
+    row = against(found, "crps", "Empirical")
+    better = (scores["LSTM"] < scores["Empirical"]).mean()
+    assert row["better"] == better and row["series"] == len(scores)
+    np.testing.assert_allclose(row["ratio"], (scores["LSTM"] / scores["Empirical"]).mean())
+    lines = verdict(found)
+    assert lines[0].startswith("5 series, 30 cutoffs from ")
+    assert f"better than Empirical on {better:.0%} of 5 series, significantly on" in "".join(lines)
+    held = coverage(found).query("model == 'LSTM' and horizon == 1 and level == 80")["held"].iloc[0]
+    assert f"Bands hold {held:.1%} of 80 %" in "".join(lines)
+
+
+def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
+    quick = dataclasses.replace(config, epochs=1)
+    few = evaluate_to_folder(tmp_path / "few", panel.only(panel.ids[:2]), quick, 5)
+    assert few.tests["p_value"].isna().all()
+    assert "needs at least 20 cutoffs; there are 5 (--windows)" in verdict(few)[-1]
+    assert "significantly" not in "".join(verdict(few))
+
+
+def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, found):
+    copy = tmp_path / "copy"
+    shutil.copytree(found.folder, copy)
+    before = (copy / "summary.json").read_bytes()
+    with pytest.raises(UsageError, match="exists; choose another folder, or add --overwrite"):
+        evaluate_to_folder(copy, panel, config, 3)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.tex").write_text("all of it")
+    with pytest.raises(UsageError, match="holds no evaluation, so it is not overwritten"):
+        evaluate_to_folder(precious, panel, config, 3, overwrite=True)
+    assert (copy / "summary.json").read_bytes() == before and (precious / "thesis.tex").exists()
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    quick = dataclasses.replace(config, epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_to_folder(copy, panel, quick, 3, overwrite=True, on_forecast=interrupt)
+    assert (copy / "summary.json").read_bytes() == before
+    evaluate_to_folder(copy, panel, quick, 3, overwrite=True)
+    assert json.loads((copy / "summary.json").read_text())["cutoffs"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "precious"]
+
+
+def test_a_planted_oracle_gives_nothing_away(config):
+    """A channel that holds tomorrow's return: nothing that was not declared as known is used."""
+    frame = fc.load_panel("simulated", ["AAA", "BBB"], start="2023-01-01").to_frame()
+    close = frame.groupby("unique_id")["adj_close"]
+    tomorrow = (close.shift(-1) / frame["adj_close"] - 1).fillna(0.0)
+    plain = fc.Panel.from_frame(frame)
+    planted = fc.Panel.from_frame(frame.assign(oracle=tomorrow))
+    scores = [
+        fc.evaluate(fc.cross_validation(panel, config, 40, seed=1)).query("model == 'LSTM'")
+        for panel in (plain, planted)
+    ]
+    np.testing.assert_array_equal(scores[0]["mae"], scores[1]["mae"])
+
+
+def test_nothing_beats_naive_on_a_random_walk(tmp_path):
+    random = np.random.default_rng(3)
+    steps = random.normal(0, 0.01, (12, 700))
+    frame = pd.DataFrame(
+        {
+            "unique_id": np.repeat([f"walk {n}" for n in range(12)], 700),
+            "ds": np.tile(pd.bdate_range("2020-01-01", periods=700), 12),
+            "y": np.exp(np.cumsum(steps, axis=1)).ravel() * 100,
+        }
+    )
+    config = fc.Config(hidden=4, horizon=1, validation=100, epochs=15, transform="log_return")
+    found = evaluate_to_folder(
+        tmp_path / "walks", fc.Panel.from_frame(frame), config, 100, 1, ["drift", "empirical"]
+    )
+    point = against(found, "mae", "Naive")
+    assert point["significantly_better"] == 0 and 0.985 < point["ratio"] < 1.02
+    # The naive band is the truth here: normal steps of constant variance.
+    assert against(found, "crps", "Naive")["ratio"] > 0.995
+    directions = found.tests.query("test == 'direction' and model == 'LSTM'")
+    assert len(directions) == 12 and not (directions["p_adjusted"] < 0.05).any()
+
+
+def test_the_commands_evaluate_and_report(tmp_path):
+    output, home = tmp_path / "found", tmp_path / "home"
+    tickers = tmp_path / "tickers.txt"
+    tickers.write_text("AAPL\nKO\n")
+    small = ("--epochs", 1, "--hidden", 2, "--validation", 60, "--windows", 25, "--horizon", 2)
+    source = ("--source", "simulated", "--tickers", tickers, "--home", home)
+    done = run("evaluate", *source, *small, "--baselines", "ewma", "--output", output)
+    assert done.exit_code == 0, done.stderr
+    assert "2 series, 25 cutoffs" in done.stdout and "better than EWMA on" in done.stdout
+    assert "not real" in done.stderr
+    for name in ("forecasts.parquet", "scores.parquet", "tests.parquet", "report.html"):
+        assert (output / name).stat().st_size > 0
+    assert (output / "figures" / "calibration.svg").exists()
+    again = run("report", output, "--home", home, "--output", tmp_path / "again.html")
+    assert again.exit_code == 0 and (tmp_path / "again.html").stat().st_size > 10_000
+    assert "exists; choose another folder" in error(
+        "evaluate", *source, *small, "--output", output, code=2
+    )
+    assert "run `forecaster evaluate` first" in error("report", "--home", home, code=2)
+    assert "holds no evaluation" in error("report", tmp_path, code=2)
+    assert "no baseline 'arima'" in error(
+        "evaluate", *source, "--baselines", "arima", "--output", tmp_path / "x", code=2
+    )
+    assert not (tmp_path / "x").exists()

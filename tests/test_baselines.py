@@ -1,0 +1,159 @@
+"""Baselines by hand, without a look ahead, and what happens when one fails."""
+
+import numpy as np
+import pytest
+
+import forecaster as fc
+from forecaster import baselines
+from forecaster.baselines import BASELINES, running, simple
+from forecaster.errors import UsageError
+
+QUANTILES = np.array([0.1, 0.5, 0.9])
+INSTALLED = [n for n, b in BASELINES.items() if not b.library or running.has(b.library)]
+
+
+def series(steps=400, seed=0, calm=False) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    wander = np.zeros(steps) if calm else np.cumsum(random.normal(size=steps)) / 30
+    volatility = 0.01 * np.exp(wander)
+    return 50 * np.exp(np.cumsum(volatility * random.standard_t(5, steps)))
+
+
+def run(name: str, y, origins, horizon=3, season=5):
+    baseline = BASELINES[name]
+    job = (y, np.asarray(origins), horizon, QUANTILES, season)
+    made, reason, _ = running._make(baseline.module, baseline.function, job)
+    assert made is not None, reason
+    return made
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_nothing_after_an_origin_changes_its_forecast(name):
+    y, origins = series(), np.array([300, 320, 350])
+    edited = y.copy()
+    edited[321:] = 7.0
+    before, after = run(name, y, origins), run(name, edited, origins)
+    assert before.shape == (3, 3, 3) and np.isfinite(before).all()
+    np.testing.assert_array_equal(before[:2], after[:2])
+    # The filter goes on: what came between two origins counts for the second.
+    assert not np.array_equal(before[2], after[2])
+    assert (np.diff(before, axis=-1) > 0).all()  # quantiles in order
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_bands_hold_about_what_they_say(name):
+    y, origins = (
+        series(1500, 1, calm=True),
+        np.arange(1200, 1490, 3 if name in ("ets", "theta") else 1),
+    )
+    made = run(name, y, origins, horizon=1)[:, 0]
+    inside = (made[:, 0] < y[origins + 1]) & (y[origins + 1] < made[:, 2])
+    assert 0.74 < inside.mean() < 0.9  # 80 %; those with normal steps are too wide in the middle
+
+
+def test_simple_baselines_by_hand():
+    y = np.array([100.0, 110, 99, 108, 120])
+    z, deviate = np.log(y), 1.2815515655446004
+    steps = np.diff(z)
+    naive = np.log(run("naive", y, [3, 4], horizon=2))
+    np.testing.assert_allclose(naive[:, :, 1], [[z[3]] * 2, [z[4]] * 2])
+    deviation = np.sqrt((steps[:3] ** 2).mean())
+    np.testing.assert_allclose(naive[0, 1, 2] - z[3], deviate * deviation * np.sqrt(2))
+    drift = np.log(run("drift", y, [4], horizon=2))
+    np.testing.assert_allclose(drift[0, :, 1], z[4] + steps.mean() * np.array([1, 2]))
+    seasonal = run("seasonal_naive", y, [4], horizon=4, season=2)
+    np.testing.assert_allclose(seasonal[0, :, 1], [108, 120, 108, 120])
+    empirical = np.log(run("empirical", y, [4], horizon=2))
+    np.testing.assert_allclose(empirical[0, 0] - z[4], np.quantile(steps, QUANTILES))
+    np.testing.assert_allclose(empirical[0, 1] - z[4], np.quantile(z[2:] - z[:-2], QUANTILES))
+    weights = simple.DECAY ** np.arange(4)[::-1]
+    variance = (weights * steps**2).sum() / weights.sum()
+    ewma = np.log(run("ewma", y, [4], horizon=1))
+    np.testing.assert_allclose(ewma[0, 0, 2] - z[4], deviate * np.sqrt(variance))
+
+
+def test_series_that_may_be_negative_are_taken_as_they_are():
+    y = np.array([1.0, -1, 2, 0, 3])
+    np.testing.assert_allclose(run("naive", y, [4], horizon=1)[0, 0, 1], 3)
+    np.testing.assert_allclose(run("drift", y, [4], horizon=1)[0, 0, 1], 3.5)
+
+
+def test_garch_goes_on_as_its_recursion_says():
+    arch = pytest.importorskip("arch")
+    y = series(700, 3)
+    made = (
+        np.log(run("garch", y, [500, 501, 600], horizon=2))
+        - np.log(y[[500, 501, 600]])[:, None, None]
+    )
+    steps = np.diff(np.log(y))
+    scaled = steps / steps[:500].std()
+    model = arch.arch_model(scaled[:500], mean="Constant", vol="GARCH", p=1, q=1, dist="t")
+    p = model.fit(disp="off").params
+    variance = [float(model.fit(disp="off").conditional_volatility[0]) ** 2]
+    for step in scaled[:-1]:  # written out
+        error = step - p["mu"]
+        variance.append(p["omega"] + p["alpha[1]"] * error**2 + p["beta[1]"] * variance[-1])
+    for place, origin in enumerate((500, 501, 600)):
+        error = scaled[origin - 1] - p["mu"]
+        now = p["omega"] + p["alpha[1]"] * error**2 + p["beta[1]"] * variance[origin - 1]
+        then = now + p["omega"] + (p["alpha[1]"] + p["beta[1]"]) * now
+        width = made[place, :, 2] - made[place, :, 0]
+        np.testing.assert_allclose(width[1] / width[0], np.sqrt(then / now), rtol=1e-4)
+
+
+def test_a_baseline_is_a_frame_like_a_cross_validation(panel, config):
+    frame = fc.cross_validation(panel, config, n_windows=4, step_size=7, seed=1)
+    made = baselines.forecast(panel, frame["cutoff"].unique(), "naive", horizon=config.horizon)
+    assert frame[["unique_id", "ds", "cutoff", "y"]].equals(
+        made[["unique_id", "ds", "cutoff", "y"]]
+    )
+    np.testing.assert_allclose(made["Naive"], frame["Naive"])
+    assert list(made)[4:] == ["Naive", "Naive-lo-95", "Naive-hi-95", "Naive-lo-80", "Naive-hi-80"]
+    assert (made["Naive-lo-95"] < made["Naive-lo-80"]).all()
+
+
+def test_a_series_on_which_one_fails_is_named_and_the_others_go_on(panel, monkeypatch):
+    def broken(y, origins, horizon, quantiles, season):
+        if y[0] == first:
+            raise RuntimeError("no convergence\nat all")
+        return simple.naive(y, origins, horizon, quantiles, season)
+
+    row = panel.ids.index("KO")
+    first = panel.channel(panel.target)[row, panel.mask[row]][0]
+    monkeypatch.setattr(simple, "drift", broken)
+    with pytest.warns(
+        UserWarning, match="drift failed on 1 series:\n  KO: RuntimeError: no conver"
+    ):
+        made = baselines.forecast(panel, panel.times[-9:-6], "drift", horizon=2)
+    assert made.loc[made["unique_id"] == "KO", "Drift"].isna().all()
+    assert made.loc[made["unique_id"] != "KO", "Drift"].notna().all()
+
+
+def test_what_slow_baselines_made_is_kept_by_content(panel, tmp_path, monkeypatch):
+    pytest.importorskip("arch")
+    calls = []
+    original = running._make
+    monkeypatch.setattr(running, "_make", lambda *args: calls.append(args) or original(*args))
+
+    def made(some):
+        from forecaster.rolling import Origins
+
+        origins = Origins.of(some, np.array([600, 610]), 2)
+        with baselines.Runner(["garch"], 2, [80], some, cache=tmp_path, workers=1) as runner:
+            return runner.run(origins)
+
+    once, again = made(panel), made(panel)
+    assert len(calls) == len(panel.ids) and once.equals(again)
+    made(panel.only(panel.ids[:2]))
+    assert len(calls) == len(panel.ids)
+    for file in tmp_path.rglob("*.npz"):
+        file.write_bytes(file.read_bytes()[:50])
+    assert made(panel).equals(once) and len(calls) == 2 * len(panel.ids)
+
+
+def test_an_unknown_or_missing_baseline_says_what_to_do(panel, monkeypatch):
+    with pytest.raises(UsageError, match="no baseline 'garsch'; there are naive, drift"):
+        baselines.forecast(panel, panel.times[-9:-6], "garsch")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"needs arch, .* pip install 'forecaster\[garch\]'"):
+        baselines.forecast(panel, panel.times[-9:-6], "garch")

@@ -1,0 +1,48 @@
+"""The PyTorch baseline is the same training."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import forecaster as fc
+from forecaster.errors import UsageError
+
+pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"head": "point", "training": "windowed", "layers": 2, "epochs": 2}],
+    ids=["sequence", "windowed"],
+)
+def test_pytorch_comes_to_the_same_networks(panel, config, changes):
+    from forecaster.baselines.torch_lstm import fit_by_torch
+
+    config = dataclasses.replace(config, **changes)
+    some = panel.only(panel.ids[:3])
+    ours, theirs = fc.fit(some, config, seed=1), fit_by_torch(some, config, 1, workers=1)
+    assert (theirs.report["torch_error"] == "").all()
+    for name in ("status", "epochs", "best_epoch"):
+        assert ours.report[name].equals(theirs.report[name])
+    np.testing.assert_allclose(
+        ours.report["validation_loss"], theirs.report["validation_loss"], rtol=1e-4
+    )
+    mine, its = (
+        fc.predict(model, some, [80]).set_index(["unique_id", "ds"]) for model in (ours, theirs)
+    )
+    moved = (mine["LSTM-hi-80"] / mine["LSTM-lo-80"] - 1).to_numpy()
+    for name in ("LSTM", "LSTM-lo-80", "LSTM-hi-80"):
+        # Within a hundredth of the width of the band.
+        assert (np.abs(mine[name] / its[name] - 1) < 0.01 * moved).all()
+    untrained = fc.fit(some, dataclasses.replace(config, learning_rate=1e-12), seed=1)
+    assert not np.allclose(
+        untrained.report["validation_loss"], ours.report["validation_loss"], 1e-3
+    )
+
+
+def test_what_pytorch_cannot_do_is_said(panel, config):
+    from forecaster.baselines.torch_lstm import fit_by_torch
+
+    with pytest.raises(UsageError, match="baseline torch is an LSTM; got model gru"):
+        fit_by_torch(panel, dataclasses.replace(config, model="gru"))
