@@ -166,6 +166,7 @@ def _train(job: Job) -> Outcome:
         held_back = np.asarray(split.validation_starts())
 
     def loss_of(at: np.ndarray, used: Any, earliest: int, latest: int):
+        at = np.where(used > 0, at, split.boundary)  # in place of no window, any that is whole
         starts = at - config.lookback + 1 if windowed else at
         if starts.min() < job.first:
             raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")
