@@ -1,0 +1,101 @@
+"""The report in a real browser."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from forecaster.backtest import evaluate_to_folder
+from forecaster.report import build_report
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1100,1400",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report(panel, config, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report") / "found"
+    names = ["AAPL", "IBM", "KO"]
+    found = evaluate_to_folder(
+        folder, panel.only(names), config, 25, 1, ["ewma"], seed=1,
+        provenance={"source": "simulated", "note": "</script><b>"},
+    )  # fmt: skip
+    found.summary["skipped"] = {"<b>EVIL</b>": "a name & a </script> tag"}
+    return build_report(found)
+
+
+def test_it_is_one_file_with_everything_in_order(report):
+    page = report.read_text(encoding="utf-8")
+    assert re.findall("<h2[^>]*>([^<]*)", page) == [
+        "Where this comes from", "Verdict", "Errors of every series", "Series by series", "Bands",
+        "Where the errors are", "Any series", "Value at risk, one step ahead", "Time and memory",
+    ]  # fmt: skip
+    assert "simulated, not real" in page and "survivorship" in page
+    assert "<b>EVIL" not in page and "&lt;b&gt;EVIL" in page
+    for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
+        assert outside not in page
+    assert page.count('role="img" aria-label=') == 4 and page.count("<figcaption>") == 4
+
+
+@pytest.fixture
+def browser(tmp_path):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("no Chromium with its driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    from selenium.webdriver.chrome.service import Service
+
+    driver = webdriver.Chrome(options, Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def test_it_works_in_a_browser(report, browser):
+    from selenium.webdriver.common.keys import Keys
+
+    def find(selector):
+        return browser.find_element("css selector", selector)
+
+    def names():
+        return [c.text for c in browser.find_elements("css selector", "#all tbody td:first-child")]
+
+    browser.get(report.as_uri())
+    assert sorted(names()) == ["AAPL", "IBM", "KO"]
+    # The search box, by keyboard alone.
+    search = find("#search")
+    search.clear()
+    search.send_keys("ib", Keys.ENTER)
+    assert search.get_attribute("value") == "IBM"
+    assert find("#fan svg title").get_attribute("textContent") == "IBM"
+    assert find("#all tr[aria-selected='true'] td").text == "IBM"
+    search.clear()
+    search.send_keys("nobody")
+    assert find("#found").text == "No such series"
+    # Sorting, both ways.
+    heading = find("#all thead th:first-child button")
+    heading.click()
+    assert names() == ["AAPL", "IBM", "KO"]
+    heading.send_keys(Keys.ENTER)
+    assert names() == ["KO", "IBM", "AAPL"]
+    assert find("#all thead th").get_attribute("aria-sort") == "descending"
+    find("#all tbody tr").click()
+    assert find("#fan svg title").get_attribute("textContent") == "KO"
+    find("[data-rank='1']").click()
+    assert find("#fan svg polyline").get_attribute("points")
+
+    assert browser.get_log("browser") == []
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        sent = message["method"] == "Network.requestWillBeSent"
+        if sent and message["params"]["documentURL"] == report.as_uri():
+            url = message["params"]["request"]["url"]
+            assert url == report.as_uri() or url.startswith("data:"), url
