@@ -12,7 +12,16 @@ PACKAGE = Path(forecaster.__file__).parent
 FLOORS = [
     {"__init__", "errors", "atomic", "metrics", "calendar", "swarm"},
     {"ingest", "panel", "windows", "transforms", "models", "heads", "conformal", "config"},
-    {"training", "forecasting", "rolling", "baselines", "evaluation", "significance", "backtest"}
+    {
+        "training",
+        "forecasting",
+        "rolling",
+        "baselines",
+        "evaluation",
+        "significance",
+        "backtest",
+        "verdict",
+    }
     | {"saving", "unfinished", "pipeline", "benchmark"},
     {"plotting", "figures", "report"},
     {"cli", "__main__"},

@@ -13,8 +13,14 @@ pytest.importorskip("torch")
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"head": "point", "training": "windowed", "layers": 2, "epochs": 2}],
-    ids=["sequence", "windowed"],
+    [
+        pytest.param({}, id="sequence"),
+        pytest.param(
+            {"head": "point", "training": "windowed", "layers": 2, "epochs": 2},
+            id="windowed",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_pytorch_comes_to_the_same_networks(panel, config, changes):
     from forecaster.baselines.torch_lstm import fit_by_torch

@@ -69,6 +69,7 @@ def test_each_series_searches_its_own_settings(tuned, panel, config, tmp_path):
     pd.testing.assert_frame_equal(fc.predict(fc.load(folder), panel), frame)
 
 
+@pytest.mark.slow
 def test_a_search_from_the_command_line_can_be_interrupted(monkeypatch, tmp_path, settings):
     from forecaster.swarm.schedule import Schedule
 

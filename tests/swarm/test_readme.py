@@ -47,7 +47,16 @@ def own_loss(found):
 CHECKS = [ten_networks, regressors, bags, hyperparameters, own_loss]
 
 
-@pytest.mark.parametrize("number", range(len(CHECKS)), ids=[check.__name__ for check in CHECKS])
+SLOW = {hyperparameters}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(n, id=check.__name__, marks=[pytest.mark.slow] if check in SLOW else [])
+        for n, check in enumerate(CHECKS)
+    ],
+)
 def test_an_example_runs(number, tmp_path, monkeypatch, capsys):
     assert len(BLOCKS) == len(CHECKS)
     monkeypatch.chdir(tmp_path)

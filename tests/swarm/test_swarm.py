@@ -245,7 +245,10 @@ def test_accumulated_batches_are_one_large_batch():
     close(four.params, make(**options).fit(X, Y, epochs=3, batch_size=None).params)
 
 
-@pytest.mark.parametrize("name", ["noisy_sgd", "lbfgs", "lion", "chain", "inject"])
+@pytest.mark.parametrize(
+    "name",
+    ["noisy_sgd", pytest.param("lbfgs", marks=pytest.mark.slow), "lion", "chain", "inject"],
+)
 def test_optimisers_of_many_kinds(untrained, name):
     optimizer = {
         "noisy_sgd": optax.noisy_sgd,  # keeps a random key
