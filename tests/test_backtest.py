@@ -69,9 +69,9 @@ def test_the_verdict_is_what_the_tables_say(found):
 
 def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
     quick = dataclasses.replace(config, epochs=1)
-    few = evaluate_to_folder(tmp_path / "few", panel.only(panel.ids[:2]), quick, 5)
+    few = evaluate_to_folder(tmp_path / "few", panel.only(panel.ids[:2]), quick, 3)
     assert few.tests["p_value"].isna().all()
-    assert "needs at least 20 cutoffs; there are 5 (--windows)" in verdict(few)[-1]
+    assert "needs at least 20 cutoffs; there are 3 (--windows)" in verdict(few)[-1]
     assert "significantly" not in "".join(verdict(few))
 
 

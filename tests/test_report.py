@@ -22,7 +22,7 @@ def report(panel, config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "found"
     names = ["AAPL", "IBM", "KO"]
     found = evaluate_to_folder(
-        folder, panel.only(names), config, 25, 1, ["ewma"], seed=1,
+        folder, panel.only(names), config, 30, 2, ["ewma"], seed=1,
         provenance={"source": "simulated", "note": "</script><b>"},
     )  # fmt: skip
     found.summary["skipped"] = {"<b>EVIL</b>": "a name & a </script> tag"}

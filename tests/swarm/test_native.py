@@ -65,7 +65,7 @@ CELLS = [(lstm, jax_lstm), (gru, jax_gru)]
 
 @needs_kernel
 @pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 7), st.integers(1, 14),
     st.integers(1, 6), st.sampled_from([1, 5, 7, 8, 9, 16, 17, 31, 32, 40, 50, 64, 70]),

@@ -63,7 +63,7 @@ def problem(random, gates, steps, batch, features, hidden):
     return kernel, bias, inputs, valid, weights
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
 def test_lstm_values_and_gradients_are_those_of_the_textbook(
     seed, steps, batch, features, hidden, unroll
@@ -81,7 +81,7 @@ def test_lstm_values_and_gradients_are_those_of_the_textbook(
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**31), sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 9]))
 def test_gru_values_and_gradients_are_those_of_the_textbook(
     seed, steps, batch, features, hidden, unroll

@@ -247,7 +247,13 @@ def test_accumulated_batches_are_one_large_batch():
 
 @pytest.mark.parametrize(
     "name",
-    ["noisy_sgd", pytest.param("lbfgs", marks=pytest.mark.slow), "lion", "chain", "inject"],
+    [
+        "noisy_sgd",
+        pytest.param("lbfgs", marks=pytest.mark.slow),
+        "lion",
+        "chain",
+        pytest.param("inject", marks=pytest.mark.slow),
+    ],
 )
 def test_optimisers_of_many_kinds(untrained, name):
     optimizer = {
@@ -319,6 +325,7 @@ for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
 """
 
 
+@pytest.mark.slow
 def test_any_number_of_lanes_gives_the_same_members():
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     subprocess.run([sys.executable, "-c", LANES], check=True, env=environment)
