@@ -146,7 +146,13 @@ def test_the_commands_evaluate_and_report(tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "2 series, 25 cutoffs" in done.stdout and "better than EWMA on" in done.stdout
     assert "not real" in done.stderr
-    for name in ("forecasts.parquet", "scores.parquet", "tests.parquet", "report.html"):
+    for name in (
+        "forecasts.parquet",
+        "scores.parquet",
+        "tests.parquet",
+        "report.html",
+        "coverage.csv",
+    ):
         assert (output / name).stat().st_size > 0
     assert (output / "figures" / "calibration.svg").exists()
     again = run("report", output, "--home", home, "--output", tmp_path / "again.html")

@@ -62,7 +62,7 @@ def evaluate(
     wanted = read_universe(tickers) if tickers is not None else None
     opened = open_source(source)
     from forecaster.pipeline import evaluate_from_home
-    from forecaster.report import build_report, write_figures
+    from forecaster.report import build_report, write_figures, write_tables
 
     with bars() as bar:
         found = evaluate_from_home(
@@ -73,6 +73,7 @@ def evaluate(
             on_forecast=bar.counting("Forecasting"),
         )  # fmt: skip
     write_figures(found)
+    write_tables(found)
     report = build_report(found)
     _print_verdict(found)
     click.echo(f"Report: {report}")

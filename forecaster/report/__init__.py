@@ -2,3 +2,4 @@
 
 from forecaster.report.building import build_report as build_report
 from forecaster.report.building import write_figures as write_figures
+from forecaster.report.building import write_tables as write_tables

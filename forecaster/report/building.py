@@ -15,7 +15,7 @@ from forecaster import atomic
 from forecaster.backtest import Evaluation
 from forecaster.evaluation import horizon_of
 from forecaster.figures import FIGURES, INK, PALE, by_torch, shown
-from forecaster.verdict import coverage, scaled, value_at_risk, verdict
+from forecaster.verdict import comparison, coverage, scaled, value_at_risk, verdict
 
 HISTORY = 250  # steps that a ticker's picture shows
 _STYLE: dict[Any, Any] = {
@@ -47,6 +47,18 @@ def build_report(found: Evaluation, path: Path | None = None) -> Path:
     )
     atomic.write_file(path, lambda to: to.write_text(page, encoding="utf-8"))
     return path
+
+
+def write_tables(found: Evaluation, folder: Path | None = None) -> list[Path]:
+    """What the verdict is drawn from, for all horizons: ``comparison.csv`` and ``coverage.csv``."""
+    folder = folder or found.folder
+    horizons = range(1, found.summary["horizon"] + 1)
+    parts = [comparison(found, horizon).assign(horizon=horizon) for horizon in horizons]
+    tables = {"comparison": pd.concat(parts), "coverage": coverage(found)}
+    for name, table in tables.items():
+        rounded = table.round(5)
+        atomic.write_file(folder / f"{name}.csv", lambda to, t=rounded: t.to_csv(to, index=False))
+    return [folder / f"{name}.csv" for name in tables]
 
 
 def write_figures(found: Evaluation, folder: Path | None = None) -> list[Path]:
