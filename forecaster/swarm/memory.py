@@ -36,7 +36,8 @@ def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
 
 
 def saved_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
-    """Bytes that one member's step keeps between its forward and its backward pass."""
+    """Bytes that one member's step needs at once: what it keeps between its forward and its
+    backward pass, and a gradient beside the weights."""
 
     def residuals(key, hyper, own, shared):
         data = with_shared(own, shared)
@@ -44,7 +45,8 @@ def saved_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
         index, _ = task.batches(data, jax.random.wrap_key_data(key))
         batch = task.take(data, jax.tree.map(lambda leaf: leaf[0], index))
         key = jax.random.wrap_key_data(key)
-        return jax.vjp(lambda params: task.loss(params, batch, key, hyper), params)[1]
+        kept = jax.vjp(lambda params: task.loss(params, batch, key, hyper), params)[1]
+        return kept, params
 
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     # What jax.vjp returns is a pytree whose leaves are all that the backward pass needs.
