@@ -153,7 +153,8 @@ def evaluate_to_folder(
                 "refit": refit,
                 "seed": seed,
                 "config": dataclasses.asdict(config),
-                "skipped": dict(rolling.panel.skipped),
+                "target": rolling.panel.target,
+                "skipped": {**rolling.panel.skipped, **_never(rolling, table)},
                 "failed": _failed(runner, others),
                 **({"torch_series": len(others[0].panel.ids)} if others else {}),
                 "seconds": {
@@ -199,6 +200,13 @@ def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
 
     names = {name: str(name).replace(rolling.config.column, COLUMN, 1) for name in forecasts}
     return forecasts.rename(columns=names)
+
+
+def _never(rolling: Rolling, scores: pd.DataFrame) -> dict[str, str]:
+    """Series that were observed at no cutoff, or not after one."""
+    times = rolling.panel.times[rolling.cutoffs]
+    reason = f"no rows at and after a cutoff ({show_time(times[0])} to {show_time(times[-1])})"
+    return dict.fromkeys(sorted({*rolling.panel.ids} - {*scores["unique_id"]}), reason)
 
 
 def _failed(runner: Runner, others: list[Rolling]) -> dict[str, dict[str, str]]:

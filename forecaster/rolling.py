@@ -96,7 +96,9 @@ class Rolling:
             parts.append((model, some))
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
-        panel = matching(first, first.transform.without_bad_rows(panel))
+        # What the fit left out, matching only misses: why is the fit's to say, in one place.
+        left = panel.only(first.ids, first.skipped)
+        panel = matching(first, first.transform.without_bad_rows(left))
         return Rolling(panel, tuple(parts), levels)
 
     @property

@@ -41,7 +41,8 @@ def verdict(found: Evaluation) -> list[str]:
             f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
             f"{summary['cutoffs']} (--windows)."
         )
-    if unchanged and unchanged["ratio"] < SUSPICIOUS:
+    prices = summary["target"] != "y"
+    if prices and unchanged and unchanged["ratio"] < SUSPICIOUS:
         lines.append(
             "Unusually far below the error of 'unchanged': look for something in the data that was "
             "not known at the time."

@@ -136,6 +136,16 @@ def test_nothing_beats_naive_on_a_random_walk(tmp_path):
     assert len(directions) == 12 and not (directions["p_adjusted"] < 0.05).any()
 
 
+def test_series_that_end_before_the_cutoffs_are_named(panel, config, tmp_path):
+    frame = panel.to_frame()
+    gone = (frame["unique_id"] == "KO") & (frame["ds"] > panel.times[-40])
+    some = fc.Panel.from_frame(frame[~gone])
+    quick = dataclasses.replace(config, epochs=1)
+    found = evaluate_to_folder(tmp_path / "some", some, quick, 3)
+    assert found.summary["series"] == 4 and list(found.summary["skipped"]) == ["KO"]
+    assert "no rows at and after a cutoff (20" in found.summary["skipped"]["KO"]
+
+
 def test_the_commands_evaluate_and_report(tmp_path):
     output, home = tmp_path / "found", tmp_path / "home"
     tickers = tmp_path / "tickers.txt"
