@@ -42,11 +42,16 @@ def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
             _sync(file)
         _sync(temporary)
         old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
-        with _cleaned(old):
-            if replace and path.exists():
-                path.rename(old)
+        if replace and path.exists():
+            path.rename(old)
+        try:
             temporary.rename(path)
-            _sync(path.parent)
+        except BaseException:
+            if old.exists():
+                old.rename(path)
+            raise
+        _sync(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def make_folder(path: Path) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from forecaster import atomic, metrics, significance
 from forecaster.baselines import Runner, check_torch
+from forecaster.baselines.running import cores
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import evaluate, horizon_of, models_of, quantile_columns
@@ -27,6 +28,9 @@ LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 VALUE_AT_RISK = (0.05, 0.025)
 FORECASTS, SCORES, TESTS = "forecasts.parquet", "scores.parquet", "tests.parquet"
 DAILY, SUMMARY = "daily.parquet", "summary.json"
+_OURS = {FORECASTS, SCORES, TESTS, DAILY, SUMMARY, "figures", "report.html", "comparison.csv"} | {
+    "coverage.csv"
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +86,7 @@ def evaluate_to_folder(
     overwrite: bool = False,
     cache: Path | None = None,
     provenance: dict[str, Any] | None = None,
+    finish: Callable[[Evaluation], None] | None = None,
     on_training: Callable[[Any], None] | None = None,
     on_torch: Callable[[int, int], None] | None = None,
     on_forecast: Callable[[int, int], None] | None = None,
@@ -91,7 +96,7 @@ def evaluate_to_folder(
     ``baselines``: names of :data:`forecaster.baselines.BASELINES`, and ``torch``, the same networks
     trained by PyTorch for ``torch_sample`` of the series; ``naive`` is always among them.
     ``cache``: a folder where slow baselines keep what they made. The folder must not exist, or be
-    an evaluation to ``overwrite``; it appears whole or not at all.
+    an evaluation to ``overwrite``; it appears whole or not at all, with what ``finish`` adds to it.
 
     Raises UsageError for an unknown baseline or one whose library is not installed, DataError when
     the panel is too short.
@@ -99,17 +104,19 @@ def evaluate_to_folder(
     began = time.perf_counter()
     config = config or Config()
     names = list(dict.fromkeys(["naive", *(name for name in baselines if name != "torch")]))
+    folder = folder.resolve()
     check_folder(folder, overwrite)
     if "torch" in baselines:
-        check_torch(config)
+        check_torch(config, refit)
     with Runner(names, config.horizon, LEVELS, panel, cache=cache) as runner:
         rolling = Rolling.fit(
             panel, config, n_windows, step_size,
             refit=refit, level=LEVELS, seed=seed, on_progress=on_training,
         )  # fmt: skip
-        others = []
+        others, without = [], {}
         if "torch" in baselines:
-            others.append(_by_torch(rolling, panel, torch_sample, seed, on_torch))
+            theirs, without = _by_torch(rolling, panel, torch_sample, seed, on_torch)
+            others += [theirs] if theirs else []
         trained = time.perf_counter() - began
         scores, tests, daily = [], [], []
 
@@ -155,7 +162,7 @@ def evaluate_to_folder(
                 "config": dataclasses.asdict(config),
                 "target": rolling.panel.target,
                 "skipped": {**rolling.panel.skipped, **_never(rolling, table)},
-                "failed": _failed(runner, others),
+                "failed": _failed(runner, without),
                 **({"torch_series": len(others[0].panel.ids)} if others else {}),
                 "seconds": {
                     "training": sum(m.provenance["training_seconds"] for m, _ in rolling.parts),
@@ -164,13 +171,15 @@ def evaluate_to_folder(
                     "baselines": {name: round(s, 2) for name, s in runner.seconds.items()},
                     "all": round(time.perf_counter() - began, 2),
                 },
-                "peak_memory_gb": _peak_gb(),
+                "peak_memory_gb": _peak_gb(runner),
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 "python": platform.python_version(),
                 "versions": {name: version(name) for name in ("forecaster", "jax", "flax")},
                 **(provenance or {}),
             }
             (temporary / SUMMARY).write_text(json.dumps(summary, indent=1, default=str))
+            if finish:
+                finish(Evaluation(temporary, table, tested, days, summary))
     return Evaluation(folder, table, tested, days, summary)
 
 
@@ -178,21 +187,37 @@ def check_folder(folder: Path, overwrite: bool) -> None:
     """Raise UsageError for a folder that is there, unless it is an evaluation to overwrite."""
     if not folder.exists():
         return
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is a file; expected the name of a folder")
     if not overwrite:
         raise UsageError(f"{folder} exists; choose another folder, or add --overwrite")
-    if not (folder / SUMMARY).exists() and any(folder.iterdir()):
+    names = {path.name for path in folder.iterdir()}
+    if names and not {FORECASTS, SCORES, TESTS, DAILY, SUMMARY} <= names:
         raise UsageError(f"{folder} holds no evaluation, so it is not overwritten; choose another")
+    if foreign := sorted(names - _OURS):
+        raise UsageError(
+            f"{folder} holds files that are not an evaluation's ({', '.join(foreign[:3])}), so it "
+            "is not overwritten; move them, or choose another folder"
+        )
 
 
-def _by_torch(rolling: Rolling, panel: Panel, sample: int, seed: int, on_series) -> Rolling:
-    """Some of the series, evenly picked, by PyTorch, from what was known at the first cutoff."""
+def _by_torch(
+    rolling: Rolling, panel: Panel, sample: int, seed: int, on_series
+) -> tuple[Rolling | None, dict[str, str]]:
+    """Some of the series, evenly picked, by PyTorch, from what was known at the first cutoff; and
+    those on which it failed, with the reason."""
     from forecaster.baselines.torch_lstm import fit_by_torch
 
     model, _ = rolling.parts[0]
     ids = model.ids[:: max(1, len(model.ids) // max(1, sample))][:sample]
     known = panel.until(panel.times[rolling.cutoffs[0]]).only(ids)
-    theirs = fit_by_torch(known, rolling.config, seed, on_series=on_series)
-    return Rolling(rolling.panel.only(theirs.ids), ((theirs, rolling.cutoffs),), rolling.level)
+    try:
+        theirs = fit_by_torch(known, rolling.config, seed, on_series=on_series)
+    except DataError as error:
+        return None, dict.fromkeys(ids, str(error).splitlines()[-1].strip())
+    failed = {name: why for name, why in theirs.skipped.items() if name in ids}
+    both = rolling.panel.only([name for name in rolling.panel.ids if name in set(theirs.ids)])
+    return Rolling(both, ((theirs, rolling.cutoffs),), rolling.level), failed
 
 
 def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
@@ -209,13 +234,8 @@ def _never(rolling: Rolling, scores: pd.DataFrame) -> dict[str, str]:
     return dict.fromkeys(sorted({*rolling.panel.ids} - {*scores["unique_id"]}), reason)
 
 
-def _failed(runner: Runner, others: list[Rolling]) -> dict[str, dict[str, str]]:
-    failed = {name: found for name, found in runner.failed.items() if found}
-    for other in others:
-        errors = other.parts[0][0].report["torch_error"]
-        if found := {str(name): why for name, why in errors.items() if why}:
-            failed["torch"] = found
-    return failed
+def _failed(runner: Runner, by_torch: dict[str, str]) -> dict[str, dict[str, str]]:
+    return {name: found for name, found in (runner.failed | {"torch": by_torch}).items() if found}
 
 
 def torch_seconds(other: Rolling) -> float:
@@ -271,7 +291,8 @@ def _tests(frame: pd.DataFrame, losses, model: str, step: int) -> pd.DataFrame:
         for score, other in [key for key in losses if key[1] != model]:
             ours, theirs = losses[score, model][index], losses[score, other][index]
             tested = significance.diebold_mariano(ours, theirs, lags)
-            better = float(np.mean(ours) < np.mean(theirs)) if np.isfinite(theirs).all() else np.nan
+            known = np.isfinite(ours).all() and np.isfinite(theirs).all()
+            better = float(np.mean(ours) < np.mean(theirs)) if known else np.nan
             rows.append((name, horizon, f"{score}_against", other, better, *tested))
         if horizon == 1:
             rows += _of_one_step(name, frame.iloc[index], quantiles)
@@ -310,7 +331,9 @@ def _adjusted(tests: pd.DataFrame) -> pd.DataFrame:
     return tests.assign(p_adjusted=adjusted).reset_index(drop=True)
 
 
-def _peak_gb() -> float:
-    """The largest memory of this process and of the largest that it started, GB."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return round(sum(resource.getrusage(kind).ru_maxrss for kind in kinds) / 1e6, 2)
+def _peak_gb(runner: Runner) -> float:
+    """The largest memory of this process and of those beside it at the same time, GB: at most."""
+    kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    own, ended = (resource.getrusage(kind).ru_maxrss for kind in kinds)
+    beside = max(sum(runner.memory.values()), cores() * ended)  # PyTorch's processes have ended
+    return round((own + beside) / 2**20, 2)

@@ -150,15 +150,17 @@ def where(found: Evaluation) -> "Figure":
     table = scaled_by_horizon(found, score)
     daily, volatility = found.daily, _volatility(found)
     overall = scaled(found, score)
-    decile = pd.qcut(volatility.rank(method="first"), min(10, len(volatility)), labels=False)
+    count = min(10, len(volatility))
+    decile = pd.qcut(volatility.rank(method="first"), count, labels=False) if count > 1 else None
     for name in [name for name in shown(found) if name != "Naive"]:
         ratio = (table[name] / table["Naive"]).groupby(level="horizon").mean()
         axes[0].plot(ratio.index, ratio, color=paint[name], marker="o", ms=3, lw=1.5, label=name)
         days = daily.pivot(index="cutoff", columns="model", values=score)
         smooth = days[name].rolling(21, 1).mean() / days["Naive"].rolling(21, 1).mean()
         axes[1].plot(smooth.index, smooth, color=paint[name], lw=1.3)
-        by = (overall[name] / overall["Naive"]).groupby(decile.reindex(overall.index)).mean()
-        axes[2].plot(by.index + 1, by, color=paint[name], marker="o", ms=3, lw=1.5)
+        if decile is not None:
+            by = (overall[name] / overall["Naive"]).groupby(decile.reindex(overall.index)).mean()
+            axes[2].plot(by.index + 1, by, color=paint[name], marker="o", ms=3, lw=1.5)
     label = f"{score.upper()} relative to Naive"
     for ax, x in zip(axes, ("horizon", "cutoff (mean of 21)", "volatility, decile"), strict=True):
         ax.set_xlabel(x)
@@ -205,21 +207,19 @@ def scaled_by_horizon(found: Evaluation, score: str) -> pd.DataFrame:
 
 
 def _volatility(found: Evaluation) -> pd.Series:
-    """Mean absolute relative change of each series over the cutoffs."""
-    frame = found.forecasts([])
-    frame = frame[horizon_of(frame) == 1]
-    change = frame.groupby("unique_id", sort=False)["y"].transform(
-        lambda y: (y / y.shift() - 1).abs()
-    )
-    return change.groupby(frame["unique_id"], sort=False).mean()
+    """Mean absolute change of each series before the first cutoff, relative to its size."""
+    mine = found.scores[found.scores["model"] == found.model].drop_duplicates("unique_id")
+    mine = mine.set_index("unique_id")
+    size = found.forecasts([]).assign(y=lambda f: f["y"].abs()).groupby("unique_id")["y"].mean()
+    volatility = mine["mae"] / mine["mase"] / size
+    return volatility.replace([np.inf, -np.inf], np.nan).dropna()
 
 
 def _rival(found: Evaluation) -> str:
     table = comparison(found, 1)
     part = table[table["score"] == ("crps" if "crps" in set(table["score"]) else "mae")]
-    if "GARCH" in set(part["model"]):
-        return "GARCH"
-    return str(part.sort_values("ratio")["model"].iloc[-1])
+    part = part[part["model"] != "PyTorch"] if len(part) > 1 else part
+    return str(part.sort_values("median_ratio")["model"].iloc[-1])
 
 
 def _violins(ax, values: dict[str, np.ndarray], paint: dict[str, str]) -> None:

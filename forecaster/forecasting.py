@@ -96,7 +96,10 @@ def fit_with(
         index=pd.Index(panel.ids, name="unique_id"),
     )
     sound = np.isfinite(trained.report["validation_loss"]) & np.isfinite(errors["mae"])
-    broken = {name: _UNSOUND for name, good in zip(panel.ids, sound, strict=True) if not good}
+    why = trained.report.get("why_not", np.full(len(panel.ids), "", object))
+    broken = {
+        n: w or _UNSOUND for n, w, good in zip(panel.ids, why, sound, strict=True) if not good
+    }
     panel = panel.only([name for name in panel.ids if name not in broken], broken)
     return Model(
         config=config,

@@ -153,10 +153,11 @@ def evaluate_from_home(
     ``options``: of :func:`forecaster.backtest.evaluate_to_folder`.
     """
     folder = folder or home / _EVALUATIONS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    folder = folder.resolve()
     check_folder(folder, overwrite)
     check_available([name for name in baselines if name != "torch"])
     if "torch" in baselines:
-        check_torch(config)
+        check_torch(config, options.get("refit", False))
     swarm.keep_compiled(home / "cache")
     arrived = ingest(home, source, tickers, start=start, end=end, on_series=on_series)
     panel = panel_from_store(arrived.store, arrived.ids, dict(arrived.skipped))

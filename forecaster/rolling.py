@@ -122,7 +122,10 @@ class Rolling:
 
     def forecasts(self, origins: Origins) -> pd.DataFrame:
         """The models' forecasts, a row per entry; NaN for series without a network."""
-        columns: dict[str, np.ndarray] = {}
+        name = self.config.column
+        bounds = [f"{name}-{side}-{level:g}" for level in self.level for side in ("lo", "hi")]
+        count = len(origins.keys)
+        columns = {column: np.full(count, np.nan) for column in (name, *bounds)}
         steps = origins.histories.at.shape[1]
         for model, cutoffs in self.parts:
             known = set(model.ids)
@@ -136,14 +139,13 @@ class Rolling:
             # The longest history may have been that of a series without a network.
             shift = steps - transformed.z.shape[1]
             step = origins.step[mine] - shift
-            count = transformed.z.shape[1] - step.min()
-            forecast = forecast_latest(model, panel, transformed, int(count), self.level)
+            latest = int(transformed.z.shape[1] - step.min())
+            forecast = forecast_latest(model, panel, transformed, latest, self.level)
             row = np.searchsorted(np.array(_places(origins.panel, ids)), origins.row[mine])
             for name, values in forecast.items():
                 if name == RISE:
                     continue
-                into = columns.setdefault(name, np.full(len(mine), np.nan))
-                into[mine] = values[row, step - step.min(), origins.ahead[mine]]
+                columns[name][mine] = values[row, step - step.min(), origins.ahead[mine]]
         return pd.DataFrame(columns)
 
 

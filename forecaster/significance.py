@@ -99,7 +99,8 @@ def christoffersen(exceeded: np.ndarray) -> Tested:
 def pesaran_timmermann(actual: np.ndarray, forecast: np.ndarray) -> Tested:
     """Whether forecast changes have the sign of the actual ones more often than chance, one-sided.
 
-    Pesaran & Timmermann (1992), Journal of Business & Economic Statistics 10.
+    Pesaran & Timmermann (1992), Journal of Business & Economic Statistics 10; as statsmodels,
+    without the variance's term of order 1 / n^2.
     """
     up, said = np.asarray(actual) > 0, np.asarray(forecast) > 0
     count = len(up)

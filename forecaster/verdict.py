@@ -36,6 +36,8 @@ def verdict(found: Evaluation) -> list[str]:
         lines.append(f"Bands hold {' and '.join(f'{h:.1%} of {of:g} %' for of, h in pairs)}.")
     if told := alike(found):
         lines.append(told)
+    for baseline, failed in summary["failed"].items():
+        lines.append(f"{baseline} failed on {len(failed)} series, which are not compared with it.")
     if summary["cutoffs"] < FEWEST:
         lines.append(
             f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
@@ -93,6 +95,8 @@ def comparison(found: Evaluation, horizon: int) -> pd.DataFrame:
             continue
         table = scores.pivot(index="unique_id", columns="model", values=score)
         part = part[np.isfinite(part["value"])]
+        if part.empty or other not in table:
+            continue  # it failed on all series
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = (table[found.model] / table[other]).replace([np.inf, -np.inf], np.nan)
         significant = part["p_adjusted"] < ALPHA
@@ -138,7 +142,7 @@ def value_at_risk(found: Evaluation) -> pd.DataFrame:
 
 def scaled(found: Evaluation, score: str) -> pd.DataFrame:
     """A score of every series (rows) and model (columns), mean over horizons, in units of the
-    series' mean absolute change before the first cutoff (as in MASE)."""
+    series' mean absolute change over a season before the first cutoff (as in MASE)."""
     scores = found.scores
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = scores["mase"] / scores["mae"]

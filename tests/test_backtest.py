@@ -81,6 +81,12 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, f
     before = (copy / "summary.json").read_bytes()
     with pytest.raises(UsageError, match="exists; choose another folder, or add --overwrite"):
         evaluate_to_folder(copy, panel, config, 3)
+    (copy / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"not an evaluation's \(notes.txt\), so it is not overw"):
+        evaluate_to_folder(copy, panel, config, 3, overwrite=True)
+    (copy / "notes.txt").unlink()
+    with pytest.raises(UsageError, match="is a file; expected the name of a folder"):
+        evaluate_to_folder(copy / "summary.json", panel, config, 3, overwrite=True)
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.tex").write_text("all of it")
@@ -134,6 +140,35 @@ def test_nothing_beats_naive_on_a_random_walk(tmp_path):
     assert against(found, "crps", "Naive")["ratio"] > 0.995
     directions = found.tests.query("test == 'direction' and model == 'LSTM'")
     assert len(directions) == 12 and not (directions["p_adjusted"] < 0.05).any()
+
+
+def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
+    panel, config, tmp_path, monkeypatch
+):
+    from forecaster.baselines import simple
+    from forecaster.report import build_report, write_figures, write_tables
+
+    monkeypatch.setattr(simple, "drift", lambda *job: 1 / 0)
+    quick = dataclasses.replace(config, epochs=1)
+    found = evaluate_to_folder(tmp_path / "one", panel, quick, 1, 1, ["drift"])
+    assert found.summary["models"] == ["LSTM", "Naive"]
+    assert set(found.summary["failed"]["drift"]) == set(panel.ids)
+    assert any("drift failed on 5 series" in line for line in verdict(found))
+    page = build_report(found).read_text()
+    assert "ZeroDivisionError" in page and "No series was left out" not in page
+    assert all(path.stat().st_size for path in (*write_figures(found), *write_tables(found)))
+
+
+def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("forecaster.rolling._AT_ONCE", 2)
+    quick = dataclasses.replace(config, epochs=1)
+    found = evaluate_to_folder(tmp_path / "few", panel, quick, 3, 1, ["torch"], torch_sample=1)
+    frame = found.forecasts(["PyTorch", "PyTorch-lo-80"])
+    assert frame.groupby("unique_id")["PyTorch"].count().gt(0).sum() == 1
+    assert found.summary["torch_series"] == 1 and "torch" not in found.summary["failed"]
+    with pytest.raises(UsageError, match="not beside --refit"):
+        evaluate_to_folder(tmp_path / "x", panel, quick, 3, 1, ["torch"], refit=2)
 
 
 def test_series_that_end_before_the_cutoffs_are_named(panel, config, tmp_path):

@@ -41,6 +41,16 @@ def test_nothing_after_an_origin_changes_its_forecast(name):
 
 
 @pytest.mark.parametrize("name", INSTALLED)
+def test_that_a_series_will_fall_below_zero_is_not_known_before(name):
+    y, origins = series(), np.array([300, 320, 350])
+    edited = y.copy()
+    edited[340:] = -1.0
+    before, after = run(name, y, origins), run(name, edited, origins)
+    np.testing.assert_allclose(before[:2], after[:2], rtol=1e-9)
+    assert np.isnan(after[2]).all()
+
+
+@pytest.mark.parametrize("name", INSTALLED)
 def test_bands_hold_about_what_they_say(name):
     y, origins = (
         series(1500, 1, calm=True),

@@ -28,7 +28,7 @@ def test_pytorch_comes_to_the_same_networks(panel, config, changes):
     config = dataclasses.replace(config, **changes)
     some = panel.only(panel.ids[:3])
     ours, theirs = fc.fit(some, config, seed=1), fit_by_torch(some, config, 1, workers=1)
-    assert (theirs.report["torch_error"] == "").all()
+    assert not theirs.skipped
     for name in ("status", "epochs", "best_epoch"):
         assert ours.report[name].equals(theirs.report[name])
     np.testing.assert_allclose(
@@ -45,6 +45,20 @@ def test_pytorch_comes_to_the_same_networks(panel, config, changes):
     assert not np.allclose(
         untrained.report["validation_loss"], ours.report["validation_loss"], 1e-3
     )
+
+
+def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
+    from forecaster.baselines import torch_lstm
+
+    original = torch_lstm._jobs
+
+    def broken(*args):
+        jobs = original(*args)
+        return [jobs[0], jobs[1]._replace(features=jobs[1].features[:5])]
+
+    monkeypatch.setattr(torch_lstm, "_jobs", broken)
+    model = torch_lstm.fit_by_torch(panel.only(panel.ids[:2]), config, workers=1)
+    assert model.ids == panel.ids[:1] and "IndexError" in model.skipped[panel.ids[1]]
 
 
 def test_what_pytorch_cannot_do_is_said(panel, config):

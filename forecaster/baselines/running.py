@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
+import resource
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from forecaster.panel import Panel
 from forecaster.rolling import Origins
 from forecaster.transforms import default_season
 
-_VERSION = 1  # of what is kept; raise it when a baseline's numbers change
+_VERSION = 2  # of what is kept; raise it when a baseline's numbers change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Runner:
         self.baselines = {name: BASELINES[name] for name in dict.fromkeys(names)}
         self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
         self.seconds: dict[str, float] = dict.fromkeys(self.baselines, 0.0)
+        self.memory: dict[int, int] = {}  # largest of each process, by its number, KiB
         self._horizon, self._levels = horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
         self._season = default_season(panel.frequency)
@@ -170,6 +172,8 @@ class Runner:
         if self._pool is not None and baseline.slow:
             waiting = {row: self._pool.submit(_make, *call, jobs[row]) for row in missing}
             fresh = {row: future.result() for row, future in waiting.items()}
+            for process, used in self._pool.map(memory_used, range(4 * self._workers)):
+                self.memory[process] = max(used, self.memory.get(process, 0))
         else:
             fresh = {row: _make(*call, jobs[row]) for row in missing}
         for row, result in fresh.items():
@@ -199,9 +203,11 @@ def check_available(names: Sequence[str]) -> None:
             require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
 
 
-def check_torch(config: Config) -> None:
+def check_torch(config: Config, refit: bool | int = False) -> None:
     """Raise UsageError where the PyTorch baseline cannot be trained."""
     require("torch", "torch", "baseline torch")
+    if refit is not False:
+        raise UsageError("baseline torch trains once, so not beside --refit; leave one of them out")
     if config.model != "lstm":
         raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
 
@@ -237,10 +243,22 @@ def _make(module: str, function: str, job: tuple) -> tuple[np.ndarray | None, st
     began = time.perf_counter()
     try:
         run = getattr(importlib.import_module(f"forecaster.baselines.{module}"), function)
-        return np.asarray(run(*job), np.float64), "", time.perf_counter() - began
+        return _known_alone(run, *job), "", time.perf_counter() - began
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return None, reason, time.perf_counter() - began
+
+
+def _known_alone(run, y, origins, horizon, quantiles, season) -> np.ndarray:
+    """A series above zero is taken in logarithms. Whether it is, is decided by what was known at
+    the first origin; from the step on where it no longer is, there are no forecasts."""
+    bad = np.flatnonzero(y <= 0)
+    if not len(bad) or bad[0] <= origins[0]:
+        return np.asarray(run(y, origins, horizon, quantiles, season), np.float64)
+    made = np.full((len(origins), horizon, len(quantiles)), np.nan)
+    before = origins < bad[0]
+    made[before] = run(y[: bad[0]], origins[before], horizon, quantiles, season)
+    return made
 
 
 def _read(path: Path | None) -> tuple[np.ndarray, str, float] | None:
@@ -259,6 +277,11 @@ def _keep(path: Path, result: tuple) -> None:
             np.savez(file, made=result[0], seconds=result[2])
 
     atomic.write_file(path, write)
+
+
+def memory_used(_: int = 0) -> tuple[int, int]:
+    """This process's number, and the largest memory it has had, KiB."""
+    return os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def has(library: str) -> bool:

@@ -37,8 +37,8 @@ def fit_by_torch(
     workers: int | None = None,
     on_series: Callable[[int, int], None] | None = None,
 ) -> Model:
-    """As :func:`forecaster.fit`, trained by PyTorch. Its report has ``torch_error``, a reason for
-    each series that PyTorch did not train; such a series forecasts by its initial weights.
+    """As :func:`forecaster.fit`, trained by PyTorch. A series that PyTorch did not train is
+    left out and named in ``skipped``, with the error.
 
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
@@ -102,7 +102,7 @@ def _train_all(
         "epochs": np.array([o.epochs for o in outcomes], np.int32),
         "best_epoch": np.array([o.best_epoch for o in outcomes], np.int32),
         "validation_loss": np.array([o.best_loss for o in outcomes]),
-        "torch_error": np.array([o.error for o in outcomes], object),
+        "why_not": np.array([o.error for o in outcomes], object),
     }
     params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
     return Trained(config, params, report, seconds)

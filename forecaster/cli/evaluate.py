@@ -64,19 +64,21 @@ def evaluate(
     from forecaster.pipeline import evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
+    def finish(found) -> None:
+        write_figures(found)
+        write_tables(found)
+        build_report(found)
+
     with bars() as bar:
         found = evaluate_from_home(
             home, opened, wanted, settings, seed, Path(output) if output else None, names,
             windows=windows, step=step, refit=refit or False, torch_sample=torch_sample,
-            overwrite=overwrite, start=start, end=end, on_series=bar.fetching,
+            overwrite=overwrite, finish=finish, start=start, end=end, on_series=bar.fetching,
             on_training=bar.training, on_torch=bar.counting("PyTorch"),
             on_forecast=bar.counting("Forecasting"),
         )  # fmt: skip
-    write_figures(found)
-    write_tables(found)
-    report = build_report(found)
     _print_verdict(found)
-    click.echo(f"Report: {report}")
+    click.echo(f"Report: {found.folder / 'report.html'}")
     name_skipped(found.summary["skipped"])
     for baseline, failed in found.summary["failed"].items():
         say(f"{baseline} failed on {len(failed)}:")

@@ -176,11 +176,19 @@ def _provenance(found: Evaluation) -> str:
         f"{config['validation']} rows of it held back to stop early and calibrate",
         "Network": f"{config['model']}, {config['hidden']} hidden, lookback {config['lookback']}, "
         f"head {config['head']}, one per series; seed {s['seed']}",
-        "Series": f"{s['series']} of {s['series'] + len(s['skipped'])}, those in the data: "
-        "companies that left the exchange are missing unless the data hold them (survivorship)",
+        "Series": f"{s['series']} of {s['series'] + len(s['skipped'])}{_survivors(s)}",
     }
     rows = (f"<dt>{html.escape(k)}</dt><dd>{html.escape(str(v))}</dd>" for k, v in facts.items())
     return f"<dl>{''.join(rows)}</dl>"
+
+
+def _survivors(summary: dict[str, Any]) -> str:
+    if summary["target"] == "y":
+        return ""
+    return (
+        ", those in the data: companies that left the exchange are missing unless the data hold "
+        "them (survivorship)"
+    )
 
 
 def _refit(refit: Any) -> str:
@@ -226,9 +234,9 @@ def _cost_table(found: Evaluation) -> pd.DataFrame:
     if "torch" in seconds:
         count = found.summary["torch_series"]
         rows += [(f"PyTorch, training of {count}", f"{seconds['torch']:.1f} s")]
-    rows += [(f"{name}, of all", f"{s:.1f} s") for name, s in seconds["baselines"].items()]
-    rows += [("the whole evaluation", f"{seconds['all']:.1f} s")]
-    rows += [("peak memory", f"{found.summary['peak_memory_gb']:.2f} GB")]
+    rows += [(f"{name}, all processes", f"{s:.1f} s") for name, s in seconds["baselines"].items()]
+    rows += [("the whole evaluation, by the clock", f"{seconds['all']:.1f} s")]
+    rows += [("peak memory, all processes", f"{found.summary['peak_memory_gb']:.2f} GB")]
     return pd.DataFrame(rows, columns=["what", "cost"])
 
 
