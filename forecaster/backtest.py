@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import platform
-import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ import pandas as pd
 
 from forecaster import atomic, metrics, significance
 from forecaster.baselines import Runner, check_torch
-from forecaster.baselines.running import cores
+from forecaster.baselines.running import memory_used
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import evaluate, horizon_of, models_of, quantile_columns
@@ -171,7 +170,7 @@ def evaluate_to_folder(
                     "baselines": {name: round(s, 2) for name, s in runner.seconds.items()},
                     "all": round(time.perf_counter() - began, 2),
                 },
-                "peak_memory_gb": _peak_gb(runner),
+                "peak_memory_gb": _memory(runner, others),
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 "python": platform.python_version(),
                 "versions": {name: version(name) for name in ("forecaster", "jax", "flax")},
@@ -331,9 +330,10 @@ def _adjusted(tests: pd.DataFrame) -> pd.DataFrame:
     return tests.assign(p_adjusted=adjusted).reset_index(drop=True)
 
 
-def _peak_gb(runner: Runner) -> float:
-    """The largest memory of this process and of those beside it at the same time, GB: at most."""
-    kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    own, ended = (resource.getrusage(kind).ru_maxrss for kind in kinds)
-    beside = max(sum(runner.memory.values()), cores() * ended)  # PyTorch's processes have ended
-    return round((own + beside) / 2**20, 2)
+def _memory(runner: Runner, others: list[Rolling]) -> dict[str, float]:
+    """Peaks in GB: this process, and the processes of the baselines and of PyTorch together."""
+    used = {"forecaster": memory_used()[1], "baselines": sum(runner.memory.values())}
+    for other in others:
+        by_process = other.parts[0][0].report.groupby("process")["process_memory"].max()
+        used["torch"] = int(by_process.sum())
+    return {name: round(kib / 2**20, 2) for name, kib in used.items()}

@@ -49,7 +49,10 @@ def test_the_summary_says_where_it_comes_from(found, config):
     assert summary["models"] == ["Empirical", "LSTM", "Naive"] and summary["cutoffs"] == 30
     assert summary["config"] == dataclasses.asdict(config) and summary["seed"] == 1
     assert set(summary["seconds"]["baselines"]) == {"naive", "empirical"}
-    assert summary["first_cutoff"] < summary["last_cutoff"] and summary["peak_memory_gb"] > 0
+    assert (
+        summary["first_cutoff"] < summary["last_cutoff"]
+        and summary["peak_memory_gb"]["forecaster"] > 0
+    )
 
 
 def test_the_verdict_is_what_the_tables_say(found):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from forecaster import swarm
-from forecaster.baselines.running import check_torch, cores
+from forecaster.baselines.running import check_torch, cores, memory_used
 from forecaster.config import Config
 from forecaster.forecasting import Model, fit_with
 from forecaster.panel import Panel
@@ -74,6 +74,7 @@ class Outcome(NamedTuple):
     best_epoch: int
     best_loss: float
     error: str
+    memory: tuple[int, int] = (0, 0)  # of its process: number and peak, KiB
 
 
 def _train_all(
@@ -102,6 +103,8 @@ def _train_all(
         "epochs": np.array([o.epochs for o in outcomes], np.int32),
         "best_epoch": np.array([o.best_epoch for o in outcomes], np.int32),
         "validation_loss": np.array([o.best_loss for o in outcomes]),
+        "process": np.array([o.memory[0] for o in outcomes]),
+        "process_memory": np.array([o.memory[1] for o in outcomes]),
         "why_not": np.array([o.error for o in outcomes], object),
     }
     params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
@@ -143,7 +146,7 @@ def _warm_up(_: int) -> None:
 def train_one(job: Job) -> Outcome:
     """Train one network on this thread."""
     try:
-        return _train(job)
+        return _train(job)._replace(memory=memory_used())
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return Outcome(job.params, "diverged", 0, 0, np.inf, reason)

@@ -236,7 +236,8 @@ def _cost_table(found: Evaluation) -> pd.DataFrame:
         rows += [(f"PyTorch, training of {count}", f"{seconds['torch']:.1f} s")]
     rows += [(f"{name}, all processes", f"{s:.1f} s") for name, s in seconds["baselines"].items()]
     rows += [("the whole evaluation, by the clock", f"{seconds['all']:.1f} s")]
-    rows += [("peak memory, all processes", f"{found.summary['peak_memory_gb']:.2f} GB")]
+    for name, used in found.summary["peak_memory_gb"].items():
+        rows += [(f"peak memory, {name}", f"{used:.2f} GB")] if used else []
     return pd.DataFrame(rows, columns=["what", "cost"])
 
 
