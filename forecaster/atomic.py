@@ -12,19 +12,21 @@ from forecaster.errors import StoreError
 PREFIX = ".tmp-"
 
 
-def write_file(path: Path, write: Callable[[Path], object]) -> None:
+def write_file(path: Path, write: Callable[[Path], object], last: bool = True) -> None:
     """Write a file by ``write(temporary_path)``, then put it in place of ``path``.
 
-    Temporary file in the same folder, fsync, replace, fsync of the folder. Raises
-    StoreError when it cannot be written; then ``path`` is as it was.
+    Temporary file in the same folder, fsync, replace, fsync of the folder; unless it is the
+    ``last`` of several, the folder is left to the next. Raises StoreError when it cannot be
+    written; then ``path`` is as it was.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name[-40:]}")
-    with _as_store_error(path), _cleaned(temporary):
+    with as_store_error(path), _cleaned(temporary):
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        if last:
+            sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -35,12 +37,12 @@ def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     written.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
-    with _as_store_error(path), _cleaned(temporary):
+    with as_store_error(path), _cleaned(temporary):
         temporary.mkdir(parents=True)
         yield temporary
         for file in temporary.iterdir():
-            _sync(file)
-        _sync(temporary)
+            sync(file)
+        sync(temporary)
         old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
         if replace and path.exists():
             path.rename(old)
@@ -50,13 +52,13 @@ def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
             if old.exists():
                 old.rename(path)
             raise
-        _sync(path.parent)
+        sync(path.parent)
         shutil.rmtree(old, ignore_errors=True)
 
 
 def make_folder(path: Path) -> None:
     """Make a folder and try that it can be written to. Raises StoreError when it cannot."""
-    with _as_store_error(path):
+    with as_store_error(path):
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f"{PREFIX}{secrets.token_hex(6)}"
         with _cleaned(probe):
@@ -64,7 +66,8 @@ def make_folder(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _as_store_error(path: Path) -> Iterator[None]:
+def as_store_error(path: Path) -> Iterator[None]:
+    """Errors of the operating system become one StoreError about ``path``."""
     try:
         yield
     except OSError as error:
@@ -86,7 +89,8 @@ def _cleaned(temporary: Path) -> Iterator[None]:
                 temporary.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have the system write a file, or a folder's list of names, to the disk."""
     if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders
     descriptor = os.open(path, os.O_RDONLY)

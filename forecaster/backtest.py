@@ -19,6 +19,7 @@ from forecaster.baselines.running import memory_used
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import evaluate, horizon_of, models_of, quantile_columns
+from forecaster.ingest.membership import Membership
 from forecaster.panel import Panel, show_time
 from forecaster.rolling import Rolling, write_frames
 
@@ -84,6 +85,7 @@ def evaluate_to_folder(
     torch_sample: int = 50,
     overwrite: bool = False,
     cache: Path | None = None,
+    membership: Membership | None = None,
     provenance: dict[str, Any] | None = None,
     finish: Callable[[Evaluation], None] | None = None,
     on_training: Callable[[Any], None] | None = None,
@@ -94,7 +96,8 @@ def evaluate_to_folder(
 
     ``baselines``: names of :data:`forecaster.baselines.BASELINES`, and ``torch``, the same networks
     trained by PyTorch for ``torch_sample`` of the series; ``naive`` is always among them.
-    ``cache``: a folder where slow baselines keep what they made. The folder must not exist, or be
+    ``cache``: a folder where slow baselines keep what they made. ``membership``: count forecasts
+    only from cutoffs at which the series belonged to the universe. The folder must not exist, or be
     an evaluation to ``overwrite``; it appears whole or not at all, with what ``finish`` adds to it.
 
     Raises UsageError for an unknown baseline or one whose library is not installed, DataError when
@@ -124,11 +127,17 @@ def evaluate_to_folder(
             for origins, forecasts in rolling.batches():
                 made = [origins.keys, forecasts, runner.run(origins)]
                 made += [_renamed(other.forecasts(origins), rolling) for other in others]
-                frame = pd.concat(made, axis=1)
+                frame = pd.concat(made, axis=1).assign(latest=origins.latest)
                 done += len(origins.panel.ids)
+                if membership is not None:
+                    ids, cutoffs = frame["unique_id"].to_numpy(), frame["cutoff"].to_numpy()
+                    frame = frame[membership.holds(ids, cutoffs)].reset_index(drop=True)
+                    if frame.empty:
+                        continue
+                latest = frame.pop("latest")
                 scored = evaluate(frame, by_horizon=True, panel=origins.panel)
                 scores.append(scored.dropna(subset="mae"))
-                frame = frame.assign(horizon=horizon_of(frame), latest=origins.latest)
+                frame = frame.assign(horizon=horizon_of(frame), latest=latest)
                 losses = _losses(frame)
                 tests.append(_tests(frame, losses, rolling.config.column, step_size))
                 daily.append(_daily(frame, losses, scores[-1]))
@@ -138,6 +147,10 @@ def evaluate_to_folder(
 
         with atomic.write_folder(folder, replace=overwrite) as temporary:
             write_frames(temporary / FORECASTS, frames())
+            if not scores:
+                raise DataError(
+                    "no series belonged to the universe at any cutoff; look at its file"
+                )
             table, tested = pd.concat(scores, ignore_index=True), _adjusted(pd.concat(tests))
             days = pd.concat(daily).groupby(["cutoff", "model"], sort=False).sum()
             days = days.div(days.pop("series"), axis=0).reset_index()
@@ -160,8 +173,12 @@ def evaluate_to_folder(
                 "seed": seed,
                 "config": dataclasses.asdict(config),
                 "target": rolling.panel.target,
-                "skipped": {**rolling.panel.skipped, **_never(rolling, table)},
+                "skipped": {
+                    **rolling.panel.skipped,
+                    **_never(rolling, table, membership is not None),
+                },
                 "failed": _failed(runner, without),
+                "membership": membership is not None,
                 **({"torch_series": len(others[0].panel.ids)} if others else {}),
                 "seconds": {
                     "training": sum(m.provenance["training_seconds"] for m, _ in rolling.parts),
@@ -226,10 +243,11 @@ def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
     return forecasts.rename(columns=names)
 
 
-def _never(rolling: Rolling, scores: pd.DataFrame) -> dict[str, str]:
-    """Series that were observed at no cutoff, or not after one."""
+def _never(rolling: Rolling, scores: pd.DataFrame, members: bool) -> dict[str, str]:
+    """Series that were observed at no cutoff, or not after one, or were no members."""
     times = rolling.panel.times[rolling.cutoffs]
     reason = f"no rows at and after a cutoff ({show_time(times[0])} to {show_time(times[-1])})"
+    reason += ", or no member of the universe then" if members else ""
     return dict.fromkeys(sorted({*rolling.panel.ids} - {*scores["unique_id"]}), reason)
 
 

@@ -28,7 +28,41 @@ class ModelError(ForecasterError):
 
 
 class SourceError(ForecasterError):
-    """A source of prices did not give any."""
+    """A source of prices did not give any. ``final``: asking again will not help."""
+
+    final = False
+
+
+class NotFound(SourceError):
+    """The source does not know the ticker, or has nothing in that span."""
+
+
+class RateLimited(SourceError):
+    """The source refuses more requests for now.
+
+    ``retry_after``: seconds to wait, as the source says.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None, final: bool = False):
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.final = final
+
+
+class ServerError(SourceError):
+    """The source is out of order, or does not answer in time."""
+
+
+class BadAnswer(SourceError):
+    """The source answered with something that is no series."""
+
+
+class NoNetwork(SourceError):
+    """The source cannot be reached."""
+
+
+class Interrupted(SourceError):
+    """Work was called off while it waited."""
 
 
 def name_reasons(skipped: Mapping[str, str], most: int = 5) -> str:

@@ -1,14 +1,14 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
 from forecaster.calendar import Frequency, common_frequency
-from forecaster.errors import DataError, name_reasons
+from forecaster.errors import DataError, UsageError, name_reasons
 
 _TARGETS = ("y", "adj_close", "close")
 
@@ -60,7 +60,6 @@ class Panel:
                 "unique_id, ds, y or ticker, date, open, high, low, close[, adj_close], volume; "
                 f"got {', '.join(map(str, frame.columns))}"
             )
-        skipped = dict(skipped or {})
         channels = tuple(
             str(name)
             for name in frame
@@ -69,32 +68,52 @@ class Panel:
         if target not in channels:
             raise DataError(f"column {target!r} holds text; expected numbers")
         codes, ids = pd.factorize(frame["unique_id"].astype(str))
-        names = tuple(map(str, ids))
-        times, at = np.unique(_as_times(frame["ds"]), return_inverse=True)
-        values = np.full((len(ids), len(times), len(channels)), np.nan)
-        values[codes, at] = frame[list(channels)].to_numpy(float, na_value=np.nan)
+        times = _as_times(frame["ds"])
+        values = frame[list(channels)].to_numpy(float, na_value=np.nan)
+        order = np.lexsort((times, codes))
+        ends = np.cumsum(np.bincount(codes, minlength=len(ids)))
+        parts = {
+            str(name): (times[rows], values[rows], channels)
+            for name, rows in zip(ids, np.split(order, ends[:-1]), strict=True)
+        }
+        return Panel.from_arrays(parts, skipped)
+
+    @staticmethod
+    def from_arrays(
+        series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
+        skipped: Mapping[str, str] | None = None,
+    ) -> "Panel":
+        """Stack series that each are ``times`` (row,), sorted, ``values`` (row, channel) and the
+        channels' names; otherwise as :meth:`from_frame`.
+        """
+        skipped = dict(skipped or {})
+        if not series:
+            raise DataError("no series can be used:\n" + name_reasons(skipped))
+        channels = tuple(dict.fromkeys(c for _, _, own in series.values() for c in own))
+        target = next((name for name in _TARGETS if name in channels), None)
+        if target is None:
+            raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
+        times = _union(part[0] for part in series.values())
+        values = np.full((len(series), len(times), len(channels)), np.nan)
+        for row, (name, (own, part, names)) in enumerate(series.items()):
+            if len(twice := np.flatnonzero(own[1:] == own[:-1])):
+                skipped[name] = f"more than one row for {show_time(own[twice[0]])}"
+            at = slice(None) if len(own) == len(times) else np.searchsorted(times, own)
+            if names == channels:
+                values[row, at] = part
+            else:
+                for place, channel in enumerate(names):
+                    values[row, at, channels.index(channel)] = part[:, place]
         values[~np.isfinite(values)] = np.nan
         if target == "adj_close" and "close" in channels:
             _fall_back_on_close(values, channels)
         mask = np.isfinite(values[:, :, channels.index(target)])
-
-        counts = np.bincount(codes * len(times) + at, minlength=mask.size).reshape(mask.shape)
-        for row in np.flatnonzero((counts > 1).any(1)):
-            time = times[int(np.argmax(counts[row] > 1))]
-            skipped[names[row]] = f"more than one row for {show_time(time)}"
+        names = tuple(series)
         for row in np.flatnonzero(~mask.any(1)):
             skipped[names[row]] = f"column {target!r} holds no number"
-        panel = Panel(
-            values,
-            mask,
-            names,
-            times,
-            channels,
-            target,
-            common_frequency(times[row] for row in mask),
-            skipped,
-        )
-        return panel.only([name for name in panel.ids if name not in skipped])
+        frequency = common_frequency(times[row] for row in mask if row.any())
+        panel = Panel(values, mask, names, times, channels, target, frequency, skipped)
+        return panel if not skipped else panel.only([n for n in panel.ids if n not in skipped])
 
     def to_frame(self) -> pd.DataFrame:
         """The observed rows as a long frame ``unique_id, ds, channels...``."""
@@ -117,6 +136,56 @@ class Panel:
             mask=self.mask[rows],
             ids=tuple(ids),
             skipped=MappingProxyType(skipped),
+        )
+
+    def without(self, rows: np.ndarray, at: np.ndarray) -> "Panel":
+        """The same panel with single rows left out, by places on the series and time axes.
+
+        Series that have none left are named in ``skipped``.
+        """
+        if not len(rows):
+            return self
+        values, mask = self.values.copy(), self.mask.copy()
+        values[rows, at], mask[rows, at] = np.nan, False
+        panel = dataclasses.replace(self, values=values, mask=mask)
+        empty = [name for name, own in zip(self.ids, mask, strict=True) if not own.any()]
+        if not empty:
+            return panel
+        kept = [name for name in self.ids if name not in empty]
+        return panel.only(kept, dict.fromkeys(empty, "all of its rows were left out"))
+
+    def between(self, start=None, end=None) -> "Panel":
+        """The rows from a date to another, both included; by default all.
+
+        Series without any in that span are named in ``skipped``. Raises UsageError when times
+        are whole numbers, DataError when no series is left.
+        """
+        if start is None and end is None:
+            return self
+        if self.times.dtype.kind != "M":
+            raise UsageError("start and end are dates, but these series count in whole numbers")
+        first = self.times[0] if start is None else np.datetime64(pd.Timestamp(start), "ns")
+        late = self.times[-1] if end is None else np.datetime64(pd.Timestamp(end), "ns")
+        keep = self.times >= first
+        if end is not None:  # a date means its whole day
+            keep &= self.times < late + np.timedelta64(1, "D")
+        mask = self.mask[:, keep]
+        there = mask.any(1)
+        ids = [name for name, any_ in zip(self.ids, there, strict=True) if any_]
+        gone = [name for name, any_ in zip(self.ids, there, strict=True) if not any_]
+        if ids:
+            span = f"no rows between {show_time(first)} and {show_time(late)}"
+        else:
+            span = f"no rows in that span; there are {show_time(self.times[0])} to "
+            span += show_time(self.times[-1])
+        kept = self.only(ids, dict.fromkeys(gone, span))
+        used = kept.mask.any(0) & keep
+        return dataclasses.replace(
+            kept,
+            values=kept.values[:, used],
+            mask=kept.mask[:, used],
+            times=kept.times[used],
+            frequency=common_frequency(kept.times[used][row[used]] for row in kept.mask),
         )
 
     def until(self, cutoff) -> "Panel":
@@ -174,6 +243,17 @@ def show_time(time) -> str:
     if isinstance(time, (int, np.integer)):
         return str(int(time))
     return str(pd.Timestamp(time)).removesuffix(" 00:00:00")
+
+
+def _union(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """All times of all series, sorted; most series have the same ones, so that is looked at
+    first."""
+    union: np.ndarray | None = None
+    for times in parts:
+        if union is None or not np.array_equal(times, union):
+            union = np.unique(times if union is None else np.concatenate([union, times]))
+    assert union is not None
+    return union
 
 
 def _as_times(column: pd.Series) -> np.ndarray:

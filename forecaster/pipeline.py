@@ -19,22 +19,27 @@ from forecaster.calendar import infer_frequency
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import Model, fit, matching, predict
-from forecaster.ingest import Store, ingest, panel_from_store
+from forecaster.ingest import Membership, Store, ingest, panel_from_store
+from forecaster.ingest.loading import check_kinds
+from forecaster.ingest.quality import WRONG, without_flagged
 from forecaster.ingest.source import Source
 from forecaster.panel import Panel, show_time
+from forecaster.rolling import cutoffs_of
 from forecaster.saving import latest_run, load, new_run, save
 from forecaster.unfinished import Request
 
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-    """A fit that was saved. ``first`` and ``last``: the dates of its data."""
+    """A fit that was saved. ``first`` and ``last``: the dates of its data; ``stale``: series that
+    could not be updated before, with the reason."""
 
     model: Model
     folder: Path
     first: str
     last: str
     seconds: float
+    stale: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,23 +71,30 @@ def fit_to_home(
     tune: bool = False,
     start=None,
     end=None,
+    mask: Sequence[str] = WRONG,
     on_series: Callable[[int, int], None] | None = None,
+    on_wait: Callable[[str], None] | None = None,
     on_progress: Callable[[Any], None] | None = None,
 ) -> FitResult:
     """Fetch into the store, train, and save the model as a new run under ``home``.
 
+    ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`.
     Interrupted while it trains, it can be gone on with by :func:`resume_fit`.
 
     Raises DataError when no series can be used, StoreError when nothing can be written.
     """
     began = time.perf_counter()
     swarm.keep_compiled(home / "cache")
-    arrived = ingest(home, source, tickers, start=start, end=end, on_series=on_series)
-    digest = arrived.store.digest(arrived.ids)
-    skipped = dict(arrived.skipped)
-    request = Request(source.name, tuple(arrived.ids), skipped, digest, config, seed, tune)
+    check_kinds(mask)
+    arrived = ingest(home, source, tickers, start=start, on_series=on_series, on_wait=on_wait)
+    request = Request(
+        source.name, tuple(arrived.ids), dict(arrived.skipped),
+        arrived.store.digest(arrived.ids), config, seed, tune,
+        _day(start), _day(end), tuple(mask),
+    )  # fmt: skip
     checkpoint = unfinished.begin(home, request)
-    return _fit_stored(home, arrived.store, request, checkpoint, began, on_progress)
+    result = _fit_stored(home, arrived.store, request, checkpoint, began, on_progress)
+    return dataclasses.replace(result, stale=arrived.stale)
 
 
 def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) -> FitResult:
@@ -103,7 +115,8 @@ def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) 
 
 def _fit_stored(home, store, request, checkpoint, began, on_progress) -> FitResult:
     """Train on stored series, save the model, and forget that it was unfinished."""
-    panel = panel_from_store(store, request.ids, request.skipped)
+    span: Any = {"start": request.start, "end": request.end, "mask": request.mask}
+    panel = panel_from_store(store, request.ids, request.skipped, **span)
     model = fit(
         panel,
         request.config,
@@ -115,6 +128,9 @@ def _fit_stored(home, store, request, checkpoint, began, on_progress) -> FitResu
     provenance = {
         **model.provenance,
         "source": request.source,
+        "start": request.start,
+        "end": request.end,
+        "mask": list(request.mask),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "first": show_time(panel.times[0]),
         "last": show_time(panel.times[-1]),
@@ -145,13 +161,20 @@ def evaluate_from_home(
     overwrite: bool = False,
     start=None,
     end=None,
+    mask: Sequence[str] = WRONG,
+    membership: Membership | None = None,
     on_series: Callable[[int, int], None] | None = None,
+    on_wait: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Evaluation:
     """Fetch into the store, and evaluate in a folder, by default a new one under ``home``.
 
-    ``options``: of :func:`forecaster.backtest.evaluate_to_folder`.
+    ``mask``: rows with these flags are left out of training, as far as they could be told at the
+    first cutoff; the rows that forecasts are compared with stay. ``membership``: forecasts count
+    only from cutoffs at which the ticker belonged to the universe. ``options``: of
+    :func:`forecaster.backtest.evaluate_to_folder`.
     """
+    check_kinds(mask)
     folder = folder or home / _EVALUATIONS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     folder = folder.resolve()
     check_folder(folder, overwrite)
@@ -159,14 +182,25 @@ def evaluate_from_home(
     if "torch" in baselines:
         check_torch(config, options.get("refit", False))
     swarm.keep_compiled(home / "cache")
-    arrived = ingest(home, source, tickers, start=start, end=end, on_series=on_series)
-    panel = panel_from_store(arrived.store, arrived.ids, dict(arrived.skipped))
+    arrived = ingest(home, source, tickers, start=start, on_series=on_series, on_wait=on_wait)
+    store = arrived.store
+    panel = panel_from_store(store, arrived.ids, dict(arrived.skipped), start=start, end=end)
+    if mask:
+        first = panel.times[cutoffs_of(panel, config.horizon, windows, step)[0]]
+        panel = without_flagged(panel, store.flags(), tuple(mask), known_by=first)
     return evaluate_to_folder(
         folder, panel, config, windows, step, baselines, seed=seed, overwrite=overwrite,
-        cache=home / "cache" / "baselines",
-        provenance={"source": source.name, "data_sha256": arrived.store.digest(arrived.ids)},
+        cache=home / "cache" / "baselines", membership=membership,
+        provenance={
+            "source": source.name, "data_sha256": store.digest(arrived.ids), "mask": list(mask),
+            "stale": arrived.stale,
+        },
         **options,
     )  # fmt: skip
+
+
+def _day(date) -> str | None:
+    return None if date is None else str(pd.Timestamp(date).date())
 
 
 def latest_evaluation(home: Path) -> Path:
@@ -203,7 +237,11 @@ def predict_from_home(
             f"{', '.join(gone[:5])}: the prices are no longer stored under {store.folder}; "
             f"run `forecaster ingest --source {model.provenance.get('source')}` again"
         )
-    panel = panel_from_store(store, known)
+    span = {part: model.provenance.get(part) for part in ("start", "end")}
+    mask = tuple(model.provenance.get("mask", ()))
+    if mask and not store.looked_through:  # by another program, or in an older version
+        mask = ()
+    panel = panel_from_store(store, known, **span, mask=mask)
     usable = matching(model, panel)
     lost = {name: why for name, why in usable.skipped.items() if name in known}
     frame = predict(model, usable, level)

@@ -29,6 +29,9 @@ class Request:
     config: Config
     seed: int
     tune: bool = False
+    start: str | None = None
+    end: str | None = None
+    mask: tuple[str, ...] = ()
 
 
 def begin(home: Path, request: Request) -> Checkpoint:
@@ -51,7 +54,10 @@ def find(home: Path) -> tuple[Request, Checkpoint]:
     try:
         rest = json.loads(path.read_bytes())
         schema = rest.pop("schema")
-        request = Request(**rest | {"ids": tuple(rest["ids"]), "config": Config(**rest["config"])})
+        request = Request(**rest | {
+            "ids": tuple(rest["ids"]), "mask": tuple(rest["mask"]),
+            "config": Config(**rest["config"]),
+        })  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
     if schema != _SCHEMA:

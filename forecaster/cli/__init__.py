@@ -11,7 +11,7 @@ from forecaster import __version__
 from forecaster.cli.benchmark import benchmark
 from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
-from forecaster.cli.ingest import ingest
+from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
 from forecaster.cli.shared import INTERRUPTED, say
 from forecaster.cli.status import status
@@ -56,7 +56,9 @@ def main() -> None:
     forecaster predict AAPL                 price forecasts with bands
     forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
     forecaster report                       the latest evaluation as a page
-    forecaster status                       what is stored, what was trained
+    forecaster ingest --tickers sp500.txt   fetch prices only, what is missing of them
+    forecaster status                       what is stored and wrong, what was trained
+    forecaster export --output prices.csv   stored prices for other programs
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
@@ -64,5 +66,5 @@ def main() -> None:
     """
 
 
-for command in (ingest, fit, predict, evaluate, report, status, benchmark):
+for command in (ingest, fit, predict, evaluate, report, status, export, benchmark):
     main.add_command(command)

@@ -4,7 +4,16 @@ from pathlib import Path
 
 import click
 
-from forecaster.cli.shared import PARTLY, bars, home_option, name_skipped, say, source_options
+from forecaster.cli.shared import (
+    PARTLY,
+    bars,
+    home_option,
+    name_skipped,
+    name_stale,
+    read_tickers,
+    say,
+    source_options,
+)
 
 _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 
@@ -36,8 +45,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @home_option
 @click.pass_context
 def evaluate(
-    ctx, home, tickers, source, start, end, windows, step, baselines, torch_sample, refit, config,
-    seed, output, overwrite, **options,
+    ctx, home, tickers, source, start, end, mask, windows, step, baselines, torch_sample, refit,
+    config, seed, output, overwrite, **options,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and say how good that was.
 
@@ -57,9 +66,9 @@ def evaluate(
     settings = Config.from_dict(settings, config or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
 
-    from forecaster.ingest import open_source, read_universe
+    from forecaster.ingest import open_source
 
-    wanted = read_universe(tickers) if tickers is not None else None
+    wanted, membership = read_tickers(tickers)
     opened = open_source(source)
     from forecaster.pipeline import evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
@@ -73,12 +82,14 @@ def evaluate(
         found = evaluate_from_home(
             home, opened, wanted, settings, seed, Path(output) if output else None, names,
             windows=windows, step=step, refit=refit or False, torch_sample=torch_sample,
-            overwrite=overwrite, finish=finish, start=start, end=end, on_series=bar.fetching,
+            overwrite=overwrite, finish=finish, start=start, end=end, mask=mask,
+            membership=membership, on_series=bar.fetching, on_wait=say,
             on_training=bar.training, on_torch=bar.counting("PyTorch"),
             on_forecast=bar.counting("Forecasting"),
         )  # fmt: skip
     _print_verdict(found)
     click.echo(f"Report: {found.folder / 'report.html'}")
+    name_stale(found.summary.get("stale", {}))
     name_skipped(found.summary["skipped"])
     for baseline, failed in found.summary["failed"].items():
         say(f"{baseline} failed on {len(failed)}:")

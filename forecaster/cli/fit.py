@@ -13,6 +13,8 @@ from forecaster.cli.shared import (
     console,
     home_option,
     name_skipped,
+    name_stale,
+    read_tickers,
     say,
     source_options,
 )
@@ -50,7 +52,9 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
 @click.option("--resume", is_flag=True, help="Go on with the fit that was interrupted.")
 @home_option
 @click.pass_context
-def fit(ctx, home, resume, tickers, source, start, end, tune, config, seed, **options) -> None:
+def fit(
+    ctx, home, resume, tickers, source, start, end, mask, tune, config, seed, **options
+) -> None:
     """Train one network per series, all at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
@@ -73,9 +77,9 @@ def fit(ctx, home, resume, tickers, source, start, end, tune, config, seed, **op
     settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
     settings = Config.from_dict(settings, config or "options")
 
-    from forecaster.ingest import open_source, read_universe
+    from forecaster.ingest import open_source
 
-    wanted = read_universe(tickers) if tickers is not None else None
+    wanted, _ = read_tickers(tickers)
     opened = open_source(source)
     from forecaster.atomic import make_folder
 
@@ -85,7 +89,7 @@ def fit(ctx, home, resume, tickers, source, start, end, tune, config, seed, **op
     with _resumable(home), bars() as bar:
         result = fit_to_home(
             home, opened, wanted, settings, seed, tune=tune, start=start, end=end,
-            on_series=bar.fetching, on_progress=bar.training,
+            mask=mask, on_series=bar.fetching, on_wait=say, on_progress=bar.training,
         )  # fmt: skip
     _finish(ctx, result)
 
@@ -120,8 +124,9 @@ def _resumable(home: Path) -> Iterator[None]:
 
 def _finish(ctx: click.Context, result) -> None:
     _print_summary(result)
+    name_stale(result.stale)
     name_skipped(result.model.skipped)
-    ctx.exit(PARTLY if result.model.skipped else 0)
+    ctx.exit(PARTLY if result.model.skipped or result.stale else 0)
 
 
 def _print_summary(result) -> None:

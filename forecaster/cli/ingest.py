@@ -1,30 +1,102 @@
-"""``forecaster ingest``."""
+"""``forecaster ingest`` and ``forecaster export``."""
+
+from pathlib import Path
 
 import click
 
-from forecaster.cli.shared import PARTLY, bars, home_option, name_skipped, source_options
+from forecaster.cli.shared import (
+    PARTLY,
+    bars,
+    home_option,
+    name_skipped,
+    name_stale,
+    read_tickers,
+    say,
+)
 
 
 @click.command()
-@source_options
+@click.option(
+    "--tickers",
+    metavar="FILE",
+    help="Ticker file, one a line; sp500.txt and dow30.txt come along.  "
+    "[default: every series of the source]",
+)
+@click.option(
+    "--source",
+    default="yahoo",
+    show_default=True,
+    help="yahoo, simulated, or files:PATH (a CSV, a Parquet file or a folder of them).",
+)
+@click.option(
+    "--start",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="First date to ask Yahoo for; earlier ones that are stored stay.  [default: all history]",
+)
+@click.option("--refresh", is_flag=True, help="Ask Yahoo for all history again, and believe it.")
+@click.option(
+    "--requests-per-second", type=click.FloatRange(0, min_open=True), default=2.0,
+    show_default=True, help="To Yahoo, at the most.",
+)  # fmt: skip
+@click.option(
+    "--workers", type=click.IntRange(1, 32), default=4, show_default=True,
+    help="Requests to Yahoo under way at the same time.",
+)  # fmt: skip
 @home_option
 @click.pass_context
-def ingest(ctx, home, tickers, source, start, end) -> None:
-    """Fetch series and store them, without training.
+def ingest(ctx, home, tickers, source, start, refresh, requests_per_second, workers) -> None:
+    """Fetch series and store them, without training. Run again, it fetches only what is missing.
+
+    What arrived is kept whatever happens; to go on after an interruption, run the same command
+    again. Yahoo's terms allow personal use only.
 
     \b
-    Example:
+    Examples:
       forecaster ingest --tickers sp500.txt --start 2010-01-01
+      forecaster ingest --tickers sp500.txt --requests-per-second 1
+      forecaster ingest --source files:prices.parquet
     """
     from forecaster.atomic import make_folder
     from forecaster.ingest import ingest as run
-    from forecaster.ingest import open_source, read_universe
+    from forecaster.ingest import open_source
 
-    wanted = read_universe(tickers) if tickers is not None else None
-    opened = open_source(source)
+    wanted, _ = read_tickers(tickers)
+    opened = open_source(
+        source, refresh=refresh, requests_per_second=requests_per_second, workers=workers,
+        on_wait=lambda seconds: say(f"Yahoo refuses requests; going on in {seconds:.0f} s"),
+    )  # fmt: skip
     make_folder(home)
     with bars() as bar:
-        arrived = run(home, opened, wanted, start=start, end=end, on_series=bar.fetching)
-    click.echo(f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}")
+        arrived = run(home, opened, wanted, start=start, on_series=bar.fetching, on_wait=say)
+    for name, why in arrived.quarantined.items():
+        say(f"{name}: set aside in {arrived.store.folder / 'quarantine'}, fetched again: {why}")
+    click.echo(
+        f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
+        f"{arrived.changed} changed"
+    )
+    name_stale(arrived.stale)
     name_skipped(arrived.skipped)
-    ctx.exit(PARTLY if arrived.skipped else 0)
+    ctx.exit(PARTLY if arrived.skipped or arrived.stale else 0)
+
+
+@click.command()
+@click.argument("tickers", nargs=-1)
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True,
+              help="The file to write; must not exist unless --overwrite.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["csv", "parquet"]),
+              help="[default: by the ending of --output]")  # fmt: skip
+@click.option("--source", help="Which stored source.  [default: the only one there is]")
+@click.option("--overwrite", is_flag=True, help="Replace the file.")
+@home_option
+def export(tickers, output, form, source, overwrite, home) -> None:
+    """Write stored prices as one long table, as they are stored: by default of all series.
+
+    \b
+    Examples:
+      forecaster export --output prices.parquet
+      forecaster export AAPL MSFT --output two.csv
+    """
+    from forecaster.ingest.export import export_prices
+
+    rows = export_prices(home, output, tickers or None, form, source, overwrite)
+    click.echo(f"Wrote {rows:,} rows to {output}")

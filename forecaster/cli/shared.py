@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from forecaster.ingest import Membership
+
 PARTLY = 3
 INTERRUPTED = 130
 
@@ -27,9 +29,18 @@ def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--tickers``, ``--source``, ``--start`` and ``--end``."""
+    """``--tickers``, ``--source``, ``--start``, ``--end`` and ``--mask``."""
     date = click.DateTime(["%Y-%m-%d"])
     for option in (
+        click.option(
+            "--mask",
+            default="copied,reversed,unconfirmed",
+            show_default=True,
+            metavar="FLAGS",
+            callback=lambda ctx, option, value: _kinds(value),
+            help="Rows with these flags (see `status`) are left out of training: none, or any of "
+            "copied, reversed, unconfirmed, ohlc, frozen, zero_volume, closed.",
+        ),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
         click.option("--start", type=date, help="First date, YYYY-MM-DD."),
         click.option(
@@ -41,12 +52,30 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--tickers",
             metavar="FILE",
-            help="Ticker file, one a line; sp500.txt and dow30.txt come along.  "
-            "[default: every series of the source]",
+            help="Ticker file, one a line; sp500.txt and dow30.txt come along. Or members over "
+            "time: date,tickers or ticker,start,end.  [default: every series of the source]",
         ),
     ):
         command = option(command)
     return command
+
+
+def _kinds(value: str) -> tuple[str, ...]:
+    """Flags between commas; ``none`` is none."""
+    words = tuple(word.strip() for word in value.split(",") if word.strip())
+    return () if words == ("none",) else words
+
+
+def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None]":
+    """The tickers of a file, and when each belonged to the universe, if it says so."""
+    if path is None:
+        return None, None
+    from forecaster.ingest import read_membership, read_universe
+
+    membership = read_membership(path)
+    if membership is not None:
+        return membership.tickers, membership
+    return read_universe(path), None
 
 
 def _home(value: str | None) -> Path:
@@ -60,6 +89,14 @@ def _home(value: str | None) -> Path:
 def say(message: str) -> None:
     """Print to standard error, where results are not."""
     click.echo(message, err=True)
+
+
+def name_stale(stale: Mapping[str, str]) -> None:
+    """Name every series that could not be updated, with the reason; what is stored was kept."""
+    if stale:
+        say(f"Not updated, what was stored is kept, {len(stale)}:")
+        for name, reason in stale.items():
+            say(f"  {name}: {reason}")
 
 
 def name_skipped(skipped: Mapping[str, str]) -> None:

@@ -4,34 +4,108 @@ import click
 
 from forecaster.cli.shared import console, home_option, say
 
+_SHOWN = 20  # series without --all
+
 
 @click.command()
+@click.argument("tickers", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Show every series.")
+@click.option(
+    "--verify", is_flag=True, help="Read all files and check them against what was written."
+)
 @home_option
-def status(home) -> None:
-    """Show what is stored and what was trained.
+@click.pass_context
+def status(ctx, home, tickers, everything, verify) -> None:
+    """Show what is stored, what is wrong with it, and what was trained.
+
+    Of the series, those with the most to look at come first. Flags: copied, reversed and
+    unconfirmed sessions are left out of training (--mask); jumps without a split or dividend are
+    for you to judge.
 
     \b
-    Example:
-      forecaster status --home ./here
+    Examples:
+      forecaster status
+      forecaster status AAPL MSFT
+      forecaster status --all --verify
     """
-    from rich.table import Table
-
-    from forecaster.errors import ModelError
     from forecaster.ingest.store import Store
-    from forecaster.saving import load, runs
 
     click.echo(f"Home: {home}")
     click.echo(f"Recurrence: {_kernel()}")
-    stores = Table(
-        "source", "series", "rows", "first", "last", title="Prices", title_justify="left"
-    )
-    for store in Store.all_of(home):
+    stores = list(Store.all_of(home))
+    if not stores:
+        console().print(
+            "No prices stored yet; `forecaster fit` or `forecaster ingest` fetches some."
+        )
+    else:
+        console().print(_sources(stores))
+    for store in stores:
+        _print_series(store, tickers, everything)
+    _print_models(home)
+    damaged = _verify(stores) if verify else 0
+    ctx.exit(1 if damaged else 0)
+
+
+def _sources(stores):
+    from rich.table import Table
+
+    table = Table(
+        "source", "series", "rows", "first", "last", "gaps", "flagged", "suspect", "set aside",
+        title="Prices", title_justify="left",
+    )  # fmt: skip
+    for store in stores:
         rows = store.manifest["series"].values()
-        stores.add_row(
+        found = (store.manifest["quality"] or {}).get("series", {}).values()
+        table.add_row(
             store.manifest["source"], str(len(rows)), f"{sum(r['rows'] for r in rows):,}",
             min((str(r["first"]) for r in rows), default=""),
             max((str(r["last"]) for r in rows), default=""),
+            str(sum(q.get("gaps", 0) for q in found)),
+            f"{sum(sum(q.values()) - q.get('gaps', 0) for q in found):,}",
+            str(sum(r["state"] != "ok" for r in rows)), str(len(store.manifest["quarantine"])),
         )  # fmt: skip
+    return table
+
+
+def _print_series(store, tickers, everything: bool) -> None:
+    """The table of series: those asked for, or those with the most to look at."""
+    from rich.table import Table
+
+    quality = (store.manifest["quality"] or {}).get("series", {})
+    entries = store.manifest["series"]
+    wanted = [name for name in tickers if name in entries] if tickers else list(entries)
+    if not everything and not tickers:
+        wanted.sort(key=lambda n: (entries[n]["state"] == "ok", -sum(quality.get(n, {}).values())))
+        wanted = wanted[:_SHOWN]
+    if not wanted:
+        return
+    table = Table(
+        "series", "first", "last", "rows", "gaps", "flags", "state",
+        title=f"Series of {store.manifest['source']}", title_justify="left",
+    )  # fmt: skip
+    for name in wanted:
+        entry, found = entries[name], dict(quality.get(name, {}))
+        gaps = found.pop("gaps", 0)
+        flags = ", ".join(f"{kind} {count}" for kind, count in found.items())
+        state = "ok" if entry["state"] == "ok" else f"suspect: {entry['reason']}"
+        table.add_row(
+            name, str(entry["first"]), str(entry["last"]), f"{entry['rows']:,}", str(gaps), flags,
+            state,
+        )  # fmt: skip
+    console().print(table)
+    if len(wanted) < len(entries) and not tickers:
+        console().print(f"... and {len(entries) - len(wanted)} more; --all shows them")
+    for aside in store.manifest["quarantine"]:
+        folder = store.folder / "quarantine"
+        say(f"{aside['series']}: set aside as {folder / aside['file']}: {aside['reason']}")
+
+
+def _print_models(home) -> None:
+    from rich.table import Table
+
+    from forecaster.errors import ModelError
+    from forecaster.saving import load, runs
+
     models = Table("run", "model", "series", "source", "data until", "error / naive",
                    title="Models, the latest last", title_justify="left")  # fmt: skip
     for folder in runs(home):
@@ -46,11 +120,20 @@ def status(home) -> None:
             model.provenance["source"], model.provenance["last"],
             f"{model.report['mae_relative_to_naive'].median():.4f}",
         )  # fmt: skip
-    for table, advice in (
-        (stores, "No prices stored yet; `forecaster fit` or `forecaster ingest` fetches some."),
-        (models, "No model yet; run `forecaster fit` first."),
-    ):
-        console().print(table if table.row_count else advice)
+    console().print(models if models.row_count else "No model yet; run `forecaster fit` first.")
+
+
+def _verify(stores) -> int:
+    """Check all files; says which are damaged and returns how many."""
+    damaged = 0
+    for store in stores:
+        found = store.damages()
+        for why in found.values():
+            say(why)
+        damaged += len(found)
+        sound = len(store.ids) - len(found)
+        click.echo(f"{store.manifest['source']}: {sound} of {len(store.ids)} files are sound")
+    return damaged
 
 
 def _kernel() -> str:

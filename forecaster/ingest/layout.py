@@ -1,17 +1,28 @@
 """Any accepted table of series as one layout: ``unique_id, ds`` and number columns.
 
 Accepted: ``ticker, date, open, high, low, close[, adj_close], volume`` and ``unique_id, ds, y[,
-more]``, in any letter case, with spaces for underscores.
+more]``, in any letter case, and as Yahoo, Stooq, Nasdaq, Alpha Vantage and Investing.com spell
+them in the files that one downloads there.
 """
 
+import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError
 
 _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
-    "adjclose": "adj_close", "adj_close": "adj_close",
+    "adjclose": "adj_close", "adjusted_close": "adj_close", "adj._close": "adj_close",
+    "close/last": "close", "vol": "volume", "vol.": "volume", "stock_splits": "splits",
+    "otwarcie": "open", "najwyzszy": "high", "najnizszy": "low", "zamkniecie": "close",
+    "wolumen": "volume",
 }  # fmt: skip
+# These mean it only where nothing else does.
+_WEAK = {"name": "unique_id", "timestamp": "ds", "data": "ds", "price": "close"}
+_PRICES = ("open", "high", "low", "volume", "dividends", "splits")
+_UNUSED = ("per", "openint", "change_%", "capital_gains")
+_BLANK = ("", "null", "none", "nan", "-", "n/a")
+_FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9}
 _TARGETS = ("y", "close", "adj_close")
 # Month first before day first, as pandas reads them; one impossible month decides.
 _WAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
@@ -26,7 +37,8 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
     Raises DataError with file, line and column when a column is missing, or a cell is no date or
     no number.
     """
-    names = {column: canonical(str(column)) for column in table.columns}
+    names = canonical_names([str(column) for column in table.columns])
+    table = table.set_axis(list(map(str, table.columns)), axis=1)
     doubled = [column for column, new in names.items() if list(names.values()).count(new) > 1]
     if doubled:
         raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
@@ -48,48 +60,95 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
             "high, low, close[, adj_close], volume or unique_id, ds, y; got "
             f"{', '.join(map(str, names)) or 'no columns'}"
         )
-    out = pd.DataFrame({"unique_id": _ids(table["unique_id"], where)})
-    out["ds"] = _dates(table["ds"], where)
+    out = {"unique_id": _ids(table["unique_id"], where), "ds": _dates(_with_time(table), where)}
     for column in table.columns:
-        if column in ("unique_id", "ds"):
+        if column in ("unique_id", "ds", "time", *_UNUSED):
             continue
-        if column in (*_TARGETS, "open", "high", "low", "volume"):
+        if column in (*_TARGETS, *_PRICES):
             out[column] = _numbers(table[column], where, str(column))
         elif pd.api.types.is_numeric_dtype(table[column]):
             out[column] = table[column].astype(float)
-    return out.sort_values(["unique_id", "ds"], kind="stable", ignore_index=True)
+    return _sorted(pd.DataFrame(out))
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    """By id and time, if it is not so already; files of many million rows mostly are."""
+    ids = table["unique_id"].cat
+    if not ids.categories.is_monotonic_increasing:
+        table["unique_id"] = ids.reorder_categories(sorted(ids.categories))
+    codes, times = table["unique_id"].cat.codes.to_numpy(), table["ds"].to_numpy()
+    later = (np.diff(codes) > 0) | ((np.diff(codes) == 0) & (times[1:] >= times[:-1]))
+    if not later.all():
+        table = table.iloc[np.lexsort((times, codes))]
+    return table.reset_index(drop=True)
 
 
 def canonical(column: str) -> str:
     """A column's name as it is used here, whatever its spelling."""
-    name = column.strip().lower().replace(" ", "_").lstrip("\ufeff")
+    name = column.strip().lower().lstrip("\ufeff").strip("<>*'\" ").replace(" ", "_")
     return _SPELLINGS.get(name, name)
 
 
+def canonical_names(columns: list[str]) -> dict[str, str]:
+    """All columns of a table by their names here; some spellings count only where alone."""
+    names = {column: canonical(column) for column in columns}
+    for column, name in names.items():
+        if name in _WEAK and _WEAK[name] not in names.values():
+            names[column] = _WEAK[name]
+    return names
+
+
+def is_needed(name: str) -> bool:
+    """Whether a column of that canonical name is used although it holds no numbers."""
+    return name in ("unique_id", "ds", "time", *_TARGETS, *_PRICES) or name in _WEAK
+
+
 def _ids(column: pd.Series, where: str) -> pd.Series:
-    missing = column.isna() | (column.astype(str).str.strip() == "")
+    """As categories: a name is looked at once, however many rows it has."""
+    kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
+    names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
+    codes = kinds.cat.codes.to_numpy()
+    missing = pd.Series((codes < 0) | (names == "").to_numpy()[codes], index=column.index)
     if missing.any():
         raise DataError(f"{_cell(where, missing, 'ticker')}: empty; expected a name")
-    return column.astype(str).str.strip()
+    merged, unique = pd.factorize(names)
+    return pd.Series(
+        pd.Categorical.from_codes(merged[codes], categories=pd.Index(unique, dtype=object)),
+        index=column.index,
+    )
+
+
+def _with_time(table: pd.DataFrame) -> pd.Series:
+    """The dates, with the times of day where they stand in a column of their own."""
+    dates = table["ds"]
+    if "time" not in table:
+        return dates
+    clock = table["time"].astype(str).str.strip().str.replace(":", "").str.zfill(6).str[:6]
+    if not clock.str.fullmatch(r"\d{6}").all() or (clock == "000000").all():
+        return dates
+    day = pd.to_datetime(dates.astype(str).str.strip(), errors="coerce")
+    return day + pd.to_timedelta(
+        clock.str[:2] + ":" + clock.str[2:4] + ":" + clock.str[4:], errors="coerce"
+    )
 
 
 def _dates(column: pd.Series, where: str) -> pd.Series:
     """Whole numbers stay as they are, unless all are dates such as 20240328; times of day keep
     their wall clock, a timezone is dropped."""
-    text = column.astype(str).str.strip()
-    if len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
-        compact = pd.to_datetime(text, format="%Y%m%d", errors="coerce")
-        plausible = text.str.len().eq(8).all() and not compact.isna().any()
-        return compact.astype("datetime64[ns]") if plausible else text.astype("int64")
+    given = column
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return column.dt.tz_localize(None).astype("datetime64[ns]")
     if not pd.api.types.is_datetime64_dtype(column):
+        text = column.astype(str).str.strip()
+        if len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
+            compact = pd.to_datetime(text, format="%Y%m%d", errors="coerce")
+            plausible = text.str.len().eq(8).all() and not compact.isna().any()
+            return compact.astype("datetime64[ns]") if plausible else text.astype("int64")
         column = _parse(text.str.replace(_ZONE, "", regex=True))
-    low, high = pd.Timestamp.min, pd.Timestamp.max
-    bad = column.isna() | ~column.between(low, high)
+    bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
     if bad.any():
         raise DataError(
-            f"{_cell(where, bad, 'date')}: {text[bad].iloc[0]!r} is not a date; "
+            f"{_cell(where, bad, 'date')}: {str(given[bad].iloc[0]).strip()!r} is not a date; "
             "expected e.g. 2024-03-28"
         )
     return column.astype("datetime64[ns]")
@@ -109,8 +168,19 @@ def _parse(text: pd.Series) -> pd.Series:
 
 
 def _numbers(column: pd.Series, where: str, name: str) -> pd.Series:
+    if pd.api.types.is_numeric_dtype(column):
+        return column.astype(float)
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    blank = column.isna() | column.astype(str).str.strip().isin(["", "null", "None", "NaN", "nan"])
+    if not numbers.isna().any():
+        return numbers
+    text = column.astype(str).str.strip().str.lower()
+    blank = column.isna() | text.isin(_BLANK)
+    # As people write them: $1,234.50, and volumes such as 2.5M.
+    plain = text.str.replace(r"[$,]", "", regex=True)
+    factor = plain.str[-1:].map(_FACTORS)
+    plain = plain.where(factor.isna(), plain.str[:-1])
+    numbers = pd.to_numeric(plain.where(~blank), errors="coerce").astype(float)
+    numbers *= factor.fillna(1.0)
     bad = numbers.isna() & ~blank
     if bad.any():
         raise DataError(f"{_cell(where, bad, name)}: {column[bad].iloc[0]!r} is not a number")

@@ -1,25 +1,35 @@
-"""From a source to a panel, by way of the store or straight."""
+"""From a source to the store, and from either to a panel."""
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, StoreError, name_reasons
-from forecaster.ingest.source import Source, open_source
+from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
+from forecaster.ingest.quality import KINDS, WRONG, find_flags, without_flagged
+from forecaster.ingest.review import review
+from forecaster.ingest.series_file import Encoded, encode
+from forecaster.ingest.source import Fetched, Known, Source, Stored, open_source
 from forecaster.ingest.store import Store
 from forecaster.panel import Panel
 
-COMMIT_EVERY = 200  # series; so that an interrupted run loses little
+COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
+_ACTIONS = ("dividends", "splits")
 
 
 class Ingested(NamedTuple):
-    """What arrived and what did not."""
+    """The series that are there, those that are not, and those that could not be updated."""
 
     store: Store
     ids: list[str]
     skipped: dict[str, str]
+    stale: dict[str, str]
+    changed: int
+    quarantined: dict[str, str]
 
 
 def load_panel(
@@ -29,29 +39,39 @@ def load_panel(
     start=None,
     end=None,
     seed: int = 0,
+    mask: Sequence[str] = WRONG,
 ) -> Panel:
     """Load a panel straight from a source: ``yahoo``, ``simulated``, ``files:PATH``, or a frame.
 
     ``tickers``: which series, by default all that the source holds. ``start`` and ``end``: dates,
-    both included. ``seed``: of the simulated market. Series that cannot be had are named in the
-    panel's ``skipped``.
+    both included. ``seed``: of the simulated market. ``mask``: rows with these flags are left out,
+    see :mod:`forecaster.ingest.quality`; a frame is taken as it is. Series that cannot be had are
+    named in the panel's ``skipped``.
 
     Raises DataError when none can, UsageError when the source is unknown.
     """
+    check_kinds(mask)
     if isinstance(source, pd.DataFrame):
         panel = Panel.from_frame(source)
-        if tickers is None:
-            return panel
-        missing = {name: "not in the frame" for name in tickers if name not in panel.ids}
-        return panel.only([name for name in tickers if name not in missing], missing)
+        if tickers is not None:
+            missing = {name: "not in the frame" for name in tickers if name not in panel.ids}
+            panel = panel.only([name for name in tickers if name not in missing], missing)
+        return panel.between(start, end)
     opened = open_source(source, seed=seed)
-    frames, skipped = [], {}
-    for item in _fetch(opened, tickers, start, end):
+    parts, skipped = {}, {}
+    for item in opened.fetch(_wanted(opened, tickers), start):
         if item.frame is None:
             skipped[item.unique_id] = item.reason or "no reason given"
         else:
-            frames.append(item.frame)
-    return Panel.from_frame(_concatenate(frames, skipped, opened.name), skipped)
+            channels = tuple(c for c in item.frame if c not in ("unique_id", "ds", *_ACTIONS))
+            values = item.frame[list(channels)].to_numpy(float)
+            parts[item.unique_id] = (item.frame["ds"].to_numpy(), values, channels)
+    if not parts:
+        raise DataError(f"{opened.name}: no series could be had:\n{name_reasons(skipped)}")
+    panel = Panel.from_arrays(parts, skipped)
+    if mask:
+        panel = without_flagged(panel, find_flags(panel), tuple(mask))
+    return panel.between(start, end)
 
 
 def ingest(
@@ -60,63 +80,177 @@ def ingest(
     tickers: Sequence[str] | None,
     *,
     start=None,
-    end=None,
     on_series: Callable[[int, int], None] | None = None,
+    on_wait: Callable[[str], None] | None = None,
 ) -> Ingested:
-    """Fetch series into the store under ``home``; a series that fails leaves what was there.
+    """Bring the store under ``home`` up to date with a source.
 
-    ``on_series(done, total)`` is called after each. Raises DataError when none arrived.
+    A series that fails leaves what was there. Damaged files are set aside, and fetched again.
+    Series count as soon as they arrive, so that an interrupted run has only to be started again.
+    ``on_series(done, total)`` is called after each; ``on_wait(message)`` when another process
+    updates the same store.
+
+    Raises DataError when no series is there in the end, SourceError when the source as a whole
+    does not work and some series are not stored either.
     """
-    store = Store.open(home, source.name)
-    wanted = _wanted(source, tickers)
-    arrived, skipped = [], {}
+    store = Store.open_or_recover(home, source.name)
+    with store.locked(on_wait):
+        damaged = store.damages()
+        store.quarantine(damaged)
+        store.sweep()
+        wanted = _wanted(source, tickers)
+        failed, changed = _update(store, source, wanted, start, on_series)
+        try:
+            store.flags()
+        except StoreError:  # prices have changed, also if by a run that was interrupted
+            review(store)
+    stored = set(store.ids)
+    ids = [name for name in wanted if name in stored]
+    skipped = {name: failed.get(name, "not fetched") for name in wanted if name not in stored}
+    if not ids:
+        raise DataError(f"{source.name}: no series could be had:\n{name_reasons(skipped)}")
+    stale = {name: why for name, why in failed.items() if name in stored}
+    return Ingested(store, ids, skipped, stale, changed, damaged)
+
+
+def _update(
+    store: Store, source: Source, wanted: list[str], start, on_series
+) -> tuple[dict[str, str], int]:
+    """Fetch and commit; returns what failed and how many series changed."""
+    origin, print_ = store.manifest["origin"], source.fingerprint()
+    if print_ is not None and origin is not None and origin["fingerprint"] == print_:
+        failed = {name: why for name, why in origin["failed"].items() if name in wanted}
+        if all(name in store.manifest["series"] or name in failed for name in wanted):
+            return failed, 0
+    failed, before = {}, {n: e["sha256"] for n, e in store.manifest["series"].items()}
+    asked = None if start is None or print_ is not None else str(pd.Timestamp(start).date())
+    saved = time.monotonic()
     try:
-        for done, item in enumerate(_fetch(source, wanted, start, end), 1):
-            if item.frame is None:
-                skipped[item.unique_id] = item.reason or "no reason given"
+        for done, (item, encoded) in enumerate(_encoded(store, source, wanted, start, asked), 1):
+            if encoded is not None:
+                store.write_encoded(encoded)
+            elif item.unchanged:
+                store.trust(item.unique_id)
             else:
-                store.write(item.unique_id, item.frame)
-                arrived.append(item.unique_id)
-            if done % COMMIT_EVERY == 0:
+                failed[item.unique_id] = item.reason or "no reason given"
+                if item.suspect:
+                    store.suspect(item.unique_id, failed[item.unique_id])
+            if time.monotonic() - saved > COMMIT_AFTER:
                 store.commit()
+                saved = time.monotonic()
             if on_series:
                 on_series(done, len(wanted))
-    finally:
-        if arrived:
-            store.commit()
-    if not arrived:
-        raise DataError(f"{source.name}: no series could be had:\n{name_reasons(skipped)}")
-    order = {name: place for place, name in enumerate(wanted)}
-    return Ingested(store, sorted(arrived, key=order.__getitem__), skipped)
+    except SourceError as error:
+        store.commit()
+        missing = [name for name in wanted if name not in store.manifest["series"]]
+        if missing:
+            raise
+        failed |= {name: str(error) for name in wanted if name not in failed}
+    except BaseException:
+        store.commit()
+        raise
+    origin = {"fingerprint": print_, "failed": failed}
+    if print_ is not None and set(wanted) < set(source.tickers()):
+        origin = None  # only some of what the source holds was looked at
+    store.commit(origin=None if print_ is None else origin)
+    now = store.manifest["series"]
+    return failed, sum(before.get(name) != now[name]["sha256"] for name in wanted if name in now)
+
+
+def _encoded(
+    store: Store, source: Source, wanted: list[str], start, asked: str | None
+) -> Iterator[tuple[Fetched, Encoded | None]]:
+    """Series as they arrive, in the format of the store, some ahead of those that are written."""
+    items = source.fetch(wanted, start, _known(store))
+
+    def work(item: Fetched) -> tuple[Fetched, Encoded | None]:
+        if item.frame is None:
+            return item, None
+        entry = store.manifest["series"].get(item.unique_id, {})
+        earliest = asked
+        if asked is not None and entry:  # an update keeps what was asked for before
+            earliest = None if entry["asked_from"] is None else min(asked, entry["asked_from"])
+        zone = item.timezone or entry.get("timezone")
+        return item, encode(item.unique_id, item.frame, asked_from=earliest, timezone=zone)
+
+    if source.fingerprint() is None:  # from a network: each is written as it arrives
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor() as pool:
+        ahead = []
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > 8:
+                yield ahead.pop(0).result()
+        for job in ahead:
+            yield job.result()
+
+
+def _known(store: Store) -> Known:
+    def known(name: str) -> Stored | None:
+        entry = store.manifest["series"].get(name)
+        if entry is None:
+            return None
+        try:
+            return Stored(store.read_one(name), entry["asked_from"])
+        except StoreError:
+            return None
+
+    return known
 
 
 def panel_from_store(
-    store: Store, ids: Sequence[str], skipped: Mapping[str, str] | None = None
+    store: Store,
+    ids: Sequence[str],
+    skipped: Mapping[str, str] | None = None,
+    *,
+    start=None,
+    end=None,
+    mask: Sequence[str] = (),
+    known_by=None,
 ) -> Panel:
     """The panel of series that are in the store; one whose file is damaged is named in ``skipped``.
 
-    Raises StoreError when all are.
+    ``start`` and ``end``: dates, both included. Rows with a flag in ``mask`` are left out; with
+    ``known_by``, only those whose flag could be told at that time. Where there is an adjusted
+    close, ``open``, ``high`` and ``low`` are adjusted as it is.
+
+    Raises StoreError when all are damaged.
     """
-    frames, damaged = [], {}
-    for name in ids:
-        try:
-            frames.append(store.read_one(name))
-        except StoreError as error:
-            damaged[name] = str(error)
-    if not frames:
+    parts, damaged = store.read_arrays(ids)
+    if not parts:
         raise StoreError(name_reasons(damaged))
-    return Panel.from_frame(pd.concat(frames, ignore_index=True), {**(skipped or {}), **damaged})
+    panel = Panel.from_arrays(
+        {name: adjusted(*part) for name, part in parts.items()}, {**(skipped or {}), **damaged}
+    )
+    if mask:
+        check_kinds(mask)
+        panel = without_flagged(panel, store.flags(), tuple(mask), known_by)
+    return panel.between(start, end)
 
 
-def _fetch(source: Source, tickers, start, end):
-    yield from source.fetch(_wanted(source, tickers), start, end)
+def adjusted(times: np.ndarray, values: np.ndarray, channels: tuple[str, ...]):
+    """A stored series as models see it: prices of the session on the scale of ``adj_close``, and
+    without the actions, which are in it."""
+    if "adj_close" in channels and "close" in channels:
+        close, adj_close = (values[:, channels.index(name)] for name in ("close", "adj_close"))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.where(np.isfinite(adj_close / close), adj_close / close, 1.0)
+        columns = [channels.index(name) for name in ("open", "high", "low") if name in channels]
+        values = values.copy()
+        values[:, columns] *= factor[:, None]
+    if not set(_ACTIONS) & set(channels):
+        return times, values, channels
+    keep = [at for at, name in enumerate(channels) if name not in _ACTIONS]
+    return times, values[:, keep], tuple(channels[at] for at in keep)
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Raise UsageError when a flag is none."""
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise UsageError(f"flag {unknown[0]!r}: expected some of {', '.join(KINDS)}")
 
 
 def _wanted(source: Source, tickers: Sequence[str] | None) -> list[str]:
-    return list(tickers) if tickers is not None else source.tickers()
-
-
-def _concatenate(frames: list[pd.DataFrame], skipped: dict[str, str], name: str) -> pd.DataFrame:
-    if not frames:
-        raise DataError(f"{name}: no series could be had:\n{name_reasons(skipped)}")
-    return pd.concat(frames, ignore_index=True)
+    return list(dict.fromkeys(tickers)) if tickers is not None else source.tickers()

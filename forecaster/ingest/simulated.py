@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 
 from forecaster.calendar import nyse_sessions
-from forecaster.ingest.source import Fetched
+from forecaster.ingest.source import Fetched, Known
 from forecaster.ingest.universe import read_universe
 
 FIRST, LAST = "2018-01-02", "2025-12-31"
 _DOF = 5.0
+_VERSION = 1  # to be raised when the same seed no longer gives the same prices
 
 
 class Simulated:
@@ -34,17 +35,14 @@ class Simulated:
         """The members of the Dow Jones Industrial Average, as names."""
         return read_universe("dow30.txt")
 
-    def fetch(self, tickers: Sequence[str], start=None, end=None) -> Iterator[Fetched]:
+    def fetch(
+        self, tickers: Sequence[str], start=None, known: Known | None = None
+    ) -> Iterator[Fetched]:
         for name in tickers:
-            frame = self._prices(name)
-            if start is not None:
-                frame = frame[frame["ds"] >= pd.Timestamp(start)]
-            if end is not None:
-                frame = frame[frame["ds"] <= pd.Timestamp(end)]
-            if len(frame):
-                yield Fetched(name, frame.reset_index(drop=True))
-            else:
-                yield Fetched(name, None, f"no sessions in that span; there are {FIRST} to {LAST}")
+            yield Fetched(name, self._prices(name))
+
+    def fingerprint(self) -> str | None:
+        return f"market {_VERSION}, seed {self.seed}"
 
     def _prices(self, name: str) -> pd.DataFrame:
         random = self._random(name)

@@ -1,7 +1,7 @@
 """What a source of series is, and which one a name means."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
@@ -9,11 +9,28 @@ from forecaster.errors import UsageError
 
 
 class Fetched(NamedTuple):
-    """One series, or the reason why there is none."""
+    """One series, or the reason why there is none.
+
+    ``unchanged``: what is stored is up to date, so there is no frame. ``suspect``: the source
+    contradicts what is stored, which was kept. ``timezone``: of the exchange.
+    """
 
     unique_id: str
     frame: pd.DataFrame | None  # unique_id, ds, channels..., sorted by ds
     reason: str | None = None
+    unchanged: bool = False
+    suspect: bool = False
+    timezone: str | None = None
+
+
+class Stored(NamedTuple):
+    """A series as it is in the store, and the first date that was asked for; None: all history."""
+
+    frame: pd.DataFrame
+    asked_from: str | None
+
+
+Known = Callable[[str], Stored | None]
 
 
 class Source(Protocol):
@@ -25,19 +42,27 @@ class Source(Protocol):
         """All series the source holds. Raises UsageError when it cannot say."""
         ...
 
-    def fetch(self, tickers: Sequence[str], start=None, end=None) -> Iterator[Fetched]:
-        """Each series as it arrives, every ticker once; ``start`` and ``end`` are both included.
+    def fetch(
+        self, tickers: Sequence[str], start=None, known: Known | None = None
+    ) -> Iterator[Fetched]:
+        """Each series as it arrives, every ticker once, whole or from ``start`` on.
 
-        A series that cannot be had comes with its reason; an error is raised only when the source
-        as a whole does not work.
+        ``known(ticker)``: what is stored, for sources that fetch only what is missing. A series
+        that cannot be had comes with its reason; an error is raised only when the source as a
+        whole does not work.
         """
         ...
 
+    def fingerprint(self) -> str | None:
+        """Changes when what the source holds does; None where only asking can tell."""
+        ...
 
-def open_source(name: str, *, seed: int = 0) -> Source:
+
+def open_source(name: str, *, seed: int = 0, **options: Any) -> Source:
     """The source that a name means: ``yahoo``, ``simulated`` or ``files:PATH``.
 
-    ``seed`` is that of the simulated market. Raises UsageError for any other name.
+    ``seed`` is that of the simulated market; ``options`` are those of
+    :class:`forecaster.ingest.yahoo.Yahoo`. Raises UsageError for any other name.
     """
     kind, _, path = name.partition(":")
     if kind == "files" and path:
@@ -47,7 +72,7 @@ def open_source(name: str, *, seed: int = 0) -> Source:
     if name == "yahoo":
         from forecaster.ingest.yahoo import Yahoo
 
-        return Yahoo()
+        return Yahoo(**options)
     if name == "simulated":
         from forecaster.ingest.simulated import Simulated
 

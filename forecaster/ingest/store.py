@@ -2,18 +2,20 @@
 
     prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels...; page checksums
     prices/<source>/manifest.json             file, rows, first, last and SHA-256 of each series
+    prices/<source>/quarantine/               damaged files, kept aside
+    prices/<source>/.lock                     held by the process that updates the store
 
 A series' new file is written beside the old one, and counts once the manifest names it, which is
 replaced whole: whatever is interrupted, a reader finds the old state or the new one.
 """
 
+import contextlib
 import dataclasses
-import hashlib
-import json
-import re
+import os
 import time
-import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,20 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.errors import StoreError
-from forecaster.panel import show_time
+from forecaster.ingest import manifest as manifests
+from forecaster.ingest.series_file import (
+    Arrays,
+    Encoded,
+    arrays,
+    described_by,
+    encode,
+    file_name,
+    open_parquet,
+    sha256,
+)
 
-SCHEMA = 1
-_RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
+_QUARANTINE = "quarantine"
+_THREADS = min(8, os.cpu_count() or 1)
 
 
 @dataclasses.dataclass
@@ -42,84 +54,197 @@ class Store:
         Raises StoreError when the manifest is damaged or of a newer version.
         """
         folder = home / "prices" / file_name(source)
-        if not (folder / "manifest.json").exists():
-            return Store(folder, {"schema": SCHEMA, "source": source, "series": {}})
-        return Store._in(folder)
+        if not (folder / manifests.NAME).exists():
+            return Store(folder, manifests.empty(source))
+        return Store(folder, manifests.read(folder / manifests.NAME))
+
+    @staticmethod
+    def open_or_recover(home: Path, source: str) -> "Store":
+        """The same for a writer: a damaged manifest is made anew once the store is locked."""
+        try:
+            return Store.open(home, source)
+        except manifests.NewerStore:
+            raise
+        except StoreError:
+            return Store(home / "prices" / file_name(source), manifests.empty(source))
 
     @staticmethod
     def all_of(home: Path) -> Iterator["Store"]:
         """All stores under a home folder."""
-        for path in sorted((home / "prices").glob("*/manifest.json")):
-            yield Store._in(path.parent)
-
-    @staticmethod
-    def _in(folder: Path) -> "Store":
-        path = folder / "manifest.json"
-        try:
-            manifest = json.loads(path.read_bytes())
-            schema = int(manifest["schema"])
-            for entry in manifest["series"].values():
-                [entry[part] for part in ("file", "rows", "first", "last", "sha256")]
-            str(manifest["source"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreError(
-                f"{path}: the manifest cannot be read ({error}). Move the folder away and run "
-                "`forecaster ingest` again"
-            ) from error
-        if schema != SCHEMA:
-            raise StoreError(
-                f"{path}: written in version {schema} of the store; this program reads version "
-                f"{SCHEMA}. Update forecaster, or choose another --home"
-            )
-        return Store(folder, manifest)
+        for path in sorted((home / "prices").glob(f"*/{manifests.NAME}")):
+            yield Store(path.parent, manifests.read(path))
 
     @property
     def ids(self) -> list[str]:
         """All series in the store."""
         return list(self.manifest["series"])
 
-    def write(self, name: str, frame: pd.DataFrame) -> None:
+    @contextlib.contextmanager
+    def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
+        """Keep other processes from updating the store; read the manifest as it is then.
+
+        A damaged manifest is set aside, and made anew from the files. ``on_wait(message)`` is told
+        when another process has to be waited for.
+        """
+        import filelock
+
+        with atomic.as_store_error(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(self.folder / ".lock")
+            holder = self.folder / ".lock-holder"
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout:
+                if on_wait:
+                    on_wait(f"Waiting for another forecaster{_said(holder)} that updates the store")
+                lock.acquire(poll_interval=0.1)
+        try:
+            since = datetime.now().strftime("%H:%M:%S")
+            with contextlib.suppress(OSError):
+                holder.write_text(f"process {os.getpid()}, since {since}")
+            self._reread()
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                holder.unlink(missing_ok=True)
+            lock.release()
+
+    def _reread(self) -> None:
+        """The manifest as it is on disk; a damaged one is set aside and made anew."""
+        path = self.folder / manifests.NAME
+        if not path.exists():
+            return
+        try:
+            self.manifest = manifests.read(path)
+        except manifests.NewerStore:
+            raise
+        except StoreError as error:
+            source = self.manifest["source"]
+            self.manifest = manifests.empty(source) | {"series": self._recovered()}
+            self._set_aside(manifests.NAME, manifests.NAME, str(error), copy=True)
+            manifests.write(path, self.manifest)
+
+    def write(
+        self,
+        name: str,
+        frame: pd.DataFrame,
+        *,
+        asked_from: str | None = None,
+        timezone: str | None = None,
+    ) -> None:
         """Put one series in the store; it counts once :meth:`commit` is called.
 
         The file carries its hash in its name: until then readers find the old one untouched.
         """
-        raw = frame.to_parquet(index=False, write_page_checksum=True)
-        digest = _hash(raw)
-        file = f"{file_name(name)}.{digest[:12]}.parquet"
-        atomic.write_file(self.folder / file, lambda temporary: temporary.write_bytes(raw))
-        self._written[name] = {
-            "file": file,
-            "rows": len(frame),
-            "first": show_time(frame["ds"].iloc[0]),
-            "last": show_time(frame["ds"].iloc[-1]),
-            "sha256": digest,
-        }
+        self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
 
-    def commit(self) -> None:
+    def write_encoded(self, series: Encoded) -> None:
+        """The same, of a series that was encoded before, in another thread for instance."""
+        name, raw, entry = series
+        old = self.manifest["series"].get(name)
+        path = self.folder / entry["file"]
+        if old is None or old["sha256"] != entry["sha256"] or not path.exists():
+            atomic.write_file(path, lambda temporary: temporary.write_bytes(raw), last=False)
+        self._written[name] = entry
+
+    def suspect(self, name: str, reason: str) -> None:
+        """Note that the source has contradicted what is stored, which is kept."""
+        entry = self._written.get(name) or self.manifest["series"].get(name)
+        if entry is not None and entry["reason"] != reason:
+            self._written[name] = entry | {"state": "suspect", "reason": reason}
+
+    def trust(self, name: str) -> None:
+        """Take back :meth:`suspect`."""
+        entry = self.manifest["series"].get(name)
+        if name not in self._written and entry is not None and entry["state"] != "ok":
+            self._written[name] = entry | {"state": "ok", "reason": None}
+
+    def commit(self, **top: Any) -> None:
         """Let what was written count, and remove what it replaces.
 
-        What another process has committed meanwhile is kept.
+        ``top``: other parts of the manifest to set. What another process has committed meanwhile
+        is kept.
         """
-        if (self.folder / "manifest.json").exists():
-            self.manifest = Store._in(self.folder).manifest
+        path = self.folder / manifests.NAME
+        if path.exists():
+            self.manifest = manifests.read(path)
+        if not self._written and all(self.manifest.get(part) == top[part] for part in top):
+            return
         series = self.manifest["series"]
         replaced = {series[name]["file"] for name in self._written if name in series}
         series |= self._written
-        text = json.dumps(self.manifest, indent=1, allow_nan=False)
-        atomic.write_file(
-            self.folder / "manifest.json", lambda temporary: temporary.write_text(text)
-        )
+        self.manifest |= top
+        with atomic.as_store_error(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic.sync(self.folder)  # what the manifest will name must be there before it
+        manifests.write(path, self.manifest)
         self._written = {}
         for file in replaced - {entry["file"] for entry in series.values()}:
-            (self.folder / file).unlink(missing_ok=True)
-        self._sweep()
+            with contextlib.suppress(OSError):  # the next sweep takes it
+                (self.folder / file).unlink()
 
-    def _sweep(self) -> None:
-        """Remove what interrupted runs left behind, when it is a day old or more."""
-        known = {entry["file"] for entry in self.manifest["series"].values()} | {"manifest.json"}
+    def sweep(self) -> None:
+        """Remove what interrupted runs left behind. Only while the store is locked."""
+        quality = self.manifest["quality"] or {}
+        known = {entry["file"] for entry in self.manifest["series"].values()}
+        known |= {manifests.NAME, quality.get("file")}
         for path in self.folder.iterdir():
-            if path.name not in known and path.stat().st_mtime < time.time() - 86_400:
-                path.unlink(missing_ok=True)
+            if path.name in known or not path.is_file():
+                continue
+            ours = path.name.startswith(atomic.PREFIX) or path.suffix == ".parquet"
+            # Not at once: a reader may still have the manifest that names it.
+            with contextlib.suppress(OSError):
+                if ours and path.stat().st_mtime < time.time() - 3600:
+                    path.unlink()
+
+    def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
+        """Series, by default all, whose file is not what was written, and why; hashes all files."""
+
+        def check(name: str) -> str | None:
+            try:
+                self._raw(name)
+            except StoreError as error:
+                return str(error)
+            return None
+
+        names = self.ids if names is None else names
+        with ThreadPoolExecutor(_THREADS) as pool:
+            whys = pool.map(check, names)
+            return {name: why for name, why in zip(names, whys, strict=True) if why}
+
+    def quarantine(self, damaged: dict[str, str]) -> None:
+        """Set damaged files aside and forget their series, so that they are fetched again."""
+        series = self.manifest["series"]
+        for name, why in damaged.items():
+            self._set_aside(name, series.pop(name)["file"], why)
+            self._written.pop(name, None)
+        if damaged:
+            self.manifest["origin"] = None
+            manifests.write(self.folder / manifests.NAME, self.manifest)
+
+    def _set_aside(self, name: str, file: str, why: str, copy: bool = False) -> None:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        place = self.folder / _QUARANTINE / f"{stamp}-{file}"
+        with atomic.as_store_error(place):
+            place.parent.mkdir(exist_ok=True)
+            if copy:
+                atomic.write_file(
+                    place, lambda to: to.write_bytes((self.folder / file).read_bytes())
+                )
+            elif (self.folder / file).exists():
+                (self.folder / file).replace(place)
+        self.manifest["quarantine"].append({"series": name, "file": place.name, "reason": why})
+
+    def _recovered(self) -> dict[str, Any]:
+        """Entries of all sound series files; of two for one series the newer."""
+        found = {}
+        for path in sorted(self.folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime):
+            raw = path.read_bytes()
+            if sha256(raw)[:12] == path.name.rsplit(".", 2)[-2]:
+                with contextlib.suppress(Exception):
+                    name, entry = described_by(raw)
+                    found[name] = entry | {"file": path.name}
+        return found
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """These series as one long frame.
@@ -131,38 +256,79 @@ class Store:
     def digest(self, names: Sequence[str]) -> str:
         """A hash over the content of these series."""
         lines = "\n".join(f"{n} {self.manifest['series'][n]['sha256']}" for n in sorted(names))
-        return _hash(lines.encode())
+        return sha256(lines.encode())
 
     def read_one(self, name: str) -> pd.DataFrame:
         """One series; errors as in :meth:`read`."""
+        return open_parquet(self._raw(name)).read(use_threads=False).to_pandas()
+
+    def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
+        """Series as arrays, and of those that cannot be read the reason."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = dict(zip(names, pool.map(self._arrays, names), strict=True))
+        good = {name: part for name, part in found.items() if isinstance(part, Arrays)}
+        return good, {name: part for name, part in found.items() if isinstance(part, str)}
+
+    def _arrays(self, name: str) -> Arrays | str:
+        try:
+            return arrays(self._raw(name))
+        except StoreError as error:
+            return str(error)
+
+    @property
+    def looked_through(self) -> bool:
+        """Whether there are flags of the prices as they are stored now."""
+        quality = self.manifest["quality"]
+        return quality is not None and quality["of"] == self.digest(self.ids)
+
+    def flags(self) -> pd.DataFrame:
+        """Flagged rows of all series, see :mod:`forecaster.ingest.quality`.
+
+        Raises StoreError when they are damaged, or of other prices than those that are stored.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = self.folder / self.manifest["series"][name]["file"]
-        advice = "Run `forecaster ingest` again to replace it"
+        quality = self.manifest["quality"]
+        advice = "run `forecaster ingest` to look through the prices again"
+        if quality is None or not self.looked_through:
+            raise StoreError(f"{self.folder}: the prices have not been looked through; {advice}")
+        path = self.folder / quality["file"]
         try:
             raw = path.read_bytes()
         except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
+        if sha256(raw) != quality["sha256"]:
+            raise StoreError(f"{path}: damaged; {advice}")
+        return pq.read_table(pa.BufferReader(raw)).to_pandas()
+
+    def _raw(self, name: str) -> bytes:
+        """A series' file, checked against its hash. Raises StoreError."""
+        entry = self.manifest["series"][name]
+        path = self.folder / entry["file"]
+        advice = "`forecaster ingest` sets it aside and fetches the series again"
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            newer = self._committed(name)
+            if newer is not None and newer["file"] != entry["file"]:
+                self.manifest["series"][name] = newer
+                return self._raw(name)  # another process has updated it meanwhile
             raise StoreError(f"{path}: cannot be read: {error.strerror}. {advice}") from error
-        if _hash(raw) != self.manifest["series"][name]["sha256"]:
+        if sha256(raw) != entry["sha256"]:
             raise StoreError(
                 f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {advice}"
             )
-        return pq.read_table(pa.BufferReader(raw), page_checksum_verification=True).to_pandas()
+        return raw
+
+    def _committed(self, name: str) -> dict[str, Any] | None:
+        with contextlib.suppress(StoreError):
+            return manifests.read(self.folder / manifests.NAME)["series"].get(name)
+        return None
 
 
-def file_name(name: str) -> str:
-    """A file name for any series name: no separators, no reserved names, not too long."""
-    quoted = urllib.parse.quote(name, safe="^= +@")
-    if quoted.startswith(".") or _RESERVED.match(quoted):
-        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
-    # Where file names know no upper case, "a" and "A" would be one file.
-    if name != name.upper():
-        quoted = f"{quoted}~{_hash(name.encode())[:8]}"
-    if len(quoted) > 120:
-        quoted = f"{quoted[:80]}~{_hash(name.encode())[:24]}"
-    return quoted
-
-
-def _hash(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+def _said(holder: Path) -> str:
+    """Who holds the lock, as far as can be read."""
+    with contextlib.suppress(OSError):
+        return f" ({holder.read_text()[:60]})"
+    return ""

@@ -24,6 +24,16 @@ def read_universe(path: str | Path) -> list[str]:
     something that cannot be a ticker.
     """
     path = find_universe(path)
+    tickers: dict[str, None] = {}
+    for number, word in _words(read_text(path), path):
+        tickers.setdefault(normalise(word, f"{path}, line {number}"))
+    if not tickers:
+        raise UsageError(f"{path}: no ticker in it; expected one a line, e.g. AAPL")
+    return list(tickers)
+
+
+def read_text(path: Path) -> str:
+    """The text of a small file. Raises UsageError when it is missing, large, or no text."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{path}: too large for a ticker file ({path.stat().st_size} bytes)")
@@ -36,12 +46,7 @@ def read_universe(path: str | Path) -> list[str]:
         text = "\0"
     if "\0" in text:
         raise UsageError(f"{path}: not a text file; expected one ticker a line, in UTF-8")
-    tickers: dict[str, None] = {}
-    for number, word in _words(text, path):
-        tickers.setdefault(normalise(word, f"{path}, line {number}"))
-    if not tickers:
-        raise UsageError(f"{path}: no ticker in it; expected one a line, e.g. AAPL")
-    return list(tickers)
+    return text
 
 
 def normalise(symbol: str, where: str = "ticker") -> str:

@@ -35,7 +35,7 @@ def build_report(found: Evaluation, path: Path | None = None) -> Path:
         script=read("page.js"),
         data=_json(_data(found)),
         title=html.escape(f"{found.model}: {found.summary['series']} series"),
-        simulated=_simulated(found),
+        warnings=_warnings(found),
         provenance=_provenance(found),
         verdict="".join(f"<li>{html.escape(line)}</li>" for line in verdict(found)),
         coverage=_table(_coverage_table(found)),
@@ -183,12 +183,9 @@ def _provenance(found: Evaluation) -> str:
 
 
 def _survivors(summary: dict[str, Any]) -> str:
-    if summary["target"] == "y":
-        return ""
-    return (
-        ", those in the data: companies that left the exchange are missing unless the data hold "
-        "them (survivorship)"
-    )
+    if summary.get("membership"):
+        return ", each counted while it belonged to the universe (point-in-time membership)"
+    return ""
 
 
 def _refit(refit: Any) -> str:
@@ -197,10 +194,20 @@ def _refit(refit: Any) -> str:
     return ", again at every cutoff" if refit is True else f", again every {refit} cutoffs"
 
 
-def _simulated(found: Evaluation) -> str:
-    if found.summary.get("source") != "simulated":
-        return ""
-    return '<p class="warning">These prices are simulated, not real.</p>'
+def _warnings(found: Evaluation) -> str:
+    """What a reader must know before any figure."""
+    summary = found.summary
+    lines = []
+    if summary.get("source") == "simulated":
+        lines.append("These prices are simulated, not real.")
+    elif summary["target"] != "y" and not summary.get("membership"):
+        lines.append(
+            "Survivorship: only companies that are in the data are counted, and lists of today's "
+            "companies leave out those that failed. Averages over series are flattered; "
+            "comparisons between methods on the same series are not. A universe file with dates "
+            "of membership avoids it."
+        )
+    return "".join(f'<p class="warning">{html.escape(line)}</p>' for line in lines)
 
 
 def _skipped(found: Evaluation) -> str:

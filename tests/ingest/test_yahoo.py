@@ -1,128 +1,225 @@
 """Real yfinance code against a stand-in for Yahoo on the loopback interface."""
 
-import http.server
-import json
-import threading
 import time
-from urllib.parse import urlsplit
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import stamina
 
-from forecaster.errors import SourceError, UsageError
-from forecaster.ingest.yahoo import Yahoo, _closed_sessions, _tidy
-
-DAYS = pd.to_datetime(["2024-06-27", "2024-06-28", "2024-07-01"]) + pd.Timedelta("13:30:00")
-
-
-def chart(symbol: str) -> dict:
-    """Three sessions, the middle one without a close."""
-    quote = {
-        "open": [10.0, None, 12.0],
-        "high": [11.0, None, 13.0],
-        "low": [9.0, None, 11.0],
-        "close": [10.5, None, 12.5],
-        "volume": [100, 0, 300],
-    }
-    meta = {
-        "symbol": symbol, "currency": "USD", "exchangeTimezoneName": "America/New_York",
-        "timezone": "EDT", "gmtoffset": -14400, "instrumentType": "EQUITY", "priceHint": 2,
-        "dataGranularity": "1d", "range": "", "validRanges": ["1d", "max"],
-        "regularMarketTime": int(DAYS[-1].timestamp()), "firstTradeDate": 345479400,
-    }  # fmt: skip
-    result = {
-        "meta": meta,
-        "timestamp": [int(day.timestamp()) for day in DAYS],
-        "indicators": {"quote": [quote], "adjclose": [{"adjclose": [5.25, None, 6.25]}]},
-    }
-    return {"chart": {"result": [result], "error": None}}
+from forecaster.errors import NoNetwork, RateLimited, UsageError
+from forecaster.ingest.source import Stored
+from forecaster.ingest.yahoo import Yahoo
+from forecaster.ingest.yahoo.source import ATTEMPTS
+from tests.ingest.standin import Company, StandIn, standing_in
 
 
-class StandIn(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        path = urlsplit(self.path).path
-        symbol = path.rsplit("/", 1)[-1]
-        status, body = 200, b"crumb"
-        if "/chart/" in path:
-            status, body = {
-                "GONE": (404, b'{"chart": {"result": null, "error": {"code": "Not Found"}}}'),
-                "LIMIT": (429, b"Too Many Requests"),
-                "BROKEN": (500, b"<html>oops</html>"),
-            }.get(symbol, (200, json.dumps(chart(symbol)).encode()))
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format, *args):
-        pass
+@pytest.fixture(autouse=True)
+def _no_waits():
+    with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
+        yield
 
 
-@pytest.fixture(scope="module")
-def yahoo(tmp_path_factory):
-    import curl_cffi.requests
-    import yfinance
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    class Loopback(curl_cffi.requests.Session):
-        def request(self, method, url, *args, **kwargs):
-            parts = urlsplit(url)
-            local = f"http://127.0.0.1:{server.server_port}{parts.path}?{parts.query}"
-            return super().request(method, local, *args, **kwargs)
-
-    yfinance.set_tz_cache_location(str(tmp_path_factory.mktemp("yfinance")))
-    yield Yahoo(session=Loopback())
-    server.shutdown()
+@pytest.fixture
+def server():
+    with standing_in() as server:
+        for name in ("AAPL", "BRK-B", "KO"):
+            server.companies[name] = Company.invented(name)
+        yield server
 
 
-def test_prices_arrive_in_the_layout_of_the_store(yahoo):
-    got = {item.unique_id: item for item in yahoo.fetch(["AAPL", "BRK-B"])}
-    frame = got["AAPL"].frame
+def yahoo(server: StandIn, **options) -> Yahoo:
+    options = {"requests_per_second": 500.0, "cool_down": 0.05, **options}
+    return Yahoo(rewrite=server.rewrite, now=server.now, **options)
+
+
+def fetch(server: StandIn, names, start=None, known=None, **options) -> dict[str, Any]:
+    return {item.unique_id: item for item in yahoo(server, **options).fetch(names, start, known)}
+
+
+def test_prices_arrive_in_the_layout_of_the_store(server):
+    server.companies["KO"].close[3] = np.nan
+    server.companies["KO"].splits[pd.Timestamp("2024-03-01")] = 2.0
+    server.companies["KO"].dividends[pd.Timestamp("2024-05-01")] = 0.5
+    got = fetch(server, ["AAPL", "BRK-B", "KO"])
+    frame = got["KO"].frame
     assert list(frame) == [
-        "unique_id", "ds", "open", "high", "low", "close", "adj_close", "volume",
+        "unique_id", "ds", "open", "high", "low", "close", "adj_close", "volume", "dividends",
+        "splits",
     ]  # fmt: skip
-    assert frame["ds"].astype(str).tolist() == ["2024-06-27", "2024-07-01"]
-    assert frame["close"].tolist() == [10.5, 12.5] and frame["adj_close"].tolist() == [5.25, 6.25]
+    company = server.companies["KO"]
+    close, adjusted = company.adjusted()
+    there = np.isfinite(close)
+    assert frame["ds"].tolist() == company.days[there].tolist()
+    np.testing.assert_allclose(frame["close"], close[there])
+    np.testing.assert_allclose(frame["adj_close"], adjusted[there])
+    assert frame.set_index("ds")["splits"].loc["2024-03-01"] == 2.0
+    assert frame.set_index("ds")["dividends"].loc["2024-05-01"] == 0.5
+    assert got["KO"].timezone == "America/New_York"
     assert set(got["BRK-B"].frame["unique_id"]) == {"BRK-B"}
 
 
-def test_a_ticker_that_fails_is_named_and_the_others_arrive(yahoo):
-    got = {item.unique_id: item for item in yahoo.fetch(["GONE", "AAPL", "BROKEN"])}
+def test_one_request_a_ticker_and_one_cookie(server):
+    fetch(server, ["AAPL", "BRK-B", "KO"])
+    assert set(server.charts().values()) == {1}
+    assert len(server.requests) <= 3 + 2  # yfinance may keep its cookie from another test
+
+
+def test_a_ticker_that_fails_is_named_and_the_others_arrive(server):
+    server.trouble = lambda server, symbol, count: "html" if symbol == "KO" else None
+    got = fetch(server, ["GONE", "AAPL", "KO"])
     assert got["AAPL"].frame is not None
-    assert got["GONE"].frame is None and got["BROKEN"].frame is None
-    assert "not found" in got["GONE"].reason
-    assert "no usable answer" in got["BROKEN"].reason
+    assert got["GONE"].frame is None and got["KO"].frame is None
+    assert got["GONE"].suspect and "No data found, symbol may be delisted" in got["GONE"].reason
+    assert not got["KO"].suspect and "not the JSON" in got["KO"].reason
 
 
-def test_a_rate_limit_stops_everything_with_advice(yahoo):
-    began = time.monotonic()
-    with pytest.raises(SourceError, match=r"rate limit.*wait some minutes"):
-        list(yahoo.fetch(["LIMIT"]))
-    assert time.monotonic() - began < 60
+@pytest.mark.parametrize("trouble", ["429", (429, 0), "500", "502", "html", "garbage", "truncated"])
+def test_what_passes_is_tried_again(server, trouble):
+    server.trouble = lambda server, symbol, count: trouble if count <= 2 else None
+    got = fetch(server, ["AAPL"])
+    assert got["AAPL"].frame is not None
+    assert server.charts()["AAPL"] == 3
 
 
-def test_no_network_is_one_clear_error():
-    import curl_cffi.requests
-
-    class Nowhere(curl_cffi.requests.Session):
-        def request(self, method, url, *args, **kwargs):
-            return super().request(method, "http://127.0.0.1:9/", *args, **kwargs)
-
-    with pytest.raises(SourceError, match=r"cannot be reached.*--source files:PATH"):
-        list(Yahoo(session=Nowhere()).fetch(["AAPL"]))
+def test_a_missing_ticker_costs_one_request(server):
+    fetch(server, ["GONE"])
+    assert len(server.requests) <= 1 + 2
 
 
-def test_todays_open_session_is_left_out():
-    now = pd.Timestamp.now("America/New_York")
-    days = pd.DatetimeIndex([now.normalize() - pd.Timedelta(days=1), now.normalize()])
-    table = pd.DataFrame({"Close": [1.0, 2.0]}, index=days)
-    kept = _closed_sessions(_tidy("A", table))
-    closed = now - now.normalize() >= pd.Timedelta(hours=16, minutes=30)
-    assert len(kept) == (2 if closed else 1)
+def test_a_pause_is_shared_and_as_long_as_the_server_says(server):
+    refused = []
+
+    def trouble(server, symbol, count):
+        if not refused:
+            refused.append(time.monotonic())
+            return (429, 1)
+        assert time.monotonic() - refused[0] > 0.9 or time.monotonic() - refused[0] < 0.2
+        return None
+
+    waits = []
+    server.trouble = trouble
+    names = [f"T{i}" for i in range(12)]
+    server.companies |= {name: Company.invented(name) for name in names}
+    got = fetch(server, names, on_wait=waits.append)
+    assert all(item.frame is not None for item in got.values())
+    assert waits == [1.0]
 
 
-def test_yahoo_needs_a_list(yahoo):
+def test_a_lasting_refusal_ends_with_advice(server):
+    server.trouble = lambda server, symbol, count: "429"
+    with pytest.raises(RateLimited, match=r"rate limit.*What has arrived is kept.*run the"):
+        fetch(server, ["AAPL", "KO"], cool_down=0.01)
+
+
+def test_no_network_is_one_clear_error(server):
+    nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", requests_per_second=100.0)
+    with pytest.raises(NoNetwork, match=r"cannot be reached.*--source files:PATH"):
+        list(nowhere.fetch(["AAPL"]))
+
+
+def test_five_hundred_tickers_arrive_through_refusals_and_garbage(server):
+    """30 % of the answers are 429 and 5 % garbage: each must be asked for again, nothing else."""
+    names = [f"T{i}" for i in range(500)]
+    company = Company.invented("T", last="2024-01-31")
+    server.companies |= dict.fromkeys(names, company)
+
+    def trouble(server, symbol, count):
+        dice = server.random.random()
+        return (429, 0) if dice < 0.30 else "garbage" if dice < 0.35 else None
+
+    server.trouble = trouble
+    got = list(yahoo(server, workers=8, requests_per_second=5000.0).fetch(names))
+    assert sorted(item.unique_id for item in got) == sorted(names)  # none twice
+    assert all(item.frame is not None for item in got)
+    needed = 500 + server.bad
+    assert len(server.requests) <= 1.05 * needed
+
+
+def test_the_session_under_way_is_left_out():
+    with standing_in(today="2024-06-28 17:00") as server:  # 13:00 in New York
+        server.companies["AAPL"] = Company.invented("AAPL")
+        server.live.add("AAPL")
+        frame = fetch(server, ["AAPL"])["AAPL"].frame
+        assert str(frame["ds"].iloc[-1].date()) == "2024-06-27"
+        server.today = pd.Timestamp("2024-06-28 20:45", tz="UTC")
+        frame = fetch(server, ["AAPL"])["AAPL"].frame
+        assert str(frame["ds"].iloc[-1].date()) == "2024-06-28"
+        close = server.companies["AAPL"].close[-1]
+        assert frame["close"].iloc[-1] == close  # not the latest price beside it
+
+
+def stored_until(server: StandIn, name: str, day: str) -> Stored:
+    frame = fetch(server, [name])[name].frame
+    return Stored(frame[frame["ds"] <= day].reset_index(drop=True), None)
+
+
+def test_an_update_asks_for_what_is_missing_and_a_little_more(server):
+    stored = stored_until(server, "AAPL", "2024-06-20")
+    whole = fetch(server, ["AAPL"])["AAPL"].frame
+    server.forget()
+    item = fetch(server, ["AAPL"], known=lambda name: stored)["AAPL"]
+    pd.testing.assert_frame_equal(item.frame, whole)
+    (query,) = server.asked["AAPL"]
+    since = pd.Timestamp(int(query["period1"][0]), unit="s")
+    assert pd.Timestamp("2024-05-30") < since < pd.Timestamp("2024-06-10")
+
+
+def test_nothing_new_asks_for_nothing(server):
+    stored = stored_until(server, "AAPL", "2024-06-28")
+    server.forget()
+    assert fetch(server, ["AAPL"], known=lambda name: stored)["AAPL"].unchanged
+    assert not server.requests
+    assert fetch(server, ["AAPL"], known=lambda n: stored, refresh=True)["AAPL"].frame is not None
+
+
+@pytest.mark.parametrize("action", ["split", "dividend", "rewritten"])
+def test_rewritten_history_is_fetched_whole(server, action):
+    company = server.companies["AAPL"]
+    stored = stored_until(server, "AAPL", "2024-06-20")
+    if action == "split":
+        company.splits[pd.Timestamp("2024-06-25")] = 4.0
+    elif action == "dividend":
+        company.dividends[pd.Timestamp("2024-06-25")] = 0.05
+    else:
+        company.close[:-3] *= 1.01
+    item = fetch(server, ["AAPL"], known=lambda name: stored)["AAPL"]
+    server.forget()
+    pd.testing.assert_frame_equal(item.frame, fetch(server, ["AAPL"])["AAPL"].frame)
+
+
+def test_a_delisting_keeps_what_is_stored(server):
+    stored = stored_until(server, "AAPL", "2024-06-20")
+    server.trouble = lambda server, symbol, count: "404"
+    item = fetch(server, ["AAPL"], known=lambda name: stored)["AAPL"]
+    assert item.frame is None and item.suspect
+    server.trouble = lambda server, symbol, count: None
+    company = server.companies["AAPL"]
+    server.companies["AAPL"] = Company(company.days[-20:], company.close[-20:] * 2)
+    item = fetch(server, ["AAPL"], known=lambda name: stored)["AAPL"]
+    assert item.frame is None and item.suspect and "now lacks" in item.reason
+
+
+def test_an_earlier_start_fetches_the_rest(server):
+    late = fetch(server, ["AAPL"], start="2024-05-01")["AAPL"].frame
+    assert str(late["ds"].iloc[0].date()) == "2024-05-01"
+    stored = Stored(late, "2024-05-01")
+    item = fetch(server, ["AAPL"], start="2024-02-01", known=lambda name: stored)["AAPL"]
+    assert str(item.frame["ds"].iloc[0].date()) == "2024-02-01"
+    assert fetch(server, ["AAPL"], start="2024-06-03", known=lambda name: stored)["AAPL"].unchanged
+
+
+def test_another_exchange_keeps_its_own_days(server):
+    company = Company.invented("SHELL.AS")
+    server.companies["SHELL.AS"] = Company(company.days, company.close, zone="Europe/Amsterdam")
+    item = fetch(server, ["SHELL.AS"], start="2024-03-01")["SHELL.AS"]
+    assert item.timezone == "Europe/Amsterdam"
+    assert item.frame["ds"].iloc[0] == pd.Timestamp("2024-03-01")
+
+
+def test_yahoo_needs_a_list_and_sensible_options(server):
     with pytest.raises(UsageError, match="--tickers FILE"):
-        yahoo.tickers()
+        yahoo(server).tickers()
+    with pytest.raises(UsageError, match="--requests-per-second 0"):
+        yahoo(server, requests_per_second=0.0)

@@ -1,0 +1,83 @@
+"""Exchanges: which one a symbol trades on, when it was open, and which session closed last."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MARGIN = pd.Timedelta(minutes=30)  # from a session's close until its prices count as final
+NEW_YORK = "XNYS"
+_FIRST = "1962-01-01"
+# Yahoo's suffixes: the exchange's ISO 10383 code.
+_SUFFIXES = {
+    "AS": "XAMS", "AX": "XASX", "BA": "XBUE", "BK": "XBKK", "BO": "XBOM",
+    "BR": "XBRU", "CO": "XCSE", "DE": "XETR", "F": "XFRA", "HE": "XHEL", "HK": "XHKG",
+    "IC": "XICE", "IR": "XDUB", "IS": "XIST", "JK": "XIDX", "JO": "XJSE", "KS": "XKRX",
+    "L": "XLON", "LS": "XLIS", "MC": "XMAD", "MI": "XMIL", "MX": "XMEX", "NS": "XBOM",
+    "NZ": "XNZE", "OL": "XOSL", "PA": "XPAR", "PR": "XPRA", "SA": "BVMF", "SI": "XSES",
+    "SN": "XSGO", "SS": "XSHG", "ST": "XSTO", "SW": "XSWX", "SZ": "XSHG", "T": "XTKS",
+    "TO": "XTSE", "TW": "XTAI", "V": "XTSE", "VI": "XWBO", "WA": "XWAR",
+}  # fmt: skip
+_CURRENCIES = ("USD", "EUR", "GBP", "JPY", "USDT", "BTC")
+
+
+def exchange_of(symbol: str) -> str | None:
+    """The code of the calendar that a symbol of Yahoo keeps; None where it cannot be told.
+
+    Without a suffix it is New York's; ``BTC-USD`` trades at all hours, ``EURUSD=X`` on weekdays.
+    """
+    if symbol.endswith("=X"):
+        return "24/5"
+    if symbol.endswith("=F"):
+        return "CMES"
+    if any(symbol.endswith(f"-{currency}") for currency in _CURRENCIES):
+        return "24/7"
+    _, dot, suffix = symbol.rpartition(".")
+    if dot:
+        return _SUFFIXES.get(suffix)
+    # Indices of other exchanges are not told by their names.
+    return NEW_YORK if not symbol.startswith("^") or symbol in _NEW_YORK_INDICES else None
+
+
+_NEW_YORK_INDICES = ("^GSPC", "^DJI", "^IXIC", "^RUT", "^VIX", "^NDX", "^NYA", "^OEX")
+
+
+def timezone_of(symbol: str) -> str | None:
+    """The timezone of a symbol's exchange."""
+    exchange = exchange_of(symbol)
+    return None if exchange is None else str(_calendar(exchange).tz)
+
+
+@functools.lru_cache(maxsize=512)
+def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarray:
+    """The days on which an exchange was open between two dates, both included; datetime64[ns]."""
+    days = _calendar(exchange).sessions
+    inside = days[(days >= first.normalize()) & (days <= last.normalize())]
+    return inside.to_numpy("datetime64[ns]")
+
+
+def last_closed(exchange: str | None, now: pd.Timestamp, timezone: str | None) -> pd.Timestamp:
+    """The latest session whose close, and a margin, have passed at ``now`` (UTC).
+
+    Where the exchange is not known, a weekday's session closes at 16:00 by its timezone.
+    """
+    if exchange is not None and now < _calendar(exchange).closes.iloc[-1]:
+        closes = _calendar(exchange).closes
+        return closes.index[int((closes + MARGIN <= now).sum()) - 1]
+    local = now.tz_convert(timezone or "UTC").tz_localize(None)
+    day = local.normalize()
+    if local - day < pd.Timedelta(hours=16) + MARGIN:
+        day -= pd.Timedelta(days=1)
+    return day
+
+
+@functools.lru_cache(maxsize=16)
+def _calendar(exchange: str) -> Any:
+    import exchange_calendars
+
+    try:
+        return exchange_calendars.get_calendar(exchange, start=_FIRST)
+    except (ValueError, NotImplementedError):
+        # Some calendars know their holidays from a later year on only: the last 20 years then.
+        return exchange_calendars.get_calendar(exchange)

@@ -1,0 +1,117 @@
+"""Stored prices as one long table for other programs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from forecaster import atomic
+from forecaster.errors import UsageError
+from forecaster.ingest.store import Store
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_AT_ONCE = 200  # series in memory at the same time
+
+
+def export_prices(
+    home: Path,
+    output: Path,
+    tickers: Sequence[str] | None = None,
+    form: str | None = None,
+    source: str | None = None,
+    overwrite: bool = False,
+) -> int:
+    """Write series, by default all, of a stored source as ``csv`` or ``parquet``; returns the rows.
+
+    The file appears whole or not at all. In a CSV, text that a spreadsheet would take for a
+    formula gets a quote in front.
+
+    Raises UsageError when source, ticker or format is not there or the file is, StoreError when a
+    series is damaged.
+    """
+    form = form or {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
+        output.suffix.lower()
+    )
+    if form not in ("csv", "parquet"):
+        raise UsageError(f"{output}: cannot tell the format; add --format csv or parquet")
+    if output.exists() and not overwrite:
+        raise UsageError(f"{output} exists; choose another file, or add --overwrite")
+    store = _stored(home, source)
+    names = list(dict.fromkeys(tickers)) if tickers else store.ids
+    if missing := [name for name in names if name not in store.manifest["series"]]:
+        raise UsageError(
+            f"{', '.join(missing[:5])}: not among the {len(store.ids)} series of "
+            f"{store.manifest['source']}"
+        )
+    columns = _columns(store, names)
+
+    def parts():
+        for low in range(0, len(names), _AT_ONCE):
+            frame = store.read(names[low : low + _AT_ONCE])
+            yield frame.reindex(columns=columns)
+
+    rows = sum(store.manifest["series"][name]["rows"] for name in names)
+    write = _write_csv if form == "csv" else _write_parquet
+    atomic.write_file(output, lambda to: write(to, parts()))
+    return rows
+
+
+def unformulated(frame: pd.DataFrame) -> pd.DataFrame:
+    """With a quote in front of all text that begins like a formula."""
+    out = frame.copy(deep=False)
+    for name in out.columns:
+        if not pd.api.types.is_numeric_dtype(out[name]) and not _is_time(out[name]):
+            text = out[name].astype(str)
+            out[name] = text.where(~text.str.startswith(_FORMULA), "'" + text)
+    return out
+
+
+def _is_time(column: pd.Series) -> bool:
+    return pd.api.types.is_datetime64_any_dtype(column)
+
+
+def _columns(store: Store, names: Sequence[str]) -> list[str]:
+    """All columns that any of the series has, in the order of the first."""
+    import pyarrow.parquet as pq
+
+    columns: dict[str, None] = {}
+    for name in names:
+        schema = pq.read_schema(store.folder / store.manifest["series"][name]["file"])
+        columns |= dict.fromkeys(schema.names)
+    return list(columns)
+
+
+def _stored(home: Path, source: str | None) -> Store:
+    stores = list(Store.all_of(home))
+    known = [store.manifest["source"] for store in stores]
+    if not stores:
+        raise UsageError(f"no prices are stored under {home}; run `forecaster ingest` first")
+    if source is None and len(stores) > 1:
+        raise UsageError(f"several sources are stored; add --source, one of {', '.join(known)}")
+    if source is None:
+        return stores[0]
+    wanted = source if source in known else f"files:{Path(source.removeprefix('files:')).resolve()}"
+    if wanted not in known:
+        raise UsageError(f"source {source!r} is not stored; there are {', '.join(known)}")
+    return stores[known.index(wanted)]
+
+
+def _write_csv(path: Path, parts) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for number, frame in enumerate(parts):
+            unformulated(frame).to_csv(file, index=False, header=number == 0)
+
+
+def _write_parquet(path: Path, parts) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for frame in parts:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
+            writer.write_table(table.cast(writer.schema))
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,114 @@
+"""Point-in-time membership of a universe: which tickers belonged to it when.
+
+Two formats, both CSV files:
+
+    date,tickers           from that date on, these: "2000-01-03","AAPL,MSFT"
+    ticker,start,end       spans, both ends included; an empty end: still a member
+"""
+
+import csv
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from forecaster.errors import UsageError
+from forecaster.ingest.universe import find_universe, normalise, read_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Membership:
+    """Spans ``unique_id, start, end``; a ticker may have several."""
+
+    spans: pd.DataFrame
+
+    @property
+    def tickers(self) -> list[str]:
+        """All tickers that ever belonged, in the file's order."""
+        return list(dict.fromkeys(self.spans["unique_id"]))
+
+    def holds(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Whether each ticker belonged at the time beside it; both (row,), result (row,)."""
+        out = np.zeros(len(ids), bool)
+        groups = pd.Series(np.arange(len(ids))).groupby(np.asarray(ids, object)).indices
+        for name, start, end in self.spans.itertuples(index=False):
+            rows = groups.get(name)
+            if rows is not None:
+                out[rows] |= (times[rows] >= start) & (times[rows] <= end)
+        return out
+
+
+def read_membership(path: str | Path) -> Membership | None:
+    """Read a file of one of the two formats; None when its header is of neither.
+
+    Raises UsageError with file and line for a date or ticker that is none.
+    """
+    path = find_universe(path)
+    lines = read_text(path).splitlines()
+    begin = next(
+        (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), None
+    )
+    if begin is None:
+        return None
+    header = [cell.strip().lower() for cell in next(csv.reader([lines[begin]]))]
+    rows = [
+        (number, cells)
+        for number, line in enumerate(lines[begin + 1 :], begin + 2)
+        if line.strip() and not line.startswith("#")
+        for cells in csv.reader([line])
+    ]
+    if header[:2] == ["date", "tickers"]:
+        spans = _from_lists(rows, path)
+    elif len(header) >= 3 and header[0] in ("ticker", "symbol") and header[1:3] == ["start", "end"]:
+        spans = [
+            (
+                normalise(cells[0], f"{path}, line {number}"),
+                _date(cells[1], path, number),
+                _date(cells[2], path, number) if len(cells) > 2 and cells[2].strip() else _EVER,
+            )
+            for number, cells in rows
+        ]
+        for (number, _), (name, start, end) in zip(rows, spans, strict=True):
+            if end < start:
+                raise UsageError(f"{path}, line {number}: {name} ends before it starts")
+    else:
+        return None
+    if not spans:
+        raise UsageError(f"{path}: no ticker in it; expected a row for each date or span")
+    return Membership(pd.DataFrame(spans, columns=["unique_id", "start", "end"]))
+
+
+_EVER = pd.Timestamp("2262-01-01")
+_DAY = pd.Timedelta(days=1)
+
+
+def _from_lists(rows: list[tuple[int, list[str]]], path: Path) -> list[tuple]:
+    dated = []
+    for number, cells in rows:
+        # The list may be one quoted cell, or stand in cells of its own.
+        words = [w for cell in cells[1:] for w in re.split(r"[,;\s]+", cell) if w]
+        names = [normalise(word, f"{path}, line {number}") for word in words]
+        dated.append((_date(cells[0], path, number), names))
+    dated.sort(key=lambda row: row[0])
+    spans, since = [], {}
+    for at, (day, names) in enumerate(dated):
+        until = day - _DAY
+        for name in [name for name in since if name not in names]:
+            spans.append((name, since.pop(name), until))
+        for name in names:
+            since.setdefault(name, day)
+        if at and day == dated[at - 1][0]:
+            raise UsageError(f"{path}: {day.date()} stands there twice")
+    return spans + [(name, start, _EVER) for name, start in since.items()]
+
+
+def _date(text: str, path: Path, number: int) -> pd.Timestamp:
+    try:
+        found = pd.Timestamp(text.strip())
+    except ValueError:
+        found = pd.NaT
+    if found is pd.NaT or not text.strip():
+        raise UsageError(f"{path}, line {number}: {text!r} is not a date; expected e.g. 2024-03-28")
+    return pd.Timestamp(found).tz_localize(None).normalize()

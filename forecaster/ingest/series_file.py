@@ -1,0 +1,112 @@
+"""One series as a file of the store: Parquet with page checksums, named after its content."""
+
+import hashlib
+import json
+import re
+import urllib.parse
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from forecaster.ingest import manifest as manifests
+from forecaster.panel import show_time
+
+_RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
+_META = b"forecaster"
+
+
+class Arrays(NamedTuple):
+    """One series: ``times`` (row,), ``values`` (row, channel) and the channels' names."""
+
+    times: np.ndarray
+    values: np.ndarray
+    channels: tuple[str, ...]
+
+
+class Encoded(NamedTuple):
+    """A series as the bytes of its file, and its entry in the manifest."""
+
+    name: str
+    raw: bytes
+    entry: dict[str, Any]
+
+
+def encode(
+    name: str, frame: pd.DataFrame, *, asked_from: str | None = None, timezone: str | None = None
+) -> Encoded:
+    """A series in the format of the store. It holds all of its entry, should the manifest be lost.
+
+    The same content gives the same bytes.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    described = {"name": name, "asked_from": asked_from, "timezone": timezone}
+    columns = {column: pa.array(frame[column]) for column in frame if column != "unique_id"}
+    ids = pa.DictionaryArray.from_arrays(np.zeros(len(frame), np.int32), [name]).cast(pa.string())
+    table = pa.table({"unique_id": ids, **columns})
+    table = table.replace_schema_metadata({_META: json.dumps(described).encode()})
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table, sink, compression="zstd", use_dictionary=["unique_id"], write_page_checksum=True
+    )
+    raw = sink.getvalue().to_pybytes()
+    entry = _entry(raw, described, frame["ds"])
+    entry["file"] = f"{file_name(name)}.{entry['sha256'][:12]}.parquet"
+    return Encoded(name, raw, entry)
+
+
+def described_by(raw: bytes) -> tuple[str, dict[str, Any]]:
+    """Name and entry of a series' file."""
+    table = open_parquet(raw).read(use_threads=False)
+    described = json.loads(table.schema.metadata[_META])
+    return described["name"], _entry(raw, described, table.column("ds").to_pandas())
+
+
+def _entry(raw: bytes, described: dict[str, Any], times: pd.Series) -> dict[str, Any]:
+    return manifests.entry(
+        rows=len(times),
+        first=show_time(times.iloc[0]),
+        last=show_time(times.iloc[-1]),
+        sha256=sha256(raw),
+        asked_from=described["asked_from"],
+        timezone=described["timezone"],
+    )
+
+
+def open_parquet(raw: bytes) -> Any:
+    """The file, to be read with its page checksums verified."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True)
+
+
+def file_name(name: str) -> str:
+    """A file name for any series name: no separators, no reserved names, not too long."""
+    quoted = urllib.parse.quote(name, safe="^= +@")
+    if quoted.startswith(".") or _RESERVED.match(quoted):
+        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
+    # Where file names know no upper case, "a" and "A" would be one file.
+    if name != name.upper():
+        quoted = f"{quoted}~{sha256(name.encode())[:8]}"
+    if len(quoted) > 120:
+        quoted = f"{quoted[:80]}~{sha256(name.encode())[:24]}"
+    return quoted
+
+
+def sha256(raw: bytes) -> str:
+    """The hash that entries carry, in hexadecimal."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def arrays(raw: bytes) -> Arrays:
+    """A series' file as arrays."""
+    table = open_parquet(raw).read(use_threads=False)
+    channels = tuple(c for c in table.column_names if c not in ("unique_id", "ds"))
+    values = [table.column(c).to_numpy().astype(float, copy=False) for c in channels]
+    times = table.column("ds").to_numpy()
+    if times.dtype.kind == "M":
+        times = times.astype("datetime64[ns]")
+    return Arrays(times, np.stack(values, axis=1), channels)

@@ -1,0 +1,216 @@
+"""Yahoo's daily prices: ``Ticker.history`` for each ticker, in a small pool of our own.
+
+``yfinance.download`` hides which tickers failed and why, and its threads outlive Ctrl-C.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from forecaster.errors import (
+    BadAnswer,
+    NoNetwork,
+    NotFound,
+    RateLimited,
+    ServerError,
+    SourceError,
+    UsageError,
+)
+from forecaster.ingest.exchanges import exchange_of, last_closed, timezone_of
+from forecaster.ingest.pool import run_all
+from forecaster.ingest.source import Fetched, Known
+from forecaster.ingest.update import bring_up_to_date
+from forecaster.ingest.yahoo.limiter import Limiter
+from forecaster.ingest.yahoo.transport import open_session
+
+ATTEMPTS = 8  # requests for one ticker
+_ATTEMPTS_OFFLINE = 3  # until we believe that there is no network
+_OVERDUE = 300.0  # seconds for one ticker, pauses not counted
+_COLUMNS = {
+    "Open": "open", "High": "high", "Low": "low", "Close": "close", "Adj Close": "adj_close",
+    "Volume": "volume", "Dividends": "dividends", "Stock Splits": "splits",
+}  # fmt: skip
+_DAY = pd.Timedelta(days=1)
+
+
+class Yahoo:
+    """Yahoo's daily prices, unadjusted, with ``adj_close``, ``dividends`` and ``splits``.
+
+    ``requests_per_second``: at most, over all ``workers`` (threads). ``refresh``: fetch all
+    history, whatever is stored. ``cool_down``: seconds of the first pause when Yahoo refuses and
+    names none. ``on_wait(seconds)`` is told of each pause. ``rewrite(url)`` and ``now()`` are for
+    tests: the address to ask instead, and the time (UTC).
+    """
+
+    name = "yahoo"
+
+    def __init__(
+        self,
+        *,
+        requests_per_second: float = 2.0,
+        workers: int = 4,
+        refresh: bool = False,
+        cool_down: float = 30.0,
+        on_wait: Callable[[float], None] | None = None,
+        rewrite: Callable[[str], str] | None = None,
+        now: Callable[[], pd.Timestamp] = lambda: pd.Timestamp.now("UTC"),
+    ):
+        if not requests_per_second > 0 or workers < 1:
+            raise UsageError(
+                f"--requests-per-second {requests_per_second:g}, --workers {workers}: expected "
+                "more than 0"
+            )
+        self._rate, self._workers, self._refresh = requests_per_second, workers, refresh
+        self._cool_down, self._on_wait, self._rewrite, self._now = cool_down, on_wait, rewrite, now
+
+    def tickers(self) -> list[str]:
+        raise UsageError(
+            "yahoo cannot list its tickers; name them with --tickers FILE, e.g. --tickers sp500.txt"
+        )
+
+    def fingerprint(self) -> str | None:
+        return None
+
+    def fetch(
+        self, tickers: Sequence[str], start=None, known: Known | None = None
+    ) -> Iterator[Fetched]:
+        """Each ticker as it arrives.
+
+        Raises NoNetwork when Yahoo cannot be reached, RateLimited when it refuses everybody.
+        """
+        limiter = Limiter(self._rate, self._cool_down, self._on_wait)
+        client = _Client(limiter, self._rewrite)
+
+        def work(name: str) -> Fetched:
+            exchange, zone = exchange_of(name), timezone_of(name)
+            closed = last_closed(exchange, self._now(), zone)
+
+            def get(since: pd.Timestamp | None) -> pd.DataFrame:
+                frame = client.history(name, since, zone)
+                final = last_closed(exchange, self._now(), zone or frame.attrs["timezone"])
+                # The last row may be of a session still under way: its close is a latest price.
+                done = frame[frame["ds"] <= final]
+                if done.empty:
+                    raise NotFound("Yahoo has no prices for it in that span")
+                return done
+
+            stored = None if known is None or self._refresh else known(name)
+            return bring_up_to_date(name, get, stored, start, closed)
+
+        def overdue(since: float) -> bool:
+            return limiter.overdue(since, _OVERDUE)
+
+        try:
+            for name, result, error in run_all(work, tickers, self._workers, overdue):
+                yield result if error is None else _failed(name, error)
+        finally:
+            limiter.stop()
+
+
+class _Client:
+    """yfinance, told to raise, with a session of ours and without its caches on disk."""
+
+    def __init__(self, limiter: Limiter, rewrite: Callable[[str], str] | None):
+        import yfinance
+
+        _no_cache()
+        yfinance.config.debug.hide_exceptions = False
+        # What they log is said in our own words, once per ticker.
+        for logger in ("yfinance", "stamina"):
+            logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+        self._session = open_session(limiter, rewrite)
+
+    def history(self, name: str, since: pd.Timestamp | None, zone: str | None) -> pd.DataFrame:
+        """All rows from a date on, with ``timezone`` in ``attrs``. Raises SourceError."""
+        import stamina
+
+        options: Any = {"attempts": ATTEMPTS, "timeout": None, "wait_max": 10.0}
+        for attempt in stamina.retry_context(on=_worth_retrying, wait_initial=0.5, **options):
+            with attempt:
+                try:
+                    return self._ask(name, since, zone)
+                except NoNetwork as error:
+                    error.final = attempt.num >= _ATTEMPTS_OFFLINE
+                    raise
+        raise AssertionError("unreachable")
+
+    def _ask(self, name: str, since: pd.Timestamp | None, zone: str | None) -> pd.DataFrame:
+        import yfinance
+        from yfinance.data import YfData
+
+        # It keeps error pages: a healthy server would not even be asked again.
+        YfData.cache_get.cache_clear()
+        ticker = yfinance.Ticker(name, session=self._session)
+        if zone is not None and hasattr(ticker, "_tz"):
+            ticker._tz = zone  # else it asks twice for each ticker, once for the timezone alone
+        # A day early: the session may have opened before midnight in the timezone assumed.
+        first = pd.Timestamp("1962-01-02") if since is None else since - _DAY
+        try:
+            table = ticker.history(
+                start=first, interval="1d", auto_adjust=False, actions=True, timeout=20
+            )
+        except (SourceError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # yfinance raises whatever its parsing runs into
+            raise _translated(error) from error
+        frame = _tidy(name, table)
+        return frame if since is None else _since(frame, since)
+
+
+def _worth_retrying(error: Exception) -> bool | float:
+    if not isinstance(error, ServerError | BadAnswer | NoNetwork | RateLimited) or error.final:
+        return False
+    return 0.01 if isinstance(error, RateLimited) else True  # the limiter waits for those
+
+
+def _translated(error: Exception) -> SourceError:
+    kind = type(error).__name__
+    text = str(error).splitlines()[0] if str(error) else "no details"
+    if kind == "YFRateLimitError":
+        return RateLimited("Yahoo refuses more requests for now (rate limit)")
+    if kind in ("YFTzMissingError", "YFPricesMissingError", "YFTickerMissingError"):
+        return NotFound("not found at Yahoo; delisted, or misspelled")
+    return BadAnswer(f"Yahoo's answer cannot be used: {kind}: {text[:200]}")
+
+
+def _failed(name: str, error: Exception) -> Fetched:
+    """What an error means for one ticker. Raises it where it concerns all."""
+    if isinstance(error, NoNetwork):
+        raise NoNetwork(
+            f"{error}. Check the network, or use --source files:PATH or --source simulated"
+        ) from error
+    if isinstance(error, RateLimited) and error.final:
+        raise error
+    if isinstance(error, SourceError | TimeoutError):
+        return Fetched(name, None, str(error), suspect=isinstance(error, NotFound))
+    raise error
+
+
+def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    frame = table.rename(columns=_COLUMNS)
+    frame = frame.reindex(columns=list(_COLUMNS.values())).astype(float)
+    frame[["dividends", "splits"]] = frame[["dividends", "splits"]].fillna(0.0)
+    if "Capital Gains" in table:  # of funds; adj_close counts them as dividends
+        frame["dividends"] += table["Capital Gains"].fillna(0.0).astype(float)
+    times = pd.DatetimeIndex(frame.index)
+    frame.insert(0, "unique_id", name)
+    frame.insert(1, "ds", times.tz_localize(None).normalize().to_numpy("datetime64[ns]"))
+    # A missing price is a gap, recorded as such; a session given twice counts as at first.
+    frame = frame.dropna(subset=["close"]).drop_duplicates("ds").reset_index(drop=True)
+    frame.attrs["timezone"] = str(times.tz) if times.tz else None
+    return frame
+
+
+def _since(frame: pd.DataFrame, since: pd.Timestamp) -> pd.DataFrame:
+    return frame[frame["ds"] >= since].reset_index(drop=True)
+
+
+def _no_cache() -> None:
+    """Let yfinance keep nothing on disk: it pickles cookies, and two processes in one database
+    lock each other out. A folder that cannot be made turns its caches off."""
+    import yfinance
+
+    yfinance.set_tz_cache_location(str(Path(yfinance.__file__) / "no cache"))

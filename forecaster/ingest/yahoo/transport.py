@@ -1,0 +1,119 @@
+"""The HTTP session that yfinance is given: limits the rate, and tells one failure from another.
+
+yfinance hides what went wrong: a missing ticker, a broken server and a refusal look alike in it,
+and at any status from 400 on it fetches cookies and asks again. So the answer is judged here,
+before yfinance sees it.
+"""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from forecaster.errors import BadAnswer, NoNetwork, NotFound, RateLimited, ServerError
+from forecaster.ingest.yahoo.limiter import Limiter
+
+TIMEOUT = 20.0  # seconds for one answer
+_CHART = "/finance/chart/"
+_COOKIE_HOST = "fc.yahoo.com"
+
+
+def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) -> Any:
+    """A ``curl_cffi`` session; each request waits for its turn and raises one of our errors.
+
+    ``rewrite(url)``: the address to ask instead, for a stand-in of the server.
+    """
+    import curl_cffi.requests as requests
+
+    cookie_lock = threading.Lock()
+    cookie: list[Any] = []
+
+    class Transport(requests.Session):
+        def request(self, method, url, *args, **kwargs):
+            if urlsplit(url).hostname != _COOKIE_HOST:
+                return self._ask(method, url, *args, **kwargs)
+            with cookie_lock:  # yfinance would ask for the cookie with every chart
+                if not cookie:
+                    cookie.append(self._ask(method, url, *args, **kwargs))
+                return cookie[0]
+
+        def _ask(self, method, url, *args, **kwargs):
+            entered = limiter.enter()
+            kwargs["timeout"] = min(kwargs.get("timeout") or TIMEOUT, TIMEOUT)
+            try:
+                answer = super().request(method, rewrite(url) if rewrite else url, *args, **kwargs)
+            except requests.RequestsError as error:
+                raise _failure(error) from error
+            try:
+                _judge(url, answer)
+            except RateLimited as refusal:
+                limiter.strike(entered, refusal.retry_after)
+                raise
+            if _CHART in url:
+                limiter.succeeded()
+            return answer
+
+    # Yahoo refuses clients that do not look like a browser.
+    return Transport(impersonate="chrome")
+
+
+def _judge(url: str, answer: Any) -> None:
+    """Raise what an answer means. What is no error of the server passes on to yfinance."""
+    status = answer.status_code
+    if status == 429:
+        wait = _retry_after(answer.headers.get("Retry-After"))
+        raise RateLimited("Yahoo refuses more requests for now (rate limit)", retry_after=wait)
+    if status >= 500:
+        raise ServerError(f"Yahoo's server is out of order (status {status})")
+    if _CHART not in url or status in (401, 403):  # it fetches a new cookie then
+        return
+    if status in (400, 404, 422):
+        raise NotFound(_description(answer) or "not found at Yahoo; delisted, or misspelled")
+    if status >= 400:
+        raise BadAnswer(f"Yahoo answered with status {status}")
+    try:
+        chart = answer.json()["chart"]
+        chart["result"][0]["meta"]["exchangeTimezoneName"]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        if description := _description(answer):
+            raise NotFound(description) from error
+        start = answer.text[:40].strip()
+        raise BadAnswer(
+            f"Yahoo's answer is not the JSON of a price chart; it begins with {start!r}"
+        ) from error
+
+
+def _description(answer: Any) -> str | None:
+    """Yahoo's own words on why there is nothing."""
+    try:
+        said = answer.json()["chart"]["error"]["description"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return f"not found at Yahoo: {str(said)[:200]}" if said else None
+
+
+def _retry_after(header: str | None) -> float | None:
+    """Seconds to wait; the header holds a number or a date."""
+    if not header:
+        return None
+    try:
+        return max(0.0, float(header))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def _failure(error: Exception) -> Exception:
+    """A failure below HTTP as one of our errors."""
+    kind = type(error).__name__
+    text = str(error).split(". See ")[0] or kind
+    if "Timeout" in kind:
+        return ServerError(f"no answer from Yahoo in {TIMEOUT:.0f} s")
+    if "IncompleteRead" in kind or "Encoding" in kind or "curl: (18)" in text:
+        return BadAnswer("Yahoo's answer was cut short")
+    return NoNetwork(f"Yahoo cannot be reached: {text}")

@@ -1,0 +1,147 @@
+"""Nothing is lost, and nothing silently wrong: faults of the disk, of the process, of the bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecaster.errors import StoreError
+from forecaster.ingest import Store, ingest, open_source
+from tests.ingest.standin import Company, slowly, standing_in
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EIO"])
+def test_a_fault_at_any_write_leaves_the_old_state_or_the_new(tmp_path, kind):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.ingest.faulty", tmp_path, kind],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 20
+
+
+def test_a_thousand_flipped_bytes_are_all_found(tmp_path):
+    store = ingest(tmp_path, open_source("simulated"), ["AAPL", "KO", "GE"]).store
+    assert len(store.flags()) > 0
+    files = [path for path in sorted(store.folder.iterdir()) if path.is_file()]
+    files = [path for path in files if path.suffix in (".parquet", ".json")]
+    assert len(files) == 5  # three series, the flags and the manifest
+    sound = {path: path.read_bytes() for path in files}
+    random = np.random.default_rng(0)
+    for number in range(1000):
+        path = files[number % len(files)]
+        raw = bytearray(sound[path])
+        at = int(random.integers(len(raw)))
+        raw[at] ^= int(random.integers(1, 256))
+        path.write_bytes(raw)
+        with pytest.raises(StoreError):
+            again = Store.open(tmp_path, "simulated")
+            again.flags()
+            for name in again.ids:
+                again.read_one(name)
+        path.write_bytes(sound[path])
+    assert not Store.open(tmp_path, "simulated").damages()
+
+
+def command(server, *arguments, today="2024-06-28 23:00", **options) -> subprocess.Popen:
+    line = [sys.executable, "-m", "tests.ingest.standin_cli", str(server.port), today]
+    return subprocess.Popen(
+        [*line, *map(str, arguments)], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def tickers(tmp_path) -> Path:
+    path = tmp_path / "tickers.txt"
+    path.write_text("".join(f"T{i}\n" for i in range(12)))
+    return path
+
+
+def test_control_c_against_a_hanging_server_ends_at_once_and_keeps_what_arrived(tmp_path, tickers):
+    with standing_in() as server:
+        server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
+        hanging = {f"T{i}" for i in range(5, 12)}
+        server.trouble = lambda server, symbol, count: "hang" if symbol in hanging else None
+        home = tmp_path / "home"
+        arguments = ("ingest", "--tickers", tickers, "--home", home, "--requests-per-second", "50")
+        running = command(server, *arguments)
+        deadline = time.monotonic() + 60
+        while len(set(server.charts()) & hanging) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.5)  # what arrived is committed within a second
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=30)
+        took = time.monotonic() - began
+        assert running.returncode == 130, said
+        assert took < 2.0, f"{took:.1f} s"
+        assert set(Store.open(home, "yahoo").ids) == {f"T{i}" for i in range(5)}
+
+        server.trouble = lambda server, symbol, count: None
+        server.forget()
+        again = command(server, *arguments)
+        out, said = again.communicate(timeout=60)
+        assert again.returncode == 0, said
+        assert "Stored 12 series" in out
+        assert set(server.charts()) == hanging  # the others were there
+
+
+def test_killed_at_any_moment_it_goes_on(tmp_path, tickers):
+    with standing_in() as server:
+        server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
+        server.trouble = slowly(0.4)
+        home = tmp_path / "home"
+        arguments = ("ingest", "--tickers", tickers, "--home", home, "--requests-per-second", "50")
+        running = command(server, *arguments)
+        while len(server.requests) < 10:
+            time.sleep(0.05)
+        running.kill()
+        running.communicate()
+        there = set(Store.open(home, "yahoo").ids)
+        server.forget()
+        again = command(server, *arguments)
+        again.communicate(timeout=60)
+        assert again.returncode == 0
+        assert set(server.charts()) == {f"T{i}" for i in range(12)} - there
+        assert not Store.open(home, "yahoo").damages()
+
+
+def test_two_at_once_wait_for_each_other_and_say_so(tmp_path, tickers):
+    with standing_in() as server:
+        server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
+        server.trouble = slowly(1.0)
+        arguments = ("ingest", "--tickers", tickers, "--home", tmp_path / "home",
+                     "--requests-per-second", "50")  # fmt: skip
+        first = command(server, *arguments)
+        while not server.requests:
+            time.sleep(0.05)
+        second = command(server, *arguments)
+        for running in (first, second):
+            out, said = running.communicate(timeout=60)
+            assert running.returncode == 0 and "Stored 12 series" in out, said
+        assert f"Waiting for another forecaster (process {first.pid}, since" in said
+        assert set(server.charts().values()) == {1}  # the second found all of it done
+
+
+def test_nothing_outside_of_home_is_written(tmp_path, tickers):
+    aside = {name: tmp_path / "aside" / name for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
+    for folder in aside.values():
+        folder.mkdir(parents=True)
+    environment = os.environ | {name: str(path) for name, path in aside.items()}
+    with standing_in() as server:
+        server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
+        arguments = ("ingest", "--tickers", tickers, "--home", tmp_path / "home",
+                     "--requests-per-second", "50")  # fmt: skip
+        running = command(server, *arguments, env=environment)
+        _, said = running.communicate(timeout=60)
+        assert running.returncode == 0, said
+    assert [path for path in (tmp_path / "aside").rglob("*") if path.is_file()] == []
