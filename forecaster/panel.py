@@ -170,9 +170,9 @@ class Panel:
         if end is not None:  # a date means its whole day
             keep &= self.times < late + np.timedelta64(1, "D")
         mask = self.mask[:, keep]
-        there = mask.any(1)
-        ids = [name for name, any_ in zip(self.ids, there, strict=True) if any_]
-        gone = [name for name, any_ in zip(self.ids, there, strict=True) if not any_]
+        there = [bool(own.any()) for own in mask]
+        ids = [name for name, some in zip(self.ids, there, strict=True) if some]
+        gone = [name for name, some in zip(self.ids, there, strict=True) if not some]
         if ids:
             span = f"no rows between {show_time(first)} and {show_time(late)}"
         else:

@@ -96,7 +96,7 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> str:
 
 
 def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201
+    print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -98,8 +98,13 @@ def ingest(
         damaged = store.damages()
         store.quarantine(damaged)
         store.sweep()
-        wanted = _wanted(source, tickers)
-        failed, changed = _update(store, source, wanted, start, on_series)
+        print_, origin = source.fingerprint(), store.manifest["origin"]
+        seen = origin if print_ is not None and origin and origin["fingerprint"] == print_ else None
+        if tickers is None and seen is not None:
+            wanted = list(seen["tickers"])  # without reading the source again
+        else:
+            wanted = _wanted(source, tickers)
+        failed, changed = _update(store, source, wanted, start, seen, on_series)
         try:
             store.flags()
         except StoreError:  # prices have changed, also if by a run that was interrupted
@@ -114,14 +119,17 @@ def ingest(
 
 
 def _update(
-    store: Store, source: Source, wanted: list[str], start, on_series
+    store: Store, source: Source, wanted: list[str], start, seen: dict[str, Any] | None, on_series
 ) -> tuple[dict[str, str], int]:
-    """Fetch and commit; returns what failed and how many series changed."""
-    origin, print_ = store.manifest["origin"], source.fingerprint()
-    if print_ is not None and origin is not None and origin["fingerprint"] == print_:
-        failed = {name: why for name, why in origin["failed"].items() if name in wanted}
+    """Fetch and commit; returns what failed and how many series changed.
+
+    ``seen``: what was noted of the source when it held just what it holds now.
+    """
+    if seen is not None:
+        failed = {name: why for name, why in seen["failed"].items() if name in wanted}
         if all(name in store.manifest["series"] or name in failed for name in wanted):
             return failed, 0
+    print_ = source.fingerprint()
     failed, before = {}, {n: e["sha256"] for n, e in store.manifest["series"].items()}
     asked = None if start is None or print_ is not None else str(pd.Timestamp(start).date())
     saved = time.monotonic()
@@ -149,10 +157,11 @@ def _update(
     except BaseException:
         store.commit()
         raise
-    origin = {"fingerprint": print_, "failed": failed}
-    if print_ is not None and set(wanted) < set(source.tickers()):
-        origin = None  # only some of what the source holds was looked at
-    store.commit(origin=None if print_ is None else origin)
+    origin = None
+    if print_ is not None:
+        earlier = seen["failed"] if seen else {}
+        origin = {"fingerprint": print_, "tickers": source.tickers(), "failed": earlier | failed}
+    store.commit(origin=origin)
     now = store.manifest["series"]
     return failed, sum(before.get(name) != now[name]["sha256"] for name in wanted if name in now)
 
@@ -231,13 +240,12 @@ def panel_from_store(
 
 def adjusted(times: np.ndarray, values: np.ndarray, channels: tuple[str, ...]):
     """A stored series as models see it: prices of the session on the scale of ``adj_close``, and
-    without the actions, which are in it."""
+    without the actions, which are in it. Works in place."""
     if "adj_close" in channels and "close" in channels:
         close, adj_close = (values[:, channels.index(name)] for name in ("close", "adj_close"))
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(np.isfinite(adj_close / close), adj_close / close, 1.0)
         columns = [channels.index(name) for name in ("open", "high", "low") if name in channels]
-        values = values.copy()
         values[:, columns] *= factor[:, None]
     if not set(_ACTIONS) & set(channels):
         return times, values, channels

@@ -9,6 +9,7 @@ Two formats, both CSV files:
 import csv
 import dataclasses
 import re
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -106,9 +107,9 @@ def _from_lists(rows: list[tuple[int, list[str]]], path: Path) -> list[tuple]:
 
 def _date(text: str, path: Path, number: int) -> pd.Timestamp:
     try:
-        found = pd.Timestamp(text.strip())
-    except ValueError:
-        found = pd.NaT
-    if found is pd.NaT or not text.strip():
-        raise UsageError(f"{path}, line {number}: {text!r} is not a date; expected e.g. 2024-03-28")
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise UsageError(
+            f"{path}, line {number}: {text!r} is not a date; expected e.g. 2024-03-28"
+        ) from error
     return pd.Timestamp(found).tz_localize(None).normalize()

@@ -32,7 +32,8 @@ def read_parquet(path: Path) -> pd.DataFrame:
         ]
         _check_size(path, rows, max(1, len(wanted)))
     texts = [n for n in wanted if canonical(n) in ("unique_id", "name")]
-    table = pq.read_table(path, columns=wanted, read_dictionary=texts, partitioning=None)
+    with pq.ParquetFile(path, read_dictionary=texts) as file:
+        table = file.read(columns=wanted)
     if len(table) != rows:
         raise DataError(f"{path}: {len(table)} rows, but its footer declares {rows}")
     for at, field in enumerate(table.schema):  # 128-bit decimals would arrive as objects

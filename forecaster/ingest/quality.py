@@ -124,7 +124,7 @@ def _find_in(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> N
     seen = panel.mask
     rows, at = np.nonzero(seen)
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    first = np.repeat(starts, np.diff([*starts, len(rows)]))
+    first = np.repeat(starts, np.diff(np.append(starts, len(rows))))
     rank = np.arange(len(rows)) - first  # the row's number within its series
     wide = int(rank.max()) + 1
 

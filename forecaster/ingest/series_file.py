@@ -48,9 +48,8 @@ def encode(
     table = pa.table({"unique_id": ids, **columns})
     table = table.replace_schema_metadata({_META: json.dumps(described).encode()})
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table, sink, compression="zstd", use_dictionary=["unique_id"], write_page_checksum=True
-    )
+    options: Any = {"compression": "zstd", "use_dictionary": ["unique_id"]}
+    pq.write_table(table, sink, write_page_checksum=True, **options)
     raw = sink.getvalue().to_pybytes()
     entry = _entry(raw, described, frame["ds"])
     entry["file"] = f"{file_name(name)}.{entry['sha256'][:12]}.parquet"

@@ -57,7 +57,7 @@ def main() -> None:
         seconds = {name: train(limit) for name, limit in limits.items()}
         ratio = seconds["half stop at a tenth"] / seconds["all"]
         rows.append({"repeat": repeat, **seconds, "ratio": ratio})
-        print({name: round(value, 3) for name, value in rows[-1].items()}, flush=True)  # noqa: T201
+        print({name: round(value, 3) for name, value in rows[-1].items()}, flush=True)
     table = pd.DataFrame(rows).round(4).assign(
         median_ratio=round(statistics.median(row["ratio"] for row in rows), 4),
         members=options.members, epochs=options.epochs, hidden=HIDDEN, lookback=STEPS,

@@ -24,7 +24,7 @@ SHAPE = (EXAMPLES, STEPS, FEATURES)
 def main() -> None:
     options = arguments()
     if options.file:
-        print(json.dumps(train(options)))  # noqa: T201
+        print(json.dumps(train(options)))
         return
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "inputs.f32"
@@ -43,7 +43,7 @@ def main() -> None:
         **json.loads(run.stdout.splitlines()[-1]),
     }
     row["peak_over_budget"] = round(row["peak_bytes"] / options.memory, 3)
-    print(row)  # noqa: T201
+    print(row)
     pd.DataFrame([row]).to_csv(Path(__file__).with_suffix(".csv"), index=False)
 
 
@@ -77,7 +77,7 @@ def train(options: argparse.Namespace) -> dict[str, float]:
 
     def show(now: swarm.Progress) -> None:
         done = now.epochs_done / now.epochs_at_most
-        print(f"\r{now.stopped} of {now.members} done, {done:.0%}", end="", file=sys.stderr)  # noqa: T201
+        print(f"\r{now.stopped} of {now.members} done, {done:.0%}", end="", file=sys.stderr)
 
     ids = [f"m{row}" for row in range(options.members)]
     untrained = swarm.Swarm(Regressor, ids, loss=optax.squared_error, memory=options.memory)

@@ -29,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     job = dataclasses.replace(JOB, epochs=options.epochs)
     methods, advice = available(["ours-no-kernel", "torch-pool", "torch"])
-    print(advice or f"{job}: {job.members} networks", flush=True)  # noqa: T201
+    print(advice or f"{job}: {job.members} networks", flush=True)
     results = compare(job, methods, options.repeats)
     table = pd.DataFrame([dataclasses.asdict(result) for result in results])
     table = table[["method", "members", "hidden", "lookback", "batch", "seconds_per_model_epoch"]]
@@ -37,7 +37,7 @@ def main() -> None:
         epochs_trained=options.epochs,
         seconds_for_the_job=(table["seconds_per_model_epoch"] * JOB.members * EPOCHS).round(1),
     )
-    print(table[["method", "seconds_for_the_job"]].to_string(index=False))  # noqa: T201
+    print(table[["method", "seconds_for_the_job"]].to_string(index=False))
     table.round(7).to_csv(Path(__file__).with_suffix(".csv"), index=False)
 
 

@@ -64,13 +64,13 @@ def main() -> None:
     of_one_rate = len(compiled)
     train(rates["sweep"])
     added = len(compiled) - of_one_rate
-    print(f"programs: {of_one_rate} for one rate, {added} more for the sweep")  # noqa: T201
+    print(f"programs: {of_one_rate} for one rate, {added} more for the sweep")
     table = []
     for repeat in range(options.repeats):
         seconds = {name: train(rate) for name, rate in rates.items()}
         ratio = seconds["sweep"] / seconds["one rate"]
         table.append({"repeat": repeat, **seconds, "ratio": ratio})
-        print({name: round(value, 3) for name, value in table[-1].items()}, flush=True)  # noqa: T201
+        print({name: round(value, 3) for name, value in table[-1].items()}, flush=True)
     pd.DataFrame(table).round(4).assign(
         median_ratio=round(statistics.median(row["ratio"] for row in table), 4),
         programs_one_rate=of_one_rate, programs_added_by_sweep=added, series=options.series,

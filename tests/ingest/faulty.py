@@ -23,7 +23,6 @@ from forecaster.ingest.source import Fetched
 from forecaster.ingest.store import Store
 from tests.conftest import prices
 
-
 NO_FAULT, TIDYING = 77, 3  # nothing failed; only tidying up failed, the update counted
 
 
@@ -79,7 +78,7 @@ def fail_at(number: int, kind: str) -> Callable[[], bool]:
         fault()
         return write_bytes(path, data)
 
-    Path.write_bytes = halfway
+    setattr(Path, "write_bytes", halfway)  # noqa: B010
     for name in ("fsync", "replace", "rename", "unlink"):
         setattr(os, name, before(getattr(os, name)))
     return lambda: count >= number
@@ -92,7 +91,7 @@ def forked(work) -> int:
         try:
             os._exit(work())
         except BaseException as error:
-            print(repr(error), file=sys.stderr)
+            sys.stderr.write(f"{error!r}\n")
             os._exit(1)
     return os.waitpid(child, 0)[1]
 
@@ -149,7 +148,7 @@ def main(folder: Path, kind: str) -> None:
         assert kind != "kill" and os.WEXITSTATUS(ended) in (2, TIDYING), (number, ended)
         tidying += os.WEXITSTATUS(ended) == TIDYING
     assert tidying < number / 2  # most faults are told to the user
-    print(number - 1)
+    sys.stdout.write(f"{number - 1}\n")
 
 
 if __name__ == "__main__":
