@@ -29,13 +29,23 @@ def report(panel, config, tmp_path_factory):
     return build_report(found)
 
 
+def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp_path):
+    found = Evaluation.read(report.parent)
+    found.summary["source"] = "files:prices.parquet"
+    page = build_report(found, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Survivorship: only companies that are in the data" in page
+    found.summary["membership"] = True
+    page = build_report(found, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Survivorship" not in page and "point-in-time membership" in page
+
+
 def test_it_is_one_file_with_everything_in_order(report):
     page = report.read_text(encoding="utf-8")
     assert re.findall("<h2[^>]*>([^<]*)", page) == [
         "Where this comes from", "Verdict", "Errors of every series", "Series by series", "Bands",
         "Where the errors are", "Any series", "Value at risk, one step ahead", "Time and memory",
     ]  # fmt: skip
-    assert "simulated, not real" in page and "survivorship" in page
+    assert "simulated, not real" in page and "Survivorship" not in page
     assert "<b>EVIL" not in page and "&lt;b&gt;EVIL" in page
     for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
         assert outside not in page

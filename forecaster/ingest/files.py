@@ -145,7 +145,9 @@ def read_series(path: Path, name: str | None = None) -> dict[str, pd.DataFrame]:
 def _read_csv(path: Path) -> pd.DataFrame:
     """The index keeps count of lines, so that errors can name them."""
     kind: Any = {"encoding": "utf-8-sig", "compression": "infer"}
-    header = pd.read_csv(path, sep="\0", nrows=0, engine="python", **kind).columns
+    header = pd.read_csv(
+        path, sep="\0", nrows=0, engine="python", quoting=csv.QUOTE_NONE, **kind
+    ).columns
     text = str(header[0]) if len(header) else ""
     separator = max(",;\t", key=text.count)
     columns = next(csv.reader([text], delimiter=separator), [])

@@ -63,6 +63,9 @@ def read_membership(path: str | Path) -> Membership | None:
     if header[:2] == ["date", "tickers"]:
         spans = _from_lists(rows, path)
     elif len(header) >= 3 and header[0] in ("ticker", "symbol") and header[1:3] == ["start", "end"]:
+        for number, cells in rows:
+            if len(cells) < 2:
+                raise UsageError(f"{path}, line {number}: expected ticker,start,end")
         spans = [
             (
                 normalise(cells[0], f"{path}, line {number}"),

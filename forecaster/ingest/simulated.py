@@ -17,6 +17,7 @@ from forecaster.ingest.source import Fetched, Known
 from forecaster.ingest.universe import read_universe
 
 FIRST, LAST = "2018-01-02", "2025-12-31"
+_CLOSED = pd.to_datetime(["2018-12-05", "2025-01-09"])  # days of mourning in New York
 _DOF = 5.0
 _VERSION = 1  # to be raised when the same seed no longer gives the same prices
 
@@ -63,7 +64,7 @@ class Simulated:
             }
         )  # fmt: skip
         listed = random.integers(0, count // 2) if random.random() < 1 / 8 else 0
-        present = random.random(count) > 0.002
+        present = (random.random(count) > 0.002) & ~self.sessions.isin(_CLOSED)
         return frame.iloc[listed:][present[listed:]].reset_index(drop=True)
 
     def _random(self, name: str) -> np.random.Generator:

@@ -87,3 +87,26 @@ def test_the_universes_that_come_along(tmp_path, monkeypatch):
     assert read_universe("dow30.txt") == ["KO"]
     for name in ("sp500.txt", "dow30.txt"):
         assert (DATA / name).read_text().startswith("# ")
+
+
+@given(st.lists(st.one_of(
+    st.sampled_from(["AAPL", "brk.b", "../../etc", "CON", "a/b", "^GSPC", "EURUSD=X", "A" * 10_000,
+                     "\x07", "-", "=", ".", "#", "Symbol,Name", "date,tickers", "ticker,start,end",
+                     "2024-01-01,AAPL"]),
+    st.text(max_size=12),
+), max_size=8))  # fmt: skip
+def test_any_file_gives_safe_symbols_or_one_clear_error(tmp_path_factory, words):
+    from forecaster.ingest import read_membership
+    from forecaster.ingest.store import file_name
+
+    path = tmp_path_factory.mktemp("any") / "tickers.txt"
+    path.write_bytes("\n".join(words).encode("utf-8", "surrogatepass"))
+    for read in (read_universe, read_membership):
+        try:
+            found = read(path)
+        except UsageError:
+            continue
+        names = [] if found is None else getattr(found, "tickers", found)
+        for name in names:
+            assert re.fullmatch(r"\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}", name) and ".." not in name
+            assert "/" not in file_name(name) and file_name(name).lower() != "con"

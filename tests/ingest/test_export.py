@@ -1,0 +1,60 @@
+"""Stored prices as tables for others."""
+
+import csv
+
+import pandas as pd
+import pytest
+
+from forecaster.errors import UsageError
+from forecaster.ingest import ingest, open_source
+from forecaster.ingest.export import export_prices, unformulated
+
+
+@pytest.fixture
+def home(tmp_path):
+    ingest(tmp_path / "home", open_source("simulated"), ["AAPL", "KO"])
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_is_stored_comes_out(home, tmp_path, ending):
+    path = tmp_path / f"out.{ending}"
+    rows = export_prices(home, path)
+    table = pd.read_csv(path, parse_dates=["ds"]) if ending == "csv" else pd.read_parquet(path)
+    assert len(table) == rows and list(dict.fromkeys(table["unique_id"])) == ["AAPL", "KO"]
+    frames = [item.frame for item in open_source("simulated").fetch(["AAPL", "KO"])]
+    expected = pd.concat([frame for frame in frames if frame is not None], ignore_index=True)
+    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
+    # And in again.
+    again = ingest(tmp_path / "again", open_source(f"files:{path}"), None)
+    pd.testing.assert_frame_equal(again.store.read(["AAPL", "KO"]), expected, check_dtype=False)
+
+
+def test_text_that_looks_like_a_formula_is_quoted(tmp_path):
+    names = ["=1+1", "+A", "-A", "@A", "A=X", "^GSPC"]
+    table = pd.DataFrame({"unique_id": names, "ds": range(6), "y": [-1.0] * 6})
+    out = unformulated(table)
+    assert out["unique_id"].tolist() == ["'=1+1", "'+A", "'-A", "'@A", "A=X", "^GSPC"]
+    assert (out["y"] == -1.0).all()
+    rows = pd.concat([table.assign(ds=d) for d in (1, 2)])
+    rows.to_csv(tmp_path / "in.csv", index=False)
+    ingest(tmp_path / "home", open_source(f"files:{tmp_path / 'in.csv'}"), None)
+    export_prices(tmp_path / "home", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open() as file:
+        cells = [row[0] for row in csv.reader(file)][1:]
+    assert not [cell for cell in cells if cell[0] in "=+-@"]
+
+
+def test_errors_say_what_to_do(home, tmp_path):
+    with pytest.raises(UsageError, match="cannot tell the format; add --format"):
+        export_prices(home, tmp_path / "out.xyz")
+    with pytest.raises(UsageError, match="NOPE: not among the 2 series of simulated"):
+        export_prices(home, tmp_path / "out.csv", ["NOPE"])
+    with pytest.raises(UsageError, match="no prices are stored"):
+        export_prices(tmp_path / "nowhere", tmp_path / "out.csv")
+    (tmp_path / "there.csv").write_text("mine")
+    with pytest.raises(UsageError, match="exists; choose another file, or add --overwrite"):
+        export_prices(home, tmp_path / "there.csv")
+    assert (tmp_path / "there.csv").read_text() == "mine"
+    export_prices(home, tmp_path / "there.csv", ["KO"], overwrite=True)
+    assert (tmp_path / "there.csv").read_text().startswith("unique_id,ds,")

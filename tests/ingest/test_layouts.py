@@ -1,0 +1,160 @@
+"""Files as they are downloaded elsewhere, and files that are out to do harm."""
+
+import contextlib
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from forecaster.errors import DataError, ForecasterError
+from forecaster.ingest import open_source
+from forecaster.ingest.files import read_series
+
+DOWNLOADS = {
+    "AAPL.csv": "Date,Open,High,Low,Close,Adj Close,Volume\n"
+    "2024-03-27,170.41,173.60,170.11,173.31,172.83,60273300\n"
+    "2024-03-28,171.75,172.23,170.51,171.48,171.00,65672700\n",  # Yahoo
+    "aapl.us.txt": "<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>,<OPENINT>\n"
+    "AAPL.US,D,20240327,000000,170.41,173.60,170.11,173.31,60273300,0\n"
+    "AAPL.US,D,20240328,000000,171.75,172.23,170.51,171.48,65672700,0\n",  # Stooq, all history
+    "stooq/AAPL.csv": "Data,Otwarcie,Najwyzszy,Najnizszy,Zamkniecie,Wolumen\n"
+    "2024-03-27,170.41,173.60,170.11,173.31,60273300\n"
+    "2024-03-28,171.75,172.23,170.51,171.48,65672700\n",  # Stooq, in Polish
+    "nasdaq/AAPL.csv": "Date,Close/Last,Volume,Open,High,Low\n"
+    "03/28/2024,$171.48,65672700,$171.75,$172.23,$170.51\n"
+    "03/27/2024,$173.31,60273300,$170.41,$173.60,$170.11\n",
+    "alpha/AAPL.csv": "timestamp,open,high,low,close,adjusted_close,volume,dividend_amount\n"
+    "2024-03-28,171.75,172.23,170.51,171.48,171.00,65672700,0.0\n"
+    "2024-03-27,170.41,173.60,170.11,173.31,172.83,60273300,0.0\n",
+    "investing/AAPL.csv": '"Date","Price","Open","High","Low","Vol.","Change %"\n'
+    '"03/28/2024","171.48","171.75","172.23","170.51","65.6727M","-1.06%"\n'
+    '"03/27/2024","173.31","170.41","173.60","170.11","60.2733M","2.12%"\n',
+    "kaggle.csv": "date,open,high,low,close,volume,Name\n"
+    "2024-03-27,170.41,173.60,170.11,173.31,60273300,AAPL\n"
+    "2024-03-28,171.75,172.23,170.51,171.48,65672700,AAPL\n",
+}
+
+
+@pytest.mark.parametrize("name", DOWNLOADS)
+def test_downloads_are_read_as_they_are(tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(DOWNLOADS[name])
+    (frame,) = read_series(path).values()
+    assert frame["unique_id"].tolist() == ["AAPL"] * 2
+    assert frame["ds"].astype(str).tolist() == ["2024-03-27", "2024-03-28"]
+    got = frame[["open", "high", "low", "close", "volume"]].to_numpy()
+    np.testing.assert_allclose(
+        got, [[170.41, 173.6, 170.11, 173.31, 60273300], [171.75, 172.23, 170.51, 171.48, 65672700]]
+    )
+    if "Adj" in DOWNLOADS[name] or "adjusted" in DOWNLOADS[name]:
+        assert frame["adj_close"].tolist() == [172.83, 171.0]
+    if name.endswith(".txt"):
+        (tmp_path / "notes.txt").write_text("not prices")
+        assert open_source(f"files:{tmp_path}").tickers() == ["AAPL"]
+
+
+def test_a_stooq_file_of_minutes_keeps_its_clock(tmp_path):
+    (tmp_path / "x.txt").write_text(
+        "<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>,<OPENINT>\n"
+        "X.US,60,20240328,093000,1,1,1,1,5,0\nX.US,60,20240328,103000,1,1,1,2,5,0\n"
+    )
+    (frame,) = read_series(tmp_path / "x.txt").values()
+    assert frame["ds"].astype(str).tolist() == ["2024-03-28 09:30:00", "2024-03-28 10:30:00"]
+
+
+def test_a_partitioned_data_set(tmp_path):
+    for name in ("AAPL", "BRK.B"):
+        folder = tmp_path / f"ticker={name}"
+        folder.mkdir()
+        table = pd.DataFrame({"date": pd.bdate_range("2024-01-01", periods=3), "close": [1, 2, 3]})
+        table.to_parquet(folder / "part-0.parquet", index=False)
+    source = open_source(f"files:{tmp_path}")
+    assert source.tickers() == ["AAPL", "BRK.B"]
+    got = {item.unique_id: item.frame for item in source.fetch(["AAPL", "BRK-B"])}
+    assert all(frame is not None and len(frame) == 3 for frame in got.values())
+
+
+def test_only_needed_columns_of_a_parquet_file_are_read(tmp_path):
+    count = 1000
+    table = pa.table(
+        {
+            "ticker": ["AAPL"] * count, "date": pd.bdate_range("2020-01-01", periods=count),
+            "close": np.arange(count, dtype=float), "news": ["x" * 1000] * count,
+        }
+    )  # fmt: skip
+    path = tmp_path / "wide.parquet"
+    pq.write_table(table, path)
+    raw = path.read_bytes()
+    # The column that is not needed is damaged; nobody notices, because nobody reads it.
+    column = pq.ParquetFile(path).metadata.row_group(0).column(3)
+    at = column.dictionary_page_offset or column.data_page_offset
+    path.write_bytes(raw[:at] + b"\xff" * 8 + raw[at + 8 :])
+    with pytest.raises(OSError):
+        pq.read_table(path)
+    (frame,) = read_series(path).values()
+    assert list(frame) == ["unique_id", "ds", "close"] and len(frame) == count
+
+
+def varint(number: int) -> bytes:
+    """As Parquet's footer writes whole numbers: zigzag, seven bits a byte."""
+    number <<= 1
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def test_a_file_that_declares_billions_of_rows_is_refused_unread(tmp_path):
+    rows, declared = 1_000_003, 6_000_000_000
+    table = pa.table({"unique_id": ["A"] * rows, "ds": range(rows), "y": [0.0] * rows})
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(table, path)
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    footer = raw[-8 - length : -8].replace(varint(rows), varint(declared), 1)
+    path.write_bytes(raw[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert pq.ParquetFile(path).metadata.num_rows == declared
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"declares 6,000,000,000 rows of 3 columns.*GiB.*Split"):
+        read_series(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**20 and pa.total_allocated_bytes() < 2**28
+    tracemalloc.stop()
+
+
+cells = st.one_of(
+    st.sampled_from(["", "AAPL", "../../x", "CON", "a/b", "\x00", "2024-03-28", "1.5", "-1",
+                     "1e999", "nan", "NaT", '"', ",", ";", "\t", "\r", "=1+1", "date", "close",
+                     "A" * 10_000]),
+    st.text(max_size=20),
+)  # fmt: skip
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(header=st.lists(cells, max_size=6), rows=st.lists(st.lists(cells, max_size=6), max_size=5))
+def test_any_csv_is_read_or_refused_with_one_clear_error(tmp_path, header, rows):
+    path = tmp_path / "any.csv"
+    text = "\n".join(",".join(line) for line in [header, *rows])
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(ForecasterError):
+        for name, frame in read_series(path).items():
+            assert name.strip() and len(frame) and set(frame["unique_id"]) == {name}
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(raw=st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(tmp_path, raw):
+    for name in ("any.csv", "any.parquet", "any.csv.gz"):
+        (tmp_path / name).write_bytes(raw)
+        with contextlib.suppress(ForecasterError):
+            read_series(tmp_path / name)

@@ -1,0 +1,57 @@
+"""Who belonged to a universe when."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import UsageError
+from forecaster.ingest import read_membership, read_universe
+
+
+def write(tmp_path, text: str):
+    path = tmp_path / "members.csv"
+    path.write_text(text)
+    return path
+
+
+def holds(membership, name: str, day: str) -> bool:
+    return bool(membership.holds(np.array([name], object), pd.to_datetime([day]).to_numpy())[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'date,tickers\n2000-01-03,"AAPL,ENE"\n2001-12-03,"AAPL,NVDA"\n2005-01-03,"AAPL ENE NVDA"\n',
+        "date,tickers\n2000-01-03,AAPL,ENE\n2001-12-03,AAPL,NVDA\n2005-01-03,AAPL,ENE,NVDA\n",
+        "# who\nticker,start,end\nAAPL,2000-01-03,\nENE,2000-01-03,2001-12-02\n"
+        "NVDA,2001-12-03,\nENE,2005-01-03,\n",
+    ],
+)
+def test_both_formats(tmp_path, text):
+    members = read_membership(write(tmp_path, text))
+    assert members is not None and sorted(members.tickers) == ["AAPL", "ENE", "NVDA"]
+    assert holds(members, "ENE", "2001-12-02") and not holds(members, "ENE", "2001-12-03")
+    assert not holds(members, "AAPL", "1999-12-31") and holds(members, "AAPL", "2024-01-01")
+    assert holds(members, "ENE", "2010-01-01") and not holds(members, "XXX", "2010-01-01")
+    assert holds(members, "NVDA", "2001-12-03") and not holds(members, "NVDA", "2001-12-02")
+
+
+def test_a_plain_list_is_none(tmp_path):
+    path = write(tmp_path, "AAPL\nMSFT\n")
+    assert read_membership(path) is None and read_universe(path) == ["AAPL", "MSFT"]
+    assert read_membership("sp500.txt") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ticker,start,end\nAAPL,yesterday,\n", r"line 2: 'yesterday' is not a date"),
+        ("ticker,start,end\nAAPL,2001-01-01,2000-01-01\n", r"line 2: AAPL ends before it starts"),
+        ("ticker,start,end\n../x,2001-01-01,\n", r"line 2: '../x' cannot be a ticker"),
+        ("date,tickers\n", "no ticker in it"),
+        ('date,tickers\n2001-01-01,"A,B"\n2001-01-01,"A"\n', "2001-01-01 stands there twice"),
+    ],
+)
+def test_errors_name_the_line(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
+        read_membership(write(tmp_path, text))

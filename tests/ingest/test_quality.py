@@ -1,0 +1,177 @@
+"""Rows that are wrong are found, and only those; masking them looks at nothing later."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import UsageError
+from forecaster.ingest import ingest, open_source, panel_from_store
+from forecaster.ingest.loading import load_panel
+from forecaster.ingest.quality import count_gaps, find_flags, without_flagged
+from forecaster.panel import Panel
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    """Ten series of 300 sessions, with cents, of New York's days."""
+    panel = load_panel("simulated", [f"T{i}" for i in range(10)], start="2024-06-03", mask=())
+    frame = panel.to_frame().drop(columns="adj_close").sort_values(["unique_id", "ds"])
+    prices = ["open", "high", "low", "close"]
+    frame[prices] = frame[prices].round(2)
+    return frame.reset_index(drop=True)
+
+
+def at(frame: pd.DataFrame, name: str, number: int) -> int:
+    return int(np.flatnonzero(frame["unique_id"] == name)[number])
+
+
+def found(frame: pd.DataFrame, *kinds: str) -> set[tuple[str, str]]:
+    flags = find_flags(Panel.from_frame(frame))
+    some = flags[flags["flag"].isin(kinds)] if kinds else flags
+    return {(str(row.unique_id), str(row.ds)[:10]) for row in some.itertuples()}
+
+
+def row(frame: pd.DataFrame, where: int) -> tuple[str, str]:
+    return str(frame["unique_id"][where]), str(frame["ds"][where])[:10]
+
+
+PRICES = ["open", "high", "low", "close"]
+
+
+def test_nothing_is_found_in_sound_prices(frame):
+    assert not found(frame, "copied", "reversed", "ohlc", "frozen", "zero_volume", "closed", "jump")
+
+
+def test_a_session_copied_from_a_later_one(frame):
+    wrong, source = at(frame, "T3", 100), at(frame, "T3", 109)
+    frame.loc[wrong, [*PRICES, "volume"]] = frame.loc[source, [*PRICES, "volume"]].to_numpy()
+    flags = find_flags(Panel.from_frame(frame))
+    (flag,) = flags[flags["flag"] == "copied"].itertuples()
+    assert (flag.unique_id, str(flag.ds)[:10]) == row(frame, wrong)
+    assert flag.known == frame["ds"][source]
+
+
+def test_copies_without_their_volume_count_when_many_have_them_on_a_day(frame):
+    days = frame.loc[frame["unique_id"] == "T0", "ds"].to_numpy()
+    for name in [f"T{i}" for i in range(6)]:
+        own = frame[frame["unique_id"] == name].set_index("ds")
+        if days[100] in own.index and days[103] in own.index:
+            where = frame.index[(frame["unique_id"] == name) & (frame["ds"] == days[100])]
+            frame.loc[where, PRICES] = own.loc[[days[103]], PRICES].to_numpy()
+    assert len(found(frame, "copied")) >= 5
+    single = frame[frame["unique_id"] == "T2"]
+    assert not found(single, "copied")  # of one series it may be chance
+
+
+def test_a_session_apart_that_is_taken_back(frame):
+    wrong = at(frame, "T5", 150)
+    frame.loc[wrong, PRICES] *= 1.3
+    flags = find_flags(Panel.from_frame(frame))
+    (flag,) = flags[flags["flag"] == "reversed"].itertuples()
+    assert (flag.unique_id, str(flag.ds)[:10]) == row(frame, wrong)
+    assert flag.known == frame["ds"][wrong + 1]
+
+
+def test_a_crash_is_a_jump_and_one_today_waits_for_tomorrow(frame):
+    crash = at(frame, "T1", 200)
+    later = (frame["unique_id"] == "T1") & (frame["ds"] >= frame["ds"][crash])
+    frame.loc[later, PRICES] *= 0.4
+    last = at(frame, "T2", -1)
+    frame.loc[last, PRICES] *= 0.4
+    assert found(frame, "jump") == {row(frame, crash)}
+    assert found(frame, "unconfirmed") == {row(frame, last)}
+    assert not found(frame, "reversed")
+
+
+def test_a_split_explains_a_jump(frame):
+    crash = at(frame, "T1", 200)
+    later = (frame["unique_id"] == "T1") & (frame["ds"] >= frame["ds"][crash])
+    frame.loc[later, PRICES] *= 0.25
+    frame["splits"] = 0.0
+    frame.loc[crash, "splits"] = 4.0
+    assert not found(frame, "jump")
+
+
+def test_other_things_that_cannot_be(frame):
+    outside = at(frame, "T1", 50)
+    frame.loc[outside, "close"] = frame.loc[outside, "high"] * 1.02
+    negative = at(frame, "T1", 60)
+    frame.loc[negative, "low"] = -1.0
+    assert found(frame, "ohlc") == {row(frame, outside), row(frame, negative)}
+    start = at(frame, "T2", 70)
+    frame.loc[start : start + 6, PRICES] = frame.loc[start, "close"]
+    assert found(frame, "frozen") == {row(frame, start + k) for k in (4, 5, 6)}
+    frame.loc[at(frame, "T4", 9), "volume"] = 0
+    assert found(frame, "zero_volume") == {row(frame, at(frame, "T4", 9))}
+
+
+def test_gaps_are_counted_against_the_exchange(frame):
+    before = count_gaps(Panel.from_frame(frame))
+    gone = frame.drop(index=[at(frame, "T0", k) for k in (10, 11, 40)])
+    after = count_gaps(Panel.from_frame(gone))
+    assert after["T0"] == before["T0"] + 3
+    assert {n: c for n, c in after.items() if n != "T0"} == {
+        n: c for n, c in before.items() if n != "T0"
+    }
+
+
+def test_flags_depend_on_nothing_after_they_are_known(frame):
+    """Whatever comes later, a flag known by a day stays, and no other appears."""
+    wrong, source = at(frame, "T3", 100), at(frame, "T3", 104)
+    frame.loc[wrong, [*PRICES, "volume"]] = frame.loc[source, [*PRICES, "volume"]].to_numpy()
+    frame.loc[at(frame, "T5", 150), PRICES] *= 1.3
+    whole = find_flags(Panel.from_frame(frame))
+    for cutoff in pd.to_datetime(["2024-10-25", "2024-11-08", "2025-01-10", "2025-06-02"]):
+        then = find_flags(Panel.from_frame(frame).until(cutoff))
+        told = [f[f["flag"].isin(["copied", "reversed"])] for f in (whole, then)]
+        early = told[0][told[0]["known"] <= cutoff].reset_index(drop=True)
+        pd.testing.assert_frame_equal(early, told[1].reset_index(drop=True))
+
+
+def test_masked_rows_are_gone_and_others_untouched(frame):
+    panel = Panel.from_frame(frame)
+    wrong = at(frame, "T5", 150)
+    bad = frame.copy()
+    bad.loc[wrong, PRICES] *= 1.3
+    dirty = Panel.from_frame(bad)
+    flags = find_flags(dirty)
+    clean = without_flagged(dirty, flags)
+    lost = panel.mask & ~clean.mask
+    assert lost.sum() == 1 and panel.ids[lost.any(1).argmax()] == "T5"
+    np.testing.assert_array_equal(clean.values[clean.mask], panel.values[clean.mask])
+    known = flags.loc[flags["flag"] == "reversed", "known"].iloc[0]
+    before = without_flagged(dirty, flags, known_by=known - pd.Timedelta(days=1))
+    assert (before.mask == dirty.mask).all()
+
+
+def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame):
+    bad = frame.copy()
+    bad.loc[at(bad, "T5", 150), PRICES] *= 1.3
+    bad.to_parquet(tmp_path / "prices.parquet")
+    source = open_source(f"files:{tmp_path / 'prices.parquet'}")
+    store = ingest(tmp_path / "home", source, None).store
+    assert store.manifest["quality"]["series"]["T5"]["reversed"] == 1
+    whole = panel_from_store(store, store.ids)
+    clean = panel_from_store(store, store.ids, mask=("reversed",))
+    assert whole.mask.sum() - clean.mask.sum() == 1
+    straight = load_panel(source.name)
+    assert (straight.mask == clean.mask).all()
+    with pytest.raises(UsageError, match="flag 'wrong': expected some of copied, reversed"):
+        load_panel(source.name, mask=("wrong",))
+
+
+def test_the_bad_days_of_a_public_data_set(real_data):
+    """Days on which bars were copied from later sessions, as its README and a second source say;
+    and hardly anything in a clean set."""
+    flags = find_flags(load_panel(f"files:{real_data / 'sp500_2013_2018.parquet'}", mask=()))
+    wrong = flags[flags["flag"].isin(["copied", "reversed"])]
+    days = wrong.groupby(wrong["ds"].astype(str).str[:10]).size()
+    for day, least in {
+        "2014-10-30": 144, "2014-10-29": 50, "2017-08-01": 200, "2014-08-01": 200,
+        "2014-07-17": 100, "2017-09-14": 30,
+    }.items():  # fmt: skip
+        assert days[day] >= least, day
+    clean = find_flags(load_panel(f"files:{real_data / 'us_stocks_2000_2015.parquet'}", mask=()))
+    assert clean["flag"].isin(["copied", "reversed"]).sum() <= 20  # of 1,530,531 rows
+    ehc = clean[(clean["unique_id"] == "EHC") & (clean["ds"] == "2003-03-26")]
+    assert ehc["flag"].tolist() == ["jump"]  # a true fall of 97 %, which is kept

@@ -1,0 +1,190 @@
+"""A store over years: updates, contradictions, damage, and older versions."""
+
+import hashlib
+import json
+
+import pandas as pd
+import pytest
+import stamina
+
+from forecaster.errors import NoNetwork, StoreError
+from forecaster.ingest import Store, ingest, open_source, panel_from_store
+from forecaster.ingest.yahoo import Yahoo
+from tests.ingest.standin import Company, StandIn, standing_in
+
+NAMES = ["AAPL", "KO", "GE"]
+
+
+@pytest.fixture
+def server():
+    with standing_in(today="2024-05-31 23:00") as server, stamina.set_testing(True, attempts=4):
+        for name in NAMES:
+            server.companies[name] = Company.invented(name)
+        yield server
+
+
+def update(server: StandIn, home, names=NAMES, start=None, **options):
+    source = Yahoo(
+        rewrite=server.rewrite, now=server.now, requests_per_second=500.0, cool_down=0.05, **options
+    )
+    server.forget()
+    return ingest(home, source, names, start=start)
+
+
+def test_a_month_of_daily_updates_ends_as_one_download(server, tmp_path):
+    company = server.companies["KO"]
+    company.splits[pd.Timestamp("2024-06-12")] = 2.0
+    company.dividends[pd.Timestamp("2024-06-20")] = 0.3
+    asked = 0
+    for day in pd.bdate_range("2024-05-31", "2024-06-28"):
+        server.today = pd.Timestamp(f"{day.date()} 23:00", tz="UTC")
+        arrived = update(server, tmp_path / "daily")
+        assert not arrived.stale and not arrived.skipped
+        asked = max(asked, server.charts()["KO"])
+        update(server, tmp_path / "daily")
+        assert not server.charts()  # nothing new on the same evening
+    once = update(server, tmp_path / "once").store
+    daily = Store.open(tmp_path / "daily", "yahoo")
+    pd.testing.assert_frame_equal(daily.read(NAMES), once.read(NAMES))
+    assert asked == 2  # at the split: the overlap, then all of it
+
+
+def test_a_ticker_that_seems_gone_is_kept_as_suspect_until_it_is_back(server, tmp_path):
+    store = update(server, tmp_path).store
+    before = store.read(["GE"])
+    server.today = pd.Timestamp("2024-06-03 23:00", tz="UTC")
+    gone = server.companies.pop("GE")
+    arrived = update(server, tmp_path)
+    assert arrived.ids == NAMES and list(arrived.stale) == ["GE"] and not arrived.skipped
+    entry = Store.open(tmp_path, "yahoo").manifest["series"]["GE"]
+    assert entry["state"] == "suspect" and "delisted" in entry["reason"]
+    pd.testing.assert_frame_equal(Store.open(tmp_path, "yahoo").read(["GE"]), before)
+    server.companies["GE"] = gone
+    assert not update(server, tmp_path).stale
+    assert Store.open(tmp_path, "yahoo").manifest["series"]["GE"]["state"] == "ok"
+
+
+def test_a_lost_history_is_not_believed_unless_refreshed(server, tmp_path):
+    update(server, tmp_path)
+    server.today = pd.Timestamp("2024-06-03 23:00", tz="UTC")
+    company = server.companies["GE"]
+    server.companies["GE"] = Company(company.days[-30:], company.close[-30:] * 3)
+    arrived = update(server, tmp_path)
+    assert "now lacks" in arrived.stale["GE"] and "--refresh" in arrived.stale["GE"]
+    arrived = update(server, tmp_path, refresh=True)
+    assert not arrived.stale
+    assert len(arrived.store.read(["GE"])) < 30
+    assert arrived.store.manifest["series"]["GE"]["state"] == "ok"
+
+
+def test_a_later_start_shortens_nothing_and_an_earlier_one_fetches_more(server, tmp_path):
+    update(server, tmp_path, start="2024-03-01")
+    assert Store.open(tmp_path, "yahoo").manifest["series"]["KO"]["first"] == "2024-03-01"
+    update(server, tmp_path, start="2024-05-01")
+    assert not server.charts()
+    store = update(server, tmp_path).store
+    assert store.manifest["series"]["KO"]["first"] == "2024-01-02"
+    panel = panel_from_store(store, NAMES, start="2024-05-01", end="2024-05-15")
+    assert str(panel.times[0])[:10] == "2024-05-01" and str(panel.times[-1])[:10] == "2024-05-15"
+
+
+def test_without_a_network_what_is_stored_is_used(server, tmp_path):
+    update(server, tmp_path)
+    server.today = pd.Timestamp("2024-06-03 23:00", tz="UTC")
+    nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", now=server.now)
+    arrived = ingest(tmp_path, nowhere, NAMES)
+    assert arrived.ids == NAMES and "cannot be reached" in arrived.stale["KO"]
+    with pytest.raises(NoNetwork, match="cannot be reached"):
+        ingest(tmp_path, nowhere, [*NAMES, "IBM"])
+
+
+def test_damaged_files_are_set_aside_and_fetched_again(server, tmp_path):
+    store = update(server, tmp_path).store
+    good = store.read(NAMES)
+    path = store.folder / store.manifest["series"]["KO"]["file"]
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    assert list(store.damages()) == ["KO"]
+    arrived = update(server, tmp_path)
+    assert list(arrived.quarantined) == ["KO"] and set(server.charts()) == {"KO"}
+    pd.testing.assert_frame_equal(arrived.store.read(NAMES), good)
+    (aside,) = Store.open(tmp_path, "yahoo").manifest["quarantine"]
+    assert aside["series"] == "KO" and "damaged" in aside["reason"]
+    assert (store.folder / "quarantine" / aside["file"]).read_bytes() == bytes(raw)
+
+
+def test_a_damaged_manifest_is_set_aside_and_made_anew_from_the_files(server, tmp_path):
+    store = update(server, tmp_path, start="2024-02-01").store
+    good, entries = store.read(NAMES), store.manifest["series"]
+    path = store.folder / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(StoreError, match=r"manifest cannot be read.*ingest` sets it aside"):
+        Store.open(tmp_path, "yahoo")
+    again = update(server, tmp_path, start="2024-02-01").store
+    assert not server.charts()  # nothing had to be fetched
+    assert again.manifest["series"] == entries
+    pd.testing.assert_frame_equal(again.read(NAMES), good)
+    assert len(list((store.folder / "quarantine").iterdir())) == 1
+
+
+def test_damaged_flags_are_found_again(server, tmp_path):
+    store = update(server, tmp_path).store
+    flags = store.flags()
+    (store.folder / store.manifest["quality"]["file"]).write_bytes(b"no")
+    with pytest.raises(StoreError, match="damaged"):
+        store.flags()
+    pd.testing.assert_frame_equal(update(server, tmp_path).store.flags(), flags)
+
+
+def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
+    """As the first version wrote it: no hash of the manifest, no states, names in the files."""
+    frame = next(open_source("simulated").fetch(["KO"])).frame
+    assert frame is not None
+    folder = Store.open(tmp_path, "simulated").folder
+    folder.mkdir(parents=True)
+    raw = frame.to_parquet(index=False)
+    digest = hashlib.sha256(raw).hexdigest()
+    (folder / f"KO.{digest[:12]}.parquet").write_bytes(raw)
+    entry = {
+        "file": f"KO.{digest[:12]}.parquet", "rows": len(frame), "first": "2018-01-02",
+        "last": "2025-12-31", "sha256": digest,
+    }  # fmt: skip
+    old = {"schema": 1, "source": "simulated", "series": {"KO": entry}}
+    (folder / "manifest.json").write_text(json.dumps(old, indent=1))
+    store = Store.open(tmp_path, "simulated")
+    pd.testing.assert_frame_equal(store.read(["KO"]), frame)
+    assert panel_from_store(store, ["KO"]).ids == ("KO",)
+    store = ingest(tmp_path, open_source("simulated"), ["KO", "GE"]).store
+    assert json.loads((folder / "manifest.json").read_text())["schema"] == 2
+    assert store.ids == ["KO", "GE"] and len(store.flags()) >= 0
+
+
+def test_open_high_and_low_are_adjusted_when_read(server, tmp_path):
+    server.companies["KO"].dividends[pd.Timestamp("2024-03-01")] = 2.0
+    store = update(server, tmp_path).store
+    stored = store.read(["KO"])
+    panel = panel_from_store(store, ["KO"])
+    assert panel.target == "adj_close" and not {"dividends", "splits"} & set(panel.channels)
+    factor = (stored["adj_close"] / stored["close"]).to_numpy()
+    assert factor[0] < 0.99 and factor[-1] == 1.0
+    for name in ("open", "high", "low"):
+        assert panel.channel(name)[0] == pytest.approx(stored[name].to_numpy() * factor)
+    assert panel.channel("close")[0] == pytest.approx(stored["close"].to_numpy())
+
+
+def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path, monkeypatch):
+    from forecaster.ingest import files
+    from tests.conftest import prices
+
+    path = tmp_path / "prices.csv"
+    pd.concat([prices("AAA"), prices("BBB")]).to_csv(path, index=False)
+    first = ingest(tmp_path / "home", open_source(f"files:{path}"), None)
+    assert first.changed == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "read_series", lambda *args: pytest.fail("it was read"))
+        again = ingest(tmp_path / "home", open_source(f"files:{path}"), None)
+        assert again.changed == 0 and again.ids == ["AAA", "BBB"]
+    pd.concat([prices("AAA"), prices("BBB", rows=410), prices("CCC")]).to_csv(path, index=False)
+    third = ingest(tmp_path / "home", open_source(f"files:{path}"), None)
+    assert third.changed == 2 and third.ids == ["AAA", "BBB", "CCC"]
