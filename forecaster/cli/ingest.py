@@ -86,9 +86,11 @@ def ingest(ctx, home, tickers, source, start, refresh, requests_per_second, work
 @click.option("--format", "form", type=click.Choice(["csv", "parquet"]),
               help="[default: by the ending of --output]")  # fmt: skip
 @click.option("--source", help="Which stored source.  [default: the only one there is]")
+@click.option("--adjusted", is_flag=True,
+              help="Prices after dividends, on the scale of adj_close.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the file.")
 @home_option
-def export(tickers, output, form, source, overwrite, home) -> None:
+def export(tickers, output, form, source, adjusted, overwrite, home) -> None:
     """Write stored prices as one long table, as they are stored: by default of all series.
 
     \b
@@ -98,5 +100,5 @@ def export(tickers, output, form, source, overwrite, home) -> None:
     """
     from forecaster.ingest.export import export_prices
 
-    rows = export_prices(home, output, tickers or None, form, source, overwrite)
+    rows = export_prices(home, output, tickers or None, form, source, overwrite, adjusted)
     click.echo(f"Wrote {rows:,} rows to {output}")

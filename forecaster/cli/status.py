@@ -5,6 +5,8 @@ import click
 from forecaster.cli.shared import console, home_option, say
 
 _SHOWN = 20  # series without --all
+_MOST_DATES = 60
+_DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # others come in hundreds
 
 
 @click.command()
@@ -93,11 +95,29 @@ def _print_series(store, tickers, everything: bool) -> None:
             state,
         )  # fmt: skip
     console().print(table)
+    if tickers:
+        _print_flags(store, wanted)
     if len(wanted) < len(entries) and not tickers:
         console().print(f"... and {len(entries) - len(wanted)} more; --all shows them")
     for aside in store.manifest["quarantine"]:
         folder = store.folder / "quarantine"
         say(f"{aside['series']}: set aside as {folder / aside['file']}: {aside['reason']}")
+
+
+def _print_flags(store, names: list[str]) -> None:
+    """The flagged rows of some series, date by date."""
+    from rich.table import Table
+
+    flags = store.flags()
+    flags = flags[flags["flag"].isin(_DATED) & flags["unique_id"].isin(names)]
+    if flags.empty:
+        return
+    table = Table("series", "date", "flag", title="Flagged sessions", title_justify="left")
+    for row in flags.head(_MOST_DATES).itertuples():
+        table.add_row(row.unique_id, str(row.ds)[:10], row.flag)
+    console().print(table)
+    if len(flags) > _MOST_DATES:
+        console().print(f"... and {len(flags) - _MOST_DATES} more")
 
 
 def _print_models(home) -> None:

@@ -20,9 +20,11 @@ def export_prices(
     form: str | None = None,
     source: str | None = None,
     overwrite: bool = False,
+    adjusted: bool = False,
 ) -> int:
     """Write series, by default all, of a stored source as ``csv`` or ``parquet``; returns the rows.
 
+    ``adjusted``: open, high, low and close on the scale of ``adj_close``, which is then left out.
     The file appears whole or not at all. In a CSV, text that a spreadsheet would take for a
     formula gets a quote in front.
 
@@ -48,12 +50,22 @@ def export_prices(
     def parts():
         for low in range(0, len(names), _AT_ONCE):
             frame = store.read(names[low : low + _AT_ONCE])
-            yield frame.reindex(columns=columns)
+            frame = frame.reindex(columns=columns)
+            yield _adjusted(frame) if adjusted else frame
 
     rows = sum(store.manifest["series"][name]["rows"] for name in names)
     write = _write_csv if form == "csv" else _write_parquet
     atomic.write_file(output, lambda to: write(to, parts()))
     return rows
+
+
+def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
+    if not {"close", "adj_close"} <= set(frame.columns):
+        return frame
+    factor = (frame["adj_close"] / frame["close"]).fillna(1.0)
+    prices = [name for name in ("open", "high", "low", "close") if name in frame]
+    scaled = {name: frame[name] * factor for name in prices}
+    return frame.assign(**scaled).drop(columns="adj_close")
 
 
 def unformulated(frame: pd.DataFrame) -> pd.DataFrame:

@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
 from forecaster.ingest.quality import KINDS, WRONG, find_flags, without_flagged
 from forecaster.ingest.review import review
-from forecaster.ingest.series_file import Encoded, encode
+from forecaster.ingest.series_file import Arrays, Encoded, encode
 from forecaster.ingest.source import Fetched, Known, Source, Stored, open_source
 from forecaster.ingest.store import Store
 from forecaster.panel import Panel
@@ -221,8 +220,8 @@ def panel_from_store(
     """The panel of series that are in the store; one whose file is damaged is named in ``skipped``.
 
     ``start`` and ``end``: dates, both included. Rows with a flag in ``mask`` are left out; with
-    ``known_by``, only those whose flag could be told at that time. Where there is an adjusted
-    close, ``open``, ``high`` and ``low`` are adjusted as it is.
+    ``known_by``, only those whose flag could be told at that time. Prices are as they were on the
+    day (but for splits); what is forecast is ``adj_close``, where there is one.
 
     Raises StoreError when all are damaged.
     """
@@ -230,7 +229,8 @@ def panel_from_store(
     if not parts:
         raise StoreError(name_reasons(damaged))
     panel = Panel.from_arrays(
-        {name: adjusted(*part) for name, part in parts.items()}, {**(skipped or {}), **damaged}
+        {name: _without_actions(part) for name, part in parts.items()},
+        {**(skipped or {}), **damaged},
     )
     if mask:
         check_kinds(mask)
@@ -238,19 +238,12 @@ def panel_from_store(
     return panel.between(start, end)
 
 
-def adjusted(times: np.ndarray, values: np.ndarray, channels: tuple[str, ...]):
-    """A stored series as models see it: prices of the session on the scale of ``adj_close``, and
-    without the actions, which are in it. Works in place."""
-    if "adj_close" in channels and "close" in channels:
-        close, adj_close = (values[:, channels.index(name)] for name in ("close", "adj_close"))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(np.isfinite(adj_close / close), adj_close / close, 1.0)
-        columns = [channels.index(name) for name in ("open", "high", "low") if name in channels]
-        values[:, columns] *= factor[:, None]
-    if not set(_ACTIONS) & set(channels):
-        return times, values, channels
-    keep = [at for at, name in enumerate(channels) if name not in _ACTIONS]
-    return times, values[:, keep], tuple(channels[at] for at in keep)
+def _without_actions(part: Arrays) -> Arrays:
+    """Without dividends and splits, which are in ``adj_close`` already."""
+    if not set(_ACTIONS) & set(part.channels):
+        return part
+    keep = [at for at, name in enumerate(part.channels) if name not in _ACTIONS]
+    return Arrays(part.times, part.values[:, keep], tuple(part.channels[at] for at in keep))
 
 
 def check_kinds(kinds: Sequence[str]) -> None:

@@ -106,7 +106,7 @@ def test_any_file_gives_safe_symbols_or_one_clear_error(tmp_path_factory, words)
             found = read(path)
         except UsageError:
             continue
-        names = [] if found is None else getattr(found, "tickers", found)
+        names = [] if found is None else found if isinstance(found, list) else found.tickers
         for name in names:
             assert re.fullmatch(r"\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}", name) and ".." not in name
             assert "/" not in file_name(name) and file_name(name).lower() != "con"

@@ -9,6 +9,7 @@ import stamina
 
 from forecaster.errors import NoNetwork, StoreError
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
+from forecaster.ingest.export import export_prices
 from forecaster.ingest.yahoo import Yahoo
 from tests.ingest.standin import Company, StandIn, standing_in
 
@@ -160,17 +161,19 @@ def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
     assert store.ids == ["KO", "GE"] and len(store.flags()) >= 0
 
 
-def test_open_high_and_low_are_adjusted_when_read(server, tmp_path):
+def test_prices_are_stored_as_they_were_and_adjusted_when_asked_for(server, tmp_path):
     server.companies["KO"].dividends[pd.Timestamp("2024-03-01")] = 2.0
     store = update(server, tmp_path).store
     stored = store.read(["KO"])
     panel = panel_from_store(store, ["KO"])
     assert panel.target == "adj_close" and not {"dividends", "splits"} & set(panel.channels)
-    factor = (stored["adj_close"] / stored["close"]).to_numpy()
-    assert factor[0] < 0.99 and factor[-1] == 1.0
-    for name in ("open", "high", "low"):
-        assert panel.channel(name)[0] == pytest.approx(stored[name].to_numpy() * factor)
-    assert panel.channel("close")[0] == pytest.approx(stored["close"].to_numpy())
+    factor = stored["adj_close"] / stored["close"]
+    assert factor.iloc[0] < 0.99 and factor.iloc[-1] == 1.0
+    export_prices(tmp_path, tmp_path / "adjusted.parquet", ["KO"], adjusted=True)
+    table = pd.read_parquet(tmp_path / "adjusted.parquet")
+    assert "adj_close" not in table
+    for name in ("open", "high", "low", "close"):
+        assert table[name].tolist() == pytest.approx((stored[name] * factor).tolist())
 
 
 def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path, monkeypatch):
