@@ -1,0 +1,128 @@
+"""What the experiments share: options, paired timing, provenance, tables and figures."""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from forecaster import swarm
+
+swarm.use_all_cores()  # before anything starts JAX
+
+HERE = Path(__file__).parent
+COLOURS = ("#1f6f8b", "#c8553d", "#7a7a7a", "#8a6fa8", "#4f8a3c")
+
+
+def parser(doc: str | None, **defaults: int) -> argparse.ArgumentParser:
+    """Options that every experiment has. ``defaults``: of the numbers it has besides."""
+    found = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("--quick", action="store_true", help="seconds instead of minutes, no result")
+    found.add_argument("--seed", type=int, default=0)
+    found.add_argument(
+        "--output", type=Path, help="folder for CSV and figure [default: beside the script]"
+    )
+    for name, value in defaults.items():
+        found.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
+    return found
+
+
+def folder(options: argparse.Namespace) -> Path:
+    """Where results go; a quick run does not replace those that are committed."""
+    if options.output is None and options.quick:
+        options.output = Path(tempfile.mkdtemp(prefix="forecaster-experiment-"))
+    options.output = options.output or HERE
+    options.output.mkdir(parents=True, exist_ok=True)
+    return options.output
+
+
+def paired(
+    runs: Mapping[str, Callable[[], Any]], repeats: int, warm_up: bool = True
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Time runs in turn, the order reversed every other time.
+
+    Returns ``method, repeat, seconds``, with the seconds of the first run of all, compiling
+    included, as repeat -1, and what each run returned last.
+    """
+    rows, results = [], {}
+    for repeat in range(-1 if warm_up else 0, repeats):
+        names = list(runs) if repeat % 2 == 0 else list(runs)[::-1]
+        for name in names:
+            began = time.perf_counter()
+            results[name] = runs[name]()
+            rows.append((name, repeat, time.perf_counter() - began))
+    return pd.DataFrame(rows, columns=["method", "repeat", "seconds"]), results
+
+
+def medians(table: pd.DataFrame, by: list[str], value: str = "seconds") -> pd.DataFrame:
+    """Median, lowest and highest over the repeats, the first run apart."""
+    counted = table[table["repeat"] >= 0].groupby(by, sort=False)[value]
+    return counted.agg(["median", "min", "max"]).reset_index()
+
+
+def provenance(seed: int) -> dict[str, Any]:
+    """Versions, machine, seed and date, as columns for a table."""
+    import jax
+
+    packages = ("forecaster", "jax", "flax", "optax", "numpy", "torch", "scikit-learn")
+    versions = [
+        f"{name} {importlib.metadata.version(name)}"
+        for name in packages
+        if importlib.util.find_spec(name.replace("scikit-learn", "sklearn"))
+    ]
+    return {
+        "versions": "; ".join([f"python {platform.python_version()}", *versions]),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "device": jax.devices()[0].device_kind,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "seed": seed,
+        "date": str(pd.Timestamp.now().date()),
+    }
+
+
+def write(options: argparse.Namespace, table: pd.DataFrame, name: str | None = None) -> Path:
+    """Write a table, with the provenance in its last columns, and say where."""
+    path = folder(options) / f"{name or Path(sys.argv[0]).stem}.csv"
+    table.round(6).assign(**provenance(options.seed)).to_csv(path, index=False)
+    print(f"wrote {path}", flush=True)
+    return path
+
+
+def figure(options: argparse.Namespace, drawn: Any, name: str | None = None) -> Path:
+    """Write a figure beside the table."""
+    path = folder(options) / f"{name or Path(sys.argv[0]).stem}.png"
+    drawn.savefig(path, dpi=150, facecolor="white", bbox_inches="tight")
+    print(f"wrote {path}", flush=True)
+    return path
+
+
+def axes(count: int = 1, width: float = 5.0, height: float = 3.6) -> tuple[Any, Any]:
+    """Panels side by side; drawn without a display."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    drawn, places = plt.subplots(1, count, figsize=(width * count, height), squeeze=False)
+    for place in places[0]:
+        place.spines[["top", "right"]].set_visible(False)
+    return drawn, places[0]
+
+
+def log_log(place: Any, table: pd.DataFrame, x: str, title: str, label: str) -> None:
+    """Median lines of each method with bands from the lowest to the highest repeat."""
+    for colour, (name, part) in zip(COLOURS, table.groupby("method", sort=False), strict=False):
+        place.plot(part[x], part["median"], "o-", ms=3, color=colour, label=name)
+        place.fill_between(part[x], part["min"], part["max"], color=colour, alpha=0.2, lw=0)
+    place.set(xscale="log", yscale="log", xlabel=x, ylabel=label, title=title)
+    place.legend(frameon=False, fontsize=8)
