@@ -16,6 +16,7 @@ from forecaster import swarm, unfinished
 from forecaster.backtest import Evaluation, check_folder, evaluate_to_folder
 from forecaster.baselines import check_available, check_torch
 from forecaster.calendar import infer_frequency
+from forecaster.compression import METHODS, compare
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import Model, fit, matching, predict
@@ -230,6 +231,15 @@ def predict_from_home(
     if not known:
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
+    panel = _panel_of(home, model, known)
+    usable = matching(model, panel)
+    lost = {name: why for name, why in usable.skipped.items() if name in known}
+    frame = predict(model, usable, level)
+    return Prediction(model, usable, frame, unknown | lost, _late(usable))
+
+
+def _panel_of(home: Path, model: Model, known: Sequence[str]) -> Panel:
+    """The stored prices that a model forecasts from, over the span and with the mask of its fit."""
     store = Store.open(home, str(model.provenance.get("source")))
     gone = [name for name in known if name not in store.ids]
     if gone:
@@ -241,11 +251,26 @@ def predict_from_home(
     mask = tuple(model.provenance.get("mask", ()))
     if mask and not store.looked_through:  # by another program, or in an older version
         mask = ()
-    panel = panel_from_store(store, known, **span, mask=mask)
-    usable = matching(model, panel)
-    lost = {name: why for name, why in usable.skipped.items() if name in known}
-    frame = predict(model, usable, level)
-    return Prediction(model, usable, frame, unknown | lost, _late(usable))
+    return panel_from_store(store, known, **span, mask=mask)
+
+
+def compress_from_home(
+    home: Path,
+    run: Path | None = None,
+    method: str | None = None,
+    on_method: Callable[[int, int], None] | None = None,
+) -> tuple[pd.DataFrame, Path | None]:
+    """Compare smaller files of a run, by default the latest, on the stored prices; with a
+    ``method``, write that one as a new run, whose folder is returned too."""
+    swarm.keep_compiled(home / "cache")
+    folder = run or latest_run(home)
+    model = load(folder)
+    table = compare(model, _panel_of(home, model, list(model.ids)), on_method)
+    if method is None:
+        return table, None
+    provenance = {**model.provenance, "compressed_from": folder.name, "compressed_by": method}
+    model = dataclasses.replace(model, provenance=provenance)
+    return table, save(model, new_run(home, model.config.model), METHODS[method])
 
 
 def _known(model: Model, tickers: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:

@@ -19,16 +19,19 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.calendar import Frequency
 from forecaster.config import Config
+from forecaster.encoding import Encoding
 from forecaster.errors import ForecasterError, ModelError
 from forecaster.forecasting import Model
 from forecaster.transforms import Transform
 
-SCHEMA = 1
+SCHEMA = 2  # version 1 had no encoding, and is what a model without one is still written in
 _ARRAYS, _REST = "model.safetensors", "model.json"
 
 
-def save(model: Model, folder: str | Path) -> Path:
+def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
     """Write a model into a new folder, whole or not at all, and return the folder.
+
+    ``encoding``: of the arrays, to make the file smaller; see :mod:`forecaster.compression`.
 
     Raises ModelError when the folder exists, StoreError when it cannot be written.
     """
@@ -39,9 +42,13 @@ def save(model: Model, folder: str | Path) -> Path:
         raise ModelError(f"{folder}: exists already; choose another folder")
     arrays = {f"params/{name}": leaf for name, leaf in _flatten(model.params).items()}
     arrays["scores"] = model.scores
+    encoding = encoding or Encoding()
+    arrays = encoding.write(arrays)
     raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
+    plain = encoding == Encoding()
     rest = {
-        "schema": SCHEMA,
+        "schema": 1 if plain else SCHEMA,
+        **({} if plain else {"encoding": dataclasses.asdict(encoding)}),
         "arrays_sha256": hashlib.sha256(raw).hexdigest(),
         "config": dataclasses.asdict(model.config),
         "ids": list(model.ids),
@@ -82,9 +89,8 @@ def load(folder: str | Path) -> Model:
             f"{folder / _ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
             "Run `forecaster fit` again"
         )
-    arrays = from_bytes(raw)
     try:
-        return _model(rest, arrays)
+        return _model(rest, from_bytes(raw))
     except (KeyError, TypeError, ValueError, AttributeError, ForecasterError) as error:
         raise ModelError(f"{folder / _REST}: not a model of this program: {error!r}") from error
 
@@ -114,10 +120,10 @@ def _read_rest(path: Path) -> dict[str, Any]:
         schema = int(rest["schema"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}). Run `forecaster fit` again") from error
-    if schema != SCHEMA:
+    if not 1 <= schema <= SCHEMA:
         advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
         raise ModelError(
-            f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
+            f"{path}: schema version {schema}; this program reads versions up to {SCHEMA}: {advice}"
         )
     return rest
 
@@ -127,6 +133,7 @@ def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     for name, leaf in arrays.items():
         if len(leaf) != len(ids):
             raise ValueError(f"{name}: {len(leaf)} rows for {len(ids)} series")
+    arrays = Encoding(**rest.get("encoding", {})).read(arrays)
     for part in ("skipped", "provenance", "report"):
         if not isinstance(rest[part], dict):
             raise TypeError(f"{part} is no object")

@@ -9,6 +9,7 @@ import click
 
 from forecaster import __version__
 from forecaster.cli.benchmark import benchmark
+from forecaster.cli.compress import compress
 from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
@@ -59,6 +60,7 @@ def main() -> None:
     forecaster ingest --tickers sp500.txt   fetch prices only, what is missing of them
     forecaster status                       what is stored and wrong, what was trained
     forecaster export --output prices.csv   stored prices for other programs
+    forecaster compress                     what a smaller file of the model would cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
@@ -66,5 +68,5 @@ def main() -> None:
     """
 
 
-for command in (ingest, fit, predict, evaluate, report, status, export, benchmark):
+for command in (ingest, fit, predict, evaluate, report, status, export, compress, benchmark):
     main.add_command(command)

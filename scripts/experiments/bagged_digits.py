@@ -4,8 +4,9 @@
 
 MLPs with layers of 64 and 32 units; 50 members learn from bootstrap samples, and their
 probabilities are averaged. Beside them a single PyTorch model and scikit-learn's BaggingClassifier
-of the same MLPs. Without --mnist on scikit-learn's 1,797 digits (8 x 8 pixels); with it on MNIST, whose
-four IDX files must lie in DIR (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-..., also .gz).
+of the same MLPs. Without --mnist on scikit-learn's 1,797 digits (8 x 8 pixels); with it on MNIST,
+whose four IDX files must lie in DIR (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-...;
+also as .gz).
 Published on MNIST: 92.9 % single, 93.8 % average member, 94.4 % ensemble.
 """
 
@@ -43,7 +44,11 @@ def digits(seed: int):
 
     x, y = load_digits(return_X_y=True)
     return train_test_split(
-        (x / 16).astype(np.float32), y.astype(np.int32), test_size=0.3, random_state=seed, stratify=y
+        (x / 16).astype(np.float32),
+        y.astype(np.int32),
+        test_size=0.3,
+        random_state=seed,
+        stratify=y,
     )
 
 
@@ -140,10 +145,11 @@ def main() -> None:
         scores("ensemble, ours", together, test_y),
         scores("BaggingClassifier", found["BaggingClassifier"], test_y),
     ]  # fmt: skip
-    table = pd.DataFrame(rows).assign(
-        seconds=[seconds["single, PyTorch"], np.nan, *seconds[["ensemble, ours", "BaggingClassifier"]]],
-        members=options.members, epochs=options.epochs, data="mnist" if options.mnist else "digits",
-    )  # fmt: skip
+    table = pd.DataFrame(rows)
+    table["seconds"] = table["model"].map(seconds)
+    table = table.assign(
+        members=options.members, epochs=options.epochs, data="mnist" if options.mnist else "digits"
+    )
     print(table.round(4).to_string(index=False))
     harness.write(options, table)
 

@@ -2,9 +2,9 @@
 
     python scripts/experiments/cart_pole.py [--quick]
 
-REINFORCE (Williams 1992) with the mean return as a baseline. The environment is that of Barto, Sutton and
-Anderson (1983), with the constants of the usual CartPole-v1: 500 steps are a full episode. All agents
-act and learn at the same time; reward curves are shown as quantiles over seeds.
+REINFORCE (Williams 1992) with the mean return as a baseline. The environment is that of Barto,
+Sutton and Anderson (1983), with the constants of the usual CartPole-v1: 500 steps are a full
+episode. All agents act and learn at the same time; reward curves are quantiles over seeds.
 """
 
 import harness
@@ -27,7 +27,7 @@ def policy(rngs):
 
 def move(state, action):
     """One step of 20 ms; the state is position, speed, angle, angular speed."""
-    position, speed, angle, turning = state
+    _, speed, angle, turning = state
     force = jnp.where(action == 1, 10.0, -10.0)
     sine, cosine = jnp.sin(angle), jnp.cos(angle)
     push = (force + 0.05 * turning**2 * sine) / 1.1

@@ -3,7 +3,7 @@
     python scripts/experiments/federated.py [--quick]
 
 Each client sees digits of two classes mostly. Clients train by themselves for a few epochs, the
-weights are averaged, and everybody goes on from the average (McMahan et al. 2017, arXiv 1602.05629).
+weights are averaged, and all go on from the average (McMahan et al. 2017, arXiv 1602.05629).
 Compared: the average, a client that never shares, and one model that sees all data.
 """
 

@@ -4,8 +4,8 @@
 
 A function that behaves differently in four regions. Four small networks specialise, each on the
 examples that it has explained best so far (hard assignment, as in Jacobs et al. 1991); a gate then
-learns, from the inputs alone, whom to ask. Beside it one network with as many weights, and the mean of
-four networks that all saw everything.
+learns, from the inputs alone, whom to ask. Beside it one network with as many weights, and the
+mean of four networks that all saw everything.
 """
 
 import harness

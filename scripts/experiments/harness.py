@@ -82,7 +82,9 @@ def provenance(seed: int) -> dict[str, Any]:
     ]
     return {
         "versions": "; ".join([f"python {platform.python_version()}", *versions]),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "device": jax.devices()[0].device_kind,
         "machine": f"{platform.system()} {platform.machine()}",
         "seed": seed,

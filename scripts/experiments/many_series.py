@@ -158,7 +158,9 @@ def main() -> None:
         "PyTorch, without fault": torch_loop(x, y, 1, False),
         "JAX, compiles each": jax_loop(x, y, 1, True),
         "JAX, without fault": jax_loop(x, y, 1, False),
-        "appends to a table": appending(options.iterations * 10, 1000)[:: 10 if not options.quick else 1],
+        "appends to a table": appending(options.iterations * 10, 1000)[
+            :: 10 if not options.quick else 1
+        ],
     }
     parts = [
         pd.DataFrame({"part": "loop", "method": name, "iteration": range(len(s)), "seconds": s})

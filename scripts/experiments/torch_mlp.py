@@ -1,6 +1,7 @@
 """Small classifiers by PyTorch, one after the other or a process a core, as one would write it."""
 
 import concurrent.futures
+import itertools
 import multiprocessing
 import os
 from typing import Any
@@ -20,7 +21,7 @@ def train(
     torch.manual_seed(seed)
     sizes = [x.shape[1], *hidden, 1 if classes == 2 else classes]
     layers: list[Any] = []
-    for inputs, outputs in zip(sizes[:-2], sizes[1:-1], strict=True):
+    for inputs, outputs in itertools.pairwise(sizes[:-1]):
         layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(*sizes[-2:]))
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)

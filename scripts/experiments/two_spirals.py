@@ -4,11 +4,12 @@
 
 128 points of two interleaved spirals, all in one batch, Adam 1e-3, 1,024 epochs; small networks (16
 hidden units) and large ones (two layers of 256). PyTorch's time is proportional to its epochs; it
-trains --torch-epochs of them, and its times are scaled. Published, on a CPU: 128 small networks 48 s
-by PyTorch and 2.6 s by TurbaNet; 128 large ones 131 s and 453 s.
+trains --torch-epochs of them, and its times are scaled. Published, on a CPU: 128 small networks
+48 s by PyTorch and 2.6 s by TurbaNet; 128 large ones 131 s and 453 s.
 """
 
 import functools
+import itertools
 
 import harness
 import jax
@@ -25,7 +26,7 @@ NETWORKS = {"small": (16,), "large": (256, 256)}
 
 
 def spirals(points: int = 128, noise: float = 0.05, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Points (point, 2) and labels (point,) of two interleaved spirals; Lang and Witbrock (1988)."""
+    """Points (point, 2) and labels (point,) of two spirals; Lang and Witbrock (1988)."""
     random = np.random.default_rng(seed)
     angle = np.linspace(0.5, 2.5 * np.pi, points // 2)
     arm = np.stack([angle * np.cos(angle), angle * np.sin(angle)], 1) / angle.max()
@@ -36,7 +37,7 @@ def spirals(points: int = 128, noise: float = 0.05, seed: int = 0) -> tuple[np.n
 def network(hidden: tuple[int, ...], rngs: nnx.Rngs) -> nnx.Module:
     sizes = [2, *hidden]
     layers = []
-    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, outputs in itertools.pairwise(sizes):
         layers += [nnx.Linear(inputs, outputs, rngs=rngs), nnx.relu]
     return nnx.Sequential(*layers, nnx.Linear(sizes[-1], 1, rngs=rngs))
 

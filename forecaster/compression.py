@@ -1,0 +1,141 @@
+"""Smaller files of a model, and what they cost: weights as whole numbers, in half precision, or
+with the least of them left out.
+
+Int8: each column of a matrix has a scale of its own, the largest weight of it over 127, as in
+Jacob et al. (2018), arXiv 1712.05877, symmetric and per channel. Pruning leaves out the smallest
+weights of each matrix (Han et al. 2015, arXiv 1506.02626), without training again. Arithmetic stays
+in float32: a forecast is not faster for it, only the file smaller.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from forecaster.encoding import Encoding
+from forecaster.forecasting import Model, distributions, matching, predict, rows_of
+from forecaster.panel import Panel
+from forecaster.saving import load, save
+
+METHODS = {
+    "none": Encoding(),
+    "float16": Encoding("float16"),
+    "int8": Encoding("int8"),
+    "pruned-50": Encoding(pruned=0.5),
+    "pruned-80": Encoding(pruned=0.8),
+    "int8-pruned-50": Encoding("int8", 0.5),
+    "small": Encoding("int8", scores="float16"),
+}
+"""Ways to write a model's weights; ``small`` also has the errors that bands are calibrated on in
+half precision."""
+
+MOST_LOSS = 1e-3  # of the mean CRPS that a method may cost to be recommended
+MOST_LOSS_OF_ONE = 1e-2  # at the 99th percentile of series
+LEAST_SAVING = 0.1  # of the file
+MOST_TIME = 1.1  # of the time to load and forecast
+_REPEATS = 5
+
+
+def compare(
+    model: Model, panel: Panel, on_method: Callable[[int, int], None] | None = None
+) -> pd.DataFrame:
+    """What each of :data:`METHODS` saves and costs, a row each.
+
+    ``bytes`` of the arrays; ``size``, relative to none; ``crps``, the mean over series of the ratio
+    to none, on the latest ``validation`` rows of the panel, ``crps_99`` its 99th percentile;
+    ``width_99``: how much the 80 % band of a series changes, relative, the 99th percentile;
+    ``seconds`` to load and forecast all series, the median; ``time``, relative to none.
+    ``recommended``: smaller by a tenth or more, and neither the mean CRPS worse by 0.1 %, nor the
+    CRPS or the band of one series in a hundred by 1 %, nor slower by a tenth.
+    """
+    panel = matching(model, panel)
+    plain, widths = _crps(model, panel), _widths(predict(model, panel))
+    rows, seconds = [], {name: [] for name in METHODS}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, encoding) in enumerate(METHODS.items()):
+            run = save(model, Path(folder) / name, encoding)
+            smaller = load(run)
+            ratio = _crps(smaller, panel) / plain
+            wider = np.abs(_widths(predict(smaller, panel)) / widths - 1)
+            size = sum(path.stat().st_size for path in run.glob("*.safetensors"))
+            rows.append((name, size, ratio.mean(), *_worst(ratio, wider)))
+            if on_method:
+                on_method(number + 1, len(METHODS))
+        for repeat in range(_REPEATS):
+            for name in METHODS if repeat % 2 else reversed(METHODS):
+                began = time.perf_counter()
+                predict(load(Path(folder) / name), panel)
+                seconds[name].append(time.perf_counter() - began)
+    table = pd.DataFrame(rows, columns=["method", "bytes", "crps", "crps_99", "width_99"])
+    table["size"] = table["bytes"] / table["bytes"].iloc[0]
+    table["seconds"] = [float(np.median(seconds[name])) for name in METHODS]
+    none = seconds["none"]
+    table["time"] = [
+        float(np.median(np.divide(taken, none))) for taken in (seconds[n] for n in METHODS)
+    ]
+    table["recommended"] = (
+        (table["size"] <= 1 - LEAST_SAVING)
+        & (table["crps"] <= 1 + MOST_LOSS)
+        & (table["crps_99"] <= 1 + MOST_LOSS_OF_ONE)
+        & (table["width_99"] <= MOST_LOSS_OF_ONE)
+        & (table["time"] <= MOST_TIME)
+    )
+    return table
+
+
+def recommend(table: pd.DataFrame) -> str | None:
+    """The method with the smallest file among those recommended; None when nothing is worth it."""
+    worth = table[table["recommended"]]
+    return None if worth.empty else str(worth.sort_values("bytes")["method"].iloc[0])
+
+
+def _worst(*ratios: np.ndarray) -> list[float]:
+    return [float(np.quantile(ratio, 0.99)) for ratio in ratios]
+
+
+def _widths(forecast: pd.DataFrame) -> np.ndarray:
+    """Widths of the 80 % bands, a row each."""
+    low, high = (next(c for c in forecast if f"-{side}-80" in str(c)) for side in ("lo", "hi"))
+    return (forecast[high] - forecast[low]).to_numpy()
+
+
+def _crps(model: Model, panel: Panel) -> np.ndarray:
+    """Mean CRPS of each series in standardised units, over the latest ``validation`` rows and all
+    horizons; of a point head the absolute error, which is the CRPS of a point."""
+    transformed = model.transform.apply(panel, model.config.horizon)
+    steps = transformed.z.shape[1]
+    span = min(model.config.validation, steps - model.config.lookback)
+    origins = np.tile(np.arange(steps - span, steps), (len(panel.ids), 1))
+    rows = rows_of(model, panel.ids)
+    location, scale, dof = distributions(
+        model.config, _rows(model.params, rows), transformed, origins
+    )
+    targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
+    return np.nanmean(student_t_crps(targets, location, scale, dof), axis=(1, 2))
+
+
+def student_t_crps(actual, location, scale, dof) -> np.ndarray:
+    """CRPS of a Student-t distribution in closed form, elementwise; of infinite degrees of freedom
+    and a scale of one, which is a point, the absolute error.
+
+    Jordan, Krüger & Lerch (2019), Journal of Statistical Software 90(12).
+    """
+    from scipy.special import beta, stdtr
+    from scipy.stats import t
+
+    z = (actual - location) / scale
+    if np.isinf(dof).all():
+        return np.abs(z) * scale
+    constant = 2 * np.sqrt(dof) * beta(0.5, dof - 0.5) / ((dof - 1) * beta(0.5, dof / 2) ** 2)
+    spread = 2 * t.pdf(z, dof) * (dof + z**2) / (dof - 1)
+    return scale * (z * (2 * stdtr(dof, z) - 1) + spread - constant)
+
+
+def _rows(tree: Any, rows: np.ndarray) -> Any:
+    if isinstance(tree, dict):
+        return {name: _rows(leaf, rows) for name, leaf in tree.items()}
+    return np.asarray(tree)[rows]

@@ -1,0 +1,82 @@
+"""How the arrays of a model are written: as they are, in half precision, as bytes, or sparse."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """``weights``: their type in the file. ``pruned``: the share of each matrix, its smallest
+    weights, that is left out. ``scores``: type of the errors that bands are calibrated on.
+
+    Matrices only, leaves (series, input, output); biases and constants stay as they are.
+    """
+
+    weights: Literal["float32", "float16", "int8"] = "float32"
+    pruned: float = 0.0
+    scores: Literal["float32", "float16"] = "float32"
+
+    def __post_init__(self):
+        if self.weights not in ("float32", "float16", "int8") or not 0 <= self.pruned < 1:
+            raise ValueError(f"not an encoding: {self}")
+
+    def write(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Arrays of a model, by name, as those of a file."""
+        out: dict[str, np.ndarray] = {}
+        for name, leaf in arrays.items():
+            if name == "scores":
+                out[name] = leaf.astype(self.scores)
+            elif leaf.ndim < 3:
+                out[name] = leaf
+            else:
+                out |= self._write(name, leaf)
+        return out
+
+    def read(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The reverse, as float32."""
+        out = {}
+        for name, leaf in arrays.items():
+            if name.startswith("params/"):
+                out[name] = self._read(name, leaf, arrays)
+            elif name == "scores":
+                out[name] = leaf.astype(np.float32)
+        return out
+
+    def _write(self, name: str, leaf: np.ndarray) -> dict[str, np.ndarray]:
+        out = {}
+        kept = np.ones(leaf.shape, bool)
+        if self.pruned:
+            count = int(self.pruned * leaf[0].size)
+            sizes = np.abs(leaf).reshape(len(leaf), -1)
+            least = np.argsort(sizes, axis=1, kind="stable")[:, :count]
+            np.put_along_axis(kept.reshape(len(leaf), -1), least, False, axis=1)
+            out[f"kept/{name}"] = np.packbits(kept.reshape(len(leaf), -1), axis=1)
+        values = leaf
+        if self.weights == "int8":
+            scale = np.abs(leaf).max(axis=1, keepdims=True) / 127
+            scale = np.where(scale > 0, scale, 1.0).astype(np.float32)
+            values = np.rint(leaf / scale).astype(np.int8)
+            out[f"scale/{name}"] = scale
+        elif self.weights == "float16":
+            values = leaf.astype(np.float16)
+        if self.pruned:
+            values = values[kept].reshape(len(leaf), -1)
+            # The shape of one member's matrix, which the flat values no longer tell.
+            out[f"shape/{name}"] = np.tile(np.array(leaf.shape[1:], np.int32), (len(leaf), 1))
+        out[name] = values
+        return out
+
+    def _read(self, name: str, leaf: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        values = leaf
+        if f"kept/{name}" in arrays:
+            shape = tuple(int(size) for size in arrays[f"shape/{name}"][0])
+            bits = np.unpackbits(arrays[f"kept/{name}"], axis=1, count=int(np.prod(shape)))
+            full = np.zeros(bits.shape, leaf.dtype)
+            full[bits.astype(bool)] = leaf.reshape(-1)
+            values = full.reshape(len(leaf), *shape)
+        values = values.astype(np.float32)
+        scale = arrays.get(f"scale/{name}")
+        return values if scale is None else values * scale

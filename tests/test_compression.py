@@ -1,0 +1,96 @@
+"""Smaller files of a model: what they cost is said, and nothing is recommended that costs more."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import forecaster as fc
+from forecaster import compression
+from forecaster.encoding import Encoding
+from forecaster.errors import ModelError
+from forecaster.saving import load, save
+
+
+@pytest.mark.parametrize(
+    "encoding", [*compression.METHODS.values(), Encoding("float16", 0.3, "float16")]
+)
+def test_what_is_written_is_read(encoding):
+    random = np.random.default_rng(0)
+    arrays = {
+        "params/a/kernel": random.normal(size=(3, 5, 7)).astype(np.float32),
+        "params/a/bias": random.normal(size=(3, 7)).astype(np.float32),
+        "scores": random.normal(size=(3, 20, 2)).astype(np.float32),
+    }
+    arrays["params/a/kernel"][1, :, 2] = 0.0  # a column without any weight
+    read = encoding.read(encoding.write(arrays))
+    assert read.keys() == arrays.keys()
+    np.testing.assert_array_equal(read["params/a/bias"], arrays["params/a/bias"])
+    kernel, again = arrays["params/a/kernel"], read["params/a/kernel"]
+    kept = again != 0
+    most = {"float32": 0.0, "float16": 1e-3, "int8": 1 / 127}[encoding.weights]
+    largest = np.abs(kernel).max(axis=1, keepdims=True)
+    assert (
+        np.abs(again - kernel)[kept] <= most * np.broadcast_to(largest, kernel.shape)[kept]
+    ).all()
+    for one, other in zip(kernel, again, strict=True):
+        lost = np.abs(one[other == 0])
+        assert (other == 0).sum() >= int(encoding.pruned * one.size)
+        if encoding.weights == "float32" and encoding.pruned:
+            assert lost.max() <= np.abs(one[other != 0]).min()
+    np.testing.assert_allclose(read["scores"], arrays["scores"], rtol=1e-3, atol=1e-3)
+
+
+def test_a_model_is_smaller_and_forecasts_nearly_the_same(model, panel, tmp_path):
+    plain = save(model, tmp_path / "plain")
+    small = save(model, tmp_path / "small", compression.METHODS["small"])
+    sizes = [(run / "model.safetensors").stat().st_size for run in (plain, small)]
+    assert sizes[1] < 0.6 * sizes[0]
+    ours, theirs = fc.predict(load(plain), panel), fc.predict(load(small), panel)
+    np.testing.assert_allclose(theirs["LSTM"], ours["LSTM"], rtol=1e-3)
+    width = (ours["LSTM-hi-80"] - ours["LSTM-lo-80"]).to_numpy()
+    np.testing.assert_allclose(theirs["LSTM-hi-80"] - theirs["LSTM-lo-80"], width, rtol=2e-2)
+    # A plain model is what it was before there were encodings.
+    assert '"schema": 1' in (plain / "model.json").read_text()
+    text = (small / "model.json").read_text()
+    assert '"schema": 2' in text
+    (small / "model.json").write_text(text.replace('"int8"', '"int3"'))
+    with pytest.raises(ModelError, match="not a model of this program"):
+        load(small)
+
+
+def test_the_comparison_is_of_what_it_says(model, panel, monkeypatch):
+    monkeypatch.setattr(compression, "_REPEATS", 1)
+    table = compression.compare(model, panel).set_index("method")
+    assert table.loc["none", "crps"] == 1.0 and table.loc["none", "size"] == 1.0
+    assert not table.loc["none", "recommended"]
+    assert table.loc["int8", "bytes"] < table.loc["float16", "bytes"] < table.loc["none", "bytes"]
+    noise = dataclasses.replace(model, params=_noisy(model.params))
+    assert (compression._crps(noise, panel) > compression._crps(model, panel)).mean() > 0.5
+
+
+def _noisy(tree):
+    if isinstance(tree, dict):
+        return {name: _noisy(leaf) for name, leaf in tree.items()}
+    return tree + np.random.default_rng(0).normal(0, 1, tree.shape).astype(np.float32)
+
+
+def test_nothing_is_recommended_that_costs_more_than_it_saves():
+    good = {"method": "a", "bytes": 50, "recommended": True}
+    rows = pd.DataFrame([good, good | {"method": "b", "bytes": 40},
+                         good | {"method": "c", "bytes": 30, "recommended": False}])  # fmt: skip
+    assert compression.recommend(rows) == "b"
+    assert compression.recommend(rows.assign(recommended=False)) is None
+
+
+def test_the_crps_of_a_t_distribution_is_that_of_its_samples():
+    random = np.random.default_rng(0)
+    for dof, location, scale, actual in [(3.0, 0.5, 2.0, 1.0), (8.0, -1.0, 0.3, 1.0)]:
+        draws = stats.t.rvs(dof, location, scale, size=(2, 400_000), random_state=random)
+        expected = np.abs(draws[0] - actual).mean() - 0.5 * np.abs(draws[0] - draws[1]).mean()
+        got = compression.student_t_crps(actual, location, scale, np.array(dof))
+        assert got == pytest.approx(expected, rel=0.01)
+    point = compression.student_t_crps(np.array(3.0), np.array(1.0), np.array(1.0), np.inf)
+    assert point == 2.0
