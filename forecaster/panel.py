@@ -89,6 +89,14 @@ class Panel:
         skipped = dict(skipped or {})
         if not series:
             raise DataError("no series can be used:\n" + name_reasons(skipped))
+        dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
+        kind = "M" if 2 * dated >= len(series) else "i"
+        other = [name for name, part in series.items() if part[0].dtype.kind != kind]
+        if other:
+            words = ("whole numbers", "dates") if kind == "M" else ("dates", "whole numbers")
+            reason = f"its times are {words[0]}; those of most are {words[1]}"
+            skipped |= dict.fromkeys(other, reason)
+            series = {name: part for name, part in series.items() if name not in skipped}
         channels = tuple(dict.fromkeys(c for _, _, own in series.values() for c in own))
         target = next((name for name in _TARGETS if name in channels), None)
         if target is None:

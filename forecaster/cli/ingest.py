@@ -33,7 +33,12 @@ from forecaster.cli.shared import (
     type=click.DateTime(["%Y-%m-%d"]),
     help="First date to ask Yahoo for; earlier ones that are stored stay.  [default: all history]",
 )
-@click.option("--refresh", is_flag=True, help="Ask Yahoo for all history again, and believe it.")
+@click.option(
+    "--refresh",
+    is_flag=True,
+    help="Read all of it again: Yahoo's history, which is then "
+    "believed, or a file that seems not to have changed.",
+)
 @click.option(
     "--requests-per-second", type=click.FloatRange(0, min_open=True), default=2.0,
     show_default=True, help="To Yahoo, at the most.",
@@ -67,9 +72,12 @@ def ingest(ctx, home, tickers, source, start, refresh, requests_per_second, work
     )  # fmt: skip
     make_folder(home)
     with bars() as bar:
-        arrived = run(home, opened, wanted, start=start, on_series=bar.fetching, on_wait=say)
+        arrived = run(
+            home, opened, wanted, start=start, refresh=refresh, on_series=bar.fetching, on_wait=say
+        )
     for name, why in arrived.quarantined.items():
-        say(f"{name}: set aside in {arrived.store.folder / 'quarantine'}, fetched again: {why}")
+        again = "fetched again" if name in arrived.ids else "could not be fetched again"
+        say(f"{name}: {again}; what there was is in {arrived.store.folder / 'quarantine'}: {why}")
     click.echo(
         f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
         f"{arrived.changed} changed"

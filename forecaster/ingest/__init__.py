@@ -1,6 +1,7 @@
 """Series from files, Yahoo or a simulated market, and the store that keeps them."""
 
 from forecaster.ingest.loading import ingest as ingest
+from forecaster.ingest.loading import ingested as ingested
 from forecaster.ingest.loading import load_panel as load_panel
 from forecaster.ingest.loading import panel_from_store as panel_from_store
 from forecaster.ingest.membership import Membership as Membership

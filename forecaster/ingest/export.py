@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster import atomic
-from forecaster.errors import UsageError
+from forecaster.errors import StoreError, UsageError, name_reasons
 from forecaster.ingest.store import Store
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -36,15 +36,20 @@ def export_prices(
     )
     if form not in ("csv", "parquet"):
         raise UsageError(f"{output}: cannot tell the format; add --format csv or parquet")
-    if output.exists() and not overwrite:
+    stream = output.exists() and not output.is_file()  # a pipe, or standard output
+    if output.is_dir() or not output.parent.is_dir():
+        raise UsageError(f"{output}: expected a file in a folder that is there")
+    if output.exists() and not stream and not overwrite:
         raise UsageError(f"{output} exists; choose another file, or add --overwrite")
     store = _stored(home, source)
-    names = list(dict.fromkeys(tickers)) if tickers else store.ids
+    names = list(dict.fromkeys(map(store.spelled, tickers))) if tickers else store.ids
     if missing := [name for name in names if name not in store.manifest["series"]]:
         raise UsageError(
             f"{', '.join(missing[:5])}: not among the {len(store.ids)} series of "
             f"{store.manifest['source']}"
         )
+    if damaged := store.damages(names):
+        raise StoreError(name_reasons(damaged))
     columns = _columns(store, names)
 
     def parts():
@@ -55,7 +60,10 @@ def export_prices(
 
     rows = sum(store.manifest["series"][name]["rows"] for name in names)
     write = _write_csv if form == "csv" else _write_parquet
-    atomic.write_file(output, lambda to: write(to, parts()))
+    if stream:
+        write(output, parts())
+    else:
+        atomic.write_file(output, lambda to: write(to, parts()))
     return rows
 
 
@@ -111,7 +119,9 @@ def _stored(home: Path, source: str | None) -> Store:
 def _write_csv(path: Path, parts) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         for number, frame in enumerate(parts):
-            unformulated(frame).to_csv(file, index=False, header=number == 0)
+            frame = unformulated(frame)
+            names = [f"'{name}" if str(name).startswith(_FORMULA) else name for name in frame]
+            frame.to_csv(file, index=False, header=names if number == 0 else False)
 
 
 def _write_parquet(path: Path, parts) -> None:

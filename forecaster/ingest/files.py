@@ -4,6 +4,7 @@ import csv
 import hashlib
 import itertools
 import os
+import re
 import urllib.parse
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,10 @@ from forecaster.errors import DataError, UsageError
 from forecaster.ingest.layout import canonical, tidy
 from forecaster.ingest.parquet import read_parquet
 from forecaster.ingest.source import Fetched, Known
+from forecaster.panel import show_time
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
+_READER = 1  # to be raised when the same files are read in another way
 _PARQUET = (".parquet", ".pq")
 _ENDS = (".csv", ".csv.gz", ".txt", *_PARQUET)
 
@@ -28,7 +31,7 @@ class Files:
     """A CSV or Parquet file with any number of series, or a folder of such files.
 
     In a folder, a file without a ticker column holds the series that the file is named after, or
-    that its subfolder ``ticker=NAME`` names.
+    that a folder ``ticker=NAME`` in it names. Parts of one series in several files are joined.
     """
 
     def __init__(self, path: str):
@@ -39,6 +42,7 @@ class Files:
             raise UsageError(f"files:{path}: no such file or folder")
         self._frames: dict[str, pd.DataFrame] | None = None
         self._failed: dict[str, str] = {}
+        self._print: str | None = None
 
     def tickers(self) -> list[str]:
         """All series, those of unreadable files in a folder included."""
@@ -58,8 +62,13 @@ class Files:
                 yield Fetched(name, frame.assign(unique_id=name) if found != name else frame)
 
     def fingerprint(self) -> str | None:
-        """A hash over names and contents of all files."""
-        digest = hashlib.sha256()
+        """A hash over names and contents of all files, and the version of their reader."""
+        if self._print is None:
+            self._print = self._hash()
+        return self._print
+
+    def _hash(self) -> str:
+        digest = hashlib.sha256(f"reader {_READER}\n".encode())
         for file in self._files():
             with file.open("rb") as opened:
                 content = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -67,33 +76,45 @@ class Files:
         return digest.hexdigest()
 
     def _spelled(self, name: str) -> str | None:
-        """A ticker as the files write it: ``BRK-B`` may stand there as ``BRK.B``."""
+        """A ticker as the files write it: ``BRK-B`` may stand there as ``BRK.B`` or ``brk.b``."""
         frames = self._read()
-        return next((n for n in (name, name.replace("-", "."), name.lower()) if n in frames), None)
+        if name in frames:
+            return name
+        upper = {known.upper(): known for known in reversed(frames)}
+        return upper.get(name.upper()) or upper.get(name.upper().replace("-", "."))
 
     def _read(self) -> dict[str, pd.DataFrame]:
         if self._frames is None:
-            self._frames = self._read_folder() if self.path.is_dir() else read_series(self.path)
+            before = self.fingerprint()
+            frames = self._read_folder() if self.path.is_dir() else read_series(self.path)
+            if self._hash() != before:
+                raise DataError(f"{self.path}: changed while it was read; run the same again")
+            for name, frame in frames.items():
+                twice = frame["ds"].duplicated()
+                if twice.any():
+                    day = show_time(frame["ds"][twice].iloc[0])
+                    self._failed[name] = f"more than one row for {day}"
+            self._frames = {n: frame for n, frame in frames.items() if n not in self._failed}
         return self._frames
 
     def _files(self) -> list[Path]:
-        """The file itself, or those in the folder and in its ``key=value`` subfolders."""
+        """The file itself, or those in the folder and in the folders in it."""
         if not self.path.is_dir():
             return [self.path]
         files = sorted(
             file
             for file in self.path.rglob("*")
             if file.name.lower().endswith(_ENDS)
-            and not file.name.startswith(".")
+            and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
             and (file.suffix.lower() != ".txt" or _is_stooq(file))
-            and all("=" in part for part in file.relative_to(self.path).parts[:-1])
         )
         if not files:
             raise DataError(f"{self.path}: no .csv or .parquet file in this folder")
         return files
 
     def _read_folder(self) -> dict[str, pd.DataFrame]:
-        frames: dict[str, pd.DataFrame] = {}
+        """All series of all files; the parts of one that lies in several are joined."""
+        parts: dict[str, list[pd.DataFrame]] = {}
         files = self._files()
         # Two threads more than cores: they wait for the disk as well.
         with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
@@ -101,10 +122,21 @@ class Files:
                 if isinstance(series, str):
                     self._failed[_name(file, self.path)] = series
                     continue
-                for name in series.keys() & frames.keys():
-                    self._failed[name] = f"in more than one file, one of them {file.name}"
-                frames |= series
-        return {name: frame for name, frame in frames.items() if name not in self._failed}
+                for name, frame in series.items():
+                    parts.setdefault(name, []).append(frame)
+        frames = {}
+        for name, several in parts.items():
+            if name in self._failed:
+                continue
+            frames[name] = several[0]
+            if len(several) > 1:
+                kinds = {part["ds"].dtype.kind for part in several}
+                if len(kinds) > 1:
+                    self._failed[name] = "in several files, in some with dates, in some without"
+                    continue
+                joined = pd.concat(several, ignore_index=True)
+                frames[name] = joined.sort_values("ds", kind="stable", ignore_index=True)
+        return frames
 
     def _tried(self, file: Path) -> dict[str, pd.DataFrame] | str:
         try:
@@ -145,26 +177,46 @@ def read_series(path: Path, name: str | None = None) -> dict[str, pd.DataFrame]:
 def _read_csv(path: Path) -> pd.DataFrame:
     """The index keeps count of lines, so that errors can name them."""
     kind: Any = {"encoding": "utf-8-sig", "compression": "infer"}
-    header = pd.read_csv(
-        path, sep="\0", nrows=0, engine="python", quoting=csv.QUOTE_NONE, **kind
-    ).columns
-    text = str(header[0]) if len(header) else ""
+    opened = pd.read_csv(
+        path, sep="\0", nrows=20, engine="python", quoting=csv.QUOTE_NONE, header=None,
+        skip_blank_lines=False, **kind,
+    )  # fmt: skip
+    if opened.empty:
+        raise DataError(f"{path}: no rows in it")
+    head = opened[0]
+    lines = ["" if pd.isna(line) else str(line) for line in head]
+    above = next(
+        (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), 0
+    )
+    text = lines[above]
     separator = max(",;\t", key=text.count)
     columns = next(csv.reader([text], delimiter=separator), [])
+    doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
+    if doubled:
+        raise DataError(f"{path}: column {sorted(doubled)[0]!r} is there twice; keep one")
     # Names stay as they are written: 0005 is not 5, and NA is a ticker.
-    names = [column for column in columns if canonical(column) == "unique_id"]
-    table = pd.read_csv(
-        path,
-        sep=separator,
-        dtype={name: str for name in names},  # noqa: C420
-        na_values={column: _BLANK for column in columns if column not in names},
-        keep_default_na=False,
-        index_col=False,
-        skip_blank_lines=False,
-        low_memory=False,
+    names = [column for column in columns if canonical(column) in ("unique_id", "name")]
+    options: Any = {
+        "sep": separator,
+        "skiprows": above,
+        "dtype": {name: str for name in names},  # noqa: C420
+        "na_values": {column: _BLANK for column in columns if column not in names},
+        "keep_default_na": False,
+        "skip_blank_lines": False,
+        "low_memory": False,
         **kind,
-    )
+    }
+    table = pd.read_csv(path, **options)
+    if not isinstance(table.index, pd.RangeIndex):
+        # All rows have more cells than the header. One empty one at the end may be.
+        if not (table.iloc[:, -1].isna().all() and table.index.nlevels == 1):
+            raise DataError(
+                f"{path}, line {above + 2}: more cells than the header has columns; are there "
+                "commas within numbers? Quote them, or leave them out"
+            )
+        table = pd.read_csv(path, index_col=False, **options)
     others = [column for column in table if column not in names]
+    table.index += above
     return table.dropna(how="all", subset=others) if others else table
 
 
@@ -183,4 +235,9 @@ def _name(path: Path, folder: Path) -> str:
             return urllib.parse.unquote(value)
     known = next(end for end in (*_ENDS, "") if path.name.lower().endswith(end))
     stem = path.name[: len(path.name) - len(known)]
-    return stem[:-3].upper() if known == ".txt" and stem.lower().endswith(".us") else stem
+    if stooq := _STOOQ.fullmatch(stem):
+        return stooq[1].upper()
+    return stem
+
+
+_STOOQ = re.compile(r"(.+)(?:\.us|_us_[dwm])", re.IGNORECASE)  # as its downloads are named

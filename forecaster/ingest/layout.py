@@ -21,12 +21,15 @@ _SPELLINGS = {
 _WEAK = {"name": "unique_id", "timestamp": "ds", "data": "ds", "price": "close"}
 _PRICES = ("open", "high", "low", "volume", "dividends", "splits")
 _UNUSED = ("per", "openint", "change_%", "capital_gains")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _BLANK = ("", "null", "none", "nan", "-", "n/a")
 _FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9}
 _TARGETS = ("y", "close", "adj_close")
 # Month first before day first, as pandas reads them; one impossible month decides.
 _WAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
          "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S")  # fmt: skip
+# A comma that can only be a decimal one: not before just three digits, or behind a point.
+_COMMA = r"[+-]?\$?(\d{1,3}(\.\d{3})+,\d+|\d+,(\d{1,2}|\d{4,})[kmbKMB]?)"
 _ZONE = r"(?<=:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$"
 
 
@@ -60,12 +63,14 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
             "high, low, close[, adj_close], volume or unique_id, ds, y; got "
             f"{', '.join(map(str, names)) or 'no columns'}"
         )
+    texts = [table[n] for n in table if n in (*_TARGETS, *_PRICES) and _is_text(table[n])]
+    comma = any(column.astype(str).str.strip().str.fullmatch(_COMMA).any() for column in texts)
     out = {"unique_id": _ids(table["unique_id"], where), "ds": _dates(_with_time(table), where)}
     for column in table.columns:
         if column in ("unique_id", "ds", "time", *_UNUSED):
             continue
         if column in (*_TARGETS, *_PRICES):
-            out[column] = _numbers(table[column], where, str(column))
+            out[column] = _numbers(table[column], where, str(column), comma)
         elif pd.api.types.is_numeric_dtype(table[column]):
             out[column] = table[column].astype(float)
     return _sorted(pd.DataFrame(out))
@@ -111,6 +116,11 @@ def _ids(column: pd.Series, where: str) -> pd.Series:
     missing = pd.Series((codes < 0) | (names == "").to_numpy()[codes], index=column.index)
     if missing.any():
         raise DataError(f"{_cell(where, missing, 'ticker')}: empty; expected a name")
+    if (bad := names.str.contains(_CONTROL, regex=True)).any():
+        odd = pd.Series(bad.to_numpy()[codes], index=column.index)
+        raise DataError(
+            f"{_cell(where, odd, 'ticker')}: {names[bad].iloc[0]!r} holds a control character"
+        )
     merged, unique = pd.factorize(names)
     return pd.Series(
         pd.Categorical.from_codes(merged[codes], categories=pd.Index(unique, dtype=object)),
@@ -144,7 +154,10 @@ def _dates(column: pd.Series, where: str) -> pd.Series:
             compact = pd.to_datetime(text, format="%Y%m%d", errors="coerce")
             plausible = text.str.len().eq(8).all() and not compact.isna().any()
             return compact.astype("datetime64[ns]") if plausible else text.astype("int64")
-        column = _parse(text.str.replace(_ZONE, "", regex=True))
+        try:
+            column = _parse(text.str.replace(_ZONE, "", regex=True))
+        except ValueError as error:
+            raise DataError(f"{where}: {error}") from error
     bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
     if bad.any():
         raise DataError(
@@ -160,14 +173,28 @@ def _parse(text: pd.Series) -> pd.Series:
     iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
     if not iso.isna().any():
         return iso
-    for way in _WAYS:
-        dates = pd.to_datetime(text, format=way, errors="coerce")
-        if not dates.isna().any():
-            return dates
-    return iso
+    read = [pd.to_datetime(text, format=way, errors="coerce") for way in _WAYS]
+    read = [dates for dates in read if not dates.isna().any()]
+    if not read:
+        return iso
+    # 01/02/2024 has two readings. Files are in order of time, and exchanges are closed on weekends.
+    for sound in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
+                  lambda d: (d.dt.dayofweek < 5).all()):  # fmt: skip
+        read = [dates for dates in read if sound(dates)] or read
+    if any((dates != read[0]).any() for dates in read):
+        raise ValueError(
+            f"dates such as {text.iloc[0]!r} may have the month or the day first; write them as "
+            "2024-03-28"
+        )
+    return read[0]
 
 
-def _numbers(column: pd.Series, where: str, name: str) -> pd.Series:
+def _is_text(column: pd.Series) -> bool:
+    return not pd.api.types.is_numeric_dtype(column)
+
+
+def _numbers(column: pd.Series, where: str, name: str, comma: bool) -> pd.Series:
+    """``comma``: commas are decimal points in this table, as one of its cells has shown."""
     if pd.api.types.is_numeric_dtype(column):
         return column.astype(float)
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
@@ -176,9 +203,16 @@ def _numbers(column: pd.Series, where: str, name: str) -> pd.Series:
     text = column.astype(str).str.strip().str.lower()
     blank = column.isna() | text.isin(_BLANK)
     # As people write them: $1,234.50, and volumes such as 2.5M.
-    plain = text.str.replace(r"[$,]", "", regex=True)
+    plain = text.str.replace("$", "", regex=False)
     factor = plain.str[-1:].map(_FACTORS)
     plain = plain.where(factor.isna(), plain.str[:-1])
+    if comma:
+        whole = plain.str.fullmatch(r"[+-]?(\d{1,3}([. ]\d{3})*|\d+)(,\d+)?")
+        written = plain.str.replace(r"[. ]", "", regex=True).str.replace(",", ".", regex=False)
+    else:
+        whole = plain.str.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+        written = plain.str.replace(",", "", regex=False)
+    plain = plain.where(~whole, written)
     numbers = pd.to_numeric(plain.where(~blank), errors="coerce").astype(float)
     numbers *= factor.fillna(1.0)
     bad = numbers.isna() & ~blank

@@ -1,5 +1,6 @@
 """From a source to the store, and from either to a panel."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -73,19 +74,29 @@ def load_panel(
     return panel.between(start, end)
 
 
-def ingest(
+def ingest(home: Path, source: Source, tickers: Sequence[str] | None, **options: Any) -> Ingested:
+    """Bring the store under ``home`` up to date with a source; as :func:`ingested`, whose
+    ``options`` these are, where nobody minds that another process updates the store right after."""
+    with ingested(home, source, tickers, **options) as arrived:
+        return arrived
+
+
+@contextlib.contextmanager
+def ingested(
     home: Path,
     source: Source,
     tickers: Sequence[str] | None,
     *,
     start=None,
+    refresh: bool = False,
     on_series: Callable[[int, int], None] | None = None,
     on_wait: Callable[[str], None] | None = None,
-) -> Ingested:
-    """Bring the store under ``home`` up to date with a source.
+) -> Iterator[Ingested]:
+    """Bring the store under ``home`` up to date with a source, and keep it locked for the block.
 
     A series that fails leaves what was there. Damaged files are set aside, and fetched again.
     Series count as soon as they arrive, so that an interrupted run has only to be started again.
+    ``refresh``: read the source again, though it seems not to have changed.
     ``on_series(done, total)`` is called after each; ``on_wait(message)`` when another process
     updates the same store.
 
@@ -94,51 +105,58 @@ def ingest(
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
-        damaged = store.damages()
-        store.quarantine(damaged)
-        store.sweep()
         print_, origin = source.fingerprint(), store.manifest["origin"]
-        seen = origin if print_ is not None and origin and origin["fingerprint"] == print_ else None
-        if tickers is None and seen is not None:
-            wanted = list(seen["tickers"])  # without reading the source again
+        seen = print_ is not None and not refresh and origin and origin["fingerprint"] == print_
+        if tickers is None and seen:
+            wanted = list(origin["tickers"])  # without reading the source again
         else:
             wanted = _wanted(source, tickers)
-        failed, changed = _update(store, source, wanted, start, seen, on_series)
+        damaged = store.damages([name for name in wanted if name in store.manifest["series"]])
+        store.quarantine(damaged)
+        store.sweep()
+        known_to_fail = origin["failed"] if seen else {}
+        if seen and all(_current(store, name, print_) or name in known_to_fail for name in wanted):
+            failed = {name: why for name, why in known_to_fail.items() if name in wanted}
+            changed = 0
+        else:
+            failed, changed = _update(store, source, wanted, start, print_, on_series)
+            if print_ is not None:
+                failures = known_to_fail | failed
+                origin = {"fingerprint": print_, "tickers": source.tickers(), "failed": failures}
+                store.commit(origin=origin)
         try:
             store.flags()
         except StoreError:  # prices have changed, also if by a run that was interrupted
             review(store)
-    stored = set(store.ids)
-    ids = [name for name in wanted if name in stored]
-    skipped = {name: failed.get(name, "not fetched") for name in wanted if name not in stored}
-    if not ids:
-        raise DataError(f"{source.name}: no series could be had:\n{name_reasons(skipped)}")
-    stale = {name: why for name, why in failed.items() if name in stored}
-    return Ingested(store, ids, skipped, stale, changed, damaged)
+        stored = set(store.ids)
+        ids = [name for name in wanted if name in stored]
+        skipped = {name: failed.get(name, "not fetched") for name in wanted if name not in stored}
+        if not ids:
+            raise DataError(f"{source.name}: no series could be had:\n{name_reasons(skipped)}")
+        stale = {name: why for name, why in failed.items() if name in stored}
+        yield Ingested(store, ids, skipped, stale, changed, damaged)
+
+
+def _current(store: Store, name: str, fingerprint: str) -> bool:
+    """Whether a series was read from the source as it is now."""
+    entry = store.manifest["series"].get(name)
+    return entry is not None and entry["fingerprint"] == fingerprint
 
 
 def _update(
-    store: Store, source: Source, wanted: list[str], start, seen: dict[str, Any] | None, on_series
+    store: Store, source: Source, wanted: list[str], start, print_: str | None, on_series
 ) -> tuple[dict[str, str], int]:
-    """Fetch and commit; returns what failed and how many series changed.
-
-    ``seen``: what was noted of the source when it held just what it holds now.
-    """
-    if seen is not None:
-        failed = {name: why for name, why in seen["failed"].items() if name in wanted}
-        if all(name in store.manifest["series"] or name in failed for name in wanted):
-            return failed, 0
-    print_ = source.fingerprint()
-    failed, before = {}, {n: e["sha256"] for n, e in store.manifest["series"].items()}
+    """Fetch and commit; returns what failed and how many series changed."""
+    failed: dict[str, str] = {}
+    before = {n: e["sha256"] for n, e in store.manifest["series"].items()}
     asked = None if start is None or print_ is not None else str(pd.Timestamp(start).date())
-    saved = time.monotonic()
+    saved, came = time.monotonic(), set()
     try:
-        for done, (item, encoded) in enumerate(_encoded(store, source, wanted, start, asked), 1):
+        for item, encoded in _encoded(store, source, wanted, start, asked):
+            came.add(item.unique_id)
             if encoded is not None:
-                store.write_encoded(encoded)
-            elif item.unchanged:
-                store.trust(item.unique_id)
-            else:
+                store.write_encoded(encoded, print_)
+            elif not item.unchanged:
                 failed[item.unique_id] = item.reason or "no reason given"
                 if item.suspect:
                     store.suspect(item.unique_id, failed[item.unique_id])
@@ -146,21 +164,16 @@ def _update(
                 store.commit()
                 saved = time.monotonic()
             if on_series:
-                on_series(done, len(wanted))
+                on_series(len(came), len(wanted))
     except SourceError as error:
         store.commit()
-        missing = [name for name in wanted if name not in store.manifest["series"]]
-        if missing:
+        if any(name not in store.manifest["series"] for name in wanted):
             raise
-        failed |= {name: str(error) for name in wanted if name not in failed}
+        failed |= {name: str(error) for name in wanted if name not in came}
     except BaseException:
         store.commit()
         raise
-    origin = None
-    if print_ is not None:
-        earlier = seen["failed"] if seen else {}
-        origin = {"fingerprint": print_, "tickers": source.tickers(), "failed": earlier | failed}
-    store.commit(origin=origin)
+    store.commit()
     now = store.manifest["series"]
     return failed, sum(before.get(name) != now[name]["sha256"] for name in wanted if name in now)
 
@@ -174,7 +187,7 @@ def _encoded(
     def work(item: Fetched) -> tuple[Fetched, Encoded | None]:
         if item.frame is None:
             return item, None
-        entry = store.manifest["series"].get(item.unique_id, {})
+        entry = store.manifest["series"].get(item.unique_id) or store.lost(item.unique_id) or {}
         earliest = asked
         if asked is not None and entry:  # an update keeps what was asked for before
             earliest = None if entry["asked_from"] is None else min(asked, entry["asked_from"])
@@ -196,6 +209,8 @@ def _encoded(
 
 def _known(store: Store) -> Known:
     def known(name: str) -> Stored | None:
+        if (lost := store.lost(name)) is not None:
+            return Stored(pd.DataFrame(), lost["asked_from"])
         entry = store.manifest["series"].get(name)
         if entry is None:
             return None

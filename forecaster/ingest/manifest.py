@@ -21,6 +21,7 @@ _DEFAULTS = {
     "reason": None,  # why it is suspect
     "asked_from": None,  # the first date that was asked for; None: all history
     "timezone": None,
+    "fingerprint": None,  # of the source that it was read from, where it has one
 }
 
 
@@ -69,6 +70,9 @@ def read(path: Path) -> dict[str, Any]:
         found = empty(str(found["source"])) | found | {"schema": SCHEMA}
         for name, fields in found["series"].items():
             [fields[part] for part in ("file", "rows", "first", "last", "sha256")]
+            if schema == 1 and found["source"] == "yahoo":
+                # It did not say what it had asked for, and kept no actions: to be asked for anew.
+                fields = fields | {"asked_from": str(fields["first"])}
             found["series"][name] = entry(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"no {error}") from error

@@ -2,7 +2,7 @@
 
 Two formats, both CSV files:
 
-    date,tickers           from that date on, these: "2000-01-03","AAPL,MSFT"
+    date,tickers           from that date on, these: "2000-01-03","AAPL,MSFT"; or a row for each
     ticker,start,end       spans, both ends included; an empty end: still a member
 """
 
@@ -60,9 +60,10 @@ def read_membership(path: str | Path) -> Membership | None:
         if line.strip() and not line.startswith("#")
         for cells in csv.reader([line])
     ]
-    if header[:2] == ["date", "tickers"]:
+    header = [name.replace("_date", "").replace(" date", "") for name in header]
+    if header[:2] in (["date", "tickers"], ["date", "ticker"], ["date", "symbol"]):
         spans = _from_lists(rows, path)
-    elif len(header) >= 3 and header[0] in ("ticker", "symbol") and header[1:3] == ["start", "end"]:
+    elif len(header) >= 2 and header[0] in ("ticker", "symbol") and header[1] in ("start", "from"):
         for number, cells in rows:
             if len(cells) < 2:
                 raise UsageError(f"{path}, line {number}: expected ticker,start,end")
@@ -89,22 +90,19 @@ _DAY = pd.Timedelta(days=1)
 
 
 def _from_lists(rows: list[tuple[int, list[str]]], path: Path) -> list[tuple]:
-    dated = []
+    dated: dict[pd.Timestamp, list[str]] = {}
     for number, cells in rows:
         # The list may be one quoted cell, or stand in cells of its own.
         words = [w for cell in cells[1:] for w in re.split(r"[,;\s]+", cell) if w]
         names = [normalise(word, f"{path}, line {number}") for word in words]
-        dated.append((_date(cells[0], path, number), names))
-    dated.sort(key=lambda row: row[0])
+        dated.setdefault(_date(cells[0], path, number), []).extend(names)
     spans, since = [], {}
-    for at, (day, names) in enumerate(dated):
+    for day, names in sorted(dated.items()):
         until = day - _DAY
         for name in [name for name in since if name not in names]:
             spans.append((name, since.pop(name), until))
         for name in names:
             since.setdefault(name, day)
-        if at and day == dated[at - 1][0]:
-            raise UsageError(f"{path}: {day.date()} stands there twice")
     return spans + [(name, start, _EVER) for name, start in since.items()]
 
 

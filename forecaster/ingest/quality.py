@@ -1,10 +1,11 @@
 """What is wrong with prices, row by row, told from the prices alone. Nothing is changed.
 
 Flags of rows:
-    copied       open, high, low, close stand there again at a later session: the earlier is wrong
+    copied       open, high, low, close stand there again at a later session: the earlier is wrong,
+                 and of two sessions in a row, either
     reversed     a session apart from both its neighbours, whose move the next one takes back
-    unconfirmed  a jump without an action at the latest session; the next one will tell
-    jump         a jump without a split or dividend that explains it: a spin-off, news, or an error
+    unconfirmed  a jump at the latest session; the next one will tell
+    jump         a jump of the adjusted price: a spin-off, news, or an error
     ohlc         close or open outside of low to high, or a price that is not positive
     frozen       the close has not moved for several sessions
     zero_volume  nothing was traded
@@ -75,9 +76,10 @@ def count_gaps(panel: Panel) -> dict[str, int]:
         if own is None:
             expected = common.copy()
         else:
-            expected = np.isin(panel.times, own)
-            inside = own[(own >= panel.times[first]) & (own <= panel.times[last])]
-            outside_panel = len(inside) - int(np.isin(inside, panel.times).sum())
+            days = _days(panel)
+            expected = np.isin(days, own)
+            inside = own[(own >= days[first]) & (own <= days[last])]
+            outside_panel = len(inside) - int(np.isin(inside, days).sum())
             gaps[name] = outside_panel
         expected[:first] = expected[last + 1 :] = False
         gaps[name] = gaps.get(name, 0) + int((expected & ~seen).sum())
@@ -115,9 +117,8 @@ def _find(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> None
         block = slice(low, low + 500)
         part = {kind: array[block] for kind, array in found.items()}
         _find_in(panel.only(panel.ids[block]), part, known[block])
-    bars = {"open", "high", "low", "close"} <= set(panel.channels)
-    if bars:
-        _confirm_copies(found["copied"], panel)
+    if found["copied"].any():
+        _confirm_copies(found["copied"], known, panel)
 
 
 def _find_in(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> None:
@@ -156,8 +157,6 @@ def _find_in(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> N
         put("copied", copied >= 0)
         later = copied
     jumps = (np.abs(moves) > _JUMP) & (np.abs(moves) > 10 * usual)
-    if "splits" in panel.channels:
-        jumps &= ~(np.nan_to_num(dense("splits")) > 0) | ("adj_close" in panel.channels)
     lengths = seen.sum(1)
     final = np.arange(wide) == (lengths - 1)[:, None]
     put("unconfirmed", jumps & final)
@@ -238,21 +237,37 @@ def _copies(open_, high, low, close) -> np.ndarray:
     return out
 
 
-def _confirm_copies(copied: np.ndarray, panel: Panel) -> None:
+def _confirm_copies(copied: np.ndarray, known: np.ndarray, panel: Panel) -> None:
     """Keep copies that come with their volume, or on a day with many: of thin or cheap stocks two
-    sessions are sometimes the same by chance."""
-    several = copied.sum(0)
+    sessions are sometimes the same by chance. Those on a day with many are known once there are
+    enough of them. Of copies in a row the later is flagged too: either may be the wrong one."""
+    bars = np.stack([panel.channel(name) for name in ("open", "high", "low", "close")], axis=-1)
+    volume = panel.channel("volume") if "volume" in panel.channels else None
     listed = panel.mask.sum(0)
-    together = (several >= _COPIED_TOGETHER) & (several >= _COPIED_SHARE * listed)
-    sure = copied & together
-    if "volume" in panel.channels:
-        volume = panel.channel("volume")
-        for row, at in zip(*np.nonzero(copied & ~together), strict=True):
-            bar = [panel.channel(n)[row] for n in ("open", "high", "low", "close")]
-            span = slice(at + 1, at + 1 + 2 * _COPIED_WITHIN)
-            same = np.all([b[span] == b[at] for b in bar], axis=0)
-            sure[row, at] = bool((volume[row, span][same] == volume[row, at]).any())
-    copied &= sure
+    alone = np.zeros(copied.shape, bool)
+    later = np.zeros(copied.shape, int)
+    for row, at in np.argwhere(copied):
+        span = slice(at + 1, at + 1 + 2 * _COPIED_WITHIN)
+        same = (bars[row, span] == bars[row, at]).all(-1)
+        later[row, at] = at + 1 + int(same.argmax())
+        if volume is not None:
+            same &= volume[row, span] == volume[row, at]
+            alone[row, at] = same.any()
+            if same.any():
+                known[row, at] = at + 1 + int(same.argmax())
+    for at in np.flatnonzero(copied.any(0)):
+        rows = np.flatnonzero(copied[:, at])
+        needed = max(_COPIED_TOGETHER, int(np.ceil(_COPIED_SHARE * listed[at])))
+        if len(rows) >= needed:
+            told = np.sort(later[rows, at])[needed - 1]
+            others = rows[~alone[rows, at]]
+            known[others, at] = np.maximum(later[others, at], told)
+            alone[others, at] = True
+    copied &= alone
+    for row, at in np.argwhere(copied):
+        if not panel.mask[row, at + 1 : later[row, at]].any():  # no session in between
+            copied[row, later[row, at]] = True
+            known[row, later[row, at]] = max(known[row, at], later[row, at])
 
 
 def _inconsistent(open_, high, low, close) -> np.ndarray:
@@ -278,9 +293,9 @@ def _runs(price: np.ndarray, least: int) -> np.ndarray:
 
 def _sessions_of(panel: Panel, name: str) -> np.ndarray | None:
     first, last = pd.Timestamp(panel.times[0]), pd.Timestamp(panel.times[-1])
-    exchange = NEW_YORK if panel.frequency.nyse else exchange_of(name)
+    exchange = exchange_of(name)
     if exchange is None or (exchange == NEW_YORK and not panel.frequency.nyse):
-        return None  # the ids are no symbols, or the days are not those of New York
+        return None  # no symbol that names its exchange, or the days are not those of New York
     try:
         return sessions(exchange, first, last)
     except (ValueError, NotImplementedError):
@@ -291,7 +306,13 @@ def _is_session(panel: Panel, name: str) -> np.ndarray:
     own = _sessions_of(panel, name)
     if own is None or not len(own):
         return np.ones(len(panel.times), bool)
-    return np.isin(panel.times, own) | (panel.times < own[0])
+    days = _days(panel)
+    return np.isin(days, own) | (days < own[0])
+
+
+def _days(panel: Panel) -> np.ndarray:
+    """The panel's times without the time of day."""
+    return panel.times.astype("datetime64[D]").astype("datetime64[ns]")
 
 
 def _common_times(panel: Panel) -> np.ndarray:

@@ -59,7 +59,12 @@ def encode(
 def described_by(raw: bytes) -> tuple[str, dict[str, Any]]:
     """Name and entry of a series' file."""
     table = open_parquet(raw).read(use_threads=False)
-    described = json.loads(table.schema.metadata[_META])
+    metadata = table.schema.metadata or {}
+    if _META in metadata:
+        described = json.loads(metadata[_META])
+    else:  # of version 1
+        name = table.column("unique_id")[0].as_py()
+        described = {"name": name, "asked_from": None, "timezone": None}
     return described["name"], _entry(raw, described, table.column("ds").to_pandas())
 
 

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import os
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ from forecaster.ingest.series_file import (
 )
 
 _QUARANTINE = "quarantine"
+_FLAGS = "flags."
 _THREADS = min(8, os.cpu_count() or 1)
 
 
@@ -70,7 +72,7 @@ class Store:
 
     @staticmethod
     def all_of(home: Path) -> Iterator["Store"]:
-        """All stores under a home folder."""
+        """All stores under a home folder. Raises StoreError at one whose manifest is damaged."""
         for path in sorted((home / "prices").glob(f"*/{manifests.NAME}")):
             yield Store(path.parent, manifests.read(path))
 
@@ -78,6 +80,12 @@ class Store:
     def ids(self) -> list[str]:
         """All series in the store."""
         return list(self.manifest["series"])
+
+    def spelled(self, name: str) -> str:
+        """A series' name as it is stored, whatever its letter case; as it is when there is none."""
+        if name in self.manifest["series"]:
+            return name
+        return next((known for known in self.ids if known.upper() == name.upper()), name)
 
     @contextlib.contextmanager
     def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
@@ -110,19 +118,24 @@ class Store:
             lock.release()
 
     def _reread(self) -> None:
-        """The manifest as it is on disk; a damaged one is set aside and made anew."""
+        """The manifest as it is on disk; one that is damaged or lost is made anew."""
         path = self.folder / manifests.NAME
-        if not path.exists():
+        why = "the manifest is lost"
+        if path.exists():
+            try:
+                self.manifest = manifests.read(path)
+                return
+            except manifests.NewerStore:
+                raise
+            except StoreError as error:
+                why = str(error)
+        elif not self._series_files():
             return
-        try:
-            self.manifest = manifests.read(path)
-        except manifests.NewerStore:
-            raise
-        except StoreError as error:
-            source = self.manifest["source"]
-            self.manifest = manifests.empty(source) | {"series": self._recovered()}
-            self._set_aside(manifests.NAME, manifests.NAME, str(error), copy=True)
-            manifests.write(path, self.manifest)
+        self.manifest = manifests.empty(self.manifest["source"]) | {"series": self._recovered()}
+        if path.exists():
+            self._set_aside(manifests.NAME, manifests.NAME, why, copy=True)
+        self._set_strangers_aside(why)
+        manifests.write(path, self.manifest)
 
     def write(
         self,
@@ -138,9 +151,13 @@ class Store:
         """
         self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
 
-    def write_encoded(self, series: Encoded) -> None:
-        """The same, of a series that was encoded before, in another thread for instance."""
+    def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
+        """The same, of a series that was encoded before, in another thread for instance.
+
+        ``fingerprint``: of the source it was read from.
+        """
         name, raw, entry = series
+        entry = entry | {"fingerprint": fingerprint}
         old = self.manifest["series"].get(name)
         path = self.folder / entry["file"]
         if old is None or old["sha256"] != entry["sha256"] or not path.exists():
@@ -152,12 +169,6 @@ class Store:
         entry = self._written.get(name) or self.manifest["series"].get(name)
         if entry is not None and entry["reason"] != reason:
             self._written[name] = entry | {"state": "suspect", "reason": reason}
-
-    def trust(self, name: str) -> None:
-        """Take back :meth:`suspect`."""
-        entry = self.manifest["series"].get(name)
-        if name not in self._written and entry is not None and entry["state"] != "ok":
-            self._written[name] = entry | {"state": "ok", "reason": None}
 
     def commit(self, **top: Any) -> None:
         """Let what was written count, and remove what it replaces.
@@ -184,18 +195,35 @@ class Store:
                 (self.folder / file).unlink()
 
     def sweep(self) -> None:
-        """Remove what interrupted runs left behind. Only while the store is locked."""
+        """Remove what interrupted runs left behind: temporary files, flags and other versions of
+        series that the manifest names. Only while the store is locked."""
         quality = self.manifest["quality"] or {}
         known = {entry["file"] for entry in self.manifest["series"].values()}
-        known |= {manifests.NAME, quality.get("file")}
-        for path in self.folder.iterdir():
-            if path.name in known or not path.is_file():
-                continue
-            ours = path.name.startswith(atomic.PREFIX) or path.suffix == ".parquet"
+        stems = {file.rsplit(".", 2)[0] for file in known}
+        known.add(quality.get("file"))
+        for path in self.folder.glob("*"):
+            ours = path.name.startswith((atomic.PREFIX, _FLAGS))
+            superseded = path.suffix == ".parquet" and path.name.rsplit(".", 2)[0] in stems
             # Not at once: a reader may still have the manifest that names it.
             with contextlib.suppress(OSError):
-                if ours and path.stat().st_mtime < time.time() - 3600:
+                old = path.stat().st_mtime < time.time() - 3600
+                if (ours or superseded) and path.name not in known and old:
                     path.unlink()
+
+    def _series_files(self) -> list[Path]:
+        """All files of series, whether the manifest names them or not, the oldest first."""
+        found = self.folder.glob("*.parquet")
+        found = [p for p in found if not p.name.startswith((atomic.PREFIX, _FLAGS))]
+        return sorted(found, key=lambda path: path.stat().st_mtime)
+
+    def _set_strangers_aside(self, why: str) -> None:
+        """Set aside what a manifest made anew could not name, but for older versions of series."""
+        files = {entry["file"] for entry in self.manifest["series"].values()}
+        stems = {file.rsplit(".", 2)[0] for file in files}
+        for path in self._series_files():
+            if path.name not in files and path.name.rsplit(".", 2)[0] not in stems:
+                name = urllib.parse.unquote(path.name.rsplit(".", 2)[0])
+                self._set_aside(name, path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
         """Series, by default all, whose file is not what was written, and why; hashes all files."""
@@ -216,13 +244,23 @@ class Store:
         """Set damaged files aside and forget their series, so that they are fetched again."""
         series = self.manifest["series"]
         for name, why in damaged.items():
-            self._set_aside(name, series.pop(name)["file"], why)
+            entry = series.pop(name)
+            self._set_aside(name, entry["file"], why, asked_from=entry["asked_from"])
             self._written.pop(name, None)
         if damaged:
             self.manifest["origin"] = None
             manifests.write(self.folder / manifests.NAME, self.manifest)
 
-    def _set_aside(self, name: str, file: str, why: str, copy: bool = False) -> None:
+    def lost(self, name: str) -> dict[str, Any] | None:
+        """What was known of a series that is not there because its file was set aside."""
+        if name in self.manifest["series"]:
+            return None
+        aside = [record for record in self.manifest["quarantine"] if record["series"] == name]
+        return aside[-1] if aside else None
+
+    def _set_aside(
+        self, name: str, file: str, why: str, copy: bool = False, asked_from: str | None = None
+    ) -> None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         place = self.folder / _QUARANTINE / f"{stamp}-{file}"
         with atomic.as_store_error(place):
@@ -233,14 +271,17 @@ class Store:
                 )
             elif (self.folder / file).exists():
                 (self.folder / file).replace(place)
-        self.manifest["quarantine"].append({"series": name, "file": place.name, "reason": why})
+        kept = place.name if place.exists() else None  # None: there was no file any more
+        self.manifest["quarantine"].append(
+            {"series": name, "file": kept, "reason": why, "asked_from": asked_from}
+        )
 
     def _recovered(self) -> dict[str, Any]:
         """Entries of all sound series files; of two for one series the newer."""
         found = {}
-        for path in sorted(self.folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime):
+        for path in self._series_files():
             raw = path.read_bytes()
-            if sha256(raw)[:12] == path.name.rsplit(".", 2)[-2]:
+            if sha256(raw)[:12] == path.name.split(".")[-2]:
                 with contextlib.suppress(Exception):
                     name, entry = described_by(raw)
                     found[name] = entry | {"file": path.name}

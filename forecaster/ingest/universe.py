@@ -57,7 +57,7 @@ def normalise(symbol: str, where: str = "ticker") -> str:
     name = symbol.strip().strip("\"'").upper()
     if re.fullmatch(r"[A-Z0-9]+\.[A-C]", name):
         name = name.replace(".", "-")
-    if not _SYMBOL.match(name) or ".." in name:
+    if not symbol.isascii() or not _SYMBOL.match(name) or ".." in name:
         shown = symbol if len(symbol) <= 40 else symbol[:37] + "..."
         raise UsageError(
             f"{where}: {shown!r} cannot be a ticker; expected letters, digits and . - = _ "

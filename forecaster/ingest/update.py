@@ -25,32 +25,44 @@ def bring_up_to_date(
     session that there can be prices of; when it is stored already, nothing is asked for.
 
     The last ``OVERLAP`` stored sessions are asked for again. When they no longer agree, or there
-    is a new split or dividend, history has been rewritten and all of it is fetched anew. An answer
-    that lacks sessions that are stored is not believed: what is stored stays, as suspect.
+    is a new split or dividend, history has been rewritten and all of it is fetched anew. Sessions
+    that are stored and missing in the answer stay: on the scale of the answer when they are few;
+    when they are many, it is not believed, and what is stored stays as it is, as suspect.
     """
     since = None if start is None else pd.Timestamp(start)
     if stored is None:
         return _whole(name, get(since))
+    since = earliest(since, stored)
     asked = None if stored.asked_from is None else pd.Timestamp(stored.asked_from)
-    if asked is not None and (since is None or since < asked):
+    if stored.frame.empty:
+        return _whole(name, get(since))
+    if since != asked:
         return _believed(name, stored.frame, get(since))
     if stored.frame["ds"].iloc[-1] >= last_closed:
         return Fetched(name, None, unchanged=True)
     overlap = stored.frame.iloc[-OVERLAP:]
     latest = get(overlap["ds"].iloc[0])
     if agree(overlap, latest) and not _new_action(overlap, latest):
-        kept = stored.frame[stored.frame["ds"] < overlap["ds"].iloc[0]]
-        return _whole(name, pd.concat([kept, latest], ignore_index=True), latest)
+        kept = stored.frame[~stored.frame["ds"].isin(latest["ds"])]
+        both = pd.concat([kept, latest], ignore_index=True)
+        return _whole(name, both.sort_values("ds", ignore_index=True), latest)
     return _believed(name, stored.frame, get(asked))
 
 
-def agree(stored: pd.DataFrame, latest: pd.DataFrame) -> bool:
-    """Whether every stored session is there again, at the same prices and with the same actions.
+def earliest(since: pd.Timestamp | None, stored: Stored) -> pd.Timestamp | None:
+    """The earlier of a start and the one that was asked for before; None: all history."""
+    if since is None or stored.asked_from is None:
+        return None
+    return min(since, pd.Timestamp(stored.asked_from))
 
-    Volumes are revised for weeks, so they are not compared.
+
+def agree(stored: pd.DataFrame, latest: pd.DataFrame) -> bool:
+    """Whether the stored sessions are there again, at the same prices and with the same actions.
+
+    A few may be missing in the answer. Volumes are revised for weeks, so they are not compared.
     """
-    both = stored.merge(latest, on="ds", how="left", suffixes=("", "_new"), indicator=True)
-    if not (both["_merge"] == "both").all():
+    both = stored.merge(latest, on="ds", suffixes=("", "_new"))
+    if len(stored) - len(both) > min(_LOST, len(stored) // 2):
         return False
     columns = [c for c in (*_PRICES, *_ACTIONS) if c in stored and c in latest]
     old = both[columns].to_numpy(float)
@@ -65,17 +77,34 @@ def _new_action(overlap: pd.DataFrame, latest: pd.DataFrame) -> bool:
 
 
 def _believed(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
-    """A refetched series, unless it lacks what is stored."""
-    lost = int((~stored["ds"].isin(whole["ds"])).sum())
-    if lost > _LOST:
+    """A refetched series with the few stored sessions that it lacks."""
+    lost = stored[~stored["ds"].isin(whole["ds"])]
+    if len(lost) > _LOST:
         return Fetched(
             name,
             None,
-            f"the source now lacks {lost} of the {len(stored)} sessions that are stored; kept "
+            f"the source now lacks {len(lost)} of the {len(stored)} sessions that are stored; kept "
             "them. `forecaster ingest --refresh` takes the source's word",
             suspect=True,
         )
-    return _whole(name, whole)
+    if lost.empty:
+        return _whole(name, whole)
+    lost = _on_scale_of(lost, stored, whole)
+    both = pd.concat([whole, lost], ignore_index=True).sort_values("ds", ignore_index=True)
+    return _whole(name, both.reindex(columns=whole.columns), whole)
+
+
+def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
+    """Stored sessions at the prices they would have now: splits and dividends since have rewritten
+    those around them."""
+    both = stored.merge(whole, on="ds", suffixes=("", "_new")).set_index("ds")
+    lost = lost.copy()
+    for column in _PRICES:
+        if column in lost and f"{column}_new" in both and len(both):
+            factor = both[f"{column}_new"] / both[column]
+            near = factor.reindex(lost["ds"], method="nearest").fillna(1.0)
+            lost[column] *= near.to_numpy()
+    return lost
 
 
 def _whole(name: str, frame: pd.DataFrame, latest: pd.DataFrame | None = None) -> Fetched:

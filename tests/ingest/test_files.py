@@ -54,7 +54,6 @@ def test_common_spellings_of_columns(tmp_path, rename):
         ["20240102", "20240103"],
         ["2024-01-02 00:00:00-05:00", "2024-01-03 00:00:00-05:00"],
         ["2024-01-02T00:00:00Z", "2024-01-03T00:00:00Z"],
-        ["01/02/2024", "01/03/2024"],
     ],
 )
 def test_common_spellings_of_dates(tmp_path, dates):
@@ -136,7 +135,7 @@ def test_one_bad_file_of_a_folder_is_skipped_by_name(tmp_path):
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("FINE",)
     assert "line 2, column 'close': 'ten' is not a number" in panel.skipped["BAD"]
-    assert "in more than one file" in panel.skipped["GOOD"]
+    assert "more than one row for 2020-01-01" in panel.skipped["GOOD"]
 
 
 def test_missing_tickers_and_paths_are_named(tmp_path):
@@ -212,3 +211,93 @@ def test_many_series_without_a_ticker_column_are_refused(tmp_path):
     table.to_csv(tmp_path / "p.csv", index=False)
     with pytest.raises(DataError, match="no column 'ticker', and dates repeat"):
         fc.load_panel(f"files:{tmp_path / 'p.csv'}")
+
+
+@pytest.mark.parametrize(
+    ("dates", "read"),
+    [
+        (["01/02/2024", "01/31/2024"], ["2024-01-02", "2024-01-31"]),
+        (["02/01/2024", "31/01/2024"], ["2024-01-02", "2024-01-31"]),
+        # In order of time only if the day is first; without weekends only if the month is.
+        (["08/01/2024", "10/01/2024", "01/02/2024"], ["2024-01-08", "2024-01-10", "2024-02-01"]),
+        (["01/02/2024", "01/03/2024", "01/09/2024"], ["2024-01-02", "2024-01-03", "2024-01-09"]),
+        (["01/02/2024", "01/03/2024"], None),
+    ],
+)
+def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
+    table = pd.DataFrame({"Date": dates, "Close": range(1, len(dates) + 1)})
+    table.to_csv(tmp_path / "AAA.csv", index=False)
+    source = open_source(f"files:{tmp_path / 'AAA.csv'}")
+    if read is None:
+        with pytest.raises(DataError, match="may have the month or the day first; write them as"):
+            source.tickers()
+    else:
+        (item,) = source.fetch(["AAA"])
+        assert item.frame is not None and item.frame["ds"].astype(str).tolist() == read
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["10,75", "1.234,56"], [10.75, 1234.56]),
+        (["1,234.50", "$2,000"], [1234.5, 2000.0]),
+        (["2,5M", "300K"], [2.5e6, 3e5]),
+        (["60,273,300", "1,000"], [60273300.0, 1000.0]),
+        (["1,2,3", "5"], None),
+    ],
+)
+def test_commas_in_numbers(tmp_path, cells, expected):
+    table = pd.DataFrame({"Date": ["2024-01-02", "2024-01-03"], "Close": cells})
+    table.to_csv(tmp_path / "AAA.csv", index=False, sep=";")
+    source = open_source(f"files:{tmp_path / 'AAA.csv'}")
+    if expected is None:
+        with pytest.raises(DataError, match="line 2, column 'close': '1,2,3' is not a number"):
+            source.tickers()
+    else:
+        (item,) = source.fetch(["AAA"])
+        assert item.frame is not None and item.frame["close"].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("date,close,volume\n2024-01-02,1,234.50,1000\n", "line 2: more cells than the header"),
+        ("date,close\n2024-01-02,1\n2024-01-03,1,2\n", "Expected 2 fields in line 3, saw 3"),
+        ("date,close,close\n2024-01-02,1,2\n", "column 'close' is there twice"),
+        ("ticker,date,close\nA\x1bB,2024-01-02,1\n", "holds a control character"),
+        ("# note\n\ndate,close\n2024-01-02,ten\n", "line 4, column 'close': 'ten' is not a number"),
+    ],
+)
+def test_rows_that_do_not_fit_are_errors(tmp_path, text, message):
+    (tmp_path / "AAA.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        open_source(f"files:{tmp_path / 'AAA.csv'}").tickers()
+
+
+def test_a_comma_at_the_end_of_each_line_is_none(tmp_path):
+    (tmp_path / "AAA.csv").write_text("date,close\n2024-01-02,1,\n2024-01-03,2,\n")
+    (item,) = open_source(f"files:{tmp_path / 'AAA.csv'}").fetch(["AAA"])
+    assert item.frame is not None and item.frame["close"].tolist() == [1.0, 2.0]
+
+
+def test_parts_of_a_series_in_several_files_are_joined(tmp_path):
+    whole = pd.concat([prices("AAA", 100), prices("BBB", 100)])
+    years = pd.to_datetime(whole["date"]).dt.month
+    for month, part in whole.groupby(years):
+        folder = tmp_path / f"month={month}"
+        folder.mkdir()
+        part.to_parquet(folder / "part-0.parquet", index=False)
+    got = {item.unique_id: item.frame for item in open_source(f"files:{tmp_path}").fetch(
+        open_source(f"files:{tmp_path}").tickers())}  # fmt: skip
+    assert set(got) == {"AAA", "BBB"}
+    for name, frame in got.items():
+        assert frame is not None and len(frame) == 100 and frame["ds"].is_monotonic_increasing
+        assert frame["close"].tolist() == prices(name, 100)["close"].tolist()
+
+
+def test_a_series_without_dates_among_those_with_is_named(tmp_path):
+    prices("AAA").to_csv(tmp_path / "AAA.csv", index=False)
+    prices("CCC").to_csv(tmp_path / "CCC.csv", index=False)
+    pd.DataFrame({"unique_id": "B", "ds": range(5), "close": 1.0}).to_csv(tmp_path / "b.csv")
+    panel = fc.load_panel(f"files:{tmp_path}")
+    assert panel.ids == ("AAA", "CCC") and "whole numbers" in panel.skipped["B"]

@@ -83,13 +83,35 @@ def test_a_crash_is_a_jump_and_one_today_waits_for_tomorrow(frame):
     assert not found(frame, "reversed")
 
 
-def test_a_split_explains_a_jump(frame):
+def test_a_split_in_prices_that_are_not_adjusted_is_to_be_looked_at(frame):
     crash = at(frame, "T1", 200)
     later = (frame["unique_id"] == "T1") & (frame["ds"] >= frame["ds"][crash])
+    adjusted = frame["close"].to_numpy().copy()
     frame.loc[later, PRICES] *= 0.25
     frame["splits"] = 0.0
     frame.loc[crash, "splits"] = 4.0
+    assert found(frame, "jump") == {row(frame, crash)}
+    frame["adj_close"] = adjusted
     assert not found(frame, "jump")
+
+
+def test_of_two_equal_sessions_in_a_row_either_may_be_wrong(frame):
+    first, second = at(frame, "T3", 100), at(frame, "T3", 101)
+    frame.loc[second, [*PRICES, "volume"]] = frame.loc[first, [*PRICES, "volume"]].to_numpy()
+    assert found(frame, "copied") == {row(frame, first), row(frame, second)}
+
+
+def test_symbols_of_other_exchanges_keep_their_own_calendar(frame):
+    """Among stocks of New York; and stamped at the opening, not at midnight."""
+    days = pd.date_range("2024-06-03", "2025-12-31")
+    coin = frame[frame["unique_id"] == "T0"].iloc[[0] * len(days)]
+    coin = coin.assign(unique_id="BTC-USD", ds=days)
+    both = pd.concat([frame, coin], ignore_index=True)
+    flags = find_flags(Panel.from_frame(both))
+    assert not (flags["flag"] == "closed").any()
+    assert count_gaps(Panel.from_frame(both))["BTC-USD"] == 0
+    stamped = frame.assign(ds=frame["ds"] + pd.Timedelta("14h30min"))
+    assert not (find_flags(Panel.from_frame(stamped))["flag"] == "closed").any()
 
 
 def test_other_things_that_cannot_be(frame):

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import os
 
 import pandas as pd
 import pytest
 import stamina
 
-from forecaster.errors import NoNetwork, StoreError
+from forecaster.errors import NoNetwork, ServerError, StoreError
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.export import export_prices
 from forecaster.ingest.yahoo import Yahoo
@@ -191,3 +192,95 @@ def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path,
     pd.concat([prices("AAA"), prices("BBB", rows=410), prices("CCC")]).to_csv(path, index=False)
     third = ingest(tmp_path / "home", open_source(f"files:{path}"), None)
     assert third.changed == 2 and third.ids == ["AAA", "BBB", "CCC"]
+
+
+def old(store: Store) -> None:
+    for path in store.folder.glob("*.parquet"):
+        os.utime(path, (1e9, 1e9))
+
+
+def test_a_lost_manifest_loses_nothing(tmp_path):
+    store = ingest(tmp_path, open_source("simulated"), NAMES).store
+    good = store.read(NAMES)
+    (store.folder / "manifest.json").unlink()
+    old(store)
+    again = ingest(tmp_path, open_source("simulated"), ["MSFT"]).store
+    assert set(again.ids) == {*NAMES, "MSFT"}
+    pd.testing.assert_frame_equal(again.read(NAMES), good)
+
+
+def test_damaged_files_beside_a_damaged_manifest_are_set_aside(tmp_path):
+    store = ingest(tmp_path, open_source("simulated"), NAMES).store
+    path = store.folder / store.manifest["series"]["KO"]["file"]
+    path.write_bytes(path.read_bytes()[:-1])
+    (store.folder / "manifest.json").write_text("{")
+    old(store)
+    again = ingest(tmp_path, open_source("simulated"), ["MSFT"]).store
+    assert set(again.ids) == {"AAPL", "GE", "MSFT"}
+    aside = {record["series"]: record["file"] for record in again.manifest["quarantine"]}
+    assert "KO" in aside and (store.folder / "quarantine" / aside["KO"]).exists()
+
+
+def test_damage_of_a_ticker_that_was_not_asked_for_stays_until_it_is(server, tmp_path):
+    store = update(server, tmp_path, start="2024-03-01").store
+    path = store.folder / store.manifest["series"]["KO"]["file"]
+    path.write_bytes(path.read_bytes()[:-1])
+    assert not update(server, tmp_path, ["AAPL"]).quarantined
+    assert list(Store.open(tmp_path, "yahoo").damages()) == ["KO"]
+    again = update(server, tmp_path, start="2024-05-01")
+    assert list(again.quarantined) == ["KO"]
+    assert again.store.manifest["series"]["KO"]["first"] == "2024-03-01"  # as had been asked for
+
+
+def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
+    from tests.conftest import prices
+
+    def write(rows):
+        both = pd.concat([prices("AAA", rows), prices("BBB", rows)])
+        both.to_csv(tmp_path / "p.csv", index=False)
+        return open_source(f"files:{tmp_path / 'p.csv'}")
+
+    ingest(tmp_path, write(100), None)
+    ingest(tmp_path, write(110), ["AAA"])
+    third = ingest(tmp_path, open_source(f"files:{tmp_path / 'p.csv'}"), None)
+    assert third.changed == 1
+    assert [e["rows"] for e in third.store.manifest["series"].values()] == [110, 110]
+    assert ingest(tmp_path, write(100), ["AAA"]).changed == 1
+    assert ingest(tmp_path, write(110), None).changed == 1
+
+
+def test_refresh_with_a_start_loses_no_earlier_history(server, tmp_path):
+    update(server, tmp_path)
+    store = update(server, tmp_path, start="2024-05-01", refresh=True).store
+    assert store.manifest["series"]["KO"]["first"] == "2024-01-02"
+
+
+def test_sessions_that_yahoo_loses_stay(server, tmp_path):
+    before = update(server, tmp_path).store.read(["GE"])
+    company = server.companies["GE"]
+    for day in (20, 60, 100):
+        company.close[day] = float("nan")
+    company.dividends[pd.Timestamp("2024-06-03")] = 1.0  # rewrites what came before
+    server.today = pd.Timestamp("2024-06-04 23:00", tz="UTC")
+    store = update(server, tmp_path).store
+    after = store.read(["GE"])
+    assert set(before["ds"]) < set(after["ds"]) and len(after) == len(before) + 2
+    company.close[[20, 60, 100]] = before["close"].iloc[[20, 60, 100]]
+    expected = company.adjusted()[1][: len(after)]
+    assert after["adj_close"].to_numpy() == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_server_out_of_order_is_not_asked_for_hours(server, tmp_path):
+    server.trouble = lambda server, symbol, count: "500"
+    names = [f"T{i}" for i in range(100)]
+    with pytest.raises(ServerError, match=r"out of order.*tickers in a row.*again later"):
+        update(server, tmp_path, names)
+    assert len(server.requests) < 80
+
+
+def test_a_final_refusal_names_only_what_did_not_come(server, tmp_path):
+    update(server, tmp_path)
+    server.today = pd.Timestamp("2024-06-03 23:00", tz="UTC")
+    server.trouble = lambda server, symbol, count: "429" if symbol != "AAPL" else None
+    arrived = update(server, tmp_path, workers=1)
+    assert set(arrived.stale) == {"KO", "GE"}

@@ -22,12 +22,13 @@ from forecaster.errors import (
 from forecaster.ingest.exchanges import exchange_of, last_closed, timezone_of
 from forecaster.ingest.pool import run_all
 from forecaster.ingest.source import Fetched, Known
-from forecaster.ingest.update import bring_up_to_date
+from forecaster.ingest.update import bring_up_to_date, earliest
 from forecaster.ingest.yahoo.limiter import Limiter
 from forecaster.ingest.yahoo.transport import open_session
 
 ATTEMPTS = 8  # requests for one ticker
-_ATTEMPTS_OFFLINE = 3  # until we believe that there is no network
+_ATTEMPTS_DOWN = 3  # until we believe that there is no network, or the server is out of order
+_MOST_BROKEN = 8  # tickers in a row, until we believe it of all
 _OVERDUE = 300.0  # seconds for one ticker, pauses not counted
 _COLUMNS = {
     "Open": "open", "High": "high", "Low": "low", "Close": "close", "Adj Close": "adj_close",
@@ -97,15 +98,26 @@ class Yahoo:
                     raise NotFound("Yahoo has no prices for it in that span")
                 return done
 
-            stored = None if known is None or self._refresh else known(name)
+            stored = None if known is None else known(name)
+            if self._refresh and stored is not None:
+                since = earliest(None if start is None else pd.Timestamp(start), stored)
+                return bring_up_to_date(name, get, None, since, closed)
             return bring_up_to_date(name, get, stored, start, closed)
 
         def overdue(since: float) -> bool:
             return limiter.overdue(since, _OVERDUE)
 
+        broken = 0  # tickers in a row that a server out of order did not give
         try:
             for name, result, error in run_all(work, tickers, self._workers, overdue):
-                yield result if error is None else _failed(name, error)
+                item = result if error is None else _failed(name, error)
+                broken = broken + 1 if isinstance(error, ServerError | TimeoutError) else 0
+                yield item
+                if broken >= _MOST_BROKEN:
+                    raise ServerError(
+                        f"{error}, and so for {broken} tickers in a row. What has arrived is kept; "
+                        "run the same command again later"
+                    )
         finally:
             limiter.stop()
 
@@ -132,8 +144,8 @@ class _Client:
             with attempt:
                 try:
                     return self._ask(name, since, zone)
-                except NoNetwork as error:
-                    error.final = attempt.num >= _ATTEMPTS_OFFLINE
+                except (NoNetwork, ServerError) as error:
+                    error.final = attempt.num >= _ATTEMPTS_DOWN
                     raise
         raise AssertionError("unreachable")
 

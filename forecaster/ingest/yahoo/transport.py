@@ -29,6 +29,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
 
     cookie_lock = threading.Lock()
     cookie: list[Any] = []
+    refused: list[int] = []  # 401 and 403 since the last good answer
 
     class Transport(requests.Session):
         def request(self, method, url, *args, **kwargs):
@@ -47,11 +48,16 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
             except requests.RequestsError as error:
                 raise _failure(error) from error
             try:
+                if _CHART in url and answer.status_code in (401, 403):
+                    if refused:  # a new cookie has not helped
+                        raise RateLimited("Yahoo refuses to answer")
+                    refused.append(answer.status_code)
                 _judge(url, answer)
             except RateLimited as refusal:
                 limiter.strike(entered, refusal.retry_after)
                 raise
-            if _CHART in url:
+            if _CHART in url and answer.status_code < 400:
+                refused.clear()
                 limiter.succeeded()
             return answer
 
