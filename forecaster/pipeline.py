@@ -20,8 +20,8 @@ from forecaster.compression import METHODS, compare
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import Model, fit, matching, predict
-from forecaster.ingest import Membership, Store, ingest, panel_from_store
-from forecaster.ingest.loading import check_kinds
+from forecaster.ingest import Membership, Store, ingested, panel_from_store
+from forecaster.ingest.loading import check_kinds, masked_rows
 from forecaster.ingest.quality import WRONG, without_flagged
 from forecaster.ingest.source import Source
 from forecaster.panel import Panel, show_time
@@ -47,7 +47,8 @@ class FitResult:
 class Prediction:
     """Forecasts of the latest model. ``unknown``: tickers it has no network for, with the reason.
 
-    ``late``: by series, how many sessions have passed since its latest row.
+    ``late``: by series, how many sessions have passed since its latest row. ``jumped``: series
+    whose latest session is a jump that may be an error, and its day.
     """
 
     model: Model
@@ -55,6 +56,7 @@ class Prediction:
     frame: pd.DataFrame
     unknown: dict[str, str]
     late: dict[str, int]
+    jumped: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -87,14 +89,17 @@ def fit_to_home(
     began = time.perf_counter()
     swarm.keep_compiled(home / "cache")
     check_kinds(mask)
-    arrived = ingest(home, source, tickers, start=start, on_series=on_series, on_wait=on_wait)
-    request = Request(
-        source.name, tuple(arrived.ids), dict(arrived.skipped),
-        arrived.store.digest(arrived.ids), config, seed, tune,
-        _day(start), _day(end), tuple(mask),
-    )  # fmt: skip
-    checkpoint = unfinished.begin(home, request)
-    result = _fit_stored(home, arrived.store, request, checkpoint, began, on_progress)
+    fetching: Any = {"start": start, "on_series": on_series, "on_wait": on_wait}
+    with ingested(home, source, tickers, **fetching) as arrived:
+        masked = masked_rows(arrived.store, arrived.ids, mask, end)
+        request = Request(
+            source.name, tuple(arrived.ids), dict(arrived.skipped),
+            unfinished.digest(arrived.store, arrived.ids, masked), config, seed, tune,
+            _day(start), _day(end), tuple(mask),
+        )  # fmt: skip
+        panel = _training_panel(arrived.store, request)
+        checkpoint = unfinished.begin(home, request)
+    result = _fit_panel(home, panel, masked, request, checkpoint, began, on_progress)
     return dataclasses.replace(result, stale=arrived.stale)
 
 
@@ -107,17 +112,24 @@ def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) 
     swarm.keep_compiled(home / "cache")
     request, checkpoint = unfinished.find(home)
     store = Store.open(home, request.source)
-    unfinished.check_data(request, store)
+    with store.locked():
+        masked = unfinished.check_data(request, store)
+        panel = _training_panel(store, request)
     try:
-        return _fit_stored(home, store, request, checkpoint, began, on_progress)
+        return _fit_panel(home, panel, masked, request, checkpoint, began, on_progress)
     except ValueError as error:
         raise ModelError(f"cannot go on: {error}. Run `forecaster fit` without --resume") from error
 
 
-def _fit_stored(home, store, request, checkpoint, began, on_progress) -> FitResult:
-    """Train on stored series, save the model, and forget that it was unfinished."""
-    span: Any = {"start": request.start, "end": request.end, "mask": request.mask}
-    panel = panel_from_store(store, request.ids, request.skipped, **span)
+def _training_panel(store: Store, request: Request) -> Panel:
+    """The stored series as a fit learns from them. Nothing after its end decides what is left
+    out."""
+    span: Any = {"start": request.start, "end": request.end, "known_by": request.end}
+    return panel_from_store(store, request.ids, request.skipped, mask=request.mask, **span)
+
+
+def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> FitResult:
+    """Train, save the model, and forget that it was unfinished."""
     model = fit(
         panel,
         request.config,
@@ -132,6 +144,7 @@ def _fit_stored(home, store, request, checkpoint, began, on_progress) -> FitResu
         "start": request.start,
         "end": request.end,
         "mask": list(request.mask),
+        "masked": {str(kind): int(count) for kind, count in masked["flag"].value_counts().items()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "first": show_time(panel.times[0]),
         "last": show_time(panel.times[-1]),
@@ -183,12 +196,13 @@ def evaluate_from_home(
     if "torch" in baselines:
         check_torch(config, options.get("refit", False))
     swarm.keep_compiled(home / "cache")
-    arrived = ingest(home, source, tickers, start=start, on_series=on_series, on_wait=on_wait)
-    store = arrived.store
-    panel = panel_from_store(store, arrived.ids, dict(arrived.skipped), start=start, end=end)
-    if mask:
-        first = panel.times[cutoffs_of(panel, config.horizon, windows, step)[0]]
-        panel = without_flagged(panel, store.flags(), tuple(mask), known_by=first)
+    fetching: Any = {"start": start, "on_series": on_series, "on_wait": on_wait}
+    with ingested(home, source, tickers, **fetching) as arrived:
+        store = arrived.store
+        panel = panel_from_store(store, arrived.ids, dict(arrived.skipped), start=start, end=end)
+        if mask:
+            first = panel.times[cutoffs_of(panel, config.horizon, windows, step)[0]]
+            panel = without_flagged(panel, store.flags(), tuple(mask), known_by=first)
     return evaluate_to_folder(
         folder, panel, config, windows, step, baselines, seed=seed, overwrite=overwrite,
         cache=home / "cache" / "baselines", membership=membership,
@@ -231,15 +245,16 @@ def predict_from_home(
     if not known:
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
-    panel = _panel_of(home, model, known)
+    panel, jumped = _panel_of(home, model, known)
     usable = matching(model, panel)
     lost = {name: why for name, why in usable.skipped.items() if name in known}
     frame = predict(model, usable, level)
-    return Prediction(model, usable, frame, unknown | lost, _late(usable))
+    return Prediction(model, usable, frame, unknown | lost, _late(usable), jumped)
 
 
-def _panel_of(home: Path, model: Model, known: Sequence[str]) -> Panel:
-    """The stored prices that a model forecasts from, over the span and with the mask of its fit."""
+def _panel_of(home: Path, model: Model, known: Sequence[str]) -> tuple[Panel, dict[str, str]]:
+    """The stored prices that a model forecasts from, over the span and with the mask of its fit;
+    and the days of unconfirmed jumps, which a forecast does not leave out: most are true."""
     store = Store.open(home, str(model.provenance.get("source")))
     gone = [name for name in known if name not in store.ids]
     if gone:
@@ -247,11 +262,16 @@ def _panel_of(home: Path, model: Model, known: Sequence[str]) -> Panel:
             f"{', '.join(gone[:5])}: the prices are no longer stored under {store.folder}; "
             f"run `forecaster ingest --source {model.provenance.get('source')}` again"
         )
-    span = {part: model.provenance.get(part) for part in ("start", "end")}
-    mask = tuple(model.provenance.get("mask", ()))
-    if mask and not store.looked_through:  # by another program, or in an older version
-        mask = ()
-    return panel_from_store(store, known, **span, mask=mask)
+    start, end = (model.provenance.get(part) for part in ("start", "end"))
+    mask = [kind for kind in model.provenance.get("mask", ()) if kind != "unconfirmed"]
+    jumped = {}
+    if store.looked_through:
+        flags = masked_rows(store, known, ("unconfirmed",), end)
+        jumped = {str(row.unique_id): show_time(row.ds) for row in flags.itertuples()}
+    else:  # an older version, or a run that was interrupted
+        mask = []
+    span: Any = {"start": start, "end": end, "known_by": end}
+    return panel_from_store(store, known, mask=mask, **span), jumped
 
 
 def compress_from_home(
@@ -265,7 +285,7 @@ def compress_from_home(
     swarm.keep_compiled(home / "cache")
     folder = run or latest_run(home)
     model = load(folder)
-    table = compare(model, _panel_of(home, model, list(model.ids)), on_method)
+    table = compare(model, _panel_of(home, model, list(model.ids))[0], on_method)
     if method is None:
         return table, None
     provenance = {**model.provenance, "compressed_from": folder.name, "compressed_by": method}

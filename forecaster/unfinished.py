@@ -5,14 +5,19 @@ unfinished/swarm.checkpoint   state of all networks, once there is any; of a sea
 """
 
 import dataclasses
+import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from forecaster import atomic
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError, StoreError, UsageError
 from forecaster.ingest import Store
+from forecaster.ingest.loading import masked_rows
 from forecaster.swarm import Checkpoint
 
 _SCHEMA = 1
@@ -70,14 +75,27 @@ def begun(home: Path) -> bool:
     return any(_folder(home).glob("swarm.checkpoint*"))
 
 
-def check_data(request: Request, store: Store) -> None:
-    """Raise ModelError when the stored prices are no longer those of the fit."""
+def digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
+    """A hash over stored series and the rows of them that are left out."""
+    rows = masked[["unique_id", "ds", "flag"]].astype(str).to_csv(index=False)
+    return hashlib.sha256(f"{store.digest(ids)}\n{rows}".encode()).hexdigest()
+
+
+def check_data(request: Request, store: Store) -> pd.DataFrame:
+    """The rows that are left out. Raises ModelError when the stored prices, or those rows, are no
+    longer those of the fit."""
     gone = [name for name in request.ids if name not in store.ids]
-    if gone or store.digest(request.ids) != request.data_sha256:
+    try:
+        masked = masked_rows(store, request.ids, request.mask, request.end)
+        same = not gone and digest(store, request.ids, masked) == request.data_sha256
+    except StoreError:
+        masked, same = pd.DataFrame(), False
+    if not same:
         raise ModelError(
             "the stored prices have changed since the fit was interrupted; run `forecaster fit` "
             "without --resume"
         )
+    return masked
 
 
 def forget(home: Path) -> None:

@@ -22,7 +22,7 @@ FLOORS = [
         "backtest",
         "verdict",
     }
-    | {"saving", "unfinished", "pipeline", "benchmark"},
+    | {"saving", "encoding", "compression", "unfinished", "pipeline", "benchmark"},
     {"plotting", "figures", "report"},
     {"cli", "__main__"},
 ]

@@ -196,6 +196,40 @@ def test_masked_rows_are_not_learned_from(tmp_path, settings):
     )
 
 
+def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, settings):
+    table = prices("AAA", 400)
+    table.loc[table.index[-1], ["open", "high", "low", "close"]] *= 0.5
+    table.to_csv(tmp_path / "p.csv", index=False)
+    fitted = run(
+        "fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", settings, "--home", tmp_path
+    )
+    assert fitted.exit_code == 0 and "unconfirmed 1 " in fitted.stdout
+    result = run("predict", "AAA", "--home", tmp_path)
+    assert f"last close {table['close'].iloc[-1]:.2f}" in result.stdout
+    assert "AAA jumped on 2021-07-13, its latest session" in result.stderr
+
+
+def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, settings):
+    """A session copied from a later one counts as wrong only once that has come."""
+    table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
+    columns = ["open", "high", "low", "close", "volume"]
+    table.loc[390, columns] = table.loc[396, columns].to_numpy()
+    table.to_csv(tmp_path / "p.csv", index=False)
+    for end, masked in ((table["date"][395], ""), (table["date"][396], "copied 1 ")):
+        result = run(
+            "fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", settings, "--end", end,
+            "--home", tmp_path / end,
+        )  # fmt: skip
+        assert result.exit_code == 0
+        assert (masked in result.stdout) if masked else ("Left out" not in result.stdout)
+
+
+def test_status_names_what_is_not_there(home):
+    result = run("status", "aapl", "nope", "--home", home)
+    assert result.exit_code == 3 and "AAPL" in result.stdout
+    assert "nope: no prices are stored" in result.stderr
+
+
 def test_export_writes_what_is_stored(home, tmp_path):
     result = run("export", "AAPL", "--output", tmp_path / "a.csv", "--home", home)
     assert result.exit_code == 0 and "rows to" in result.stdout
@@ -306,10 +340,11 @@ def test_series_that_went_bad_after_the_fit_are_named(tmp_path, settings):
     assert "[/x]" in run("predict", "--all", "--home", tmp_path / "home").stdout
     twice = table[table.ticker == "TWICE"].tail(1)
     pd.concat([table, twice]).to_csv(tmp_path / "p.csv", index=False)
-    assert run("ingest", *source).exit_code == 0
+    result = run("ingest", *source)
+    assert result.exit_code == 3 and "TWICE: more than one row for 2021-02-23" in result.stderr
+    assert "Not updated, what was stored is kept, 1:" in result.stderr
     result = run("predict", "--all", "--format", "csv", "--home", tmp_path / "home")
-    assert result.exit_code == 3 and "TWICE: more than one row" in result.stderr
-    assert "GOOD" in result.stdout and "TWICE" not in result.stdout
+    assert result.exit_code == 0 and "TWICE" in result.stdout
 
 
 def test_a_damaged_run_does_not_hide_the_others(home, tmp_path):

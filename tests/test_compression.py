@@ -1,6 +1,7 @@
 """Smaller files of a model: what they cost is said, and nothing is recommended that costs more."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,15 +64,15 @@ def test_a_model_is_smaller_and_forecasts_nearly_the_same(model, panel, tmp_path
 
 def test_the_comparison_is_of_what_it_says(model, panel, monkeypatch):
     monkeypatch.setattr(compression, "_REPEATS", 1)
-    table = compression.compare(model, panel).set_index("method")
-    assert table.loc["none", "crps"] == 1.0 and table.loc["none", "size"] == 1.0
-    assert not table.loc["none", "recommended"]
-    assert table.loc["int8", "bytes"] < table.loc["float16", "bytes"] < table.loc["none", "bytes"]
+    rows: dict[Any, Any] = compression.compare(model, panel).set_index("method").to_dict("index")
+    assert rows["none"]["crps"] == 1.0 and rows["none"]["size"] == 1.0
+    assert not rows["none"]["recommended"]
+    assert rows["int8"]["bytes"] < rows["float16"]["bytes"] < rows["none"]["bytes"]
     noise = dataclasses.replace(model, params=_noisy(model.params))
     assert (compression._crps(noise, panel) > compression._crps(model, panel)).mean() > 0.5
 
 
-def _noisy(tree):
+def _noisy(tree) -> Any:
     if isinstance(tree, dict):
         return {name: _noisy(leaf) for name, leaf in tree.items()}
     return tree + np.random.default_rng(0).normal(0, 1, tree.shape).astype(np.float32)

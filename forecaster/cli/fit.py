@@ -144,6 +144,7 @@ def _print_summary(result) -> None:
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),
+        **_masked(model),
         "Error": f"{relative:.4f} of that of 'unchanged' (median over series, validation span)",
         **_choices(model),
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
@@ -153,6 +154,15 @@ def _print_summary(result) -> None:
     for name, value in facts.items():
         table.add_row(name, value)
     console().print(table, soft_wrap=True)
+
+
+def _masked(model) -> dict[str, str]:
+    """Sessions that were left out as wrong, by flag."""
+    counts = model.provenance.get("masked") or {}
+    if not counts:
+        return {}
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
+    return {"Left out": f"sessions that look wrong: {kinds} (`forecaster status`, --mask)"}
 
 
 def _choices(model) -> dict[str, str]:

@@ -8,6 +8,7 @@ from forecaster.cli.shared import PARTLY, console, home_option, say
 from forecaster.errors import UsageError
 
 _FULL_TABLES = 5  # for more series than this, one line each
+_MOST_JUMPS = 10
 _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 
 
@@ -72,6 +73,11 @@ def _warn(result) -> None:
     if result.simulated:
         say("Simulated prices: the forecasts are of an invented market.")
         return
+    for name, day in list(result.jumped.items())[:_MOST_JUMPS]:
+        say(
+            f"Warning: {name} jumped on {day}, its latest session, without a split or dividend. "
+            "If that price is wrong, so is the forecast; the next session will tell."
+        )
     late = {name: count for name, count in result.late.items() if count > _LATE}
     if late:
         name, count = max(late.items(), key=lambda item: item[1])

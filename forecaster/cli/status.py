@@ -2,7 +2,8 @@
 
 import click
 
-from forecaster.cli.shared import console, home_option, say
+from forecaster.cli.shared import PARTLY, console, home_option, say
+from forecaster.errors import StoreError
 
 _SHOWN = 20  # series without --all
 _MOST_DATES = 60
@@ -34,7 +35,7 @@ def status(ctx, home, tickers, everything, verify) -> None:
 
     click.echo(f"Home: {home}")
     click.echo(f"Recurrence: {_kernel()}")
-    stores = list(Store.all_of(home))
+    stores = list(Store.all_of(home, say))
     if not stores:
         console().print(
             "No prices stored yet; `forecaster fit` or `forecaster ingest` fetches some."
@@ -42,10 +43,14 @@ def status(ctx, home, tickers, everything, verify) -> None:
     else:
         console().print(_sources(stores))
     for store in stores:
-        _print_series(store, tickers, everything)
+        _print_series(store, [store.spelled(name) for name in tickers], everything)
+    known = {name.upper() for store in stores for name in store.ids}
+    unknown = [name for name in tickers if name.upper() not in known]
+    for name in unknown:
+        say(f"{name}: no prices are stored")
     _print_models(home)
     damaged = _verify(stores) if verify else 0
-    ctx.exit(1 if damaged else 0)
+    ctx.exit(1 if damaged else PARTLY if unknown else 0)
 
 
 def _sources(stores):
@@ -101,14 +106,18 @@ def _print_series(store, tickers, everything: bool) -> None:
         console().print(f"... and {len(entries) - len(wanted)} more; --all shows them")
     for aside in store.manifest["quarantine"]:
         folder = store.folder / "quarantine"
-        say(f"{aside['series']}: set aside as {folder / aside['file']}: {aside['reason']}")
+        place = "was gone" if aside["file"] is None else f"set aside as {folder / aside['file']}"
+        say(f"{aside['series']}: {place}: {aside['reason']}")
 
 
 def _print_flags(store, names: list[str]) -> None:
     """The flagged rows of some series, date by date."""
     from rich.table import Table
 
-    flags = store.flags()
+    try:
+        flags = store.flags()
+    except StoreError as error:
+        return say(str(error))
     flags = flags[flags["flag"].isin(_DATED) & flags["unique_id"].isin(names)]
     if flags.empty:
         return
@@ -151,6 +160,11 @@ def _verify(stores) -> int:
         for why in found.values():
             say(why)
         damaged += len(found)
+        try:
+            store.flags()
+        except StoreError as error:
+            say(str(error))
+            damaged += 1
         sound = len(store.ids) - len(found)
         click.echo(f"{store.manifest['source']}: {sound} of {len(store.ids)} files are sound")
     return damaged

@@ -120,8 +120,8 @@ def _write_csv(path: Path, parts) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         for number, frame in enumerate(parts):
             frame = unformulated(frame)
-            names = [f"'{name}" if str(name).startswith(_FORMULA) else name for name in frame]
-            frame.to_csv(file, index=False, header=names if number == 0 else False)
+            quoted = {name: f"'{name}" for name in frame if str(name).startswith(_FORMULA)}
+            frame.rename(columns=quoted).to_csv(file, index=False, header=number == 0)
 
 
 def _write_parquet(path: Path, parts) -> None:

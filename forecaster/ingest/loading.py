@@ -107,10 +107,9 @@ def ingested(
     with store.locked(on_wait):
         print_, origin = source.fingerprint(), store.manifest["origin"]
         seen = print_ is not None and not refresh and origin and origin["fingerprint"] == print_
-        if tickers is None and seen:
-            wanted = list(origin["tickers"])  # without reading the source again
-        else:
-            wanted = _wanted(source, tickers)
+        # What it holds is known without reading it again.
+        all_known = tickers is None and seen
+        wanted = list(origin["tickers"]) if all_known else _wanted(source, tickers)
         damaged = store.damages([name for name in wanted if name in store.manifest["series"]])
         store.quarantine(damaged)
         store.sweep()
@@ -137,7 +136,7 @@ def ingested(
         yield Ingested(store, ids, skipped, stale, changed, damaged)
 
 
-def _current(store: Store, name: str, fingerprint: str) -> bool:
+def _current(store: Store, name: str, fingerprint: str | None) -> bool:
     """Whether a series was read from the source as it is now."""
     entry = store.manifest["series"].get(name)
     return entry is not None and entry["fingerprint"] == fingerprint
@@ -249,8 +248,18 @@ def panel_from_store(
     )
     if mask:
         check_kinds(mask)
-        panel = without_flagged(panel, store.flags(), tuple(mask), known_by)
+        panel = without_flagged(panel, masked_rows(store, ids, mask, known_by), tuple(mask))
     return panel.between(start, end)
+
+
+def masked_rows(store: Store, ids: Sequence[str], mask: Sequence[str], known_by=None):
+    """The flagged rows of some series that a mask leaves out, ``unique_id, ds, flag, known``; with
+    ``known_by``, a date, only those whose flag could be told by the end of it."""
+    flags = store.flags()
+    flags = flags[flags["flag"].isin(list(mask)) & flags["unique_id"].isin(list(ids))]
+    if known_by is None or not len(flags):
+        return flags
+    return flags[flags["known"] < pd.Timestamp(known_by).normalize() + pd.Timedelta(days=1)]
 
 
 def _without_actions(part: Arrays) -> Arrays:

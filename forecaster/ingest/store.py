@@ -71,10 +71,16 @@ class Store:
             return Store(home / "prices" / file_name(source), manifests.empty(source))
 
     @staticmethod
-    def all_of(home: Path) -> Iterator["Store"]:
-        """All stores under a home folder. Raises StoreError at one whose manifest is damaged."""
+    def all_of(home: Path, on_damage: Callable[[str], None] | None = None) -> Iterator["Store"]:
+        """All stores under a home folder. ``on_damage(message)`` is told of one whose manifest is
+        damaged; without it, raises StoreError."""
         for path in sorted((home / "prices").glob(f"*/{manifests.NAME}")):
-            yield Store(path.parent, manifests.read(path))
+            try:
+                yield Store(path.parent, manifests.read(path))
+            except StoreError as error:
+                if on_damage is None:
+                    raise
+                on_damage(str(error))
 
     @property
     def ids(self) -> list[str]:
@@ -157,7 +163,7 @@ class Store:
         ``fingerprint``: of the source it was read from.
         """
         name, raw, entry = series
-        entry = entry | {"fingerprint": fingerprint}
+        entry: dict[str, Any] = entry | {"fingerprint": fingerprint}
         old = self.manifest["series"].get(name)
         path = self.folder / entry["file"]
         if old is None or old["sha256"] != entry["sha256"] or not path.exists():
