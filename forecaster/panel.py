@@ -101,6 +101,8 @@ class Panel:
         target = next((name for name in _TARGETS if name in channels), None)
         if target is None:
             raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
+        if kind == "M":  # in one unit, whatever those of the series are
+            series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
         times = _union(part[0] for part in series.values())
         values = np.full((len(series), len(times), len(channels)), np.nan)
         for row, (name, (own, part, names)) in enumerate(series.items()):

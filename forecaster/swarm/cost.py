@@ -88,18 +88,18 @@ def cost_of(
         load = lambda rows: jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)  # noqa: E731
         return place(load, rows, layout, mesh)
 
-    shared = replicate(held.shared, mesh)
+    common = replicate(held.shared, mesh), np.int32(1)
     own, placed = place(held.rows, rows, layout, mesh), put(dict(hyper))
     begin, train = compiled(task, mesh, 1)
     keys = np.zeros((members, 2), np.uint32)
-    state = begin(layout.groups, shared, put(keys), own, placed)
+    state = begin(layout.groups, common, put(keys), own, placed)
     began = time.perf_counter()
-    program = train.lower(layout.groups, shared, state, own, placed).compile()
+    program = train.lower(layout.groups, common, state, own, placed).compile()
     to_compile = time.perf_counter() - began
     seconds = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        state, losses = program(layout.groups, shared, state, own, placed)
+        state, losses = program(layout.groups, common, state, own, placed)
         jax.block_until_ready((state, losses))
         seconds.append(time.perf_counter() - began)
     each = statistics.median(seconds[1:]) / layout.capacity

@@ -24,6 +24,9 @@ from forecaster.swarm.training import Losses, State, Status, go_on, start, train
 
 log = logging.getLogger(__name__)
 
+_MOST_EPOCHS = 128  # of a block, unless more are asked for
+_SHORT, _LONG = 0.1, 1.0  # seconds of a block
+
 
 class Now(NamedTuple):
     """All that a fit has come to."""
@@ -43,9 +46,11 @@ class Schedule:
     def __init__(self, task: Task, held: Held, hyper: Any, origin: Any, mesh, layout, block):
         self.held, self.hyper, self.origin = held, hyper, origin
         self.mesh, self.layout, self.block = mesh, layout, block
+        most = max(block, _MOST_EPOCHS)
         self._task = task
         begin = go_on if isinstance(origin, State) else start
-        self._begin, self._train = compiled(task, mesh, block, begin)
+        self._begin, self._train = compiled(task, mesh, most, begin)
+        self._shortest, self._most = block, most
         self._shared = _lanes.replicate(held.shared, mesh)
         self._placed_rows = np.arange(0)
         self._placed: Any = None
@@ -95,9 +100,18 @@ class Schedule:
                 self._now = Now(begun, _written(self.state, admitted, fresh), self.history)
             rows = self.running[: self.layout.capacity]
         if len(rows):
+            began = time.perf_counter()
             after, losses = self._call(self._train, rows, self.state)
+            self._adapt(time.perf_counter() - began)
             history = self.history.with_block(rows, losses, self.state.epoch[rows], after.epoch)
             self._now = Now(self.begun, _written(self.state, rows, after), history)
+
+    def _adapt(self, seconds: float) -> None:
+        """Lengthen blocks that are over before the way to the devices and back has paid."""
+        if seconds < _SHORT:
+            self.block = min(2 * self.block, self._most)
+        elif seconds > _LONG:
+            self.block = max(self.block // 2, min(self.block, self._shortest))
 
     def _stay(self) -> np.ndarray | None:
         """The members in their places, when moving any is not worth it: streamed data are loaded
@@ -150,7 +164,8 @@ class Schedule:
             self._placed_rows = rows
         mine = self._place_tree(tree, rows)
         groups = self.layout.groups_for(len(rows))
-        return self.layout.unpack(function(groups, self._shared, mine, *self._placed), len(rows))
+        common = (self._shared, np.int32(self.block))
+        return self.layout.unpack(function(groups, common, mine, *self._placed), len(rows))
 
     def _place(self, load, rows):
         return _lanes.place(load, rows, self.layout, self.mesh)
@@ -172,14 +187,16 @@ class Schedule:
 
 
 @functools.lru_cache(maxsize=8)
-def compiled(task: Task, mesh, block: int, begin=start) -> tuple[Any, Any]:
-    """The two compiled programs of a fit: begin with members, and train them for some epochs."""
+def compiled(task: Task, mesh, most: int, begin=start) -> tuple[Any, Any]:
+    """The two compiled programs of a fit: begin with members, and train them for up to ``most``
+    epochs. What is common to all is what they share, and the number of epochs."""
 
-    def first(shared, origin, own, hyper):
-        return begin(task, origin, with_shared(own, shared), hyper)
+    def first(common, origin, own, hyper):
+        return begin(task, origin, with_shared(own, common[0]), hyper)
 
-    def train(shared, state, own, hyper):
-        return train_block(task, state, with_shared(own, shared), hyper, block)
+    def train(common, state, own, hyper):
+        shared, epochs = common
+        return train_block(task, state, with_shared(own, shared), hyper, epochs, most)
 
     return _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)
 

@@ -163,20 +163,29 @@ def update(task: Task, optimizer: Any, grads, opt_state, params, loss, batch, ke
 
 
 def train_block(
-    task: Task, state: State, data: Data, hyper: Hyper, epochs: int
+    task: Task, state: State, data: Data, hyper: Hyper, epochs: Any, most: int
 ) -> tuple[State, Losses]:
     """Up to ``epochs`` epochs of one member; once it has stopped, nothing of it changes.
 
-    Returns the state and the losses of each epoch, shape (epochs,).
+    ``epochs``, at most ``most``, is data: blocks of other lengths compile nothing new. Returns the
+    state and the losses of each epoch, shape (most,), NaN where there was none.
     """
 
-    def one(state: State, _):
+    def one(i, carry):
+        state, seen = carry
         training = state.status == Status.TRAINING
         after, losses = train_epoch(task, state, data, hyper)
-        seen = Losses(*(jnp.where(training, loss, jnp.nan) for loss in losses))
+        seen = Losses(
+            *(
+                row.at[i].set(jnp.where(training, loss, jnp.nan))
+                for row, loss in zip(seen, losses, strict=True)
+            )
+        )
         return _where(training, after, state), seen
 
-    return jax.lax.scan(one, state, length=epochs)
+    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyper)[1])
+    blank = Losses(*(jnp.full((most,), jnp.nan, shape.dtype) for shape in shapes))
+    return jax.lax.fori_loop(0, epochs, one, (state, blank))
 
 
 def train_one(task: Task, key_data: jax.Array, data: Data, hyper: Hyper) -> State:

@@ -309,7 +309,7 @@ def test_state_is_donated(untrained):
         for tree in (state, data.rows(np.arange(N)), hyper)
     )
     train = compiled(untrained._recipe.task(8), mesh, 1)[1]
-    program = train.lower(layout.groups, (), mine, own, placed).compile()
+    program = train.lower(layout.groups, ((), np.int32(1)), mine, own, placed).compile()
     assert program.memory_analysis().alias_size_in_bytes > 0
 
 
