@@ -70,11 +70,12 @@ def fit(
     :class:`Streamed`. ``hyper``: by name, a scalar for all or an array (member,); ``epochs`` and
     ``patience`` are read here, the rest by the optimiser and the loss. ``chunk``: members that one
     lane trains at once; by default what keeps a chunk in the cache. ``block``: epochs between two
-    looks from the host, more where they are over in less than a tenth of a second. ``memory``: bytes that the process may take (on a CPU), or all devices (on
-    GPUs); a swarm that needs more goes through in turns. ``room_for``: make room for so many
-    members, so that fits of several sizes share their compiled programs. ``previous``: train on
-    from there, up to ``hyper["epochs"]`` in all. A member's result depends on its name, data,
-    hyperparameters and the seed alone.
+    looks from the host, more where they are over in less than a tenth of a second. ``memory``:
+    bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that needs more
+    goes through in turns. ``room_for``: make room for so many members, so that fits of several
+    sizes share their compiled programs. ``previous``: train on from there, up to
+    ``hyper["epochs"]`` in all. A member's result depends on its name, data, hyperparameters and
+    the seed alone.
 
     With a ``checkpoint`` the fit can be interrupted at any moment, also by ``kill -9``, and
     resumed: it ends with the same bits, on the same machine, as if it had never been interrupted.
