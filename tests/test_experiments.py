@@ -16,6 +16,8 @@ NAMES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_experiment_runs(name, tmp_path):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, SCRIPTS / f"{name}.py", "--quick", "--output", tmp_path],
         capture_output=True, text=True,

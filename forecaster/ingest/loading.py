@@ -13,7 +13,8 @@ from forecaster.errors import DataError, SourceError, StoreError, UsageError, na
 from forecaster.ingest.quality import KINDS, WRONG, find_flags, without_flagged
 from forecaster.ingest.review import review
 from forecaster.ingest.series_file import Arrays, Encoded, encode
-from forecaster.ingest.source import Fetched, Known, Source, Stored, open_source
+from forecaster.ingest.source import Fetched, Known, Source, Stored
+from forecaster.ingest.sources import open_source
 from forecaster.ingest.store import Store
 from forecaster.panel import Panel
 
@@ -68,10 +69,10 @@ def load_panel(
             parts[item.unique_id] = (item.frame["ds"].to_numpy(), values, channels)
     if not parts:
         raise DataError(f"{opened.name}: no series could be had:\n{name_reasons(skipped)}")
-    panel = Panel.from_arrays(parts, skipped)
-    if mask:
+    panel = Panel.from_arrays(parts, skipped).between(None, end)
+    if mask:  # by what is known at the end
         panel = without_flagged(panel, find_flags(panel), tuple(mask))
-    return panel.between(start, end)
+    return panel.between(start, None)
 
 
 def ingest(home: Path, source: Source, tickers: Sequence[str] | None, **options: Any) -> Ingested:

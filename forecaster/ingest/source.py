@@ -1,11 +1,9 @@
-"""What a source of series is, and which one a name means."""
+"""What a source of series is, and what it gives."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pandas as pd
-
-from forecaster.errors import UsageError
 
 
 class Fetched(NamedTuple):
@@ -56,28 +54,3 @@ class Source(Protocol):
     def fingerprint(self) -> str | None:
         """Changes when what the source holds does; None where only asking can tell."""
         ...
-
-
-def open_source(name: str, *, seed: int = 0, **options: Any) -> Source:
-    """The source that a name means: ``yahoo``, ``simulated`` or ``files:PATH``.
-
-    ``seed`` is that of the simulated market; ``options`` are those of
-    :class:`forecaster.ingest.yahoo.Yahoo`. Raises UsageError for any other name.
-    """
-    kind, _, path = name.partition(":")
-    if kind == "files" and path:
-        from forecaster.ingest.files import Files
-
-        return Files(path)
-    if name == "yahoo":
-        from forecaster.ingest.yahoo import Yahoo
-
-        return Yahoo(**options)
-    if name == "simulated":
-        from forecaster.ingest.simulated import Simulated
-
-        return Simulated(seed)
-    raise UsageError(
-        f"source {name!r}: expected yahoo, simulated or files:PATH, PATH being a CSV, a Parquet "
-        "file or a folder of them"
-    )

@@ -5,10 +5,10 @@
 One LSTM a stock (hidden 32, lookback 20, close only, batch 32, Adam 1e-5, 1,000 epochs, 2 years).
 --as-published scales each series by all of it, splits windows at random, and keeps the weights that
 are best on the windows it is then judged by. Without it, scaling and training see the first 70 % of
-days, the next 10 % choose the epoch, and the last 20 % are forecast. Each side trains for --minutes at
-the most: ours fewer epochs if need be, the PyTorch loop fewer stocks; times are scaled and say so. Then
-this program's default training on the same prices. Published: 9,560.44 s by a PyTorch loop, 224.51 s
-by TurbaNet, 42.6 times as fast, on an RTX 2070 Super.
+days, the next 10 % choose the epoch, and the last 20 % are forecast. Each side trains for --minutes
+at the most: ours fewer epochs if need be, the PyTorch loop fewer stocks; times are scaled and say
+so. Then this program's default training on the same prices. Published: 9,560.44 s by a PyTorch
+loop, 224.51 s by TurbaNet, 42.6 times as fast, on an RTX 2070 Super.
 """
 
 import time

@@ -1,0 +1,31 @@
+"""Which source a name means. Each is imported when it is asked for: yfinance takes a second."""
+
+from typing import Any
+
+from forecaster.errors import UsageError
+from forecaster.ingest.source import Source
+
+
+def open_source(name: str, *, seed: int = 0, **options: Any) -> Source:
+    """The source that a name means: ``yahoo``, ``simulated`` or ``files:PATH``.
+
+    ``seed`` is that of the simulated market; ``options`` are those of
+    :class:`forecaster.ingest.yahoo.Yahoo`. Raises UsageError for any other name.
+    """
+    kind, _, path = name.partition(":")
+    if kind == "files" and path:
+        from forecaster.ingest.files import Files
+
+        return Files(path)
+    if name == "yahoo":
+        from forecaster.ingest.yahoo import Yahoo
+
+        return Yahoo(**options)
+    if name == "simulated":
+        from forecaster.ingest.simulated import Simulated
+
+        return Simulated(seed)
+    raise UsageError(
+        f"source {name!r}: expected yahoo, simulated or files:PATH, PATH being a CSV, a Parquet "
+        "file or a folder of them"
+    )

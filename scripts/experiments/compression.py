@@ -1,0 +1,52 @@
+"""Smaller files of a model: size, loss of CRPS, time, for the model of 505 stocks.
+
+    python scripts/experiments/compression.py --source files:prices.parquet [--quick]
+
+Fits this program's default model, writes it in each of the ways of `forecaster compress`, and
+compares them on the validation span. Nothing is claimed elsewhere; the question is whether small
+networks can be made smaller for nothing.
+"""
+
+import tempfile
+from pathlib import Path
+
+import harness
+
+import forecaster as fc
+from forecaster import compression
+from forecaster.saving import load, save
+
+
+def main() -> None:
+    parser = harness.parser(__doc__, series=0)
+    parser.add_argument("--source", default="simulated", help="simulated or files:PATH")
+    options = parser.parse_args()
+    config = fc.Config()
+    if options.quick:
+        options.series, config = 3, fc.Config(hidden=4, epochs=2, validation=100)
+    panel = fc.load_panel(options.source)
+    if options.series:
+        panel = panel.only(panel.ids[: options.series])
+    with tempfile.TemporaryDirectory() as folder:
+        model = load(save(fc.fit(panel, config, seed=options.seed), Path(folder) / "model"))
+    table = compression.compare(model, panel)
+    print(table.drop(columns="seconds").round(4).to_string(index=False))
+    print(f"recommended: {compression.recommend(table) or 'nothing'}")
+    harness.write(
+        options, table.assign(series=len(model.ids), source=options.source.split("/")[-1])
+    )
+    drawn, (place,) = harness.axes()
+    for row in table.to_dict("records"):
+        loss = max(100 * (row["crps"] - 1), 1e-4)
+        colour = harness.COLOURS[0] if row["recommended"] else harness.COLOURS[2]
+        place.plot(row["bytes"] / 1e6, loss, "o", color=colour)
+        place.annotate(str(row["method"]), (row["bytes"] / 1e6, loss), xytext=(4, 4),
+                       textcoords="offset points", fontsize=8)  # fmt: skip
+    place.axhline(100 * compression.MOST_LOSS, color="#bbbbbb", lw=1)
+    place.set(yscale="log", xlabel="file, MB", ylabel="CRPS lost, %, at least 0.0001",
+              title=f"{len(model.ids)} networks; below the line it is for nothing")  # fmt: skip
+    harness.figure(options, drawn)
+
+
+if __name__ == "__main__":
+    main()
