@@ -1,6 +1,6 @@
 """Smaller files of a model: size, loss of CRPS, time, for the model of 505 stocks.
 
-    python scripts/experiments/compression.py --source files:prices.parquet [--quick]
+    python scripts/experiments/smaller_models.py --source files:prices.parquet [--quick]
 
 Fits this program's default model, writes it in each of the ways of `forecaster compress`, and
 compares them on the validation span. Nothing is claimed elsewhere; the question is whether small
