@@ -285,6 +285,11 @@ def compress_from_home(
     swarm.keep_compiled(home / "cache")
     folder = run or latest_run(home)
     model = load(folder)
+    if origin := model.provenance.get("compressed_from"):
+        raise UsageError(
+            f"{folder.name} is compressed already; name the run it was made from: "
+            f"`forecaster compress {origin}`"
+        )
     table = compare(model, _panel_of(home, model, list(model.ids))[0], on_method)
     if method is None:
         return table, None

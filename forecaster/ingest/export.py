@@ -42,6 +42,11 @@ def export_prices(
     if output.exists() and not stream and not overwrite:
         raise UsageError(f"{output} exists; choose another file, or add --overwrite")
     store = _stored(home, source)
+    with store.locked():  # nothing is replaced while it is read
+        return _export(store, output, tickers, form, adjusted, stream)
+
+
+def _export(store: Store, output: Path, tickers, form: str, adjusted: bool, stream: bool) -> int:
     names = list(dict.fromkeys(map(store.spelled, tickers))) if tickers else store.ids
     if missing := [name for name in names if name not in store.manifest["series"]]:
         raise UsageError(
@@ -50,6 +55,8 @@ def export_prices(
         )
     if damaged := store.damages(names):
         raise StoreError(name_reasons(damaged))
+    if not names:
+        raise UsageError(f"no series are stored of {store.manifest['source']}")
     columns = _columns(store, names)
 
     def parts():
@@ -110,7 +117,11 @@ def _stored(home: Path, source: str | None) -> Store:
         raise UsageError(f"several sources are stored; add --source, one of {', '.join(known)}")
     if source is None:
         return stores[0]
-    wanted = source if source in known else f"files:{Path(source.removeprefix('files:')).resolve()}"
+    wanted = (
+        source
+        if source in known
+        else f"files:{Path(source.removeprefix('files:')).expanduser().resolve()}"
+    )
     if wanted not in known:
         raise UsageError(f"source {source!r} is not stored; there are {', '.join(known)}")
     return stores[known.index(wanted)]

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest.layout import canonical, tidy
+from forecaster.ingest.layout import canonical, has_decimal_commas, tidy
 from forecaster.ingest.parquet import read_parquet
-from forecaster.ingest.source import Fetched, Known
+from forecaster.ingest.source import Fetched, Known, Stored
 from forecaster.panel import show_time
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
@@ -43,6 +43,7 @@ class Files:
         self._frames: dict[str, pd.DataFrame] | None = None
         self._failed: dict[str, str] = {}
         self._print: str | None = None
+        self._unreadable = False  # some file of a folder could not be read
 
     def tickers(self) -> list[str]:
         """All series, those of unreadable files in a folder included."""
@@ -59,6 +60,10 @@ class Files:
                 yield Fetched(name, None, f"not in {self.path}")
             else:
                 frame = frames[found]
+                if self._unreadable and _shorter(frame, known and known(name)):
+                    why = "the folder has fewer rows of it than are stored, and a file that cannot "
+                    yield Fetched(name, None, why + "be read", suspect=True)
+                    continue
                 yield Fetched(name, frame.assign(unique_id=name) if found != name else frame)
 
     def fingerprint(self) -> str | None:
@@ -70,8 +75,11 @@ class Files:
     def _hash(self) -> str:
         digest = hashlib.sha256(f"reader {_READER}\n".encode())
         for file in self._files():
-            with file.open("rb") as opened:
-                content = hashlib.file_digest(opened, "sha256").hexdigest()
+            try:
+                with file.open("rb") as opened:
+                    content = hashlib.file_digest(opened, "sha256").hexdigest()
+            except OSError as error:
+                content = f"cannot be read: {error.strerror}"
             digest.update(f"{file.relative_to(self.path)}\n{content}\n".encode())
         return digest.hexdigest()
 
@@ -104,7 +112,8 @@ class Files:
         files = sorted(
             file
             for file in self.path.rglob("*")
-            if file.name.lower().endswith(_ENDS)
+            if file.is_file()
+            and file.name.lower().endswith(_ENDS)
             and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
             and (file.suffix.lower() != ".txt" or _is_stooq(file))
         )
@@ -121,6 +130,7 @@ class Files:
             for file, series in zip(files, pool.map(self._tried, files), strict=True):
                 if isinstance(series, str):
                     self._failed[_name(file, self.path)] = series
+                    self._unreadable = True
                     continue
                 for name, frame in series.items():
                     parts.setdefault(name, []).append(frame)
@@ -152,7 +162,8 @@ def read_series(path: Path, name: str | None = None) -> dict[str, pd.DataFrame]:
     """
     try:
         table = read_parquet(path) if path.name.lower().endswith(_PARQUET) else _read_csv(path)
-    except (OSError, EOFError, zlib.error, ValueError, ArithmeticError, TypeError) as error:
+    except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
+            NotImplementedError) as error:  # fmt: skip
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(f"{path}: cannot be read: {reason}") from error
     if table.empty:
@@ -170,6 +181,9 @@ def read_series(path: Path, name: str | None = None) -> dict[str, pd.DataFrame]:
         if stooq:  # it writes aapl.us
             series = series.upper().removesuffix(".US")
         part.insert(0, "unique_id", series)
+        if series in found:  # spelled in two ways
+            part = pd.concat([found[series], part], ignore_index=True)
+            part = part.sort_values("ds", kind="stable", ignore_index=True)
         found[series] = part
     return found
 
@@ -216,14 +230,28 @@ def _read_csv(path: Path) -> pd.DataFrame:
             )
         table = pd.read_csv(path, index_col=False, **options)
     others = [column for column in table if column not in names]
+    if any(
+        not pd.api.types.is_numeric_dtype(table[column]) and has_decimal_commas(table[column])
+        for column in others
+    ):
+        # Then 1.234 is a thousand and more: all is to be read as text.
+        table = pd.read_csv(path, **options | {"dtype": str}, index_col=False)
     table.index += above
     return table.dropna(how="all", subset=others) if others else table
 
 
+def _shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:
+    """Whether stored rows are missing in a frame."""
+    return stored is not None and not stored.frame["ds"].isin(frame["ds"]).all()
+
+
 def _is_stooq(path: Path) -> bool:
     """Whether a text file is a table of Stooq's; others in a folder may be anything."""
-    with path.open("rb") as file:
-        return b"<date>" in file.read(200).lower()
+    try:
+        with path.open("rb") as file:
+            return b"<date>" in file.read(200).lower()
+    except OSError:
+        return False
 
 
 def _name(path: Path, folder: Path) -> str:

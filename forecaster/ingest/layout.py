@@ -64,8 +64,11 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
             f"{', '.join(map(str, names)) or 'no columns'}"
         )
     texts = [table[n] for n in table if n in (*_TARGETS, *_PRICES) and _is_text(table[n])]
-    comma = any(column.astype(str).str.strip().str.fullmatch(_COMMA).any() for column in texts)
-    out = {"unique_id": _ids(table["unique_id"], where), "ds": _dates(_with_time(table), where)}
+    comma = any(map(has_decimal_commas, texts))
+    out = {
+        "unique_id": _ids(table["unique_id"], where),
+        "ds": _dates(_with_time(table, where), where),
+    }
     for column in table.columns:
         if column in ("unique_id", "ds", "time", *_UNUSED):
             continue
@@ -128,15 +131,19 @@ def _ids(column: pd.Series, where: str) -> pd.Series:
     )
 
 
-def _with_time(table: pd.DataFrame) -> pd.Series:
+def _with_time(table: pd.DataFrame, where: str) -> pd.Series:
     """The dates, with the times of day where they stand in a column of their own."""
     dates = table["ds"]
     if "time" not in table:
         return dates
-    clock = table["time"].astype(str).str.strip().str.replace(":", "").str.zfill(6).str[:6]
+    clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
+    # 930 and 0930 are hours and minutes, 93000 and 093000 have seconds; 0 is midnight.
+    clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)
     if not clock.str.fullmatch(r"\d{6}").all() or (clock == "000000").all():
         return dates
-    day = pd.to_datetime(dates.astype(str).str.strip(), errors="coerce")
+    day = _dates(dates, where)
+    if not pd.api.types.is_datetime64_dtype(day):
+        return dates
     return day + pd.to_timedelta(
         clock.str[:2] + ":" + clock.str[2:4] + ":" + clock.str[4:], errors="coerce"
     )
@@ -193,12 +200,17 @@ def _is_text(column: pd.Series) -> bool:
     return not pd.api.types.is_numeric_dtype(column)
 
 
+def has_decimal_commas(column: pd.Series) -> bool:
+    """Whether a cell of a column of text can only be a number with a decimal comma."""
+    return bool(column.astype(str).str.strip().str.fullmatch(_COMMA).any())
+
+
 def _numbers(column: pd.Series, where: str, name: str, comma: bool) -> pd.Series:
     """``comma``: commas are decimal points in this table, as one of its cells has shown."""
     if pd.api.types.is_numeric_dtype(column):
         return column.astype(float)
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    if not numbers.isna().any():
+    if not comma and not numbers.isna().any():
         return numbers
     text = column.astype(str).str.strip().str.lower()
     blank = column.isna() | text.isin(_BLANK)

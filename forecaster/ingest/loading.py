@@ -121,7 +121,8 @@ def ingested(
         else:
             failed, changed = _update(store, source, wanted, start, print_, on_series)
             if print_ is not None:
-                failures = known_to_fail | failed
+                others = {n: why for n, why in known_to_fail.items() if n not in wanted}
+                failures = others | failed
                 origin = {"fingerprint": print_, "tickers": source.tickers(), "failed": failures}
                 store.commit(origin=origin)
         try:

@@ -33,6 +33,7 @@ class Membership:
     def holds(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether each ticker belonged at the time beside it; both (row,), result (row,)."""
         out = np.zeros(len(ids), bool)
+        times = times.astype("datetime64[D]")  # both ends are whole days
         groups = pd.Series(np.arange(len(ids))).groupby(np.asarray(ids, object)).indices
         for name, start, end in self.spans.itertuples(index=False):
             rows = groups.get(name)

@@ -31,6 +31,7 @@ _TAKEN_BACK = 0.35  # of the move may be left, one usual move aside
 _HISTORY, _LEAST_HISTORY = 120, 30  # sessions that usual moves are measured over
 _JUMP = np.log(1.4)  # and ten usual moves
 _FROZEN = 5  # sessions with one close
+_BLOCK = 500  # series at once
 
 
 def find_flags(panel: Panel, exchanges: bool = True) -> pd.DataFrame:
@@ -112,16 +113,19 @@ def is_daily(panel: Panel) -> bool:
 
 def _find(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> None:
     """Set flags, working on each series' rows without its gaps, which are shorter than panels."""
+    days = _day_scale(panel)
     # Work in blocks: some twenty arrays of the panel's size are needed on the way.
-    for low in range(0, len(panel.ids), 500):
-        block = slice(low, low + 500)
+    for low in range(0, len(panel.ids), _BLOCK):
+        block = slice(low, low + _BLOCK)
         part = {kind: array[block] for kind, array in found.items()}
-        _find_in(panel.only(panel.ids[block]), part, known[block])
+        _find_in(panel.only(panel.ids[block]), part, known[block], days)
     if found["copied"].any():
         _confirm_copies(found["copied"], known, panel)
 
 
-def _find_in(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> None:
+def _find_in(
+    panel: Panel, found: dict[str, np.ndarray], known: np.ndarray, days: np.ndarray
+) -> None:
     seen = panel.mask
     rows, at = np.nonzero(seen)
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -151,7 +155,9 @@ def _find_in(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> N
         open_, high, low, close = (dense(name) for name in bar)
         put("ohlc", _inconsistent(open_, high, low, close))
         apart = _apart(high, low, moves)
-        taken_back = _taken_back(moves, usual, _day_scale(panel, moves, usual, rows, rank, at))
+        day = np.ones(moves.shape)
+        day[rows, rank] = days[at]
+        taken_back = _taken_back(moves, usual, day)
         put("reversed", apart & taken_back)
         copied = _copies(open_, high, low, close)
         put("copied", copied >= 0)
@@ -181,16 +187,18 @@ def _usual(moves: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(middle), np.maximum(1.4826 * middle, 0.002), 0.02)
 
 
-def _day_scale(panel: Panel, moves, usual, rows, rank, at) -> np.ndarray:
-    """How much larger than usual all moves of a day are, 1 at least; by row as ``moves``."""
+def _day_scale(panel: Panel) -> np.ndarray:
+    """How much larger than usual the moves of all series are on a day, 1 at least, (time,)."""
     if len(panel.ids) < 10:
-        return np.ones(moves.shape)
+        return np.ones(len(panel.times))
     size = np.full(panel.mask.shape, np.nan, np.float32)
-    size[rows, at] = (np.abs(moves) / usual)[rows, rank]
-    days = pd.DataFrame(size).median().to_numpy() * 1.4826
-    out = np.ones(moves.shape)
-    out[rows, rank] = np.maximum(np.nan_to_num(days, nan=1.0), 1.0)[at]
-    return out
+    for row, seen in enumerate(panel.mask):
+        moves = _moves(panel.channel(panel.target)[row, seen][None])
+        size[row, seen] = (np.abs(moves) / _usual(moves))[0]
+    days = np.ones(len(panel.times))
+    for at in np.flatnonzero(panel.mask.any(0)):
+        days[at] = max(1.0, 1.4826 * float(np.median(size[panel.mask[:, at], at])))
+    return days
 
 
 def _taken_back(moves: np.ndarray, usual: np.ndarray, day: np.ndarray) -> np.ndarray:
@@ -249,6 +257,9 @@ def _confirm_copies(copied: np.ndarray, known: np.ndarray, panel: Panel) -> None
     for row, at in np.argwhere(copied):
         span = slice(at + 1, at + 1 + 2 * _COPIED_WITHIN)
         same = (bars[row, span] == bars[row, at]).all(-1)
+        if not same.any():  # too far away in a series with long gaps
+            copied[row, at] = False
+            continue
         later[row, at] = at + 1 + int(same.argmax())
         if volume is not None:
             same &= volume[row, span] == volume[row, at]

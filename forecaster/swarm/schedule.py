@@ -25,7 +25,9 @@ from forecaster.swarm.training import Losses, State, Status, go_on, start, train
 log = logging.getLogger(__name__)
 
 _MOST_EPOCHS = 128  # of a block, unless more are asked for
-_SHORT, _LONG = 0.1, 1.0  # seconds of a block
+# Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
+# share of a block that may go into moving states.
+_SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 
 
 class Now(NamedTuple):
@@ -51,6 +53,8 @@ class Schedule:
         begin = go_on if isinstance(origin, State) else start
         self._begin, self._train = compiled(task, mesh, most, begin)
         self._shortest, self._most = block, most
+        self._seconds = self._moving = 0.0  # of the latest block: in all, and moving states
+        self._epochs = block  # of the latest block: no more than are left
         self._shared = _lanes.replicate(held.shared, mesh)
         self._placed_rows = np.arange(0)
         self._placed: Any = None
@@ -100,18 +104,23 @@ class Schedule:
                 self._now = Now(begun, _written(self.state, admitted, fresh), self.history)
             rows = self.running[: self.layout.capacity]
         if len(rows):
-            began = time.perf_counter()
+            self._seconds = self._moving = 0.0
+            left = (self.hyper["epochs"][rows] - self.state.epoch[rows]).max()
+            self._epochs = int(min(self.block, max(1, left)))
             after, losses = self._call(self._train, rows, self.state)
-            self._adapt(time.perf_counter() - began)
+            self._adapt()
             history = self.history.with_block(rows, losses, self.state.epoch[rows], after.epoch)
             self._now = Now(self.begun, _written(self.state, rows, after), history)
 
-    def _adapt(self, seconds: float) -> None:
-        """Lengthen blocks that are over before the way to the devices and back has paid."""
-        if seconds < _SHORT:
+    def _adapt(self) -> None:
+        """Lengthen blocks that are over at once, or that take long to get to the devices and back
+        for what is done there; but where members may stop early, not for long."""
+        longest = _LONG if self._task.validate is None else _LONG_VALIDATED
+        idle = self._seconds < _SHORT or self._moving > _IDLE * self._seconds
+        if idle and 2 * self._seconds < longest:
             self.block = min(2 * self.block, self._most)
-        elif seconds > _LONG:
-            self.block = max(self.block // 2, min(self.block, self._shortest))
+        elif self._seconds > 2 * longest:
+            self.block = max(self.block // 2, self._shortest)
 
     def _stay(self) -> np.ndarray | None:
         """The members in their places, when moving any is not worth it: streamed data are loaded
@@ -162,10 +171,17 @@ class Schedule:
             self._placed = None  # let go of the old data before the new come
             self._placed = (self._place(self.held.rows, rows), self._place_tree(self.hyper, rows))
             self._placed_rows = rows
+        began = time.perf_counter()  # placing data is not what longer blocks make rarer
         mine = self._place_tree(tree, rows)
         groups = self.layout.groups_for(len(rows))
-        common = (self._shared, np.int32(self.block))
-        return self.layout.unpack(function(groups, common, mine, *self._placed), len(rows))
+        common = (self._shared, np.int32(self._epochs))
+        placed = time.perf_counter()
+        out = jax.block_until_ready(function(groups, common, mine, *self._placed))
+        done = time.perf_counter()
+        out = self.layout.unpack(out, len(rows))
+        self._seconds += time.perf_counter() - began
+        self._moving += time.perf_counter() - done + placed - began
+        return out
 
     def _place(self, load, rows):
         return _lanes.place(load, rows, self.layout, self.mesh)

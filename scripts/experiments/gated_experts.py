@@ -3,9 +3,9 @@
     python scripts/experiments/gated_experts.py [--quick]
 
 A function that behaves differently in four regions. Four small networks specialise, each on the
-examples that it has explained best so far (hard assignment, as in Jacobs et al. 1991); a gate then
-learns, from the inputs alone, whom to ask. Beside it one network with as many weights, and the
-mean of four networks that all saw everything.
+examples that it explained best in the round before (a hard form of Jacobs et al. 1991); a gate then
+learns, from the inputs alone, whom to ask. Beside it one network with as many weights as experts
+and gate together, and the mean of four networks that all saw everything.
 """
 
 import harness
@@ -62,7 +62,8 @@ def main() -> None:
     epochs = options.rounds * options.epochs
     mean = Swarm(regression(16), names, **common)
     mean = mean.fit(Shared(x), Shared(y), epochs=epochs, batch_size=64)
-    hidden = 16 * options.experts + 32
+    weights = options.experts * (4 * 16 + 1) + 3 * 32 + 33 * options.experts
+    hidden = (weights - 1) // 4  # two inputs, a bias and an output each
     single = Swarm(regression(hidden), ["single"], **common)
     single = single.fit(Shared(x), Shared(y), epochs=epochs, batch_size=64)
 
@@ -82,7 +83,7 @@ def main() -> None:
     print(table.round(4).to_string(index=False))
     harness.write(options, table)
     drawn, (place,) = harness.axes()
-    for number, colour in zip(range(options.experts), harness.COLOURS, strict=False):
+    for number, colour in zip(range(options.experts), harness.COLOURS * 9, strict=False):
         place.scatter(*test_x[chosen == number].T, s=3, color=colour, label=names[number])
     place.set(title="whom the gate asks", xlabel="first input", ylabel="second input")
     place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))

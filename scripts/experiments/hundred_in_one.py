@@ -14,7 +14,7 @@ from two_spirals import by_ours, by_vmap, spirals
 
 
 def main() -> None:
-    options = harness.parser(__doc__, repeats=3, epochs=1000).parse_args()
+    options = harness.parser(__doc__, repeats=3, epochs=300).parse_args()
     members = [1, 10, 100, 1000]
     if options.quick:
         members, options.repeats, options.epochs = [1, 10], 1, 4

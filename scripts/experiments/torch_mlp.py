@@ -33,7 +33,7 @@ def train(
     random = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
         order = torch.randperm(len(x), generator=random) if batch < len(x) else None
-        for low in range(0, len(x) - batch + 1, batch):
+        for low in range(0, len(x), batch):
             rows = slice(None) if order is None else order[low : low + batch]
             optimizer.zero_grad(set_to_none=True)
             output = model(inputs[rows])
