@@ -224,6 +224,19 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, settings):
         assert (masked in result.stdout) if masked else ("Left out" not in result.stdout)
 
 
+def test_a_smaller_file_is_compared_and_written(home, tmp_path):
+    import shutil
+
+    shutil.copytree(home, tmp_path / "home")
+    result = run("compress", "--write", "int8", "--home", tmp_path / "home")
+    assert result.exit_code == 0 and "pruned-50" in result.stdout and "orth it" in result.stdout
+    assert "Saved: " in result.stdout
+    assert run("predict", "AAPL", "--home", tmp_path / "home").exit_code == 0
+    assert "is compressed already; name the run it was made from" in error(
+        "compress", "--home", tmp_path / "home", code=2
+    )
+
+
 def test_status_names_what_is_not_there(home):
     result = run("status", "aapl", "nope", "--home", home)
     assert result.exit_code == 3 and "AAPL" in result.stdout

@@ -46,6 +46,8 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
     if doubled:
         raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
     table = table.rename(columns=names)
+    if "ds" in table and "time" in table:
+        table = table.assign(ds=_with_time(table, where))
     if "unique_id" not in table and name is not None:
         if "ds" in table and table["ds"].duplicated().any():
             raise DataError(
@@ -67,7 +69,7 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
     comma = any(map(has_decimal_commas, texts))
     out = {
         "unique_id": _ids(table["unique_id"], where),
-        "ds": _dates(_with_time(table, where), where),
+        "ds": _dates(table["ds"], where),
     }
     for column in table.columns:
         if column in ("unique_id", "ds", "time", *_UNUSED):
@@ -132,10 +134,8 @@ def _ids(column: pd.Series, where: str) -> pd.Series:
 
 
 def _with_time(table: pd.DataFrame, where: str) -> pd.Series:
-    """The dates, with the times of day where they stand in a column of their own."""
+    """The dates with the times of day, which stand in a column of their own."""
     dates = table["ds"]
-    if "time" not in table:
-        return dates
     clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
     # 930 and 0930 are hours and minutes, 93000 and 093000 have seconds; 0 is midnight.
     clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)

@@ -190,7 +190,8 @@ def main() -> None:
                 "seconds_per_stock": seconds / len(closes), "trained": trained,
                 "rmse_median": found["rmse"].median(),
                 "mae_relative_to_naive_median": found["mae_relative_to_naive"].median(),
-                "stocks": len(closes), "stocks_compared": len(found), "epochs": options.epochs, "source": panel_name(options),
+                "stocks": len(closes), "stocks_compared": len(found), "epochs": options.epochs,
+                "source": panel_name(options),
             }
         )  # fmt: skip
         print({k: rows[-1][k] for k in ("method", "seconds_for_all", "trained",
@@ -208,8 +209,9 @@ def main() -> None:
             found, seconds = by_default(panel, test, most)
             reached = found["mae_relative_to_naive"].median() <= goal
             if reached or most == 100:
+                good = ", as good as PyTorch" if reached else ""
                 note("ours, default training", found[:some], seconds,
-                     f"all stocks, {most} epochs{', as good as PyTorch' if reached else ''}")  # fmt: skip
+                     f"all stocks, {most} epochs{good}")  # fmt: skip
                 break
 
     name = f"five_hundred_stocks{'_as_published' if options.as_published else ''}"

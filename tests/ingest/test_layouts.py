@@ -68,6 +68,47 @@ def test_a_stooq_file_of_minutes_keeps_its_clock(tmp_path):
     assert frame["ds"].astype(str).tolist() == ["2024-03-28 09:30:00", "2024-03-28 10:30:00"]
 
 
+@pytest.mark.parametrize(
+    ("clocks", "read"),
+    [
+        (["09:30", "10:30"], ["09:30:00", "10:30:00"]),
+        (["930", "1030"], ["09:30:00", "10:30:00"]),
+        (["93000", "103000"], ["09:30:00", "10:30:00"]),
+        (["0", "1200"], ["00:00:00", "12:00:00"]),
+    ],
+)
+def test_times_of_day_in_a_column_of_their_own(tmp_path, clocks, read):
+    table = pd.DataFrame({"date": "2024-03-28", "time": clocks, "close": [1.0, 2.0]})
+    table.to_csv(tmp_path / "x.csv", index=False)
+    (frame,) = read_series(tmp_path / "x.csv").values()
+    assert frame["ds"].dt.strftime("%H:%M:%S").tolist() == read
+
+
+def test_thousands_with_points_where_decimals_have_commas(tmp_path):
+    (tmp_path / "x.csv").write_text(
+        "date;close;volume\n2024-01-02;10,5;1.234\n2024-01-03;11,25;999\n"
+    )
+    (frame,) = read_series(tmp_path / "x.csv").values()
+    assert frame["close"].tolist() == [10.5, 11.25] and frame["volume"].tolist() == [1234.0, 999.0]
+
+
+def test_a_part_of_a_folder_that_cannot_be_read_shortens_nothing(tmp_path):
+    from forecaster.ingest import ingest
+    from tests.conftest import prices
+
+    data = tmp_path / "data"
+    data.mkdir()
+    whole = prices("AAA", 500)
+    for year, part in whole.groupby(whole["date"].str[:4]):
+        part.to_csv(data / f"{year}.csv", index=False)
+    store = ingest(tmp_path / "home", open_source(f"files:{data}"), None).store
+    assert store.manifest["series"]["AAA"]["rows"] == 500
+    (data / "2020.csv").write_text("no table\n")
+    arrived = ingest(tmp_path / "home", open_source(f"files:{data}"), ["AAA"])
+    assert "a file that cannot be read" in arrived.stale["AAA"]
+    assert arrived.store.manifest["series"]["AAA"]["rows"] == 500
+
+
 def test_a_partitioned_data_set(tmp_path):
     for name in ("AAPL", "BRK.B"):
         folder = tmp_path / f"ticker={name}"

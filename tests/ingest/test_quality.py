@@ -150,6 +150,15 @@ def test_flags_depend_on_nothing_after_they_are_known(frame):
         pd.testing.assert_frame_equal(early, told[1].reset_index(drop=True))
 
 
+def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
+    from forecaster.ingest import quality
+
+    frame.loc[at(frame, "T5", 150), PRICES] *= 1.3
+    whole = find_flags(Panel.from_frame(frame))
+    monkeypatch.setattr(quality, "_BLOCK", 3)
+    pd.testing.assert_frame_equal(find_flags(Panel.from_frame(frame)), whole)
+
+
 def test_masked_rows_are_gone_and_others_untouched(frame):
     panel = Panel.from_frame(frame)
     wrong = at(frame, "T5", 150)

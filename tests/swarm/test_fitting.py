@@ -193,6 +193,35 @@ def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("patience", [3, 100])
+def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
+    """37 epochs are no multiple of any block."""
+    from forecaster.swarm import schedule
+
+    hyper, results, lengths = HYPER | {"epochs": 37, "patience": patience}, [], []
+    train_block = schedule.Schedule._call
+
+    def call(self, function, rows, tree):
+        lengths[-1].append(self._epochs)
+        return train_block(self, function, rows, tree)
+
+    monkeypatch.setattr(schedule.Schedule, "_call", call)
+    for short, idle in ((0.0, 9.0), (1e9, 0.0)):
+        monkeypatch.setattr(schedule, "_SHORT", short)
+        monkeypatch.setattr(schedule, "_IDLE", idle)
+        monkeypatch.setattr(schedule, "_LONG_VALIDATED", 1e9)
+        lengths.append([])
+        results.append(run(TASKS["Perceptron"], data, hyper=hyper))
+    assert max(lengths[0]) == 5 and max(lengths[1]) > 8
+    assert same(results[0].state, results[1].state)
+    assert all(
+        np.array_equal(a, b, equal_nan=True)
+        for a, b in zip(results[0].losses, results[1].losses, strict=True)
+    )
+    if patience > 37:  # nothing is trained beyond the end
+        assert sum(lengths[1][1:]) == 37
+
+
 def test_the_seed_decides(data):
     task = TASKS["Perceptron"]
     assert same(run(task, data, seed=1).params, run(task, data, seed=1).params)
