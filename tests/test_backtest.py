@@ -145,6 +145,7 @@ def test_nothing_beats_naive_on_a_random_walk(tmp_path):
     assert len(directions) == 12 and not (directions["p_adjusted"] < 0.05).any()
 
 
+@pytest.mark.slow
 def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
     panel, config, tmp_path, monkeypatch
 ):
@@ -162,6 +163,7 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
     assert all(path.stat().st_size for path in (*write_figures(found), *write_tables(found)))
 
 
+@pytest.mark.slow
 def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr("forecaster.rolling._AT_ONCE", 2)

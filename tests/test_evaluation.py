@@ -101,6 +101,7 @@ def test_a_stream_to_parquet_is_the_same_frame(panel, config, frame, tmp_path):
     pd.testing.assert_frame_equal(pd.read_parquet(path), frame)
 
 
+@pytest.mark.slow
 def test_refitting_learns_from_what_came(panel, config):
     quick = dataclasses.replace(config, epochs=2)
     frames = {

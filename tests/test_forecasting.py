@@ -187,6 +187,7 @@ def test_a_panel_of_another_kind_is_refused(panel, model):
         fc.predict(model, panel, level=[80, 100])
 
 
+@pytest.mark.slow
 def test_bands_hold_on_a_simulated_market():
     """Calibrated on the validation span, tested on the year after it, over 40 tickers."""
     names = [f"SIM{i:02d}" for i in range(40)]

@@ -47,6 +47,7 @@ def test_pytorch_comes_to_the_same_networks(panel, config, changes):
     )
 
 
+@pytest.mark.slow
 def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
     from forecaster.baselines import torch_lstm
 

@@ -52,6 +52,7 @@ def tuned(panel, config):
     return fc.fit(panel, dataclasses.replace(config, epochs=6), seed=1, tune=True)
 
 
+@pytest.mark.slow
 def test_each_series_searches_its_own_settings(tuned, panel, config, tmp_path):
     report = tuned.report
     tried = {(c["hidden"], c["learning_rate"], c["weight_decay"]) for c in candidates(config)}

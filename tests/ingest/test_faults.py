@@ -14,11 +14,15 @@ from forecaster.errors import StoreError
 from forecaster.ingest import Store, ingest, open_source
 from tests.ingest.standin import Company, slowly, standing_in
 
+SLOW = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EIO"])
+@pytest.mark.parametrize(
+    "kind",
+    ["kill", pytest.param("ENOSPC", marks=SLOW), pytest.param("EIO", marks=SLOW)],
+)
 def test_a_fault_at_any_write_leaves_the_old_state_or_the_new(tmp_path, kind):
     done = subprocess.run(
         [sys.executable, "-m", "tests.ingest.faulty", tmp_path, kind],
@@ -95,6 +99,7 @@ def test_control_c_against_a_hanging_server_ends_at_once_and_keeps_what_arrived(
         assert set(server.charts()) == hanging  # the others were there
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on(tmp_path, tickers):
     with standing_in() as server:
         server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
@@ -118,7 +123,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path, tickers):
 def test_two_at_once_wait_for_each_other_and_say_so(tmp_path, tickers):
     with standing_in() as server:
         server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
-        server.trouble = slowly(1.0)
+        server.trouble = slowly(0.4)
         arguments = ("ingest", "--tickers", tickers, "--home", tmp_path / "home",
                      "--requests-per-second", "50")  # fmt: skip
         first = command(server, *arguments)

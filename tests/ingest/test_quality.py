@@ -191,6 +191,7 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
         load_panel(source.name, mask=("wrong",))
 
 
+@pytest.mark.slow
 def test_the_bad_days_of_a_public_data_set(real_data):
     """Days on which bars were copied from later sessions, as its README and a second source say;
     and hardly anything in a clean set."""

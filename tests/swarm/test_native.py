@@ -117,7 +117,8 @@ def test_two_layers_pass_gradients_through():
 
 
 @needs_kernel
-@pytest.mark.parametrize("instructions", ["avx2", pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("instructions", ["avx2", "plain"])
 def test_lesser_instruction_sets_agree_too(instructions):
     code = (
         "from tests.swarm.test_native import *\n"

@@ -97,6 +97,7 @@ def test_a_step_is_one_update_on_the_batch():
     assert (after.epochs == 1).all() and after.losses.train.shape == (N, 1)
 
 
+@pytest.mark.slow
 def test_shared_data_are_the_same_data(untrained):
     copied = untrained.fit(np.repeat(X[:1], N, 0), np.repeat(Y[:1], N, 0), epochs=4)
     close(untrained.fit(Shared(X[0]), Shared(Y[0]), epochs=4).params, copied.params)
@@ -230,6 +231,7 @@ def test_members_that_diverge_are_named_and_the_others_do_not_notice():
     assert again.diverged == after.diverged and (again.drop(["m2", "m6"]).epochs == 8).all()
 
 
+@pytest.mark.slow
 def test_half_precision_keeps_full_weights(untrained):
     half = make(compute_dtype=jnp.bfloat16).fit(X, Y, epochs=20, batch_size=4)
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(half.params))
@@ -239,6 +241,7 @@ def test_half_precision_keeps_full_weights(untrained):
     assert (half.evaluate(X, Y) < 0.5 * untrained.evaluate(X, Y)).all()
 
 
+@pytest.mark.slow
 def test_accumulated_batches_are_one_large_batch():
     options = {"optimizer": optax.sgd, "hyper": {"learning_rate": 0.1}}
     four = make(accumulate=4, **options).fit(X, Y, epochs=3, batch_size=8)
@@ -248,7 +251,7 @@ def test_accumulated_batches_are_one_large_batch():
 @pytest.mark.parametrize(
     "name",
     [
-        "noisy_sgd",
+        pytest.param("noisy_sgd", marks=pytest.mark.slow),
         pytest.param("lbfgs", marks=pytest.mark.slow),
         "lion",
         "chain",

@@ -90,6 +90,7 @@ def test_worse_candidates_are_given_up_early(tuned):
     assert (tuned.epochs.max(1) > 6).all()  # somebody did train to the end, or to its early stop
 
 
+@pytest.mark.slow
 def test_a_series_searches_alone(data, tuned):
     alone = swarm.tune(
         make_task, jax.tree.map(lambda leaf: leaf[[4, 1]], data), [IDS[4], IDS[1]], CANDIDATES,

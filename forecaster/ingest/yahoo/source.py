@@ -4,6 +4,7 @@
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,10 @@ from forecaster.ingest.update import bring_up_to_date, earliest
 from forecaster.ingest.yahoo.limiter import Limiter
 from forecaster.ingest.yahoo.transport import open_session
 
-ATTEMPTS = 8  # requests for one ticker
-_ATTEMPTS_DOWN = 3  # until we believe that there is no network, or the server is out of order
+ATTEMPTS = 30  # requests for one ticker, most of them refused
+# Until we believe that there is no network, that the server is out of order, or that it has
+# nothing better to say.
+_MOST_FAILURES = {NoNetwork: 3, ServerError: 3, BadAnswer: 6}
 _MOST_BROKEN = 8  # tickers in a row, until we believe it of all
 _OVERDUE = 300.0  # seconds for one ticker, pauses not counted
 _COLUMNS = {
@@ -140,12 +143,14 @@ class _Client:
         import stamina
 
         options: Any = {"attempts": ATTEMPTS, "timeout": None, "wait_max": 10.0}
+        failures: Counter[type] = Counter()  # refusals are the limiter's to count
         for attempt in stamina.retry_context(on=_worth_retrying, wait_initial=0.5, **options):
             with attempt:
                 try:
                     return self._ask(name, since, zone)
-                except (NoNetwork, ServerError) as error:
-                    error.final = attempt.num >= _ATTEMPTS_DOWN
+                except (NoNetwork, ServerError, BadAnswer) as error:
+                    failures[type(error)] += 1
+                    error.final = failures[type(error)] >= _MOST_FAILURES[type(error)]
                     raise
         raise AssertionError("unreachable")
 
