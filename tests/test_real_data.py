@@ -11,6 +11,7 @@ import pytest
 import forecaster as fc
 
 
+@pytest.mark.slow
 def test_bands_hold_and_points_match_naive_on_a_held_back_year(real_data):
     """40 of 400 tickers, trained before 2015, tested on 2015."""
     frame = pd.read_parquet(real_data / "us_stocks_2000_2015.parquet")

@@ -189,6 +189,7 @@ def test_hyperparameters_are_data_and_compile_nothing(untrained):
     assert not same(first.params, second.params)
 
 
+@pytest.mark.slow
 def test_dropout_of_each_members_own_rate():
     x = np.ones((2, 1000, 3), np.float32)
 
