@@ -189,14 +189,7 @@ class Panel:
             span = f"no rows in that span; there are {show_time(self.times[0])} to "
             span += show_time(self.times[-1])
         kept = self.only(ids, dict.fromkeys(gone, span))
-        used = kept.mask.any(0) & keep
-        return dataclasses.replace(
-            kept,
-            values=kept.values[:, used],
-            mask=kept.mask[:, used],
-            times=kept.times[used],
-            frequency=common_frequency(kept.times[used][row[used]] for row in kept.mask),
-        )
+        return kept._at(kept.mask.any(0) & keep)
 
     def until(self, cutoff) -> "Panel":
         """What was known at a cutoff: all times up to it, it included."""
@@ -206,6 +199,10 @@ class Panel:
                 f"nothing was observed up to {show_time(cutoff)}; the panel starts at "
                 f"{show_time(self.times[0])}"
             )
+        return self._at(keep)
+
+    def _at(self, keep: np.ndarray) -> "Panel":
+        """The same series at some of the times, ``keep`` (time,) bool."""
         return dataclasses.replace(
             self,
             values=self.values[:, keep],

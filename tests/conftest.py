@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 import forecaster as fc
 from forecaster import swarm
+from forecaster.cli import main
 
 TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 
@@ -70,3 +72,46 @@ def prices(
         }
     )
     return table.assign(**columns)
+
+
+FAST = """
+hidden = 4
+lookback = 30
+burn_in = 10
+horizon = 3
+validation = 100
+epochs = 4
+learning_rate = 1e-2
+"""
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "fast.toml"
+    path.write_text(FAST)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory, settings):
+    """A home with five fitted tickers and one that was too short."""
+    folder = tmp_path_factory.mktemp("home")
+    tickers = folder / "tickers.txt"
+    tickers.write_text("\n".join(TICKERS))
+    result = run(
+        "fit", "--tickers", tickers, "--source", "simulated", "--start", "2023-01-01",
+        "--config", settings, "--home", folder,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def run(*args):
+    return CliRunner().invoke(main, [str(a) for a in args], catch_exceptions=False)
+
+
+def error(*args, code: int) -> str:
+    result = run(*args)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.stderr

@@ -13,7 +13,7 @@ import forecaster as fc
 from forecaster.backtest import Evaluation, evaluate_to_folder
 from forecaster.errors import UsageError
 from forecaster.verdict import comparison, coverage, verdict
-from tests.test_cli import error, run
+from tests.conftest import error, run
 
 
 def against(found: Evaluation, score: str, model: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from forecaster.benchmark import METHODS, Job, compare
 from forecaster.errors import UsageError
-from tests.test_cli import error, run
+from tests.conftest import error, run
 
 SMALL = Job(hidden=5, lookback=6, batch=8, features=2, windows=40, members=3, epochs=4)
 

@@ -77,6 +77,12 @@ def _noisy(tree) -> Any:
     return tree + np.random.default_rng(0).normal(0, 1, tree.shape).astype(np.float32)
 
 
+def test_the_command_offers_every_method():
+    from forecaster.cli.compress import _METHODS
+
+    assert list(_METHODS) == [name for name in compression.METHODS if name != "none"]
+
+
 def test_nothing_is_recommended_that_costs_more_than_it_saves():
     good = {"method": "a", "bytes": 50, "recommended": True}
     rows = pd.DataFrame([good, good | {"method": "b", "bytes": 40},

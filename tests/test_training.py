@@ -11,10 +11,7 @@ import forecaster as fc
 from forecaster import swarm
 from forecaster.models import widen
 from forecaster.training import candidates, functions
-from tests.conftest import prices
-from tests.test_cli import error, run, settings
-
-__all__ = ["settings"]  # the fixture
+from tests.conftest import error, prices, run
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "mlp"])

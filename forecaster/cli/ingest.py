@@ -12,22 +12,14 @@ from forecaster.cli.shared import (
     name_stale,
     read_tickers,
     say,
+    source_option,
+    tickers_option,
 )
 
 
 @click.command()
-@click.option(
-    "--tickers",
-    metavar="FILE",
-    help="Ticker file, one a line; sp500.txt and dow30.txt come along.  "
-    "[default: every series of the source]",
-)
-@click.option(
-    "--source",
-    default="yahoo",
-    show_default=True,
-    help="yahoo, simulated, or files:PATH (a CSV, a Parquet file or a folder of them).",
-)
+@tickers_option
+@source_option
 @click.option(
     "--start",
     type=click.DateTime(["%Y-%m-%d"]),

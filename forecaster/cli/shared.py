@@ -28,6 +28,20 @@ def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+source_option = click.option(
+    "--source",
+    default="yahoo",
+    show_default=True,
+    help="yahoo, simulated, or files:PATH (a CSV, a Parquet file or a folder of them).",
+)
+tickers_option = click.option(
+    "--tickers",
+    metavar="FILE",
+    help="Ticker file, one a line; sp500.txt and dow30.txt come along. Or members over "
+    "time: date,tickers or ticker,start,end.  [default: every series of the source]",
+)
+
+
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--tickers``, ``--source``, ``--start``, ``--end`` and ``--mask``."""
     date = click.DateTime(["%Y-%m-%d"])
@@ -43,18 +57,8 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
         click.option("--start", type=date, help="First date, YYYY-MM-DD."),
-        click.option(
-            "--source",
-            default="yahoo",
-            show_default=True,
-            help="yahoo, simulated, or files:PATH (a CSV, a Parquet file or a folder of them).",
-        ),
-        click.option(
-            "--tickers",
-            metavar="FILE",
-            help="Ticker file, one a line; sp500.txt and dow30.txt come along. Or members over "
-            "time: date,tickers or ticker,start,end.  [default: every series of the source]",
-        ),
+        source_option,
+        tickers_option,
     ):
         command = option(command)
     return command

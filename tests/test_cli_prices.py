@@ -1,0 +1,150 @@
+"""The commands about stored prices, as a user types them."""
+
+import pandas as pd
+import pytest
+
+from tests.conftest import error, prices, run
+
+
+def test_ingest_stores_and_says_so(tmp_path):
+    tickers = tmp_path / "t.txt"
+    tickers.write_text("AAPL\nKO")
+    arguments = ("ingest", "--tickers", tickers, "--source", "simulated", "--home", tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 0 and "Stored 2 series from simulated" in result.stdout
+    assert run(*arguments).exit_code == 0
+    assert "2" in run("status", "--home", tmp_path).stdout
+
+
+def test_status_shows_series_flags_and_what_to_look_at(tmp_path):
+    table = pd.concat([prices(f"T{i}", 300) for i in range(30)])
+    wrong = (table["ticker"] == "T7") & (table["date"] == "2020-06-01")
+    table.loc[wrong, ["open", "high", "low", "close"]] *= 1.5
+    table.to_csv(tmp_path / "p.csv", index=False)
+    run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", "--home", tmp_path)
+    shown = run("status", "--home", tmp_path).stdout
+    assert "reversed 1" in shown and "... and 10 more; --all shows them" in shown
+    rows = [line for line in shown.splitlines() if line.startswith("│ T")]
+    assert len(rows) == 20 and rows[0].startswith("│ T7 ")
+    assert len([x for x in run("status", "--all", "--home", tmp_path).stdout.split() if x == "T29"])
+    one = run("status", "T3", "--home", tmp_path).stdout
+    assert "T3" in one and "T7" not in one
+    assert "30 of 30 files are sound" in run("status", "--verify", "--home", tmp_path).stdout
+    path = next((tmp_path / "prices").glob("*/T5.*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    said = run("status", "--verify", "--home", tmp_path)
+    assert said.exit_code == 1 and "29 of 30 files are sound" in said.stdout
+    assert "T5" in said.stderr and "damaged" in said.stderr
+    again = run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", "--home", tmp_path)
+    assert again.exit_code == 0 and "T5: fetched again; what there was is in" in again.stderr
+    assert "30 of 30 files are sound" in run("status", "--verify", "--home", tmp_path).stdout
+
+
+@pytest.mark.slow
+def test_masked_rows_are_not_learned_from(tmp_path, settings):
+    table = prices("AAA", 400)
+    wrong = table["date"] == "2021-06-15"
+    table.loc[wrong, ["open", "high", "low", "close"]] *= 1.5
+    table.to_csv(tmp_path / "p.csv", index=False)
+    source = f"files:{tmp_path / 'p.csv'}"
+    fitted = {}
+    for mask in ("copied,reversed", "none"):
+        home = tmp_path / mask
+        result = run(
+            "fit", "--source", source, "--config", settings, "--mask", mask, "--home", home
+        )
+        assert result.exit_code == 0, result.output
+        fitted[mask] = run("predict", "AAA", "--format", "csv", "--home", home).stdout
+    assert fitted["none"] != fitted["copied,reversed"]
+    assert "flag 'bad': expected some of copied" in error(
+        "fit", "--source", source, "--mask", "bad", "--home", tmp_path, code=2
+    )
+
+
+def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, settings):
+    table = prices("AAA", 400)
+    table.loc[table.index[-1], ["open", "high", "low", "close"]] *= 0.5
+    table.to_csv(tmp_path / "p.csv", index=False)
+    fitted = run(
+        "fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", settings, "--home", tmp_path
+    )
+    assert fitted.exit_code == 0 and "unconfirmed 1 " in fitted.stdout
+    result = run("predict", "AAA", "--home", tmp_path)
+    assert f"last close {table['close'].iloc[-1]:.2f}" in result.stdout
+    assert "AAA jumped on 2021-07-13, its latest session" in result.stderr
+
+
+def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
+    """A session copied from a later one counts as wrong only once that has come."""
+    from forecaster import pipeline
+
+    table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
+    columns = ["open", "high", "low", "close", "volume"]
+    table.loc[390, columns] = table.loc[396, columns].to_numpy()
+    table.to_csv(tmp_path / "p.csv", index=False)
+    learned = {}
+
+    def fit(home, panel, masked, request, *rest):
+        learned[request.end] = (len(masked), int(panel.mask[0].sum()), str(panel.times[-1])[:10])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "_fit_panel", fit)
+    for end in (table["date"][395], table["date"][396]):
+        run("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--end", end, "--home", tmp_path)
+    assert learned == {
+        table["date"][395]: (0, 396, table["date"][395]),
+        table["date"][396]: (1, 396, table["date"][396]),
+    }
+
+
+def test_a_smaller_file_is_compared_and_written(home, tmp_path):
+    import shutil
+
+    shutil.copytree(home, tmp_path / "home")
+    result = run("compress", "--write", "int8", "--home", tmp_path / "home")
+    assert result.exit_code == 0 and "pruned-50" in result.stdout and "orth it" in result.stdout
+    assert "Saved: " in result.stdout
+    assert run("predict", "AAPL", "--home", tmp_path / "home").exit_code == 0
+    assert "is compressed already; name the run it was made from" in error(
+        "compress", "--home", tmp_path / "home", code=2
+    )
+
+
+def test_status_names_what_is_not_there(home):
+    result = run("status", "aapl", "nope", "--home", home)
+    assert result.exit_code == 3 and "AAPL" in result.stdout
+    assert "nope: no prices are stored" in result.stderr
+
+
+def test_export_writes_what_is_stored(home, tmp_path):
+    result = run("export", "AAPL", "--output", tmp_path / "a.csv", "--home", home)
+    assert result.exit_code == 0 and "rows to" in result.stdout
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert set(table["unique_id"]) == {"AAPL"}
+    assert "exists" in error("export", "--output", tmp_path / "a.csv", "--home", home, code=2)
+
+
+def test_members_over_time_are_counted_while_they_belonged(tmp_path, settings):
+    tickers = tmp_path / "members.csv"
+    tickers.write_text("ticker,start,end\nAAPL,2000-01-01,\nKO,2000-01-01,2025-11-28\n")
+    result = run(
+        "evaluate", "--tickers", tickers, "--source", "simulated", "--start", "2023-01-01",
+        "--config", settings, "--windows", 40, "--home", tmp_path, "--output", tmp_path / "e",
+        "--baselines", "naive",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    frame = pd.read_parquet(tmp_path / "e" / "forecasts.parquet")
+    last = frame.groupby("unique_id")["cutoff"].max().astype(str)
+    assert last["KO"] == "2025-11-28" and last["AAPL"] > "2025-12-20"
+    page = (tmp_path / "e" / "report.html").read_text()
+    assert "point-in-time membership" in page and "Survivorship" not in page
+
+
+def test_ingest_names_what_is_missing(tmp_path):
+    (tmp_path / "t.txt").write_text("AAA\nZZZ")
+    prices().to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "ingest", "--tickers", tmp_path / "t.txt", "--source", f"files:{tmp_path / 'p.csv'}",
+        "--home", tmp_path / "home",
+    )  # fmt: skip
+    assert result.exit_code == 3 and "ZZZ: not in" in result.stderr
