@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from forecaster.forecasting import fit as fit
     from forecaster.forecasting import predict as predict
     from forecaster.ingest import load_panel as load_panel
-    from forecaster.panel import Panel as Panel
     from forecaster.plotting import plot_forecast as plot_forecast
     from forecaster.rolling import cross_validation as cross_validation
     from forecaster.rolling import cross_validation_to_parquet as cross_validation_to_parquet
     from forecaster.saving import load as load
     from forecaster.saving import save as save
+    from forecaster.series.panel import Panel as Panel
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Config": "config",
     "Model": "forecasting",
-    "Panel": "panel",
+    "Panel": "series.panel",
     "cross_validation": "rolling",
     "cross_validation_to_parquet": "rolling",
     "evaluate": "evaluation",

@@ -20,8 +20,8 @@ from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import evaluate, horizon_of, models_of, quantile_columns
 from forecaster.ingest.membership import Membership
-from forecaster.panel import Panel, show_time
 from forecaster.rolling import Rolling, write_frames
+from forecaster.series.panel import Panel, show_time
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """Bands whose bounds and median are the 19 quantiles from 5 to 95 %, and a wider one."""

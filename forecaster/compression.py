@@ -18,8 +18,8 @@ import pandas as pd
 
 from forecaster.encoding import Encoding
 from forecaster.forecasting import Model, distributions, matching, predict, rows_of
-from forecaster.panel import Panel
 from forecaster.saving import load, save
+from forecaster.series.panel import Panel
 
 METHODS = {
     "none": Encoding(),

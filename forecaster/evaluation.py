@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from forecaster import metrics
-from forecaster.panel import Panel
 from forecaster.rolling import KEYS, NAIVE
-from forecaster.transforms import default_season
+from forecaster.series.panel import Panel
+from forecaster.series.transforms import default_season
 
 _BAND = re.compile(r"^(?P<model>.+)-(?P<side>lo|hi)-(?P<level>[0-9.]+)$")
 

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.calendar import Frequency, infer_frequency
 from forecaster.config import Config
 from forecaster.conformal import half_widths
 from forecaster.errors import ModelError, UsageError, name_reasons
 from forecaster.heads import HEADS
-from forecaster.panel import Panel
+from forecaster.series.frequency import Frequency, infer_frequency
+from forecaster.series.panel import Panel
+from forecaster.series.transforms import Transform, Transformed
 from forecaster.training import Trained, functions, split_of, train
-from forecaster.transforms import Transform, Transformed
 from forecaster.windows import gather
 
 

@@ -15,7 +15,6 @@ import pandas as pd
 from forecaster import swarm, unfinished
 from forecaster.backtest import Evaluation, check_folder, evaluate_to_folder
 from forecaster.baselines import check_available, check_torch
-from forecaster.calendar import infer_frequency
 from forecaster.compression import METHODS, compare
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
@@ -24,9 +23,10 @@ from forecaster.ingest import Membership, Store, ingested, panel_from_store
 from forecaster.ingest.loading import check_kinds, masked_rows
 from forecaster.ingest.quality import WRONG, without_flagged
 from forecaster.ingest.source import Source
-from forecaster.panel import Panel, show_time
 from forecaster.rolling import cutoffs_of
 from forecaster.saving import latest_run, load, new_run, save
+from forecaster.series.frequency import infer_frequency
+from forecaster.series.panel import Panel, show_time
 from forecaster.unfinished import Request
 
 

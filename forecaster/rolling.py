@@ -11,7 +11,7 @@ from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.forecasting import RISE, Model, check_levels, fit, forecast_latest, matching
-from forecaster.panel import Histories, Panel, show_time
+from forecaster.series.panel import Histories, Panel, show_time
 
 NAIVE = "Naive"
 KEYS = ("unique_id", "ds", "cutoff", "y")

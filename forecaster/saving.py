@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from forecaster import atomic
-from forecaster.calendar import Frequency
 from forecaster.config import Config
 from forecaster.encoding import Encoding
 from forecaster.errors import ForecasterError, ModelError
 from forecaster.forecasting import Model
-from forecaster.transforms import Transform
+from forecaster.series.frequency import Frequency
+from forecaster.series.transforms import Transform
 
 SCHEMA = 2  # version 1 had no encoding, and is what a model without one is still written in
 _ARRAYS, _REST = "model.safetensors", "model.json"

@@ -13,7 +13,7 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.heads import HEADS
 from forecaster.models import builder, widen
-from forecaster.transforms import Transformed
+from forecaster.series.transforms import Transformed
 from forecaster.windows import Split, gather
 
 

@@ -10,7 +10,7 @@ import forecaster as fc
 from forecaster import forecasting
 from forecaster.errors import DataError, ModelError, UsageError
 from forecaster.metrics import covered
-from forecaster.panel import Panel
+from forecaster.series.panel import Panel
 from tests.conftest import TICKERS
 
 

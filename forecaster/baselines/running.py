@@ -20,9 +20,9 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting import check_levels
-from forecaster.panel import Panel
 from forecaster.rolling import Origins
-from forecaster.transforms import default_season
+from forecaster.series.panel import Panel
+from forecaster.series.transforms import default_season
 
 _VERSION = 2  # of what is kept; raise it when a baseline's numbers change
 

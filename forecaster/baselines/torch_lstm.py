@@ -20,10 +20,10 @@ from forecaster import swarm
 from forecaster.baselines.running import check_torch, cores, memory_used
 from forecaster.config import Config
 from forecaster.forecasting import Model, fit_with
-from forecaster.panel import Panel
+from forecaster.series.panel import Panel
+from forecaster.series.transforms import Transformed
 from forecaster.swarm.training import epoch_keys, fresh
 from forecaster.training import Series, Trained, make_task, series_data, split_of
-from forecaster.transforms import Transformed
 from forecaster.windows import Split
 
 COLUMN = "PyTorch"

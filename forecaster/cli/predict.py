@@ -131,7 +131,7 @@ def _bands(level) -> list[str]:
 
 def _cells(result, row, level) -> list[str]:
     from forecaster.forecasting import RISE
-    from forecaster.panel import show_time
+    from forecaster.series.panel import show_time
 
     model = result.model.config.column
     bands = [
@@ -142,7 +142,7 @@ def _cells(result, row, level) -> list[str]:
 
 def _last(result, name: str) -> tuple[tuple[str, float], str]:
     from forecaster.forecasting import quoted_over_target
-    from forecaster.panel import show_time
+    from forecaster.series.panel import show_time
 
     panel = result.panel
     row = panel.ids.index(name)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.ingest.exchanges import NEW_YORK, exchange_of, sessions
-from forecaster.panel import Panel
+from forecaster.series.panel import Panel
 
 KINDS = (
     "copied", "reversed", "unconfirmed", "jump", "ohlc", "frozen", "zero_volume", "closed",

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from forecaster.calendar import nyse_sessions
 from forecaster.ingest.source import Fetched, Known
 from forecaster.ingest.universe import read_universe
+from forecaster.series.frequency import nyse_sessions
 
 FIRST, LAST = "2018-01-02", "2025-12-31"
 _CLOSED = pd.to_datetime(["2018-12-05", "2025-01-09"])  # days of mourning in New York

@@ -8,7 +8,7 @@ from forecaster.errors import UsageError
 from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
 from forecaster.ingest.quality import count_gaps, find_flags, without_flagged
-from forecaster.panel import Panel
+from forecaster.series.panel import Panel
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.panel import Panel
-from forecaster.transforms import NAMES, Transform
+from forecaster.series.panel import Panel
+from forecaster.series.transforms import NAMES, Transform
 
 ROWS, HORIZON = 60, 3
 

@@ -11,9 +11,9 @@ import dataclasses
 
 import numpy as np
 
-from forecaster.calendar import Frequency
 from forecaster.errors import DataError
-from forecaster.panel import Histories, Panel, show_time
+from forecaster.series.frequency import Frequency
+from forecaster.series.panel import Histories, Panel, show_time
 
 NAMES = ("log_return", "difference", "seasonal", "identity")
 WARMUP = 10  # steps until the first volatility is worth anything
@@ -130,7 +130,7 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Transformed:
-    """Histories as a network sees them; axes and alignment of :class:`~forecaster.panel.Histories`.
+    """Histories as a network sees them; axes and alignment of :class:`~forecaster.series.panel.Histories`.
 
     ``features`` (series, step, feature) float32; ``z`` (series, step); ``level`` and ``scale``
     (series, step, horizon); ``first`` (series,): the first step that may be an input; ``at``

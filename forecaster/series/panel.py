@@ -7,8 +7,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from forecaster.calendar import Frequency, common_frequency
 from forecaster.errors import DataError, UsageError, name_reasons
+from forecaster.series.frequency import Frequency, common_frequency
 
 _TARGETS = ("y", "adj_close", "close")
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
-from forecaster.panel import Histories, Panel
+from forecaster.series.panel import Histories, Panel
 
 
 def frame(lengths: dict[str, int]) -> pd.DataFrame:

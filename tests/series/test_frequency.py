@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.calendar import Frequency, infer_frequency, nyse_sessions
+from forecaster.series.frequency import Frequency, infer_frequency, nyse_sessions
 
 
 def days(times):
