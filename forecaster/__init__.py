@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from forecaster.config import Config as Config
     from forecaster.evaluation import evaluate as evaluate
-    from forecaster.forecasting import Model as Model
-    from forecaster.forecasting import fit as fit
-    from forecaster.forecasting import predict as predict
+    from forecaster.forecasting.fitting import Model as Model
+    from forecaster.forecasting.fitting import fit as fit
+    from forecaster.forecasting.fitting import predict as predict
     from forecaster.ingest import load_panel as load_panel
     from forecaster.plotting import plot_forecast as plot_forecast
     from forecaster.rolling import cross_validation as cross_validation
@@ -30,16 +30,16 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Config": "config",
-    "Model": "forecasting",
+    "Model": "forecasting.fitting",
     "Panel": "series.panel",
     "cross_validation": "rolling",
     "cross_validation_to_parquet": "rolling",
     "evaluate": "evaluation",
-    "fit": "forecasting",
+    "fit": "forecasting.fitting",
     "load": "saving",
     "load_panel": "ingest",
     "plot_forecast": "plotting",
-    "predict": "forecasting",
+    "predict": "forecasting.fitting",
     "save": "saving",
 }
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

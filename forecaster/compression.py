@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.encoding import Encoding
-from forecaster.forecasting import Model, distributions, matching, predict, rows_of
+from forecaster.forecasting.fitting import Model, distributions, matching, predict, rows_of
 from forecaster.saving import load, save
 from forecaster.series.panel import Panel
 

@@ -18,7 +18,7 @@ from forecaster.baselines import check_available, check_torch
 from forecaster.compression import METHODS, compare
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.forecasting import Model, fit, matching, predict
+from forecaster.forecasting.fitting import Model, fit, matching, predict
 from forecaster.ingest import Membership, Store, ingested, panel_from_store
 from forecaster.ingest.loading import check_kinds, masked_rows
 from forecaster.ingest.quality import WRONG, without_flagged

@@ -10,7 +10,7 @@ import pandas as pd
 from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
-from forecaster.forecasting import RISE, Model, check_levels, fit, forecast_latest, matching
+from forecaster.forecasting.fitting import RISE, Model, check_levels, fit, forecast_latest, matching
 from forecaster.series.panel import Histories, Panel, show_time
 
 NAIVE = "Naive"
@@ -167,7 +167,7 @@ def cross_validation(
     ``refit=True`` again at every cutoff, with a number at every so many.
 
     Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as in
-    :func:`~forecaster.forecasting.predict`, and ``Naive``, the last value. ``y`` is in the units
+    :func:`~forecaster.forecasting.fitting.predict`, and ``Naive``, the last value. ``y`` is in the units
     of the panel's target. Series are forecast from the cutoffs at which they were observed.
 
     Raises DataError when the panel is too short for so many cutoffs.

@@ -20,7 +20,7 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.encoding import Encoding
 from forecaster.errors import ForecasterError, ModelError
-from forecaster.forecasting import Model
+from forecaster.forecasting.fitting import Model
 from forecaster.series.frequency import Frequency
 from forecaster.series.transforms import Transform
 

@@ -19,7 +19,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting import check_levels
+from forecaster.forecasting.fitting import check_levels
 from forecaster.rolling import Origins
 from forecaster.series.panel import Panel
 from forecaster.series.transforms import default_season

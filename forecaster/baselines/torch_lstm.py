@@ -1,7 +1,7 @@
 """The same networks trained by PyTorch, one after another, a process a core.
 
 Architecture, head, loss, data, batches, initial weights, optimiser, budget and early stopping are
-those of :mod:`forecaster.training`; what comes out is forecast with by the same code. So two
+those of :mod:`forecaster.forecasting.training`; what comes out is forecast with by the same code. So two
 distributions of errors can be laid over each other, and the times set beside each other.
 """
 
@@ -19,12 +19,12 @@ import numpy as np
 from forecaster import swarm
 from forecaster.baselines.running import check_torch, cores, memory_used
 from forecaster.config import Config
-from forecaster.forecasting import Model, fit_with
+from forecaster.forecasting.fitting import Model, fit_with
+from forecaster.forecasting.training import Series, Trained, make_task, series_data, split_of
+from forecaster.forecasting.windows import Split
 from forecaster.series.panel import Panel
 from forecaster.series.transforms import Transformed
 from forecaster.swarm.training import epoch_keys, fresh
-from forecaster.training import Series, Trained, make_task, series_data, split_of
-from forecaster.windows import Split
 
 COLUMN = "PyTorch"
 
@@ -211,7 +211,7 @@ def _train(job: Job) -> Outcome:
 
 
 class _Network:
-    """:class:`forecaster.models.Recurrent` of LSTM layers, and its head's loss."""
+    """:class:`forecaster.forecasting.networks.Recurrent` of LSTM layers, and its head's loss."""
 
     def __init__(self, params: Any, config: Config):
         import torch
@@ -247,7 +247,7 @@ class _Network:
         return self._out(self._cell(inputs)[0])
 
     def loss(self, outputs, targets):
-        """As of :mod:`forecaster.heads`, elementwise."""
+        """As of :mod:`forecaster.forecasting.heads`, elementwise."""
         import torch
 
         if self._head == "point":

@@ -130,7 +130,7 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Transformed:
-    """Histories as a network sees them; axes and alignment of :class:`~forecaster.series.panel.Histories`.
+    """Histories as a network sees them; axes and alignment of :class:`~forecaster.series.Histories`.
 
     ``features`` (series, step, feature) float32; ``z`` (series, step); ``level`` and ``scale``
     (series, step, horizon); ``first`` (series,): the first step that may be an input; ``at``

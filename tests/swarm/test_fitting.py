@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.models import LSTM
+from forecaster.forecasting.networks import LSTM
 from forecaster.swarm import Status
 
 MEMBERS, EXAMPLES = 11, 24

@@ -11,10 +11,10 @@ import numpy as np
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.heads import HEADS
-from forecaster.models import builder, widen
+from forecaster.forecasting.heads import HEADS
+from forecaster.forecasting.networks import builder, widen
+from forecaster.forecasting.windows import Split, gather
 from forecaster.series.transforms import Transformed
-from forecaster.windows import Split, gather
 
 
 class Series(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.windows import Split, gather
+from forecaster.forecasting.windows import Split, gather
 
 splits = st.builds(
     Split,

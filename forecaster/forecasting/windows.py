@@ -1,6 +1,6 @@
 """Which steps of a history are learned from, validated on and forecast from; windows by index.
 
-Histories are aligned at their end (:class:`~forecaster.series.panel.Histories`), so the split falls on
+Histories are aligned at their end (:class:`~forecaster.series.Histories`), so the split falls on
 the same step for all. With ``steps`` in all and the last ``validation`` of them held back:
 
     ... training targets ...  boundary | validation targets ... steps - 1

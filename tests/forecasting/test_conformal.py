@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from forecaster.conformal import half_widths
+from forecaster.forecasting.conformal import half_widths
 
 
 def slow(scores, fresh, level, memory, positions, rate):

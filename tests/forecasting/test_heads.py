@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from forecaster.heads import HEADS, Point, StudentT
+from forecaster.forecasting.heads import HEADS, Point, StudentT
 
 
 def test_student_t_loss_is_scipys_negative_log_density():

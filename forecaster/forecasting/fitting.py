@@ -11,14 +11,14 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.conformal import half_widths
 from forecaster.errors import ModelError, UsageError, name_reasons
-from forecaster.heads import HEADS
+from forecaster.forecasting.conformal import half_widths
+from forecaster.forecasting.heads import HEADS
+from forecaster.forecasting.training import Trained, functions, split_of, train
+from forecaster.forecasting.windows import gather
 from forecaster.series.frequency import Frequency, infer_frequency
 from forecaster.series.panel import Panel
 from forecaster.series.transforms import Transform, Transformed
-from forecaster.training import Trained, functions, split_of, train
-from forecaster.windows import gather
 
 
 @dataclasses.dataclass(frozen=True)

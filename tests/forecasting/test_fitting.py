@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster import forecasting
 from forecaster.errors import DataError, ModelError, UsageError
+from forecaster.forecasting import fitting as forecasting
 from forecaster.metrics import covered
 from forecaster.series.panel import Panel
 from tests.conftest import TICKERS
