@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from forecaster.plotting import plot_forecast as plot_forecast
     from forecaster.rolling import cross_validation as cross_validation
     from forecaster.rolling import cross_validation_to_parquet as cross_validation_to_parquet
-    from forecaster.saving import load as load
-    from forecaster.saving import save as save
     from forecaster.series.panel import Panel as Panel
+    from forecaster.storage.saving import load as load
+    from forecaster.storage.saving import save as save
 
 __version__ = "0.1.0"
 
@@ -36,11 +36,11 @@ _HOMES = {
     "cross_validation_to_parquet": "rolling",
     "evaluate": "evaluation",
     "fit": "forecasting.fitting",
-    "load": "saving",
+    "load": "storage.saving",
     "load_panel": "ingest",
     "plot_forecast": "plotting",
     "predict": "forecasting.fitting",
-    "save": "saving",
+    "save": "storage.saving",
 }
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 

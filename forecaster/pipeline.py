@@ -12,10 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from forecaster import swarm, unfinished
+from forecaster import swarm
 from forecaster.backtest import Evaluation, check_folder, evaluate_to_folder
 from forecaster.baselines import check_available, check_torch
-from forecaster.compression import METHODS, compare
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting.fitting import Model, fit, matching, predict
@@ -24,10 +23,12 @@ from forecaster.ingest.loading import check_kinds, masked_rows
 from forecaster.ingest.quality import WRONG, without_flagged
 from forecaster.ingest.source import Source
 from forecaster.rolling import cutoffs_of
-from forecaster.saving import latest_run, load, new_run, save
 from forecaster.series.frequency import infer_frequency
 from forecaster.series.panel import Panel, show_time
-from forecaster.unfinished import Request
+from forecaster.storage import resuming as unfinished
+from forecaster.storage.compression import METHODS, compare
+from forecaster.storage.resuming import Request
+from forecaster.storage.saving import latest_run, load, new_run, save
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ FLOORS = [
     {"ingest", "series", "config"},
     {"forecasting"},
     {"rolling", "baselines", "evaluation", "significance", "backtest", "verdict"}
-    | {"saving", "encoding", "compression", "unfinished", "pipeline", "benchmark"},
+    | {"storage", "pipeline", "benchmark"},
     {"plotting", "figures", "report"},
     {"cli", "__main__"},
 ]

@@ -133,7 +133,7 @@ def _print_models(home) -> None:
     from rich.table import Table
 
     from forecaster.errors import ModelError
-    from forecaster.saving import load, runs
+    from forecaster.storage.saving import load, runs
 
     models = Table("run", "model", "series", "source", "data until", "error / naive",
                    title="Models, the latest last", title_justify="left")  # fmt: skip

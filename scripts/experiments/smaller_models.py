@@ -13,8 +13,8 @@ from pathlib import Path
 import harness
 
 import forecaster as fc
-from forecaster import compression
-from forecaster.saving import load, save
+from forecaster.storage import compression
+from forecaster.storage.saving import load, save
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster import compression
-from forecaster.encoding import Encoding
 from forecaster.errors import ModelError
-from forecaster.saving import load, save
+from forecaster.storage import compression
+from forecaster.storage.encoding import Encoding
+from forecaster.storage.saving import load, save
 
 
 @pytest.mark.parametrize(

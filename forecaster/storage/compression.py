@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forecaster.encoding import Encoding
 from forecaster.forecasting.fitting import Model, distributions, matching, predict, rows_of
-from forecaster.saving import load, save
 from forecaster.series.panel import Panel
+from forecaster.storage.encoding import Encoding
+from forecaster.storage.saving import load, save
 
 METHODS = {
     "none": Encoding(),

@@ -18,11 +18,11 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.config import Config
-from forecaster.encoding import Encoding
 from forecaster.errors import ForecasterError, ModelError
 from forecaster.forecasting.fitting import Model
 from forecaster.series.frequency import Frequency
 from forecaster.series.transforms import Transform
+from forecaster.storage.encoding import Encoding
 
 SCHEMA = 2  # version 1 had no encoding, and is what a model without one is still written in
 _ARRAYS, _REST = "model.safetensors", "model.json"
@@ -31,7 +31,7 @@ _ARRAYS, _REST = "model.safetensors", "model.json"
 def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
     """Write a model into a new folder, whole or not at all, and return the folder.
 
-    ``encoding``: of the arrays, to make the file smaller; see :mod:`forecaster.compression`.
+    ``encoding``: of the arrays, to make the file smaller; see :mod:`forecaster.storage.compression`.
 
     Raises ModelError when the folder exists, StoreError when it cannot be written.
     """

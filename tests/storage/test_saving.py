@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster import saving
 from forecaster.errors import ForecasterError, ModelError, StoreError
+from forecaster.storage import saving
 
 
 @pytest.fixture
