@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from forecaster.config import Config as Config
-    from forecaster.evaluation import evaluate as evaluate
+    from forecaster.evaluation.cross_validation import cross_validation as cross_validation
+    from forecaster.evaluation.cross_validation import (
+        cross_validation_to_parquet as cross_validation_to_parquet,
+    )
+    from forecaster.evaluation.scores import evaluate as evaluate
     from forecaster.forecasting.fitting import Model as Model
     from forecaster.forecasting.fitting import fit as fit
     from forecaster.forecasting.fitting import predict as predict
     from forecaster.ingest import load_panel as load_panel
     from forecaster.plotting import plot_forecast as plot_forecast
-    from forecaster.rolling import cross_validation as cross_validation
-    from forecaster.rolling import cross_validation_to_parquet as cross_validation_to_parquet
     from forecaster.series.panel import Panel as Panel
     from forecaster.storage.saving import load as load
     from forecaster.storage.saving import save as save
@@ -32,9 +34,9 @@ _HOMES = {
     "Config": "config",
     "Model": "forecasting.fitting",
     "Panel": "series.panel",
-    "cross_validation": "rolling",
-    "cross_validation_to_parquet": "rolling",
-    "evaluate": "evaluation",
+    "cross_validation": "evaluation.cross_validation",
+    "cross_validation_to_parquet": "evaluation.cross_validation",
+    "evaluate": "evaluation.scores",
     "fit": "forecasting.fitting",
     "load": "storage.saving",
     "load_panel": "ingest",

@@ -13,16 +13,16 @@ from typing import Any
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.backtest import Evaluation, check_folder, evaluate_to_folder
-from forecaster.baselines import check_available, check_torch
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
+from forecaster.evaluation.backtest import Evaluation, check_folder, evaluate_to_folder
+from forecaster.evaluation.baselines import check_available, check_torch
+from forecaster.evaluation.cross_validation import cutoffs_of
 from forecaster.forecasting.fitting import Model, fit, matching, predict
 from forecaster.ingest import Membership, Store, ingested, panel_from_store
 from forecaster.ingest.loading import check_kinds, masked_rows
 from forecaster.ingest.quality import WRONG, without_flagged
 from forecaster.ingest.source import Source
-from forecaster.rolling import cutoffs_of
 from forecaster.series.frequency import infer_frequency
 from forecaster.series.panel import Panel, show_time
 from forecaster.storage import resuming as unfinished
@@ -187,7 +187,7 @@ def evaluate_from_home(
     ``mask``: rows with these flags are left out of training, as far as they could be told at the
     first cutoff; the rows that forecasts are compared with stay. ``membership``: forecasts count
     only from cutoffs at which the ticker belonged to the universe. ``options``: of
-    :func:`forecaster.backtest.evaluate_to_folder`.
+    :func:`forecaster.evaluation.backtest.evaluate_to_folder`.
     """
     check_kinds(mask)
     folder = folder or home / _EVALUATIONS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")

@@ -10,11 +10,10 @@ import forecaster
 PACKAGE = Path(forecaster.__file__).parent
 # Modules and packages of each floor; a module imports from its own floor or from below.
 FLOORS = [
-    {"__init__", "errors", "atomic", "metrics", "swarm"},
+    {"__init__", "errors", "atomic", "swarm"},
     {"ingest", "series", "config"},
     {"forecasting"},
-    {"rolling", "baselines", "evaluation", "significance", "backtest", "verdict"}
-    | {"storage", "pipeline", "benchmark"},
+    {"evaluation", "storage", "pipeline", "benchmark"},
     {"plotting", "figures", "report"},
     {"cli", "__main__"},
 ]

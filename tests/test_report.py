@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from forecaster.backtest import Evaluation, evaluate_to_folder
+from forecaster.evaluation.backtest import Evaluation, evaluate_to_folder
 from forecaster.report import build_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)

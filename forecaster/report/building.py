@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from forecaster import atomic
-from forecaster.backtest import Evaluation
-from forecaster.evaluation import horizon_of
+from forecaster.evaluation.backtest import Evaluation
+from forecaster.evaluation.scores import horizon_of
+from forecaster.evaluation.verdict import comparison, coverage, scaled, value_at_risk, verdict
 from forecaster.figures import FIGURES, INK, PALE, by_torch, shown
-from forecaster.verdict import comparison, coverage, scaled, value_at_risk, verdict
 
 HISTORY = 250  # steps that a ticker's picture shows
 _STYLE: dict[Any, Any] = {

@@ -8,8 +8,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ModelError, UsageError
+from forecaster.evaluation.metrics import covered
 from forecaster.forecasting import fitting as forecasting
-from forecaster.metrics import covered
 from forecaster.series.panel import Panel
 from tests.conftest import TICKERS
 

@@ -1,4 +1,4 @@
-"""GARCH with Student-t errors, by the ``arch`` library; see :mod:`forecaster.baselines.simple`.
+"""GARCH with Student-t errors, by the ``arch`` library; see :mod:`forecaster.evaluation.baselines.simple`.
 
 Bollerslev (1987), Review of Economics and Statistics 69; with leverage Glosten, Jagannathan &
 Runkle (1993), Journal of Finance 48. Parameters are estimated once, on what was known at the first
@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 from scipy.stats import t as student_t
 
-from forecaster.baselines.simple import logarithmic
+from forecaster.evaluation.baselines.simple import logarithmic
 
 
 def garch(y, origins, horizon, quantiles, season) -> np.ndarray:

@@ -19,8 +19,8 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.evaluation.cross_validation import Origins
 from forecaster.forecasting.fitting import check_levels
-from forecaster.rolling import Origins
 from forecaster.series.panel import Panel
 from forecaster.series.transforms import default_season
 
@@ -29,7 +29,7 @@ _VERSION = 2  # of what is kept; raise it when a baseline's numbers change
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """``module`` and ``function`` of :mod:`forecaster.baselines`; ``column`` in frames; ``library``
+    """``module`` and ``function`` of :mod:`forecaster.evaluation.baselines`; ``column`` in frames; ``library``
     that it needs and the ``extra`` that brings it."""
 
     column: str
@@ -242,7 +242,9 @@ def _make(module: str, function: str, job: tuple) -> tuple[np.ndarray | None, st
 
     began = time.perf_counter()
     try:
-        run = getattr(importlib.import_module(f"forecaster.baselines.{module}"), function)
+        run = getattr(
+            importlib.import_module(f"forecaster.evaluation.baselines.{module}"), function
+        )
         return _known_alone(run, *job), "", time.perf_counter() - began
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -23,7 +23,7 @@ pytest.importorskip("torch")
     ],
 )
 def test_pytorch_comes_to_the_same_networks(panel, config, changes):
-    from forecaster.baselines.torch_lstm import fit_by_torch
+    from forecaster.evaluation.baselines.torch_lstm import fit_by_torch
 
     config = dataclasses.replace(config, **changes)
     some = panel.only(panel.ids[:3])
@@ -49,7 +49,7 @@ def test_pytorch_comes_to_the_same_networks(panel, config, changes):
 
 @pytest.mark.slow
 def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
-    from forecaster.baselines import torch_lstm
+    from forecaster.evaluation.baselines import torch_lstm
 
     original = torch_lstm._jobs
 
@@ -63,7 +63,7 @@ def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
 
 
 def test_what_pytorch_cannot_do_is_said(panel, config):
-    from forecaster.baselines.torch_lstm import fit_by_torch
+    from forecaster.evaluation.baselines.torch_lstm import fit_by_torch
 
     with pytest.raises(UsageError, match="baseline torch is an LSTM; got model gru"):
         fit_by_torch(panel, dataclasses.replace(config, model="gru"))

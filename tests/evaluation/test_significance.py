@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from forecaster import significance
-from forecaster.significance import FEWEST
+from forecaster.evaluation import significance
+from forecaster.evaluation.significance import FEWEST
 
 
 @pytest.fixture

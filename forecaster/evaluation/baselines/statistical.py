@@ -1,4 +1,4 @@
-"""AutoETS and AutoTheta, by ``statsforecast``; see :mod:`forecaster.baselines.simple`.
+"""AutoETS and AutoTheta, by ``statsforecast``; see :mod:`forecaster.evaluation.baselines.simple`.
 
 The model is chosen and estimated on what was known at the first origin, and applied as it is to
 what came later, as the networks are.
@@ -6,7 +6,7 @@ what came later, as the networks are.
 
 import numpy as np
 
-from forecaster.baselines.simple import logarithmic
+from forecaster.evaluation.baselines.simple import logarithmic
 
 
 def ets(y, origins, horizon, quantiles, season) -> np.ndarray:

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from forecaster import swarm
-from forecaster.baselines.running import check_torch, cores, memory_used
 from forecaster.config import Config
+from forecaster.evaluation.baselines.running import check_torch, cores, memory_used
 from forecaster.forecasting.fitting import Model, fit_with
 from forecaster.forecasting.training import Series, Trained, make_task, series_data, split_of
 from forecaster.forecasting.windows import Split

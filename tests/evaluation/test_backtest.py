@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.backtest import Evaluation, evaluate_to_folder
 from forecaster.errors import UsageError
-from forecaster.verdict import comparison, coverage, verdict
+from forecaster.evaluation.backtest import Evaluation, evaluate_to_folder
+from forecaster.evaluation.verdict import comparison, coverage, verdict
 from tests.conftest import error, run
 
 
@@ -149,7 +149,7 @@ def test_nothing_beats_naive_on_a_random_walk(tmp_path):
 def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
     panel, config, tmp_path, monkeypatch
 ):
-    from forecaster.baselines import simple
+    from forecaster.evaluation.baselines import simple
     from forecaster.report import build_report, write_figures, write_tables
 
     monkeypatch.setattr(simple, "drift", lambda *job: 1 / 0)
@@ -166,7 +166,7 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
 @pytest.mark.slow
 def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("forecaster.rolling._AT_ONCE", 2)
+    monkeypatch.setattr("forecaster.evaluation.cross_validation._AT_ONCE", 2)
     quick = dataclasses.replace(config, epochs=1)
     found = evaluate_to_folder(tmp_path / "few", panel, quick, 3, 1, ["torch"], torch_sample=1)
     frame = found.forecasts(["PyTorch", "PyTorch-lo-80"])

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import forecaster as fc
-from forecaster import metrics
 from forecaster.errors import DataError, UsageError
-from forecaster.rolling import KEYS
+from forecaster.evaluation import metrics
+from forecaster.evaluation.cross_validation import KEYS
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster import baselines
-from forecaster.baselines import BASELINES, running, simple
 from forecaster.errors import UsageError
+from forecaster.evaluation import baselines
+from forecaster.evaluation.baselines import BASELINES, running, simple
 
 QUANTILES = np.array([0.1, 0.5, 0.9])
 INSTALLED = [n for n, b in BASELINES.items() if not b.library or running.has(b.library)]
@@ -146,7 +146,7 @@ def test_what_slow_baselines_made_is_kept_by_content(panel, tmp_path, monkeypatc
     monkeypatch.setattr(running, "_make", lambda *args: calls.append(args) or original(*args))
 
     def made(some):
-        from forecaster.rolling import Origins
+        from forecaster.evaluation.cross_validation import Origins
 
         origins = Origins.of(some, np.array([600, 610]), 2)
         with baselines.Runner(["garch"], 2, [80], some, cache=tmp_path, workers=1) as runner:

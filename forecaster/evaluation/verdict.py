@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forecaster.backtest import Evaluation
-from forecaster.significance import FEWEST
+from forecaster.evaluation.backtest import Evaluation
+from forecaster.evaluation.significance import FEWEST
 
 ALPHA = 0.05
 SUSPICIOUS = 0.97  # of the naive error; daily prices do not give more away than that

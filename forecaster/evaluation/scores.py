@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from forecaster import metrics
-from forecaster.rolling import KEYS, NAIVE
+from forecaster.evaluation import metrics
+from forecaster.evaluation.cross_validation import KEYS, NAIVE
 from forecaster.series.panel import Panel
 from forecaster.series.transforms import default_season
 

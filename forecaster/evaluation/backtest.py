@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic, metrics, significance
-from forecaster.baselines import Runner, check_torch
-from forecaster.baselines.running import memory_used
+from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
-from forecaster.evaluation import evaluate, horizon_of, models_of, quantile_columns
+from forecaster.evaluation import metrics, significance
+from forecaster.evaluation.baselines import Runner, check_torch
+from forecaster.evaluation.baselines.running import memory_used
+from forecaster.evaluation.cross_validation import Rolling, write_frames
+from forecaster.evaluation.scores import evaluate, horizon_of, models_of, quantile_columns
 from forecaster.ingest.membership import Membership
-from forecaster.rolling import Rolling, write_frames
 from forecaster.series.panel import Panel, show_time
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
@@ -94,7 +95,7 @@ def evaluate_to_folder(
 ) -> Evaluation:
     """Forecast from a rolling origin by our model and baselines, score and test, and write it all.
 
-    ``baselines``: names of :data:`forecaster.baselines.BASELINES`, and ``torch``, the same networks
+    ``baselines``: names of :data:`forecaster.evaluation.baselines.BASELINES`, and ``torch``, the same networks
     trained by PyTorch for ``torch_sample`` of the series; ``naive`` is always among them.
     ``cache``: a folder where slow baselines keep what they made. ``membership``: count forecasts
     only from cutoffs at which the series belonged to the universe. The folder must not exist, or be
@@ -222,7 +223,7 @@ def _by_torch(
 ) -> tuple[Rolling | None, dict[str, str]]:
     """Some of the series, evenly picked, by PyTorch, from what was known at the first cutoff; and
     those on which it failed, with the reason."""
-    from forecaster.baselines.torch_lstm import fit_by_torch
+    from forecaster.evaluation.baselines.torch_lstm import fit_by_torch
 
     model, _ = rolling.parts[0]
     ids = model.ids[:: max(1, len(model.ids) // max(1, sample))][:sample]
@@ -237,7 +238,7 @@ def _by_torch(
 
 
 def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
-    from forecaster.baselines.torch_lstm import COLUMN
+    from forecaster.evaluation.baselines.torch_lstm import COLUMN
 
     names = {name: str(name).replace(rolling.config.column, COLUMN, 1) for name in forecasts}
     return forecasts.rename(columns=names)

@@ -1,7 +1,0 @@
-"""What a forecast has to be better than: simple, statistical and volatility models, per series."""
-
-from forecaster.baselines.running import BASELINES as BASELINES
-from forecaster.baselines.running import Runner as Runner
-from forecaster.baselines.running import check_available as check_available
-from forecaster.baselines.running import check_torch as check_torch
-from forecaster.baselines.running import forecast as forecast
