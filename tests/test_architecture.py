@@ -14,7 +14,7 @@ FLOORS = [
     {"ingest", "series", "config"},
     {"forecasting"},
     {"evaluation", "storage", "pipeline", "benchmark"},
-    {"plotting", "figures", "report"},
+    {"plotting", "report"},
     {"cli", "__main__"},
 ]
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}

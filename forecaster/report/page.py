@@ -15,7 +15,7 @@ from forecaster import atomic
 from forecaster.evaluation.backtest import Evaluation
 from forecaster.evaluation.scores import horizon_of
 from forecaster.evaluation.verdict import comparison, coverage, scaled, value_at_risk, verdict
-from forecaster.figures import FIGURES, INK, PALE, by_torch, shown
+from forecaster.report.figures import FIGURES, INK, PALE, by_torch, shown
 
 HISTORY = 250  # steps that a ticker's picture shows
 _STYLE: dict[Any, Any] = {
