@@ -12,23 +12,25 @@ from typing import Any
 
 import pandas as pd
 
-from forecaster import swarm
+from forecaster import storage, swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.evaluation.backtest import Evaluation, check_folder, evaluate_to_folder
+from forecaster.evaluation import Evaluation, check_folder, cutoffs_of, evaluate_to_folder
 from forecaster.evaluation.baselines import check_available, check_torch
-from forecaster.evaluation.cross_validation import cutoffs_of
-from forecaster.forecasting.fitting import Model, fit, matching, predict
-from forecaster.ingest import Membership, Store, ingested, panel_from_store
-from forecaster.ingest.loading import check_kinds, masked_rows
-from forecaster.ingest.quality import WRONG, without_flagged
-from forecaster.ingest.source import Source
-from forecaster.series.frequency import infer_frequency
-from forecaster.series.panel import Panel, show_time
-from forecaster.storage import resuming as unfinished
-from forecaster.storage.compression import METHODS, compare
-from forecaster.storage.resuming import Request
-from forecaster.storage.saving import latest_run, load, new_run, save
+from forecaster.forecasting import Model, fit, matching, predict
+from forecaster.ingest import (
+    WRONG,
+    Membership,
+    Source,
+    Store,
+    check_kinds,
+    ingested,
+    masked_rows,
+    panel_from_store,
+    without_flagged,
+)
+from forecaster.series import Panel, infer_frequency, show_time
+from forecaster.storage import METHODS, Request, compare, latest_run, load, new_run, save
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +97,11 @@ def fit_to_home(
         masked = masked_rows(arrived.store, arrived.ids, mask, end)
         request = Request(
             source.name, tuple(arrived.ids), dict(arrived.skipped),
-            unfinished.digest(arrived.store, arrived.ids, masked), config, seed, tune,
+            storage.digest(arrived.store, arrived.ids, masked), config, seed, tune,
             _day(start), _day(end), tuple(mask),
         )  # fmt: skip
         panel = _training_panel(arrived.store, request)
-        checkpoint = unfinished.begin(home, request)
+        checkpoint = storage.begin(home, request)
     result = _fit_panel(home, panel, masked, request, checkpoint, began, on_progress)
     return dataclasses.replace(result, stale=arrived.stale)
 
@@ -111,10 +113,10 @@ def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) 
     """
     began = time.perf_counter()
     swarm.keep_compiled(home / "cache")
-    request, checkpoint = unfinished.find(home)
+    request, checkpoint = storage.find(home)
     store = Store.open(home, request.source)
     with store.locked():
-        masked = unfinished.check_data(request, store)
+        masked = storage.check_data(request, store)
         panel = _training_panel(store, request)
     try:
         return _fit_panel(home, panel, masked, request, checkpoint, began, on_progress)
@@ -130,7 +132,7 @@ def _training_panel(store: Store, request: Request) -> Panel:
 
 
 def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> FitResult:
-    """Train, save the model, and forget that it was unfinished."""
+    """Train, save the model, and forget that it was storage."""
     model = fit(
         panel,
         request.config,
@@ -157,7 +159,7 @@ def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> 
     folder = save(model, new_run(home, request.config.model))
     # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
     predict(load(folder), panel.only(model.ids[:1]))
-    unfinished.forget(home)
+    storage.forget(home)
     seconds = time.perf_counter() - began
     return FitResult(model, folder, provenance["first"], provenance["last"], seconds)
 

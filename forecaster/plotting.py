@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from forecaster.series.panel import Panel
+from forecaster.series import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,11 +16,14 @@ TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once(tmp_path_factory):
-    """Programs compiled by one test serve the others, and commands in processes of their own."""
+    """Programs compiled by one test serve the others, and commands in processes of their own.
+
+    With ``FORECASTER_TEST_CACHE=FOLDER`` they also serve the next run.
+    """
     folder = tmp_path_factory.getbasetemp() / "compiled"
     if "PYTEST_XDIST_WORKER" in os.environ:  # shared by all workers
         folder = folder.parent.parent / "compiled"
-    swarm.keep_compiled(folder)
+    swarm.keep_compiled(Path(os.environ.get("FORECASTER_TEST_CACHE", folder)))
 
 
 @pytest.fixture(scope="session")

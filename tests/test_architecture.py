@@ -1,83 +1,154 @@
-"""The house: imports only go down, and the command is light."""
+"""The house: imports only go down and through doors, and what should be light is light."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import forecaster
 
 PACKAGE = Path(forecaster.__file__).parent
-# Modules and packages of each floor; a module imports from its own floor or from below.
+# The floors, from the ground up. A module imports from its own floor or from below.
 FLOORS = [
-    {"__init__", "errors", "atomic", "swarm"},
-    {"ingest", "series", "config"},
-    {"forecasting"},
-    {"evaluation", "storage", "pipeline", "benchmark"},
-    {"plotting", "report"},
+    {"errors", "atomic", "config", "home"},
+    {"swarm", "series"},
+    {"ingest", "forecasting", "benchmark"},
+    {"storage", "evaluation"},
+    {"pipeline", "plotting", "report"},
     {"cli", "__main__"},
 ]
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 
-def imported(path: Path) -> set[str]:
-    """First-level names under ``forecaster`` that a file imports, inside functions too."""
-    found = set()
+def imports(path: Path) -> list[tuple[str, str]]:
+    """Module and name of every import from ``forecaster`` in a file, inside functions too."""
+    pairs = []
     for node in ast.walk(ast.parse(path.read_text())):
-        names = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            pairs += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            first, *rest = name.split(".")
-            if first == "forecaster" and rest and rest[0] in HEIGHT:
-                found.add(rest[0])
-    return found
+            pairs += [(node.module, alias.name) for alias in node.names]
+    return [(module, name) for module, name in pairs if module.split(".")[0] == "forecaster"]
 
 
-def files() -> list[tuple[str, Path]]:
-    paths = [p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py"]
-    return [(p.relative_to(PACKAGE).parts[0].removesuffix(".py"), p) for p in paths]
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def test_every_module_has_a_floor():
-    assert {name for name, _ in files()} <= HEIGHT.keys()
+def reached(module: str, name: str) -> str:
+    """The room that an import reaches; "" for the package itself."""
+    first = [*module.split("."), name][1]
+    return first if first in HEIGHT else ""
+
+
+def files() -> list[Path]:
+    return [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+
+
+def upward(path: Path, room: str) -> list[str]:
+    return [
+        f"{path} imports {module} {name}"
+        for module, name in imports(path)
+        if HEIGHT.get(reached(module, name), 0) > HEIGHT[room]
+    ]
+
+
+def past_the_door(path: Path, room: str) -> list[str]:
+    """Imports of another room that are not in a door's list, which is its ``__init__.pyi``."""
+    return [
+        f"{path} imports {module} {name}"
+        for module, name in imports(path)
+        if reached(module, name) not in ("", room) and not exported(module, name)
+    ]
+
+
+def exported(module: str, name: str) -> bool:
+    place = PACKAGE.joinpath(*module.split(".")[1:])
+    if place == PACKAGE or (place.with_suffix(".py").parent == PACKAGE and not place.is_dir()):
+        return not name.startswith("_")  # a module at the root has no door
+    door = place / "__init__.pyi"
+    if door.exists():
+        return bool(re.search(rf" as {name}$", door.read_text(), re.M))
+    return place == PACKAGE / "cli" and name == "main"
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(path) for path in files()} <= HEIGHT.keys()
 
 
 def test_imports_only_go_down():
-    upward = [
-        f"{path.relative_to(PACKAGE)} imports {other}"
-        for name, path in files()
-        for other in imported(path)
-        if HEIGHT[other] > HEIGHT[name]
-    ]
-    assert not upward
+    assert not [line for path in files() for line in upward(path, room_of(path))]
+
+
+def test_rooms_are_entered_by_their_doors():
+    assert not [line for path in files() for line in past_the_door(path, room_of(path))]
 
 
 def test_the_swarm_knows_nothing_of_forecasting():
-    for name, path in files():
-        if name == "swarm":
-            assert imported(path) <= {"swarm", "atomic"}, path
+    for path in files():
+        if room_of(path) == "swarm":
+            assert {reached(*pair) for pair in imports(path)} <= {"swarm", "atomic", ""}, path
 
 
-def test_the_check_of_imports_can_fail(tmp_path):
-    file = tmp_path / "pipeline.py"
-    file.write_text("def f():\n    from forecaster.cli import main\n")
-    assert imported(file) == {"cli"}
+@pytest.mark.parametrize(
+    ("line", "check"),
+    [
+        ("from forecaster.cli import main", upward),
+        ("from forecaster import pipeline", upward),
+        ("from forecaster.series.panel import Panel", past_the_door),
+        ("from forecaster.series import panel", past_the_door),
+        ("from forecaster.series import _hidden", past_the_door),
+        ("import forecaster.swarm.lanes", past_the_door),
+    ],
+)
+def test_the_checks_of_imports_can_fail(tmp_path, line, check):
+    file = tmp_path / "fitting.py"
+    file.write_text(f"def f():\n    {line}\n")
+    assert check(file, "forecasting")
 
 
 def test_files_stay_readable():
-    long = {str(p): n for _, p in files() if (n := len(p.read_text().splitlines())) > 400}
+    long = {str(p): n for p in files() if (n := len(p.read_text().splitlines())) > 400}
     assert not long
 
 
-def test_help_imports_nothing_heavy():
-    code = (
-        "import sys; from click.testing import CliRunner; from forecaster.cli import main\n"
-        "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
-        "assert CliRunner().invoke(main, ['fit', '--help']).exit_code == 0\n"
-        "print([m for m in ('jax', 'flax', 'pandas', 'numpy', 'matplotlib') if m in sys.modules])"
-    )
+HEAVY = ("jax", "flax", "optax", "pandas", "numpy", "scipy", "matplotlib", "pyarrow", "torch")
+
+
+def loaded_by(code: str) -> list[str]:
+    """Heavy libraries that a new process has loaded after some code."""
+    code += f"\nimport sys; print(*[name for name in {HEAVY} if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
+    return out.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import forecaster",
+        "import forecaster.swarm, forecaster.series, forecaster.forecasting, forecaster.ingest",
+        "import forecaster.storage, forecaster.evaluation, forecaster.report, forecaster.benchmark",
+        "from click.testing import CliRunner; from forecaster.cli import main\n"
+        "for words in (['--help'], ['fit', '--help'], ['evaluate', '--help']):\n"
+        "    assert CliRunner().invoke(main, words).exit_code == 0",
+    ],
+)
+def test_doors_and_help_load_nothing_heavy(code):
+    assert not loaded_by(code)
+
+
+def test_scores_can_be_had_without_jax():
+    assert not {"jax", "flax", "torch"} & set(loaded_by("import forecaster.evaluation.metrics"))
+
+
+def test_every_name_of_every_door_is_there():
+    import importlib
+
+    for stub in PACKAGE.rglob("__init__.pyi"):
+        name = ".".join(["forecaster", *stub.parent.relative_to(PACKAGE).parts])
+        door = importlib.import_module(name)
+        for exported in door.__all__:
+            assert getattr(door, exported) is not None

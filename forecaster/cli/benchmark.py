@@ -85,9 +85,9 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
 
 
 def _kernel() -> str:
-    from forecaster.swarm.recurrence import native
+    from forecaster.swarm.recurrence import kernel_status
 
-    runs, why_not = native.loaded()
+    runs, why_not = kernel_status()
     return f"Recurrence: compiled kernel ({runs})" if runs else f"Recurrence: JAX alone: {why_not}"
 
 

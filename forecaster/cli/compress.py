@@ -29,7 +29,7 @@ def compress(run, method, home) -> None:
     from rich.table import Table
 
     from forecaster.pipeline import compress_from_home
-    from forecaster.storage.compression import recommend
+    from forecaster.storage import recommend
 
     folder = None if run is None else (Path(run) if Path(run).is_dir() else home / "models" / run)
     with bars() as bar:

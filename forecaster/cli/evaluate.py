@@ -110,7 +110,7 @@ def report(home, folder, output) -> None:
       forecaster report
       forecaster report dow --output dow.html
     """
-    from forecaster.evaluation.backtest import Evaluation
+    from forecaster.evaluation import Evaluation
     from forecaster.pipeline import latest_evaluation
     from forecaster.report import build_report
 
@@ -121,7 +121,7 @@ def report(home, folder, output) -> None:
 
 
 def _print_verdict(found) -> None:
-    from forecaster.evaluation.verdict import verdict
+    from forecaster.evaluation import verdict
 
     if found.summary.get("source") == "simulated":
         say("These prices are simulated, not real.")

@@ -114,7 +114,7 @@ def _resumable(home: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from forecaster.storage.resuming import begun
+        from forecaster.storage import begun
 
         if begun(home):
             say("Interrupted. Go on with `forecaster fit --resume`.")

@@ -98,7 +98,7 @@ def export(tickers, output, form, source, adjusted, overwrite, home) -> None:
       forecaster export --output prices.parquet
       forecaster export AAPL MSFT --output two.csv
     """
-    from forecaster.ingest.export import export_prices
+    from forecaster.ingest import export_prices
 
     rows = export_prices(home, output, tickers or None, form, source, overwrite, adjusted)
     click.echo(f"Wrote {rows:,} rows to {output}")

@@ -45,7 +45,7 @@ def predict(ctx, tickers, everything, level, form, output, plot, home) -> None:
         raise UsageError(f"--plot {plot}: cannot draw {plot.suffix!r}; expected .png, .svg or .pdf")
     if form == "parquet" and output is None:
         raise UsageError("--format parquet needs --output FILE")
-    from forecaster.forecasting.fitting import check_levels
+    from forecaster.forecasting import check_levels
     from forecaster.pipeline import predict_from_home
 
     level = check_levels(level)
@@ -130,8 +130,8 @@ def _bands(level) -> list[str]:
 
 
 def _cells(result, row, level) -> list[str]:
-    from forecaster.forecasting.fitting import RISE
-    from forecaster.series.panel import show_time
+    from forecaster.forecasting import RISE
+    from forecaster.series import show_time
 
     model = result.model.config.column
     bands = [
@@ -141,8 +141,8 @@ def _cells(result, row, level) -> list[str]:
 
 
 def _last(result, name: str) -> tuple[tuple[str, float], str]:
-    from forecaster.forecasting.fitting import quoted_over_target
-    from forecaster.series.panel import show_time
+    from forecaster.forecasting import quoted_over_target
+    from forecaster.series import show_time
 
     panel = result.panel
     row = panel.ids.index(name)

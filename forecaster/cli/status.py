@@ -31,7 +31,7 @@ def status(ctx, home, tickers, everything, verify) -> None:
       forecaster status AAPL MSFT
       forecaster status --all --verify
     """
-    from forecaster.ingest.store import Store
+    from forecaster.ingest import Store
 
     click.echo(f"Home: {home}")
     click.echo(f"Recurrence: {_kernel()}")
@@ -133,7 +133,7 @@ def _print_models(home) -> None:
     from rich.table import Table
 
     from forecaster.errors import ModelError
-    from forecaster.storage.saving import load, runs
+    from forecaster.storage import load, runs
 
     models = Table("run", "model", "series", "source", "data until", "error / naive",
                    title="Models, the latest last", title_justify="left")  # fmt: skip
@@ -173,10 +173,10 @@ def _verify(stores) -> int:
 def _kernel() -> str:
     """Which code runs the LSTM, and what to do for the faster one."""
     from forecaster.swarm import use_all_cores
-    from forecaster.swarm.recurrence import native
+    from forecaster.swarm.recurrence import kernel_status
 
     use_all_cores()
-    instructions, why = native.loaded()
+    instructions, why = kernel_status()
     if instructions:
         return f"compiled kernel ({instructions})"
     advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""

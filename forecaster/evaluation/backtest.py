@@ -17,12 +17,11 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import metrics, significance
-from forecaster.evaluation.baselines import Runner, check_torch
-from forecaster.evaluation.baselines.running import memory_used
+from forecaster.evaluation.baselines import Runner, check_torch, memory_used
 from forecaster.evaluation.cross_validation import Rolling, write_frames
 from forecaster.evaluation.scores import evaluate, horizon_of, models_of, quantile_columns
-from forecaster.ingest.membership import Membership
-from forecaster.series.panel import Panel, show_time
+from forecaster.ingest import Membership
+from forecaster.series import Panel, show_time
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """Bands whose bounds and median are the 19 quantiles from 5 to 95 %, and a wider one."""
@@ -223,7 +222,7 @@ def _by_torch(
 ) -> tuple[Rolling | None, dict[str, str]]:
     """Some of the series, evenly picked, by PyTorch, from what was known at the first cutoff; and
     those on which it failed, with the reason."""
-    from forecaster.evaluation.baselines.torch_lstm import fit_by_torch
+    from forecaster.evaluation.baselines import fit_by_torch
 
     model, _ = rolling.parts[0]
     ids = model.ids[:: max(1, len(model.ids) // max(1, sample))][:sample]
@@ -238,7 +237,7 @@ def _by_torch(
 
 
 def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
-    from forecaster.evaluation.baselines.torch_lstm import COLUMN
+    from forecaster.evaluation.baselines import COLUMN
 
     names = {name: str(name).replace(rolling.config.column, COLUMN, 1) for name in forecasts}
     return forecasts.rename(columns=names)

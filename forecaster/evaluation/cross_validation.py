@@ -10,8 +10,8 @@ import pandas as pd
 from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
-from forecaster.forecasting.fitting import RISE, Model, check_levels, fit, forecast_latest, matching
-from forecaster.series.panel import Histories, Panel, show_time
+from forecaster.forecasting import RISE, Model, check_levels, fit, forecast_latest, matching
+from forecaster.series import Histories, Panel, show_time
 
 NAIVE = "Naive"
 KEYS = ("unique_id", "ds", "cutoff", "y")

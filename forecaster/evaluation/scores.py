@@ -8,8 +8,7 @@ import pandas as pd
 
 from forecaster.evaluation import metrics
 from forecaster.evaluation.cross_validation import KEYS, NAIVE
-from forecaster.series.panel import Panel
-from forecaster.series.transforms import default_season
+from forecaster.series import Panel, default_season
 
 _BAND = re.compile(r"^(?P<model>.+)-(?P<side>lo|hi)-(?P<level>[0-9.]+)$")
 

@@ -16,9 +16,7 @@ from forecaster.forecasting.conformal import half_widths
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.training import Trained, functions, split_of, train
 from forecaster.forecasting.windows import gather
-from forecaster.series.frequency import Frequency, infer_frequency
-from forecaster.series.panel import Panel
-from forecaster.series.transforms import Transform, Transformed
+from forecaster.series import Frequency, Panel, Transform, Transformed, infer_frequency
 
 
 @dataclasses.dataclass(frozen=True)

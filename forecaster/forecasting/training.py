@@ -14,7 +14,7 @@ from forecaster.config import Config
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.networks import builder, widen
 from forecaster.forecasting.windows import Split, gather
-from forecaster.series.transforms import Transformed
+from forecaster.series import Transformed
 
 
 class Series(NamedTuple):

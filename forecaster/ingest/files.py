@@ -19,7 +19,7 @@ from forecaster.errors import DataError, UsageError
 from forecaster.ingest.layout import canonical, has_decimal_commas, tidy
 from forecaster.ingest.parquet import read_parquet
 from forecaster.ingest.source import Fetched, Known, Stored
-from forecaster.series.panel import show_time
+from forecaster.series import show_time
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 _READER = 1  # to be raised when the same files are read in another way

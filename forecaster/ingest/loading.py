@@ -16,7 +16,7 @@ from forecaster.ingest.series_file import Arrays, Encoded, encode
 from forecaster.ingest.source import Fetched, Known, Source, Stored
 from forecaster.ingest.sources import open_source
 from forecaster.ingest.store import Store
-from forecaster.series.panel import Panel
+from forecaster.series import Panel
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
 _ACTIONS = ("dividends", "splits")

@@ -15,8 +15,7 @@ Flags of rows:
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.exchanges import NEW_YORK, exchange_of, sessions
-from forecaster.series.panel import Panel
+from forecaster.series import NEW_YORK, Panel, exchange_of, sessions
 
 KINDS = (
     "copied", "reversed", "unconfirmed", "jump", "ohlc", "frozen", "zero_volume", "closed",

@@ -8,7 +8,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.ingest.quality import count_gaps, find_flags
 from forecaster.ingest.series_file import sha256
-from forecaster.series.panel import Panel
+from forecaster.series import Panel
 
 if TYPE_CHECKING:
     from forecaster.ingest.store import Store

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.ingest import manifest as manifests
-from forecaster.series.panel import show_time
+from forecaster.series import show_time
 
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 _META = b"forecaster"

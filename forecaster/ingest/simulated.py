@@ -14,7 +14,7 @@ import pandas as pd
 
 from forecaster.ingest.source import Fetched, Known
 from forecaster.ingest.universe import read_universe
-from forecaster.series.frequency import nyse_sessions
+from forecaster.series import regular_sessions
 
 FIRST, LAST = "2018-01-02", "2025-12-31"
 _CLOSED = pd.to_datetime(["2018-12-05", "2025-01-09"])  # days of mourning in New York
@@ -29,7 +29,7 @@ class Simulated:
 
     def __init__(self, seed: int = 0):
         self.seed = seed
-        self.sessions = nyse_sessions(FIRST, LAST)
+        self.sessions = regular_sessions(FIRST, LAST)
         self._market = _garch(self._random("the market"), len(self.sessions), 0.008)
 
     def tickers(self) -> list[str]:

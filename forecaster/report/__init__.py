@@ -1,5 +1,5 @@
 """An evaluation as one HTML file that opens anywhere, and its figures."""
 
-from forecaster.report.page import build_report as build_report
-from forecaster.report.page import write_figures as write_figures
-from forecaster.report.page import write_tables as write_tables
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation.backtest import Evaluation
-from forecaster.evaluation.scores import horizon_of, quantile_columns
-from forecaster.evaluation.verdict import ALPHA, comparison, coverage, scaled
+from forecaster.evaluation import (
+    ALPHA,
+    Evaluation,
+    comparison,
+    coverage,
+    horizon_of,
+    quantile_columns,
+    scaled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,15 @@ import numpy as np
 import pandas as pd
 
 from forecaster import atomic
-from forecaster.evaluation.backtest import Evaluation
-from forecaster.evaluation.scores import horizon_of
-from forecaster.evaluation.verdict import comparison, coverage, scaled, value_at_risk, verdict
+from forecaster.evaluation import (
+    Evaluation,
+    comparison,
+    coverage,
+    horizon_of,
+    scaled,
+    value_at_risk,
+    verdict,
+)
 from forecaster.report.figures import FIGURES, INK, PALE, by_torch, shown
 
 HISTORY = 250  # steps that a ticker's picture shows

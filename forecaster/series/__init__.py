@@ -1,0 +1,5 @@
+"""Many series on a common time axis: panels, their frequency, what a network sees of them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

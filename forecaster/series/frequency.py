@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from forecaster.series.exchanges import regular_holidays, regular_sessions
+
 _DAY = pd.Timedelta(days=1)
 
 
@@ -34,7 +36,7 @@ class Frequency:
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
         if self.nyse:
             day = last.normalize()
-            times = nyse_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
+            times = regular_sessions(day, day + (2 * count + 15) * _DAY) + (last - day)
         else:
             times = pd.date_range(last, periods=count + 2, freq=self.alias)
         return times[times > last][:count].to_numpy("datetime64[ns]")
@@ -46,7 +48,9 @@ class Frequency:
         last, now = pd.Timestamp(last), pd.Timestamp(now)
         if self.alias == "months":
             return ((now.year - last.year) * 12 + now.month - last.month) // self.step
-        times = nyse_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
+        times = (
+            regular_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
+        )
         return int((times > last).sum())
 
     def _month(self, last: pd.Timestamp, count: int) -> pd.Timestamp:
@@ -86,7 +90,7 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     if typical == _DAY:
         if (index.day_of_week >= 5).any():
             return Frequency("D")
-        return Frequency("B", nyse=_keeps_nyse_holidays(index))
+        return Frequency("B", nyse=_keepsregular_holidays(index))
     if typical < _DAY:
         return Frequency(f"{max(1, int(typical.total_seconds()))}s")
     if alias := _regular(index):
@@ -110,37 +114,7 @@ def _regular(index: pd.DatetimeIndex) -> str | None:
     return getattr(found, "freqstr", found)
 
 
-def nyse_sessions(start, end) -> pd.DatetimeIndex:
-    """The regular sessions of the New York Stock Exchange between two dates, both included."""
-    days = pd.bdate_range(start, end)
-    return days[~days.isin(_nyse_holidays(days[0].year, days[-1].year))] if len(days) else days
-
-
-def _keeps_nyse_holidays(index: pd.DatetimeIndex) -> bool:
-    holidays = _nyse_holidays(index[0].year, index[-1].year)
+def _keepsregular_holidays(index: pd.DatetimeIndex) -> bool:
+    holidays = regular_holidays(index[0].year, index[-1].year)
     within = holidays[(holidays >= index[0]) & (holidays <= index[-1])]
     return len(within) >= 4 and not index.normalize().isin(within).any()
-
-
-@functools.lru_cache(maxsize=64)
-def _nyse_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
-    """The exchange's regular holidays (its Rule 7.2); single closures are not among them."""
-    from pandas.tseries import holiday as h
-
-    class NyseHolidays(h.AbstractHolidayCalendar):
-        rules = (  # pyright: ignore[reportAssignmentType]
-            # A Saturday New Year's Day is not moved to the Friday before.
-            h.Holiday("New Year's Day", month=1, day=1, observance=h.sunday_to_monday),
-            h.USMartinLutherKingJr,
-            h.USPresidentsDay,
-            h.GoodFriday,
-            h.USMemorialDay,
-            h.Holiday("Juneteenth", month=6, day=19, start_date="2022-01-01",
-                      observance=h.nearest_workday),
-            h.Holiday("Independence Day", month=7, day=4, observance=h.nearest_workday),
-            h.USLaborDay,
-            h.USThanksgivingDay,
-            h.Holiday("Christmas", month=12, day=25, observance=h.nearest_workday),
-        )  # fmt: skip
-
-    return NyseHolidays().holidays(f"{first_year}-01-01", f"{last_year}-12-31")

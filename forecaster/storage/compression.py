@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forecaster.forecasting.fitting import Model, distributions, matching, predict, rows_of
-from forecaster.series.panel import Panel
+from forecaster.forecasting import Model, distributions, matching, predict, rows_of
+from forecaster.series import Panel
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.saving import load, save
 

@@ -16,8 +16,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError, StoreError, UsageError
-from forecaster.ingest import Store
-from forecaster.ingest.loading import masked_rows
+from forecaster.ingest import Store, masked_rows
 from forecaster.swarm import Checkpoint
 
 _SCHEMA = 1

@@ -19,9 +19,8 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ForecasterError, ModelError
-from forecaster.forecasting.fitting import Model
-from forecaster.series.frequency import Frequency
-from forecaster.series.transforms import Transform
+from forecaster.forecasting import Model
+from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
 SCHEMA = 2  # version 1 had no encoding, and is what a model without one is still written in

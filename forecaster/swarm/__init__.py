@@ -1,40 +1,5 @@
 """Train many small independent models at once. Knows nothing of time or of stocks."""
 
-from forecaster.swarm.checkpoint import Checkpoint as Checkpoint
-from forecaster.swarm.checks import SwarmError as SwarmError
-from forecaster.swarm.checks import per_member as per_member
-from forecaster.swarm.cost import Cost as Cost
-from forecaster.swarm.data import Shared as Shared
-from forecaster.swarm.data import Streamed as Streamed
-from forecaster.swarm.examples import stack as stack
-from forecaster.swarm.fitting import Fitted as Fitted
-from forecaster.swarm.fitting import Progress as Progress
-from forecaster.swarm.fitting import fit as fit
-from forecaster.swarm.fitting import fitted_of as fitted_of
-from forecaster.swarm.keys import member_keys as member_keys
-from forecaster.swarm.lanes import keep_compiled as keep_compiled
-from forecaster.swarm.lanes import lane_mesh as lane_mesh
-from forecaster.swarm.lanes import map_members as map_members
-from forecaster.swarm.lanes import use_all_cores as use_all_cores
-from forecaster.swarm.modules import Dropout as Dropout
-from forecaster.swarm.modules import Functions as Functions
-from forecaster.swarm.modules import linen_functions as linen_functions
-from forecaster.swarm.modules import module_functions as module_functions
-from forecaster.swarm.optimizers import adamw as adamw
-from forecaster.swarm.optimizers import by_name as by_name
-from forecaster.swarm.supervised import Batch as Batch
-from forecaster.swarm.supervised import Supervised as Supervised
-from forecaster.swarm.supervised import shuffled_batches as shuffled_batches
-from forecaster.swarm.supervised import supervised as supervised
-from forecaster.swarm.swarm import Swarm as Swarm
-from forecaster.swarm.task import Task as Task
-from forecaster.swarm.training import Losses as Losses
-from forecaster.swarm.training import State as State
-from forecaster.swarm.training import Status as Status
-from forecaster.swarm.training import fresh as fresh
-from forecaster.swarm.training import train_one as train_one
-from forecaster.swarm.tuning import Candidate as Candidate
-from forecaster.swarm.tuning import Tuned as Tuned
-from forecaster.swarm.tuning import draw as draw
-from forecaster.swarm.tuning import grid as grid
-from forecaster.swarm.tuning import tune as tune
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.frequency import Frequency, infer_frequency, nyse_sessions
+from forecaster.series.exchanges import regular_sessions
+from forecaster.series.frequency import Frequency, infer_frequency
 
 
 def days(times):
@@ -24,23 +25,25 @@ def test_thanksgiving_and_weekends_are_no_sessions():
      "2024-07-04", "2024-09-02", "2024-11-28", "2024-12-25", "2021-07-05", "2021-12-24"],
 )  # fmt: skip
 def test_new_york_is_closed(closed):
-    assert pd.Timestamp(closed) not in nyse_sessions("2021-01-01", "2024-12-31")
+    assert pd.Timestamp(closed) not in regular_sessions("2021-01-01", "2024-12-31")
 
 
 @pytest.mark.parametrize("opened", ["2021-12-31", "2021-06-18", "2024-10-14", "2024-11-11"])
 def test_new_york_is_open(opened):
-    assert pd.Timestamp(opened) in nyse_sessions("2021-01-01", "2024-12-31")
+    assert pd.Timestamp(opened) in regular_sessions("2021-01-01", "2024-12-31")
 
 
 def test_sessions_of_a_year_are_counted_right():
-    counts = [len(nyse_sessions(f"{year}-01-01", f"{year}-12-31")) for year in (2021, 2023, 2024)]
+    counts = [
+        len(regular_sessions(f"{year}-01-01", f"{year}-12-31")) for year in (2021, 2023, 2024)
+    ]
     assert counts == [252, 250, 252]  # as the exchange publishes them
 
 
 @pytest.mark.parametrize(
     ("times", "expected", "following"),
     [
-        (nyse_sessions("2023-01-01", "2024-06-28"), Frequency("B", nyse=True), "2024-07-01"),
+        (regular_sessions("2023-01-01", "2024-06-28"), Frequency("B", nyse=True), "2024-07-01"),
         (pd.bdate_range("2023-01-02", "2024-06-28"), Frequency("B"), "2024-07-01"),
         (pd.date_range("2024-01-01", "2024-06-28"), Frequency("D"), "2024-06-29"),
         (pd.date_range("2024-01-07", periods=30, freq="W"), Frequency("W-SUN"), "2024-08-04"),
@@ -74,7 +77,7 @@ def test_regular_times_without_gaps_go_on_as_they_did(freq, periods, following):
 
 
 def test_the_time_of_day_is_kept():
-    closes = nyse_sessions("2023-01-01", "2024-06-28") + pd.Timedelta(hours=16)
+    closes = regular_sessions("2023-01-01", "2024-06-28") + pd.Timedelta(hours=16)
     times = closes.to_numpy("datetime64[ns]")
     assert str(infer_frequency(times).after(times[-1], 1)[0]).startswith("2024-07-01T16:00")
 

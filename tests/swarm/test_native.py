@@ -21,8 +21,8 @@ from forecaster.swarm.recurrence.lstm import jax_lstm
 from forecaster.swarm.recurrence.native.compiling import NOT_BUILT, CompileError, compile_kernel
 
 if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # a wheel that is to have it
-    assert native.loaded()[0], native.loaded()[1]
-needs_kernel = pytest.mark.skipif(native.loaded()[0] is None, reason=native.loaded()[1])
+    assert native.kernel_status()[0], native.kernel_status()[1]
+needs_kernel = pytest.mark.skipif(native.kernel_status()[0] is None, reason=native.kernel_status()[1])
 
 
 def problem(seed, members, steps, batch, features, hidden, cell=lstm):
@@ -122,11 +122,11 @@ def test_two_layers_pass_gradients_through():
 def test_lesser_instruction_sets_agree_too(instructions):
     code = (
         "from tests.swarm.test_native import *\n"
-        "assert native.loaded()[0] in ('plain', 'neon', 'avx2'), native.loaded()\n"
+        "assert native.kernel_status()[0] in ('plain', 'neon', 'avx2'), native.kernel_status()\n"
         "for hidden in (3, 8, 16, 21):\n"
         "    for cell, oracle in CELLS:\n"
         "        compare(cell, oracle, *problem(hidden, 2, 4, 7, 2, hidden, cell))\n"
-        "print(native.loaded()[0])"
+        "print(native.kernel_status()[0])"
     )
     environment = os.environ | {
         "FORECASTER_KERNEL": instructions,
@@ -199,19 +199,19 @@ def test_without_a_kernel_jax_does_it_and_says_why(what, reason, tmp_path, monke
         library.with_name(NOT_BUILT).write_text("the compiler was out of order\n")
     if what in ("turned off", "misspelt"):
         monkeypatch.setenv("FORECASTER_KERNEL", {"turned off": "off"}.get(what, "AVX1024"))
-    before = native.loaded()
+    before = native.kernel_status()
     monkeypatch.setattr(native, "_LIBRARY", library)
-    native.loaded.cache_clear()
+    native.kernel_status.cache_clear()
     try:
-        assert native.loaded()[0] is None and re.search(reason, native.loaded()[1])
+        assert native.kernel_status()[0] is None and re.search(reason, native.kernel_status()[1])
         kernel, bias, inputs, valid, _ = (a[0] for a in problem(3, 1, 4, 3, 2, 5))
         np.testing.assert_array_equal(
             lstm(kernel, bias, inputs, valid), jax_lstm(kernel, bias, inputs, valid)
         )
     finally:
         monkeypatch.undo()
-        native.loaded.cache_clear()
-        assert native.loaded() == before
+        native.kernel_status.cache_clear()
+        assert native.kernel_status() == before
 
 
 def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monkeypatch):

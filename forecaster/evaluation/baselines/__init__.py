@@ -1,7 +1,5 @@
 """What a forecast has to be better than: simple, statistical and volatility models, per series."""
 
-from forecaster.evaluation.baselines.running import BASELINES as BASELINES
-from forecaster.evaluation.baselines.running import Runner as Runner
-from forecaster.evaluation.baselines.running import check_available as check_available
-from forecaster.evaluation.baselines.running import check_torch as check_torch
-from forecaster.evaluation.baselines.running import forecast as forecast
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

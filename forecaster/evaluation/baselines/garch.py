@@ -1,4 +1,5 @@
-"""GARCH with Student-t errors, by the ``arch`` library; see :mod:`forecaster.evaluation.baselines.simple`.
+"""GARCH with Student-t errors, by the ``arch`` library; see 
+:mod:`forecaster.evaluation.baselines.simple`.
 
 Bollerslev (1987), Review of Economics and Statistics 69; with leverage Glosten, Jagannathan &
 Runkle (1993), Journal of Finance 48. Parameters are estimated once, on what was known at the first

@@ -20,9 +20,8 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.evaluation.cross_validation import Origins
-from forecaster.forecasting.fitting import check_levels
-from forecaster.series.panel import Panel
-from forecaster.series.transforms import default_season
+from forecaster.forecasting import check_levels
+from forecaster.series import Panel, default_season
 
 _VERSION = 2  # of what is kept; raise it when a baseline's numbers change
 

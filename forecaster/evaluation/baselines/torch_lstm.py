@@ -19,12 +19,18 @@ import numpy as np
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.evaluation.baselines.running import check_torch, cores, memory_used
-from forecaster.forecasting.fitting import Model, fit_with
-from forecaster.forecasting.training import Series, Trained, make_task, series_data, split_of
-from forecaster.forecasting.windows import Split
-from forecaster.series.panel import Panel
-from forecaster.series.transforms import Transformed
-from forecaster.swarm.training import epoch_keys, fresh
+from forecaster.forecasting import (
+    Model,
+    Series,
+    Split,
+    Trained,
+    fit_with,
+    make_task,
+    series_data,
+    split_of,
+)
+from forecaster.series import Panel, Transformed
+from forecaster.swarm import epoch_keys, fresh
 
 COLUMN = "PyTorch"
 

@@ -3,4 +3,6 @@
 Not an official interface, and Yahoo's terms allow personal use only.
 """
 
-from forecaster.ingest.yahoo.source import Yahoo as Yahoo
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

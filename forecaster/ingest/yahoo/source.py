@@ -20,12 +20,12 @@ from forecaster.errors import (
     SourceError,
     UsageError,
 )
-from forecaster.ingest.exchanges import exchange_of, last_closed, timezone_of
 from forecaster.ingest.pool import run_all
 from forecaster.ingest.source import Fetched, Known
 from forecaster.ingest.update import bring_up_to_date, earliest
 from forecaster.ingest.yahoo.limiter import Limiter
 from forecaster.ingest.yahoo.transport import open_session
+from forecaster.series import exchange_of, last_closed, timezone_of
 
 ATTEMPTS = 30  # requests for one ticker, most of them refused
 # Until we believe that there is no network, that the server is out of order, or that it has

@@ -26,7 +26,7 @@ _TARGETS = tuple(
 
 
 @functools.cache
-def loaded() -> tuple[str | None, str]:
+def kernel_status() -> tuple[str | None, str]:
     """The kernel's instruction set and "", or None and the reason why it does not run."""
     asked = os.environ.get("FORECASTER_KERNEL", "")
     if asked == "off":
@@ -58,7 +58,7 @@ def _why_not_built() -> str:
 
 def usable(*arrays: Array) -> bool:
     """Whether the kernel can be called on these."""
-    return all(array.dtype == jnp.float32 for array in arrays) and loaded()[0] is not None
+    return all(array.dtype == jnp.float32 for array in arrays) and kernel_status()[0] is not None
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:

@@ -57,6 +57,27 @@ def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarr
     return inside.to_numpy("datetime64[ns]")
 
 
+def regular_sessions(start, end) -> pd.DatetimeIndex:
+    """The regular sessions of New York between two dates, both included, past or future.
+
+    By the exchange's holiday rules alone: days on which it closed unexpectedly count as sessions.
+    """
+    days = pd.bdate_range(start, end)
+    return days[~days.isin(regular_holidays(days[0].year, days[-1].year))] if len(days) else days
+
+
+@functools.lru_cache(maxsize=64)
+def regular_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
+    """The holidays of New York on weekdays, by the exchange's rules, of all years from the first
+    to the last."""
+    from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
+
+    # The rules are a property of the class; making a calendar of all sessions takes half a second.
+    rules = object.__new__(XNYSExchangeCalendar).regular_holidays
+    days = pd.DatetimeIndex(rules.holidays(f"{first_year}-01-01", f"{last_year}-12-31"))
+    return days[days.day_of_week < 5]
+
+
 def last_closed(exchange: str | None, now: pd.Timestamp, timezone: str | None) -> pd.Timestamp:
     """The latest session whose close, and a margin, have passed at ``now`` (UTC).
 

@@ -1,0 +1,14 @@
+from .config import Config as Config
+from .evaluation import cross_validation as cross_validation
+from .evaluation import cross_validation_to_parquet as cross_validation_to_parquet
+from .evaluation import evaluate as evaluate
+from .forecasting import Model as Model
+from .forecasting import fit as fit
+from .forecasting import predict as predict
+from .ingest import load_panel as load_panel
+from .plotting import plot_forecast as plot_forecast
+from .series import Panel as Panel
+from .storage import load as load
+from .storage import save as save
+
+__version__: str

@@ -1,0 +1,1 @@
+from .source import Yahoo as Yahoo

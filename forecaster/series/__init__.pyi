@@ -1,0 +1,15 @@
+from .exchanges import NEW_YORK as NEW_YORK
+from .exchanges import exchange_of as exchange_of
+from .exchanges import last_closed as last_closed
+from .exchanges import regular_sessions as regular_sessions
+from .exchanges import sessions as sessions
+from .exchanges import timezone_of as timezone_of
+from .frequency import Frequency as Frequency
+from .frequency import common_frequency as common_frequency
+from .frequency import infer_frequency as infer_frequency
+from .panel import Histories as Histories
+from .panel import Panel as Panel
+from .panel import show_time as show_time
+from .transforms import Transform as Transform
+from .transforms import Transformed as Transformed
+from .transforms import default_season as default_season

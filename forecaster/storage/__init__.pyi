@@ -1,0 +1,16 @@
+from .compression import METHODS as METHODS
+from .compression import compare as compare
+from .compression import recommend as recommend
+from .encoding import Encoding as Encoding
+from .resuming import Request as Request
+from .resuming import begin as begin
+from .resuming import begun as begun
+from .resuming import check_data as check_data
+from .resuming import digest as digest
+from .resuming import find as find
+from .resuming import forget as forget
+from .saving import latest_run as latest_run
+from .saving import load as load
+from .saving import new_run as new_run
+from .saving import runs as runs
+from .saving import save as save
