@@ -23,7 +23,7 @@ def _compiled_once(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "compiled"
     if "PYTEST_XDIST_WORKER" in os.environ:  # shared by all workers
         folder = folder.parent.parent / "compiled"
-    swarm.keep_compiled(Path(os.environ.get("FORECASTER_TEST_CACHE", folder)))
+    swarm.keep_compiled(Path(os.environ.get("FORECASTER_TEST_CACHE") or folder))
 
 
 @pytest.fixture(scope="session")

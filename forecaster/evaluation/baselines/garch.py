@@ -1,4 +1,4 @@
-"""GARCH with Student-t errors, by the ``arch`` library; see 
+"""GARCH with Student-t errors, by the ``arch`` library; see
 :mod:`forecaster.evaluation.baselines.simple`.
 
 Bollerslev (1987), Review of Economics and Statistics 69; with leverage Glosten, Jagannathan &
