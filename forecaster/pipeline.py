@@ -34,7 +34,7 @@ from forecaster.storage import METHODS, Request, compare, latest_run, load, new_
 
 
 @dataclasses.dataclass(frozen=True)
-class FitResult:
+class SavedFit:
     """A fit that was saved. ``first`` and ``last``: the dates of its data; ``stale``: series that
     could not be updated before, with the reason."""
 
@@ -81,7 +81,7 @@ def fit_to_home(
     on_series: Callable[[int, int], None] | None = None,
     on_wait: Callable[[str], None] | None = None,
     on_progress: Callable[[Any], None] | None = None,
-) -> FitResult:
+) -> SavedFit:
     """Fetch into the store, train, and save the model as a new run under ``home``.
 
     ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`.
@@ -106,7 +106,7 @@ def fit_to_home(
     return dataclasses.replace(result, stale=arrived.stale)
 
 
-def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) -> FitResult:
+def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) -> SavedFit:
     """Go on with the fit that was interrupted; it ends as if it had not been.
 
     Raises UsageError when there is none, ModelError when data or program have changed since.
@@ -131,7 +131,7 @@ def _training_panel(store: Store, request: Request) -> Panel:
     return panel_from_store(store, request.ids, request.skipped, mask=request.mask, **span)
 
 
-def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> FitResult:
+def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> SavedFit:
     """Train, save the model, and forget that it was storage."""
     model = fit(
         panel,
@@ -161,7 +161,7 @@ def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> 
     predict(load(folder), panel.only(model.ids[:1]))
     storage.forget(home)
     seconds = time.perf_counter() - began
-    return FitResult(model, folder, provenance["first"], provenance["last"], seconds)
+    return SavedFit(model, folder, provenance["first"], provenance["last"], seconds)
 
 
 def evaluate_from_home(

@@ -33,8 +33,8 @@ class Ours:
         order = np.broadcast_to(job.order(), (job.members, *job.order().shape))
         self._data = Examples(np.stack(x), np.stack(y), order, _all_weights(job))
         keys = np.zeros((job.members, 2), np.uint32)
-        hyper = swarm.per_member({"learning_rate": LEARNING_RATE}, job.members)
-        state = swarm.map_members(_fresh(self._task), keys, hyper, members=job.members)
+        hyperparams = swarm.broadcast_hyperparams({"learning_rate": LEARNING_RATE}, job.members)
+        state = swarm.map_members(_fresh(self._task), keys, hyperparams, members=job.members)
         state = swarm.State(*state)._replace(
             params=self._data.weights, best_params=self._data.weights
         )
@@ -51,7 +51,7 @@ class Ours:
             self._data._replace(weights=()),
             self._start.ids,
             seed=0,
-            hyper={"learning_rate": LEARNING_RATE, "epochs": epochs, "patience": epochs},
+            hyperparams={"learning_rate": LEARNING_RATE, "epochs": epochs, "patience": epochs},
             previous=self._start,
             block=epochs,
         )
@@ -153,14 +153,14 @@ def _task(job: Job, kernel: bool) -> swarm.Task:
     shapes = {name: value.shape for name, value in job.weights(0).items()}
     return swarm.Task(
         init=lambda key: {name: jnp.zeros(shape) for name, shape in shapes.items()},
-        loss=lambda params, batch, key, hyper: loss(params, batch[0], batch[1]),
+        loss=lambda params, batch, key, hyperparams: loss(params, batch[0], batch[1]),
         batches=lambda data, key: (data.order, jnp.ones(len(data.order), bool)),
         take=lambda data, rows: (data.inputs[rows], data.targets[rows]),
         validate=None,
-        optimizer=swarm.by_name(optax.adam),
+        optimizer=swarm.inject_hyperparams(optax.adam),
     )
 
 
 @functools.lru_cache(maxsize=16)
 def _fresh(task: swarm.Task):
-    return lambda key, hyper: swarm.fresh(task, key, hyper)
+    return lambda key, hyperparams: swarm.init_state(task, key, hyperparams)

@@ -92,11 +92,11 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
 
     return swarm.Task(
         init=init,
-        loss=lambda params, batch, key, hyper: mean_loss(params, batch),
+        loss=lambda params, batch, key, hyperparams: mean_loss(params, batch),
         batches=batches,
         take=take,
         validate=validate,
-        optimizer=swarm.by_name(swarm.adamw),
+        optimizer=swarm.inject_hyperparams(swarm.adamw),
     )
 
 
@@ -123,14 +123,18 @@ def train(
     split = split_of(config, transformed.z.shape[1])
     features = transformed.features.shape[-1]
     data = series_data(transformed)
-    hyper = {
+    hyperparams = {
         "learning_rate": config.learning_rate,
         "weight_decay": config.weight_decay,
         "clip": config.clip,
         "epochs": config.epochs,
         "patience": config.patience,
     }
-    options: Any = {"hyper": hyper, "checkpoint": checkpoint, "on_progress": on_progress}
+    options: Any = {
+        "hyperparams": hyperparams,
+        "checkpoint": checkpoint,
+        "on_progress": on_progress,
+    }
     if not tune:
         fitted = swarm.fit(_task(config, split, features), data, ids, seed=seed, **options)
         return Trained(config, fitted.params, _report(fitted), fitted.seconds)
@@ -157,14 +161,14 @@ def train(
 def candidates(config: Config) -> list[swarm.Candidate]:
     """What a search tries: the settings of the config, and around them."""
     hidden = sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
-    return swarm.grid(
+    return swarm.grid_candidates(
         learning_rate=[config.learning_rate * factor for factor in (1 / 3, 1, 3)],
         weight_decay=[config.weight_decay, 100 * config.weight_decay],
         hidden=hidden,
     )
 
 
-def _report(fitted: swarm.Fitted) -> dict[str, np.ndarray]:
+def _report(fitted: swarm.FitResult) -> dict[str, np.ndarray]:
     names = {status.value: status.name.lower() for status in swarm.Status}
     return {
         "status": np.array([names[int(status)] for status in fitted.status], object),

@@ -1,11 +1,11 @@
 from .checkpoint import Checkpoint as Checkpoint
 from .checks import SwarmError as SwarmError
-from .checks import per_member as per_member
+from .checks import broadcast_hyperparams as broadcast_hyperparams
 from .cost import Cost as Cost
 from .data import Shared as Shared
 from .data import Streamed as Streamed
 from .examples import stack as stack
-from .fitting import Fitted as Fitted
+from .fitting import FitResult as FitResult
 from .fitting import Progress as Progress
 from .fitting import fit as fit
 from .fitting import fitted_of as fitted_of
@@ -19,7 +19,7 @@ from .modules import Functions as Functions
 from .modules import linen_functions as linen_functions
 from .modules import module_functions as module_functions
 from .optimizers import adamw as adamw
-from .optimizers import by_name as by_name
+from .optimizers import inject_hyperparams as inject_hyperparams
 from .supervised import Batch as Batch
 from .supervised import Supervised as Supervised
 from .supervised import shuffled_batches as shuffled_batches
@@ -30,10 +30,10 @@ from .training import Losses as Losses
 from .training import State as State
 from .training import Status as Status
 from .training import epoch_keys as epoch_keys
-from .training import fresh as fresh
+from .training import init_state as init_state
 from .training import train_one as train_one
 from .tuning import Candidate as Candidate
 from .tuning import Tuned as Tuned
-from .tuning import draw as draw
-from .tuning import grid as grid
+from .tuning import grid_candidates as grid_candidates
+from .tuning import random_candidates as random_candidates
 from .tuning import tune as tune

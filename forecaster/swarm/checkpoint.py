@@ -42,13 +42,13 @@ class Saved(NamedTuple):
     losses: Losses
 
 
-def fingerprint(ids: Sequence[str], seed: int, hyper: Any, origin: Any, data: Any) -> str:
+def fingerprint(ids: Sequence[str], seed: int, hyperparams: Any, origin: Any, data: Any) -> str:
     """A hash of everything that decides the members' training, except the task's code.
 
     Of streamed data it sees nothing: their owner has to answer for them.
     """
     digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
-    known = (dict(hyper), origin, None if isinstance(data, Streamed) else data)
+    known = (dict(hyperparams), origin, None if isinstance(data, Streamed) else data)
     for path, leaf in jax.tree_util.tree_flatten_with_path(known)[0]:
         array = np.asarray(leaf)
         digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())

@@ -16,7 +16,7 @@ from forecaster.swarm.data import Held, total_bytes, with_shared
 from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
 from forecaster.swarm.schedule import compiled
 from forecaster.swarm.task import Task
-from forecaster.swarm.training import fresh, update
+from forecaster.swarm.training import init_state, update
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,19 +68,19 @@ class Cost:
 def cost_of(
     task: Task,
     data: Any,
-    hyper: Mapping[str, np.ndarray],
+    hyperparams: Mapping[str, np.ndarray],
     *,
     lanes: int | None = None,
     chunk: int | None = None,
     memory: int | None = None,
     repeats: int = 5,
 ) -> Cost:
-    """Count and measure what training takes. ``hyper``: arrays (member,)."""
-    members = len(hyper["epochs"])
+    """Count and measure what training takes. ``hyperparams``: arrays (member,)."""
+    members = len(hyperparams["epochs"])
     held = Held(data, members)
     mesh = lane_mesh(lanes)
-    chunk = chunk or _memory.chunk_size(task, held, hyper)
-    room = _memory.members_at_once(memory, task, held, hyper, mesh.size)
+    chunk = chunk or _memory.chunk_size(task, held, hyperparams)
+    room = _memory.members_at_once(memory, task, held, hyperparams, mesh.size)
     layout = Layout.of(min(members, room, 4 * mesh.size * chunk), mesh.size, chunk)
     rows = np.arange(layout.capacity) % members
 
@@ -89,7 +89,7 @@ def cost_of(
         return place(load, rows, layout, mesh)
 
     common = replicate(held.shared, mesh), np.int32(1)
-    own, placed = place(held.rows, rows, layout, mesh), put(dict(hyper))
+    own, placed = place(held.rows, rows, layout, mesh), put(dict(hyperparams))
     begin, train = compiled(task, mesh, 1)
     keys = np.zeros((members, 2), np.uint32)
     state = begin(layout.groups, common, put(keys), own, placed)
@@ -103,7 +103,7 @@ def cost_of(
         jax.block_until_ready((state, losses))
         seconds.append(time.perf_counter() - began)
     each = statistics.median(seconds[1:]) / layout.capacity
-    steps, flops, parameters = _step(task, held, hyper)
+    steps, flops, parameters = _step(task, held, hyperparams)
     analysis = program.memory_analysis()
     return Cost(
         members=members,
@@ -114,8 +114,8 @@ def cost_of(
         flops_per_step=flops,
         data_bytes=held.bytes_each,
         shared_bytes=total_bytes(held.shared),
-        state_bytes=_memory.state_bytes(task, held, hyper),
-        saved_bytes=_memory.saved_bytes(task, held, hyper),
+        state_bytes=_memory.state_bytes(task, held, hyperparams),
+        saved_bytes=_memory.saved_bytes(task, held, hyperparams),
         temporary_bytes=analysis.temp_size_in_bytes if analysis else 0,
         seconds_to_compile=to_compile,
         seconds_per_member_epoch=each,
@@ -123,11 +123,11 @@ def cost_of(
     )
 
 
-def _step(task: Task, held: Held, hyper: Mapping[str, np.ndarray]) -> tuple[int, float, int]:
+def _step(task: Task, held: Held, hyperparams: Mapping[str, np.ndarray]) -> tuple[int, float, int]:
     """Steps of an epoch, arithmetic of one, and weights of one member."""
-    one = {name: jax.ShapeDtypeStruct((), values.dtype) for name, values in hyper.items()}
+    one = {name: jax.ShapeDtypeStruct((), values.dtype) for name, values in hyperparams.items()}
     key = jax.ShapeDtypeStruct((2,), np.uint32)
-    state = jax.eval_shape(lambda key, hyper: fresh(task, key, hyper), key, one)
+    state = jax.eval_shape(lambda key, hyperparams: init_state(task, key, hyperparams), key, one)
 
     def first_batch(key, own, shared):
         data = with_shared(own, shared)
@@ -136,11 +136,11 @@ def _step(task: Task, held: Held, hyper: Mapping[str, np.ndarray]) -> tuple[int,
 
     batch, active = jax.eval_shape(first_batch, key, held.example, held.shared)
 
-    def step(params, opt_state, batch, key, hyper):
-        key, optimizer = jax.random.wrap_key_data(key), task.optimizer(hyper)
-        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyper)
+    def step(params, opt_state, batch, key, hyperparams):
+        key, optimizer = jax.random.wrap_key_data(key), task.optimizer(hyperparams)
+        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
         updates, opt_state = update(
-            task, optimizer, grads, opt_state, params, loss, batch, key, hyper
+            task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
         )
         return loss, jax.tree.map(lambda p, u: p + u, params, updates), opt_state
 

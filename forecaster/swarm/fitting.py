@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from forecaster.swarm.checkpoint import Checkpoint, fingerprint
-from forecaster.swarm.checks import SwarmError, check_counts, check_ids, per_member
+from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_counts, check_ids
 from forecaster.swarm.data import Held, Streamed, check_data
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
@@ -33,7 +33,7 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """What training left, a row per member in the order of ``ids``; all arrays are numpy."""
 
     ids: tuple[str, ...]
@@ -53,28 +53,28 @@ def fit(
     ids: Sequence[str],
     *,
     seed: int,
-    hyper: Mapping[str, Any],
+    hyperparams: Mapping[str, Any],
     keys: np.ndarray | None = None,
     chunk: int | None = None,
     block: int = 5,
     lanes: int | None = None,
     memory: int | None = None,
     room_for: int | None = None,
-    previous: Fitted | None = None,
+    previous: FitResult | None = None,
     checkpoint: Checkpoint | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-) -> Fitted:
+) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
 
     ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or
-    :class:`Streamed`. ``hyper``: by name, a scalar for all or an array (member,); ``epochs`` and
+    :class:`Streamed`. ``hyperparams``: by name, a scalar for all or an array (member,); ``epochs`` and
     ``patience`` are read here, the rest by the optimiser and the loss. ``chunk``: members that one
     lane trains at once; by default what keeps a chunk in the cache. ``block``: epochs between two
     looks from the host, more where they are over in less than a tenth of a second. ``memory``:
     bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that needs more
     goes through in turns. ``room_for``: make room for so many members, so that fits of several
     sizes share their compiled programs. ``previous``: train on from there, up to
-    ``hyper["epochs"]`` in all. A member's result depends on its name, data, hyperparameters and
+    ``hyperparams["epochs"]`` in all. A member's result depends on its name, data, hyperparameters and
     the seed alone.
 
     With a ``checkpoint`` the fit can be interrupted at any moment, also by ``kill -9``, and
@@ -86,8 +86,8 @@ def fit(
     began = time.perf_counter()
     ids = tuple(ids)
     check_ids(ids)
-    hyper = per_member(hyper, len(ids))
-    check_counts(hyper, chunk=chunk, block=block, memory=memory)
+    hyperparams = broadcast_hyperparams(hyperparams, len(ids))
+    check_counts(hyperparams, chunk=chunk, block=block, memory=memory)
     if not isinstance(data, Streamed):
         check_data(data, len(ids))
     if previous is not None and previous.ids != ids:
@@ -95,15 +95,15 @@ def fit(
     held = Held(data, len(ids))
     mesh = lane_mesh(lanes)
     most = max(len(ids), room_for or 0)
-    chunk = chunk or chunk_size(task, held, hyper)
-    room = members_at_once(memory, task, held, hyper, mesh.size)
+    chunk = chunk or chunk_size(task, held, hyperparams)
+    room = members_at_once(memory, task, held, hyperparams, mesh.size)
     layout = Layout.of(most, mesh.size, chunk, max(room, mesh.size * chunk))
     keys = member_keys(seed, ids) if keys is None else keys
     origin = keys if previous is None else previous.state
-    schedule = Schedule(task, held, hyper, origin, mesh, layout, block)
+    schedule = Schedule(task, held, hyperparams, origin, mesh, layout, block)
     if previous is not None:
         schedule.remember(previous.losses)
-    fit = fingerprint(ids, seed, hyper, origin, data) if checkpoint else ""
+    fit = fingerprint(ids, seed, hyperparams, origin, data) if checkpoint else ""
     if checkpoint and checkpoint.resume:
         schedule.restore(checkpoint.path, fit)
 
@@ -116,9 +116,9 @@ def fit(
     return fitted_of(ids, schedule.state, schedule.history.losses(), seconds)
 
 
-def fitted_of(ids: tuple[str, ...], state: State, losses: Losses, seconds: float) -> Fitted:
+def fitted_of(ids: tuple[str, ...], state: State, losses: Losses, seconds: float) -> FitResult:
     """What training left, from the members' states."""
-    return Fitted(
+    return FitResult(
         ids=ids,
         params=state.best_params,
         status=state.status,
@@ -131,7 +131,7 @@ def fitted_of(ids: tuple[str, ...], state: State, losses: Losses, seconds: float
     )
 
 
-def take_rows(fitted: Fitted, rows: Any, ids: Sequence[str] | None = None) -> Fitted:
+def take_rows(fitted: FitResult, rows: Any, ids: Sequence[str] | None = None) -> FitResult:
     """Some members of what training left, in this order; with other ids if given."""
     state, losses = jax.tree.map(lambda leaf: leaf[rows], (fitted.state, fitted.losses))
     ids = [fitted.ids[row] for row in rows] if ids is None else ids
@@ -152,7 +152,7 @@ def _progress(schedule: Schedule, seconds: float) -> Progress:
         members=len(state.status),
         stopped=schedule.stopped,
         epochs_done=int(state.epoch.sum()),
-        epochs_at_most=int(np.where(ended, state.epoch, schedule.hyper["epochs"]).sum()),
+        epochs_at_most=int(np.where(ended, state.epoch, schedule.hyperparams["epochs"]).sum()),
         validation_loss=schedule.history.latest,
         seconds=seconds,
     )

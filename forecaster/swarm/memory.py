@@ -16,7 +16,7 @@ CACHE = 4 * 2**20
 MOST, MOST_ON_GPU = 4, 512
 
 
-def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
+def chunk_size(task: Task, held: Held, hyperparams: Mapping[str, Any]) -> int:
     """Members that a lane trains at once: as many as keep what their backward passes save in cache.
 
     Measured on server CPUs: best while it fits in about 4 MB, and never much better above 4
@@ -27,7 +27,7 @@ def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
     On GPUs, where a launch costs more than the work of a few members, as many as 512 in an eighth
     of the memory.
     """
-    saved = max(1, saved_bytes(task, held, hyper))
+    saved = max(1, saved_bytes(task, held, hyperparams))
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         room = _device_memory(device) // 8
@@ -35,36 +35,36 @@ def chunk_size(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
     return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, MOST))
 
 
-def saved_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
+def saved_bytes(task: Task, held: Held, hyperparams: Mapping[str, Any]) -> int:
     """Bytes that one member's step needs at once: what it keeps between its forward and its
     backward pass, and a gradient beside the weights."""
 
-    def residuals(key, hyper, own, shared):
+    def residuals(key, hyperparams, own, shared):
         data = with_shared(own, shared)
         params = task.init(jax.random.wrap_key_data(key))
         index, _ = task.batches(data, jax.random.wrap_key_data(key))
         batch = task.take(data, jax.tree.map(lambda leaf: leaf[0], index))
         key = jax.random.wrap_key_data(key)
-        kept = jax.vjp(lambda params: task.loss(params, batch, key, hyper), params)[1]
+        kept = jax.vjp(lambda params: task.loss(params, batch, key, hyperparams), params)[1]
         return kept, params
 
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     # What jax.vjp returns is a pytree whose leaves are all that the backward pass needs.
-    return _bytes(jax.eval_shape(residuals, key, _one(hyper), held.example, held.shared))
+    return _bytes(jax.eval_shape(residuals, key, _one(hyperparams), held.example, held.shared))
 
 
-def state_bytes(task: Task, held: Held, hyper: Mapping[str, Any]) -> int:
+def state_bytes(task: Task, held: Held, hyperparams: Mapping[str, Any]) -> int:
     """Bytes of one member's state: weights, best weights, optimiser."""
 
-    def state(key, hyper, own, shared):
-        return start(task, key, with_shared(own, shared), hyper)
+    def state(key, hyperparams, own, shared):
+        return start(task, key, with_shared(own, shared), hyperparams)
 
     key = jax.ShapeDtypeStruct((2,), np.uint32)
-    return _bytes(jax.eval_shape(state, key, _one(hyper), held.example, held.shared))
+    return _bytes(jax.eval_shape(state, key, _one(hyperparams), held.example, held.shared))
 
 
 def members_at_once(
-    memory: int | None, task: Task, held: Held, hyper: Mapping[str, Any], lanes: int
+    memory: int | None, task: Task, held: Held, hyperparams: Mapping[str, Any], lanes: int
 ) -> int:
     """How many members to have on the devices at once.
 
@@ -72,7 +72,7 @@ def members_at_once(
     quarter of the machine's, 4 GiB at most, beyond what is in use, or half of the GPUs'. On a CPU,
     where host and devices share it, what is held of every member counts too.
     """
-    state = state_bytes(task, held, hyper)
+    state = state_bytes(task, held, hyperparams)
     each = held.bytes_each + 2 * state  # data, state before and after a block
     device = jax.local_devices()[0]
     if device.platform != "cpu":
@@ -108,8 +108,8 @@ def _machine() -> int:
         return 8 * 2**30  # Windows does not say
 
 
-def _one(hyper: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
-    return {name: jax.ShapeDtypeStruct((), np.asarray(v).dtype) for name, v in hyper.items()}
+def _one(hyperparams: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct((), np.asarray(v).dtype) for name, v in hyperparams.items()}
 
 
 def _bytes(tree: Any) -> int:

@@ -10,19 +10,19 @@ from flax import nnx
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
-from forecaster.swarm.task import Hyper, Params
+from forecaster.swarm.task import Hyperparams, Params
 
 
 class Functions(NamedTuple):
     """One model as pure functions.
 
-    ``init(key) -> params``; ``apply(params, *inputs, key=None, hyper=None) -> predictions``, in
-    training with a key, otherwise without; ``export(params, hyper) -> model``, by itself.
+    ``init(key) -> params``; ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``, in
+    training with a key, otherwise without; ``export(params, hyperparams) -> model``, by itself.
     """
 
     init: Callable[[jax.Array], Params]
     apply: Callable[..., Any]
-    export: Callable[[Params, Hyper], Any]
+    export: Callable[[Params, Hyperparams], Any]
 
 
 class Rate(nnx.Variable):
@@ -75,7 +75,7 @@ def module_functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
     def init(key):
         return nnx.to_pure_dict(nnx.state(build(nnx.Rngs(key)), nnx.Param))
 
-    def others(key, hyper):
+    def others(key, hyperparams):
         """Random streams that start from the key, and rates from the hyperparameters."""
         values = []
         for place, (path, variable) in enumerate(other):
@@ -85,15 +85,15 @@ def module_functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
                 value = jnp.uint32(0)
             else:
                 name = variable.get_metadata()["hyperparameter"]
-                value = jnp.float32((hyper or {}).get(name, defaults[path]))
+                value = jnp.float32((hyperparams or {}).get(name, defaults[path]))
             values.append((path, variable.replace(value)))
         return nnx.from_flat_state(values)
 
     defaults = _rates(build) if any(isinstance(v, Rate) for _, v in other) else {}
 
-    def apply(params, *inputs, key=None, hyper=None, **options):
+    def apply(params, *inputs, key=None, hyperparams=None, **options):
         graph = graphs[key is not None]
-        module: Any = nnx.merge(graph, params, others(key, hyper))
+        module: Any = nnx.merge(graph, params, others(key, hyperparams))
         try:
             return module(*inputs, **options)
         except ValueError as error:
@@ -105,13 +105,13 @@ def module_functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
                 "nnx.Dropout(0.1, rngs=rngs)"
             ) from error
 
-    def export(params, hyper):
+    def export(params, hyperparams):
         module = build(nnx.Rngs(0))
         nnx.update(module, jax.tree.map(jnp.asarray, params))
         for _, rate in nnx.iter_graph(module):
             name = isinstance(rate, Rate) and rate.get_metadata()["hyperparameter"]
-            if name and name in hyper:
-                rate.set_value(jnp.float32(hyper[name]))
+            if name and name in hyperparams:
+                rate.set_value(jnp.float32(hyperparams[name]))
         module.eval()
         return module
 
@@ -125,12 +125,12 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Any
     """
     takes_key = "key" in inspect.signature(apply).parameters
 
-    def run(params, *inputs, key=None, hyper=None, **options):
-        del hyper
+    def run(params, *inputs, key=None, hyperparams=None, **options):
+        del hyperparams
         return apply(params, *inputs, **options, **({"key": key} if takes_key else {}))
 
-    def export(params, hyper):
-        del hyper
+    def export(params, hyperparams):
+        del hyperparams
         return lambda *inputs, **options: run(params, *inputs, **options)
 
     return Functions(init, run, export)
@@ -153,12 +153,12 @@ def linen_functions(module: Any, sample: Any) -> Functions:
             )
         return params
 
-    def apply(params, *inputs, key=None, hyper=None, **options):
-        del hyper
+    def apply(params, *inputs, key=None, hyperparams=None, **options):
+        del hyperparams
         rngs = None if key is None else {"dropout": key}
         return module.apply({"params": params}, *inputs, rngs=rngs, **options)
 
-    return Functions(init, apply, lambda params, hyper: module.bind({"params": params}))
+    return Functions(init, apply, lambda params, hyperparams: module.bind({"params": params}))
 
 
 def _abstract(build: Any) -> Any:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import Hyper
+from forecaster.swarm.task import Hyperparams
 
 
 def adamw(
@@ -25,10 +25,10 @@ def adamw(
     )
 
 
-def by_name(
+def inject_hyperparams(
     optimizer: Callable[..., optax.GradientTransformation] | optax.GradientTransformation,
     accumulate: int = 1,
-) -> Callable[[Hyper], optax.GradientTransformation]:
+) -> Callable[[Hyperparams], optax.GradientTransformation]:
     """An optimiser that takes its arguments from the hyperparameters of the same names.
 
     ``optimizer``: a function of hyperparameters, such as :func:`adamw` or ``optax.sgd``, or an
@@ -46,22 +46,24 @@ def by_name(
     function: Any = optimizer
     parameters = {} if fixed else inspect.signature(function).parameters
 
-    def make(hyper: Hyper) -> optax.GradientTransformation:
+    def make(hyperparams: Hyperparams) -> optax.GradientTransformation:
         made: Any = optimizer
         if not fixed:
             missing = [
                 name
                 for name, parameter in parameters.items()
-                if name not in hyper
+                if name not in hyperparams
                 and parameter.default is parameter.empty
                 and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
             ]
             if missing:
                 raise SwarmError(
                     f"optimizer {getattr(optimizer, '__name__', optimizer)}: needs "
-                    f"{', '.join(missing)}; hyperparameters given: {', '.join(hyper) or 'none'}"
+                    f"{', '.join(missing)}; hyperparameters given: {', '.join(hyperparams) or 'none'}"
                 )
-            made = function(**{name: hyper[name] for name in parameters if name in hyper})
+            made = function(
+                **{name: hyperparams[name] for name in parameters if name in hyperparams}
+            )
         if not isinstance(made, optax.GradientTransformation):
             raise SwarmError(
                 f"optimizer: expected an optax transformation; got a {type(made).__name__}"

@@ -10,7 +10,7 @@ import jax
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.supervised import Batch, supervised
 from forecaster.swarm.task import Task
-from forecaster.swarm.training import fresh, train_step
+from forecaster.swarm.training import init_state, train_step
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,19 +41,25 @@ class Recipe:
     @functools.cached_property
     def begin(self):
         """A member's first state, from key and hyperparameters."""
-        return lambda key, hyper: fresh(self.task(), key, hyper)
+        return lambda key, hyperparams: init_state(self.task(), key, hyperparams)
 
     @functools.cached_property
     def predict(self):
         """A member's predictions."""
-        return lambda params, hyper, inputs: self.functions.apply(params, inputs, hyper=hyper)
+        return lambda params, hyperparams, inputs: self.functions.apply(
+            params, inputs, hyperparams=hyperparams
+        )
 
     @functools.cached_property
     def evaluate(self):
         """A member's loss on a batch."""
-        return lambda params, hyper, batch: self.task().loss(params, Batch(*batch), None, hyper)  # pyright: ignore[reportArgumentType]
+        return lambda params, hyperparams, batch: self.task().loss(
+            params, Batch(*batch), None, hyperparams
+        )  # pyright: ignore[reportArgumentType]
 
     @functools.cached_property
     def step(self):
         """A member's step on a batch."""
-        return lambda state, hyper, batch: train_step(self.task(), state, Batch(*batch), hyper)
+        return lambda state, hyperparams, batch: train_step(
+            self.task(), state, Batch(*batch), hyperparams
+        )

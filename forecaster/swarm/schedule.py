@@ -45,8 +45,8 @@ class Schedule:
     they go on from.
     """
 
-    def __init__(self, task: Task, held: Held, hyper: Any, origin: Any, mesh, layout, block):
-        self.held, self.hyper, self.origin = held, hyper, origin
+    def __init__(self, task: Task, held: Held, hyperparams: Any, origin: Any, mesh, layout, block):
+        self.held, self.hyperparams, self.origin = held, hyperparams, origin
         self.mesh, self.layout, self.block = mesh, layout, block
         most = max(block, _MOST_EPOCHS)
         self._task = task
@@ -105,7 +105,7 @@ class Schedule:
             rows = self.running[: self.layout.capacity]
         if len(rows):
             self._seconds = self._moving = 0.0
-            left = (self.hyper["epochs"][rows] - self.state.epoch[rows]).max()
+            left = (self.hyperparams["epochs"][rows] - self.state.epoch[rows]).max()
             self._epochs = int(min(self.block, max(1, left)))
             after, losses = self._call(self._train, rows, self.state)
             self._adapt()
@@ -169,7 +169,10 @@ class Schedule:
     def _call_once(self, function, rows, tree):
         if not np.array_equal(rows, self._placed_rows):
             self._placed = None  # let go of the old data before the new come
-            self._placed = (self._place(self.held.rows, rows), self._place_tree(self.hyper, rows))
+            self._placed = (
+                self._place(self.held.rows, rows),
+                self._place_tree(self.hyperparams, rows),
+            )
             self._placed_rows = rows
         began = time.perf_counter()  # placing data is not what longer blocks make rarer
         mine = self._place_tree(tree, rows)
@@ -193,10 +196,10 @@ class Schedule:
         """Room for the states of all members, zero."""
         if isinstance(self.origin, State):
             return jax.tree.map(np.zeros_like, self.origin)
-        one = jax.tree.map(lambda leaf: leaf[0], (self.origin, self.hyper))
+        one = jax.tree.map(lambda leaf: leaf[0], (self.origin, self.hyperparams))
 
-        def shapes(key, hyper, own, shared):
-            return start(self._task, key, with_shared(own, shared), hyper)
+        def shapes(key, hyperparams, own, shared):
+            return start(self._task, key, with_shared(own, shared), hyperparams)
 
         shapes = jax.eval_shape(shapes, *one, self.held.example, self.held.shared)
         return jax.tree.map(lambda s: np.zeros((self.held.members, *s.shape), s.dtype), shapes)
@@ -207,12 +210,12 @@ def compiled(task: Task, mesh, most: int, begin=start) -> tuple[Any, Any]:
     """The two compiled programs of a fit: begin with members, and train them for up to ``most``
     epochs. What is common to all is what they share, and the number of epochs."""
 
-    def first(common, origin, own, hyper):
-        return begin(task, origin, with_shared(own, common[0]), hyper)
+    def first(common, origin, own, hyperparams):
+        return begin(task, origin, with_shared(own, common[0]), hyperparams)
 
-    def train(common, state, own, hyper):
+    def train(common, state, own, hyperparams):
         shared, epochs = common
-        return train_block(task, state, with_shared(own, shared), hyper, epochs, most)
+        return train_block(task, state, with_shared(own, shared), hyperparams, epochs, most)
 
     return _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)
 

@@ -10,19 +10,23 @@ import numpy as np
 
 from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.fitting import Fitted, fitted_of
+from forecaster.swarm.fitting import FitResult, fitted_of
 from forecaster.swarm.training import Losses, State
 
 _VERSION = 1
 
 
 def save(
-    path: Path, ids: Sequence[str], seed: int, hyper: Mapping[str, np.ndarray], fitted: Fitted
+    path: Path,
+    ids: Sequence[str],
+    seed: int,
+    hyperparams: Mapping[str, np.ndarray],
+    fitted: FitResult,
 ) -> None:
     """Write a swarm, whole or not at all."""
     from safetensors.numpy import save as to_bytes
 
-    arrays = {f"hyper/{name}": values for name, values in hyper.items()}
+    arrays = {f"hyperparams/{name}": values for name, values in hyperparams.items()}
     arrays |= {f"state{name}": leaf for name, leaf in _named(fitted.state)}
     arrays |= {f"losses{name}": leaf for name, leaf in _named(fitted.losses)}
     about = {"schema": _VERSION, "ids": list(ids), "seed": seed, "seconds": fitted.seconds}
@@ -35,12 +39,12 @@ def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]
     """Ids, seed and hyperparameters of a saved swarm."""
     with _open(path) as file:
         about = _about(path, file)
-        names = [name for name in file.keys() if name.startswith("hyper/")]  # noqa: SIM118
-        hyper = {name.removeprefix("hyper/"): file.get_tensor(name) for name in names}
-    return tuple(about["ids"]), int(about["seed"]), hyper
+        names = [name for name in file.keys() if name.startswith("hyperparams/")]  # noqa: SIM118
+        hyperparams = {name.removeprefix("hyperparams/"): file.get_tensor(name) for name in names}
+    return tuple(about["ids"]), int(about["seed"]), hyperparams
 
 
-def read(path: Path, like: Fitted) -> Fitted:
+def read(path: Path, like: FitResult) -> FitResult:
     """Read what training left. ``like``: of the same members and model, untrained.
 
     Raises SwarmError when the file's model is another.

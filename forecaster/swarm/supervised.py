@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.modules import Functions, module_functions, pure_functions
-from forecaster.swarm.optimizers import adamw, by_name
+from forecaster.swarm.optimizers import adamw, inject_hyperparams
 from forecaster.swarm.task import Task
 
 
@@ -137,11 +137,11 @@ def supervised(
         batches=batches,
         take=take,
         validate=validate if validated else None,
-        optimizer=by_name(optimizer, accumulate),
+        optimizer=inject_hyperparams(optimizer, accumulate),
     )
 
 
-def _mean_loss(apply, loss, dtype, params, batch: Batch, key, hyper):
+def _mean_loss(apply, loss, dtype, params, batch: Batch, key, hyperparams):
     """An elementwise loss, averaged over the valid examples."""
     used = batch.weight > 0
 
@@ -150,7 +150,9 @@ def _mean_loss(apply, loss, dtype, params, batch: Batch, key, hyper):
         return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
 
     inputs, targets = jax.tree.map(known, (batch.inputs, batch.targets))
-    predictions = apply(_cast(params, dtype), _cast(inputs, dtype), key=key, hyper=hyper)
+    predictions = apply(
+        _cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams
+    )
     losses = loss(_cast(predictions, dtype and jnp.float32), targets)
     if losses.ndim == 0 or losses.shape[0] != used.shape[0]:
         raise SwarmError(
@@ -170,9 +172,13 @@ def _mean_loss(apply, loss, dtype, params, batch: Batch, key, hyper):
     return (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
 
 
-def _whole_loss(loss_fn, dtype, params, batch: Batch, key, hyper):
+def _whole_loss(loss_fn, dtype, params, batch: Batch, key, hyperparams):
     """The caller's own loss of a whole batch."""
-    extra = {"hyper": hyper} if "hyper" in inspect.signature(loss_fn).parameters else {}
+    extra = (
+        {"hyperparams": hyperparams}
+        if "hyperparams" in inspect.signature(loss_fn).parameters
+        else {}
+    )
     batch = batch._replace(inputs=_cast(batch.inputs, dtype))
     try:
         loss = loss_fn(_cast(params, dtype), batch, key, **extra)

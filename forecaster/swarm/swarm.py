@@ -10,11 +10,11 @@ import numpy as np
 
 from forecaster.swarm import storage
 from forecaster.swarm.checkpoint import Checkpoint
-from forecaster.swarm.checks import SwarmError, check_ids, per_member
+from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
 from forecaster.swarm.cost import Cost, cost_of
 from forecaster.swarm.data import Streamed
 from forecaster.swarm.examples import part, training_data
-from forecaster.swarm.fitting import Fitted, Progress, fit, fitted_of, from_the_best, take_rows
+from forecaster.swarm.fitting import FitResult, Progress, fit, fitted_of, from_the_best, take_rows
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import map_members
 from forecaster.swarm.optimizers import adamw
@@ -34,7 +34,7 @@ class Swarm:
     seed and its name, not on its place. ``loss(predictions, targets)``: elementwise, such as
     ``optax.squared_error``; or ``loss_fn(params, batch, key)``, a scalar of a whole :class:`Batch`.
     ``optimizer``: an optax transformation, or a function such as ``optax.sgd`` whose arguments are
-    hyperparameters. ``hyper``: by name, a scalar or an array (member,); ``learning_rate`` is 1e-3
+    hyperparameters. ``hyperparams``: by name, a scalar or an array (member,); ``learning_rate`` is 1e-3
     unless given. ``accumulate``: steps whose gradients are averaged into one update.
     ``compute_dtype``: of the model's arithmetic, e.g. ``jax.numpy.bfloat16``; weights stay float32.
     ``lanes``, ``chunk`` and ``memory``: see :func:`fit`.
@@ -50,7 +50,7 @@ class Swarm:
         loss: Callable[[Any, Any], jax.Array] | None = None,
         loss_fn: Callable[..., jax.Array] | None = None,
         optimizer: Any = adamw,
-        hyper: Mapping[str, Any] | None = None,
+        hyperparams: Mapping[str, Any] | None = None,
         seed: int = 0,
         accumulate: int = 1,
         compute_dtype: Any = None,
@@ -61,13 +61,15 @@ class Swarm:
         ids = tuple(ids)
         check_ids(ids)
         self.ids = ids
-        self.hyper = per_member({"learning_rate": 1e-3} | dict(hyper or {}), len(ids))
+        self.hyperparams = broadcast_hyperparams(
+            {"learning_rate": 1e-3} | dict(hyperparams or {}), len(ids)
+        )
         self.seed = seed
         self._machine: Any = {"lanes": lanes, "chunk": chunk, "memory": memory}
         self._recipe = Recipe(
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
-        self._fitted = self._untrained(ids, self.hyper)
+        self._fitted = self._untrained(ids, self.hyperparams)
 
     def __len__(self) -> int:
         """How many members."""
@@ -126,7 +128,7 @@ class Swarm:
             "epochs": known.epochs,
             "best_epoch": known.best_epoch,
             "best_loss": known.best_loss,
-            **self.hyper,
+            **self.hyperparams,
         }
         return pd.DataFrame(columns, index=pd.Index(self.ids, name="id"))
 
@@ -174,7 +176,7 @@ class Swarm:
             )
         if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
             raise SwarmError(f"epochs: expected a whole number of 1 or more; got {epochs!r}")
-        hyper = self.hyper | {
+        hyperparams = self.hyperparams | {
             "epochs": self.epochs + epochs,
             "patience": epochs if patience is None else patience,
         }
@@ -183,7 +185,7 @@ class Swarm:
             data,
             self.ids,
             seed=self.seed,
-            hyper=hyper,
+            hyperparams=hyperparams,
             previous=dataclasses.replace(self._fitted, state=from_the_best(self._fitted.state)),
             checkpoint=checkpoint,
             on_progress=on_progress,
@@ -195,7 +197,7 @@ class Swarm:
         """One step of every member on one batch; returns the swarm after it and the losses,
         (member,). A step counts as an epoch. A member that diverges keeps its weights."""
         batch = part(self.ids, inputs, targets, weight, "")
-        state, loss = self._map(self._recipe.step, self._fitted.state, self.hyper, batch)
+        state, loss = self._map(self._recipe.step, self._fitted.state, self.hyperparams, batch)
         losses = Losses(_longer(self.losses.train, state.epoch, loss), self.losses.validation)
         losses = losses._replace(validation=_longer(losses.validation, state.epoch, np.nan))
         return self._with(fitted_of(self.ids, State(*state), losses, self._fitted.seconds)), loss
@@ -206,26 +208,28 @@ class Swarm:
         """Every member's predictions, (member, example, ...), for inputs (member, example, ...) or
         :class:`Shared` ones."""
         inputs, _, _ = part(self.ids, inputs, None, None, "")
-        return self._map(self._recipe.predict, self.params, self.hyper, inputs)
+        return self._map(self._recipe.predict, self.params, self.hyperparams, inputs)
 
     def evaluate(self, inputs: Any, targets: Any = None, weight: Any = None) -> np.ndarray:
         """Every member's loss, (member,), averaged over its examples."""
         batch = part(self.ids, inputs, targets, weight, "")
-        return self._map(self._recipe.evaluate, self.params, self.hyper, batch)
+        return self._map(self._recipe.evaluate, self.params, self.hyperparams, batch)
 
     def member(self, name: str) -> Any:
         """One member by itself: an ordinary Flax module, or a function of inputs."""
         row = self._row(name)
-        hyper = {key: values[row] for key, values in self.hyper.items()}
-        return self._recipe.functions.export(_rows(self.params, row), hyper)
+        hyperparams = {key: values[row] for key, values in self.hyperparams.items()}
+        return self._recipe.functions.export(_rows(self.params, row), hyperparams)
 
     def cost(self, inputs: Any, targets: Any = None, *, batch_size: int | None = 32) -> Cost:
         """What training on these examples takes: parameters, arithmetic, memory, time to compile,
         achieved rate. Compiles the step, and times it."""
         data = training_data(self.ids, inputs, targets, None, None, None)
         assert not isinstance(data, Streamed)
-        hyper = per_member(self.hyper | {"epochs": 2**30, "patience": 2**30}, len(self))
-        return cost_of(self._recipe.task(batch_size, False), data, hyper, **self._machine)
+        hyperparams = broadcast_hyperparams(
+            self.hyperparams | {"epochs": 2**30, "patience": 2**30}, len(self)
+        )
+        return cost_of(self._recipe.task(batch_size, False), data, hyperparams, **self._machine)
 
     # Putting together and taking apart
 
@@ -247,15 +251,17 @@ class Swarm:
         if not isinstance(other, Swarm):
             names = tuple(other)
             check_ids(names)
-            hyper = {name: np.repeat(values[:1], len(names)) for name, values in self.hyper.items()}
-            fitted = self._untrained(names, hyper)
+            hyperparams = {
+                name: np.repeat(values[:1], len(names)) for name, values in self.hyperparams.items()
+            }
+            fitted = self._untrained(names, hyperparams)
         else:
-            names, hyper, fitted = other.ids, other.hyper, other._fitted
+            names, hyperparams, fitted = other.ids, other.hyperparams, other._fitted
             storage.check_same_shapes(self._fitted.state, fitted.state, "the other swarm")
-            if hyper.keys() != self.hyper.keys():
+            if hyperparams.keys() != self.hyperparams.keys():
                 raise SwarmError(
-                    f"append: expected hyperparameters {', '.join(self.hyper)}; got "
-                    f"{', '.join(hyper)}"
+                    f"append: expected hyperparameters {', '.join(self.hyperparams)}; got "
+                    f"{', '.join(hyperparams)}"
                 )
         check_ids(self.ids + names)
         both = jax.tree.map(
@@ -268,7 +274,10 @@ class Swarm:
                 for a, b in zip(self.losses, fitted.losses, strict=True)
             )
         )
-        together = {name: np.concatenate([self.hyper[name], hyper[name]]) for name in hyper}
+        together = {
+            name: np.concatenate([self.hyperparams[name], hyperparams[name]])
+            for name in hyperparams
+        }
         ids = self.ids + names
         return self._with(fitted_of(ids, both, losses, self._fitted.seconds), together)
 
@@ -287,8 +296,8 @@ class Swarm:
         def mean(leaf):
             return np.tensordot(share, leaf, 1).astype(leaf.dtype)
 
-        hyper = {key: values[:1] for key, values in self.hyper.items()}
-        one = self._with(self._untrained((name,), hyper), hyper)
+        hyperparams = {key: values[:1] for key, values in self.hyperparams.items()}
+        one = self._with(self._untrained((name,), hyperparams), hyperparams)
         return one.with_params(jax.tree.map(mean, self.params))
 
     def with_params(self, params: Any) -> "Swarm":
@@ -314,14 +323,16 @@ class Swarm:
         state = self._fitted.state._replace(params=full, best_params=full)
         return self._with(fitted_of(self.ids, state, self.losses, self._fitted.seconds))
 
-    def with_hyper(self, **hyper: Any) -> "Swarm":
+    def with_hyperparams(self, **hyperparams: Any) -> "Swarm":
         """The same members with other hyperparameters."""
-        if unknown := hyper.keys() - self.hyper.keys():
+        if unknown := hyperparams.keys() - self.hyperparams.keys():
             raise SwarmError(
                 f"no hyperparameter {', '.join(sorted(unknown))}; there are "
-                f"{', '.join(self.hyper)}. Others are given when the swarm is made"
+                f"{', '.join(self.hyperparams)}. Others are given when the swarm is made"
             )
-        return self._with(self._fitted, self.hyper | per_member(hyper, len(self)))
+        return self._with(
+            self._fitted, self.hyperparams | broadcast_hyperparams(hyperparams, len(self))
+        )
 
     # Keeping
 
@@ -330,7 +341,7 @@ class Swarm:
 
         Code is not saved: :meth:`load` wants the model again. The file is replaced whole.
         """
-        storage.save(Path(path), self.ids, self.seed, self.hyper, self._fitted)
+        storage.save(Path(path), self.ids, self.seed, self.hyperparams, self._fitted)
 
     @classmethod
     def load(cls, path: str | Path, model: Any, **options: Any) -> "Swarm":
@@ -339,28 +350,30 @@ class Swarm:
         Raises SwarmError when the file is damaged or of another model, FileNotFoundError when there
         is none.
         """
-        ids, seed, hyper = storage.read_header(Path(path))
-        made = cls(model, ids, hyper=hyper, seed=seed, **options)
+        ids, seed, hyperparams = storage.read_header(Path(path))
+        made = cls(model, ids, hyperparams=hyperparams, seed=seed, **options)
         return made._with(storage.read(Path(path), made._fitted))
 
     # The rest
 
-    def _with(self, fitted: Fitted, hyper: Mapping[str, Any] | None = None) -> "Swarm":
+    def _with(self, fitted: FitResult, hyperparams: Mapping[str, Any] | None = None) -> "Swarm":
         new = object.__new__(Swarm)
         new.__dict__ |= self.__dict__
         new.ids, new._fitted = fitted.ids, fitted
-        new.hyper = dict(self.hyper if hyper is None else hyper)
+        new.hyperparams = dict(self.hyperparams if hyperparams is None else hyperparams)
         return new
 
     def _take(self, rows: Sequence[int]) -> "Swarm":
         if not rows:
             raise SwarmError("no members would be left; expected at least one")
         fitted = take_rows(self._fitted, list(rows))
-        return self._with(fitted, {name: values[list(rows)] for name, values in self.hyper.items()})
+        return self._with(
+            fitted, {name: values[list(rows)] for name, values in self.hyperparams.items()}
+        )
 
-    def _untrained(self, ids: tuple[str, ...], hyper: Mapping[str, np.ndarray]) -> Fitted:
+    def _untrained(self, ids: tuple[str, ...], hyperparams: Mapping[str, np.ndarray]) -> FitResult:
         keys = member_keys(self.seed, ids)
-        state = self._map(self._recipe.begin, keys, hyper, members=len(ids))
+        state = self._map(self._recipe.begin, keys, hyperparams, members=len(ids))
         none = np.zeros((len(ids), 0), np.float32)
         return fitted_of(ids, state, Losses(none, none), 0.0)
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from forecaster.swarm.task import Data, Hyper, Params, Task
+from forecaster.swarm.task import Data, Hyperparams, Params, Task
 
 
 class Status(enum.IntEnum):
@@ -42,21 +42,21 @@ class Losses(NamedTuple):
     validation: Any
 
 
-def fresh(task: Task, key_data: jax.Array, hyper: Hyper) -> State:
+def init_state(task: Task, key_data: jax.Array, hyperparams: Hyperparams) -> State:
     """State of one member before it has seen any data."""
     params = task.init(jax.random.fold_in(jax.random.wrap_key_data(key_data), 0))
-    opt_state = task.optimizer(hyper).init(params)
+    opt_state = task.optimizer(hyperparams).init(params)
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
 
 
-def start(task: Task, key_data: jax.Array, data: Data, hyper: Hyper) -> State:
+def start(task: Task, key_data: jax.Array, data: Data, hyperparams: Hyperparams) -> State:
     """Initial state of one member; its initial weights are the first candidate for the best."""
-    return go_on(task, fresh(task, key_data, hyper), data, hyper)
+    return go_on(task, init_state(task, key_data, hyperparams), data, hyperparams)
 
 
-def go_on(task: Task, state: State, data: Data, hyper: Hyper) -> State:
-    """State of one member that trains further, on these data and up to ``hyper["epochs"]``.
+def go_on(task: Task, state: State, data: Data, hyperparams: Hyperparams) -> State:
+    """State of one member that trains further, on these data and up to ``hyperparams["epochs"]``.
 
     Its best weights are judged anew. One that had used up its epochs trains if it has more now.
     """
@@ -66,7 +66,7 @@ def go_on(task: Task, state: State, data: Data, hyper: Hyper) -> State:
         loss = task.validate(state.best_params, data)
         usable &= jnp.isfinite(loss)
         loss = jnp.where(usable, loss, jnp.inf).astype(loss.dtype)
-    finished = jnp.where(state.epoch < hyper["epochs"], Status.TRAINING, Status.FINISHED)
+    finished = jnp.where(state.epoch < hyperparams["epochs"], Status.TRAINING, Status.FINISHED)
     ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
     status = jnp.where(ended, state.status, finished)
     status = jnp.where(usable, status, Status.DIVERGED).astype(jnp.int32)
@@ -79,7 +79,9 @@ def epoch_keys(key_data: jax.Array, epoch: Any) -> tuple[jax.Array, jax.Array]:
     return first, second
 
 
-def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[State, Losses]:
+def train_epoch(
+    task: Task, state: State, data: Data, hyperparams: Hyperparams
+) -> tuple[State, Losses]:
     """One epoch of one member that is still training.
 
     Reads ``patience`` and ``epochs`` from the hyperparameters: training stops after that many
@@ -89,15 +91,15 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
     epoch = state.epoch + 1
     batch_key, loss_key = epoch_keys(state.key, epoch)
     index, active = task.batches(data, batch_key)
-    optimizer = task.optimizer(hyper)
+    optimizer = task.optimizer(hyperparams)
 
     def step(carry, now):
         params, opt_state = carry
         index, is_active, key = now
         batch = task.take(data, index)
-        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyper)
+        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
         updates, opt_state = update(
-            task, optimizer, grads, opt_state, params, loss, batch, key, hyper
+            task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
         )
         after = optax.apply_updates(params, updates), opt_state
         return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
@@ -111,8 +113,10 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
     diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & _all_finite(params))
     better = ~diverged & ((loss < state.best_loss) | (task.validate is None))
     best_epoch = jnp.where(better, epoch, state.best_epoch)
-    status = jnp.where(epoch - best_epoch >= hyper["patience"], Status.STOPPED_EARLY, state.status)
-    status = jnp.where(epoch >= hyper["epochs"], Status.FINISHED, status)
+    status = jnp.where(
+        epoch - best_epoch >= hyperparams["patience"], Status.STOPPED_EARLY, state.status
+    )
+    status = jnp.where(epoch >= hyperparams["epochs"], Status.FINISHED, status)
     status = jnp.where(diverged, Status.DIVERGED, status).astype(jnp.int32)
     trained = State(
         key=state.key,
@@ -127,7 +131,9 @@ def train_epoch(task: Task, state: State, data: Data, hyper: Hyper) -> tuple[Sta
     return trained, Losses(train_loss, loss)
 
 
-def train_step(task: Task, state: State, batch: Any, hyper: Hyper) -> tuple[State, jax.Array]:
+def train_step(
+    task: Task, state: State, batch: Any, hyperparams: Hyperparams
+) -> tuple[State, jax.Array]:
     """One step of one member on a batch of the caller's; it counts as an epoch.
 
     There is no validation: the weights after the step are the best. A loss or a weight that is not
@@ -135,9 +141,11 @@ def train_step(task: Task, state: State, batch: Any, hyper: Hyper) -> tuple[Stat
     """
     epoch = state.epoch + 1
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), epoch)
-    loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyper)
-    optimizer, params, opt_state = task.optimizer(hyper), state.params, state.opt_state
-    updates, opt_state = update(task, optimizer, grads, opt_state, params, loss, batch, key, hyper)
+    loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyperparams)
+    optimizer, params, opt_state = task.optimizer(hyperparams), state.params, state.opt_state
+    updates, opt_state = update(
+        task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
+    )
     params = optax.apply_updates(state.params, updates)
     sound = jnp.isfinite(loss) & _all_finite(params)
     after = state._replace(
@@ -153,17 +161,17 @@ def train_step(task: Task, state: State, batch: Any, hyper: Hyper) -> tuple[Stat
     return _where(training, _where(sound, after, failed), state), loss
 
 
-def update(task: Task, optimizer: Any, grads, opt_state, params, loss, batch, key, hyper):
+def update(task: Task, optimizer: Any, grads, opt_state, params, loss, batch, key, hyperparams):
     """An optimiser's update; those that search along a line get what they ask for too."""
     extra = {}
     if isinstance(optimizer, optax.GradientTransformationExtraArgs):
         extra = {"value": loss, "grad": grads}
-        extra["value_fn"] = lambda params: task.loss(params, batch, key, hyper)
+        extra["value_fn"] = lambda params: task.loss(params, batch, key, hyperparams)
     return optimizer.update(grads, opt_state, params, **extra)
 
 
 def train_block(
-    task: Task, state: State, data: Data, hyper: Hyper, epochs: Any, most: int
+    task: Task, state: State, data: Data, hyperparams: Hyperparams, epochs: Any, most: int
 ) -> tuple[State, Losses]:
     """Up to ``epochs`` epochs of one member; once it has stopped, nothing of it changes.
 
@@ -174,7 +182,7 @@ def train_block(
     def one(i, carry):
         state, seen = carry
         training = state.status == Status.TRAINING
-        after, losses = train_epoch(task, state, data, hyper)
+        after, losses = train_epoch(task, state, data, hyperparams)
         seen = Losses(
             *(
                 row.at[i].set(jnp.where(training, loss, jnp.nan))
@@ -183,17 +191,17 @@ def train_block(
         )
         return _where(training, after, state), seen
 
-    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyper)[1])
+    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams)[1])
     blank = Losses(*(jnp.full((most,), jnp.nan, shape.dtype) for shape in shapes))
     return jax.lax.fori_loop(0, epochs, one, (state, blank))
 
 
-def train_one(task: Task, key_data: jax.Array, data: Data, hyper: Hyper) -> State:
+def train_one(task: Task, key_data: jax.Array, data: Data, hyperparams: Hyperparams) -> State:
     """Train one member by itself until it stops: what a swarm does for each, without the swarm."""
-    epoch = jax.jit(lambda state, data, hyper: train_epoch(task, state, data, hyper)[0])
-    state = jax.jit(lambda *args: start(task, *args))(key_data, data, hyper)
+    epoch = jax.jit(lambda state, data, hyperparams: train_epoch(task, state, data, hyperparams)[0])
+    state = jax.jit(lambda *args: start(task, *args))(key_data, data, hyperparams)
     while state.status == Status.TRAINING:
-        state = epoch(state, data, hyper)
+        state = epoch(state, data, hyperparams)
     return state
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from forecaster.swarm.checkpoint import Checkpoint
 from forecaster.swarm.checks import SwarmError, check_ids
 from forecaster.swarm.data import Shared, check_rows
-from forecaster.swarm.fitting import Fitted, Progress, fit, fitted_of, take_rows
+from forecaster.swarm.fitting import FitResult, Progress, fit, fitted_of, take_rows
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.task import Task
 from forecaster.swarm.training import Losses, State
@@ -55,19 +55,19 @@ class Winners:
 
     size: Candidate
     rows: np.ndarray
-    fitted: Fitted
+    fitted: FitResult
 
 
-def grid(**values: Sequence[Any]) -> list[Candidate]:
-    """Every combination, e.g. ``grid(learning_rate=[1e-3, 1e-2], hidden=[4, 8])``."""
+def grid_candidates(**values: Sequence[Any]) -> list[Candidate]:
+    """Every combination, e.g. ``grid_candidates(learning_rate=[1e-3, 1e-2], hidden=[4, 8])``."""
     return [
         dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
     ]
 
 
-def draw(count: int, seed: int = 0, **ranges: Any) -> list[Candidate]:
+def random_candidates(count: int, seed: int = 0, **ranges: Any) -> list[Candidate]:
     """Random candidates: a pair of positive floats is drawn log-uniformly between them, of anything
-    else one is chosen; e.g. ``draw(20, learning_rate=(1e-4, 1e-1), hidden=[4, 8, 16])``."""
+    else one is chosen; e.g. ``random_candidates(20, learning_rate=(1e-4, 1e-1), hidden=[4, 8, 16])``."""
     random = np.random.default_rng(seed)
 
     def one(values):
@@ -88,7 +88,7 @@ def tune(
     candidates: Sequence[Candidate],
     *,
     seed: int,
-    hyper: Mapping[str, Any],
+    hyperparams: Mapping[str, Any],
     sizes: Sequence[str] = ("hidden",),
     eta: int = 3,
     checkpoint: Checkpoint | None = None,
@@ -97,17 +97,19 @@ def tune(
 ) -> Tuned:
     """Find each series' own best candidate by its validation loss.
 
-    ``candidates``: values by name, the same names in each, see :func:`grid` and :func:`draw`. Names
+    ``candidates``: values by name, the same names in each, see :func:`grid_candidates` and :func:`random_candidates`. Names
     in ``sizes`` go to ``make_task(**sizes)``, one compiled shape for each combination; the others
-    are hyperparameters and take the place of those in ``hyper``. ``data``: (series, ...). With
+    are hyperparameters and take the place of those in ``hyperparams``. ``data``: (series, ...). With
     ``eta`` = 3 a third of the candidates goes on at each of the rungs, which are three times as
-    long one after the other; the last is ``hyper["epochs"]``. ``machine``: see :func:`fit`.
+    long one after the other; the last is ``hyperparams["epochs"]``. ``machine``: see :func:`fit`.
     """
     ids = tuple(ids)
     check_ids(ids)
     check_rows(data, len(ids), "data")
-    search = _Search(make_task, data, ids, tuple(candidates), seed, hyper, sizes, eta, machine)
-    rungs = rungs_of(len(candidates), int(np.max(hyper["epochs"])), eta)
+    search = _Search(
+        make_task, data, ids, tuple(candidates), seed, hyperparams, sizes, eta, machine
+    )
+    rungs = rungs_of(len(candidates), int(np.max(hyperparams["epochs"])), eta)
     seconds, before = 0.0, 0
     for number, (kept, epochs) in enumerate(rungs):
         search.keep(kept)
@@ -144,9 +146,11 @@ class _Group:
         self.rows = np.repeat(np.arange(series), len(numbers))  # (member,) of the series
         self.numbers = np.tile(numbers, series)  # (member,) of the candidates
         self.active = np.arange(len(self.rows))
-        self.fitted: Fitted | None = None  # all members, those that were dropped as they were then
+        self.fitted: FitResult | None = (
+            None  # all members, those that were dropped as they were then
+        )
 
-    def update(self, new: Fitted, names: Sequence[str]) -> None:
+    def update(self, new: FitResult, names: Sequence[str]) -> None:
         """Take over what training left of the active members."""
         if self.fitted is None:
             self.fitted = new
@@ -170,9 +174,9 @@ class _Group:
 class _Search:
     """A search under way."""
 
-    def __init__(self, make_task, data, ids, candidates, seed, hyper, sizes, eta, machine):
-        _check(candidates, hyper, eta)
-        self.ids, self.candidates, self.hyper, self.data = ids, candidates, hyper, data
+    def __init__(self, make_task, data, ids, candidates, seed, hyperparams, sizes, eta, machine):
+        _check(candidates, hyperparams, eta)
+        self.ids, self.candidates, self.hyperparams, self.data = ids, candidates, hyperparams, data
         self._machine, self._keys = machine, member_keys(seed, ids)
         self._tuned = [name for name in candidates[0] if name not in sizes]
         by_size: dict[tuple, list[int]] = {}
@@ -186,22 +190,24 @@ class _Search:
         self._loss = np.full((len(ids), len(candidates)), np.inf)
         self._epochs = np.zeros(self._loss.shape, int)
 
-    def train(self, group: _Group, epochs: int, checkpoint, on_progress) -> Fitted:
+    def train(self, group: _Group, epochs: int, checkpoint, on_progress) -> FitResult:
         """Train a group's active members up to so many epochs."""
         rows, numbers = group.rows[group.active], group.numbers[group.active]
         pairs = zip(group.rows, group.numbers, strict=True)
         names = [f"{self.ids[row]}/{number}" for row, number in pairs]
-        hyper = {name: np.broadcast_to(v, len(self.ids))[rows] for name, v in self.hyper.items()}
+        hyperparams = {
+            name: np.broadcast_to(v, len(self.ids))[rows] for name, v in self.hyperparams.items()
+        }
         for name in self._tuned:
-            hyper[name] = np.array([self.candidates[number][name] for number in numbers])
-        hyper["epochs"] = np.minimum(hyper["epochs"], epochs)
+            hyperparams[name] = np.array([self.candidates[number][name] for number in numbers])
+        hyperparams["epochs"] = np.minimum(hyperparams["epochs"], epochs)
         fitted = fit(
             group.task,
             Shared(self.data, rows),
             [names[place] for place in group.active],
             seed=0,
             keys=self._keys[rows],
-            hyper=hyper,
+            hyperparams=hyperparams,
             previous=group.fitted and take_rows(group.fitted, group.active),
             room_for=len(group.rows),
             checkpoint=checkpoint,
@@ -253,7 +259,7 @@ class _Search:
         return Tuned(self.ids, self.candidates, choice, self._loss, self._epochs, winners, seconds)
 
 
-def _check(candidates: Sequence[Candidate], hyper: Mapping[str, Any], eta: int) -> None:
+def _check(candidates: Sequence[Candidate], hyperparams: Mapping[str, Any], eta: int) -> None:
     if not candidates:
         raise SwarmError("candidates: none; expected at least one")
     for candidate in candidates:
@@ -262,8 +268,10 @@ def _check(candidates: Sequence[Candidate], hyper: Mapping[str, Any], eta: int) 
                 f"candidates: expected the same names in each; got {sorted(candidates[0])} and "
                 f"{sorted(candidate)}"
             )
-    if "epochs" not in hyper or "patience" not in hyper:
-        raise SwarmError(f"hyper: expected epochs and patience; got {', '.join(hyper) or 'none'}")
+    if "epochs" not in hyperparams or "patience" not in hyperparams:
+        raise SwarmError(
+            f"hyperparams: expected epochs and patience; got {', '.join(hyperparams) or 'none'}"
+        )
     if eta < 2:
         raise SwarmError(f"eta: expected 2 or more; got {eta}")
 

@@ -54,10 +54,10 @@ def main() -> None:
     compiled = count_programs()
 
     def train(rate) -> float:
-        hyper = {"learning_rate": rate, "epochs": options.epochs, "patience": options.epochs}
+        hyperparams = {"learning_rate": rate, "epochs": options.epochs, "patience": options.epochs}
         began = time.perf_counter()
         ids = [f"m{member}" for member in range(members)]
-        swarm.fit(task, swarm.Shared(examples, rows), ids, seed=0, hyper=hyper)
+        swarm.fit(task, swarm.Shared(examples, rows), ids, seed=0, hyperparams=hyperparams)
         return time.perf_counter() - began
 
     train(rates["one rate"])

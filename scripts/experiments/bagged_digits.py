@@ -106,7 +106,7 @@ def main() -> None:
 
     swarm = Swarm(
         classifier(x.shape[1]), ids, optimizer=optax.adam, seed=options.seed,
-        loss=optax.softmax_cross_entropy_with_integer_labels, hyper={"learning_rate": RATE},
+        loss=optax.softmax_cross_entropy_with_integer_labels, hyperparams={"learning_rate": RATE},
     )  # fmt: skip
 
     def bags() -> np.ndarray:

@@ -37,7 +37,7 @@ def main() -> None:
     ids = [f"client {i}" for i in range(options.clients)]
     common = {
         "loss": optax.softmax_cross_entropy_with_integer_labels, "optimizer": optax.sgd,
-        "hyper": {"learning_rate": 0.1}, "seed": options.seed,
+        "hyperparams": {"learning_rate": 0.1}, "seed": options.seed,
     }  # fmt: skip
     inputs, labels = np.stack([x[r] for r in rows]), np.stack([y[r] for r in rows])
     clients = Swarm(classifier(64), ids, **common)

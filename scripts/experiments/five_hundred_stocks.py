@@ -92,7 +92,7 @@ def by_ours(windows: Windows, minutes: float, epochs: int) -> tuple[pd.DataFrame
     """Errors, seconds for all epochs, and how many were trained."""
     ids = [f"s{i}" for i in range(len(windows.scale))]
     swarm = Swarm(Network, ids, loss=optax.squared_error, optimizer=optax.adam,
-                  hyper={"learning_rate": RATE})  # fmt: skip
+                  hyperparams={"learning_rate": RATE})  # fmt: skip
 
     def train(count: int):
         began = time.perf_counter()

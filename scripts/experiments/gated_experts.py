@@ -44,7 +44,7 @@ def main() -> None:
     names = [f"expert {i}" for i in range(options.experts)]
     common = {
         "loss": optax.squared_error, "optimizer": optax.adam,
-        "hyper": {"learning_rate": 0.01}, "seed": options.seed,
+        "hyperparams": {"learning_rate": 0.01}, "seed": options.seed,
     }  # fmt: skip
     experts = Swarm(regression(16), names, **common)
     share = random.dirichlet(np.ones(options.experts), len(x)).T.astype(np.float32)
@@ -56,7 +56,7 @@ def main() -> None:
         share = (error == error.min(0)).astype(np.float32)
     gate = Swarm(
         regression(32, options.experts), ["gate"], optimizer=optax.adam, seed=options.seed,
-        loss=optax.softmax_cross_entropy_with_integer_labels, hyper={"learning_rate": 0.01},
+        loss=optax.softmax_cross_entropy_with_integer_labels, hyperparams={"learning_rate": 0.01},
     ).fit(Shared(x), Shared(share.argmax(0)), epochs=3 * options.epochs, batch_size=64)  # fmt: skip
 
     epochs = options.rounds * options.epochs

@@ -135,10 +135,10 @@ def convergence(series: int, epochs: int, patience: int, seed: int) -> tuple[dic
     ids = [f"s{i}" for i in range(series)]
 
     def train(epochs, patience):
-        hyper = {"learning_rate": 3e-3, "weight_decay": 0.0, "clip": 1.0,
+        hyperparams = {"learning_rate": 3e-3, "weight_decay": 0.0, "clip": 1.0,
                  "epochs": epochs, "patience": patience}  # fmt: skip
         began = time.perf_counter()
-        fitted = swarm.fit(task, data, ids, seed=seed, hyper=hyper)
+        fitted = swarm.fit(task, data, ids, seed=seed, hyperparams=hyperparams)
         return time.perf_counter() - began, fitted.epochs
 
     train(1, 1)  # compile

@@ -49,7 +49,7 @@ def loss(logits, label):
 def by_ours(hidden: tuple[int, ...], members: int, epochs: int, x, y):
     swarm = Swarm(
         functools.partial(network, hidden), [f"n{i}" for i in range(members)], loss=loss,
-        optimizer=optax.adam, hyper={"learning_rate": RATE},
+        optimizer=optax.adam, hyperparams={"learning_rate": RATE},
     )  # fmt: skip
 
     def run() -> float:

@@ -27,7 +27,7 @@ LONG = HYPER | {"epochs": 40, "patience": np.arange(len(IDS)) % 4 + 2}
 @pytest.mark.parametrize("kind", TASKS)
 @pytest.mark.parametrize("memory", [None, 1])  # all members at once; in turns
 def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
-    whole = run(TASKS[kind], data, hyper=LONG, memory=memory)
+    whole = run(TASKS[kind], data, hyperparams=LONG, memory=memory)
     path = tmp_path / "fit.checkpoint"
     blocks = 0
 
@@ -41,7 +41,7 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
     for attempt in range(40):
         try:
             resumed = run(
-                TASKS[kind], data, hyper=LONG, memory=memory, on_progress=interrupt,
+                TASKS[kind], data, hyperparams=LONG, memory=memory, on_progress=interrupt,
                 checkpoint=Checkpoint(path, resume=attempt > 0),
             )  # fmt: skip
             break
@@ -56,7 +56,7 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
 
 
 def test_an_interruption_while_results_are_written_harms_nothing(data, tmp_path, monkeypatch):
-    whole = run(TASKS["Perceptron"], data, hyper=LONG)
+    whole = run(TASKS["Perceptron"], data, hyperparams=LONG)
     path = tmp_path / "fit.checkpoint"
     written, calls = schedules._written, 0
 
@@ -71,8 +71,10 @@ def test_an_interruption_while_results_are_written_harms_nothing(data, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(schedules, "_written", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run(TASKS["Perceptron"], data, hyper=LONG, checkpoint=Checkpoint(path))
-    resumed = run(TASKS["Perceptron"], data, hyper=LONG, checkpoint=Checkpoint(path, resume=True))
+            run(TASKS["Perceptron"], data, hyperparams=LONG, checkpoint=Checkpoint(path))
+    resumed = run(
+        TASKS["Perceptron"], data, hyperparams=LONG, checkpoint=Checkpoint(path, resume=True)
+    )
     assert same(resumed.params, whole.params)
 
 
@@ -87,7 +89,7 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     assert same(again.params, run(task, data).params)
     for change in (
         {"seed": 6},
-        {"hyper": HYPER | {"clip": 2.0}},
+        {"hyperparams": HYPER | {"clip": 2.0}},
         {"ids": [*IDS[:-1], "another"]},
         {"data": data._replace(targets=data.targets + 1)},
     ):
@@ -132,7 +134,7 @@ from tests.swarm.test_fitting import TASKS, make_data, run
 swarm.keep_compiled(Path(sys.argv[3]))
 path, out = Path(sys.argv[1]), Path(sys.argv[2])
 checkpoint = swarm.Checkpoint(path, every=0, resume=path.exists())
-fitted = run(TASKS["SmallLSTM"], make_data(), hyper=TO_THE_END, checkpoint=checkpoint, block=1)
+fitted = run(TASKS["SmallLSTM"], make_data(), hyperparams=TO_THE_END, checkpoint=checkpoint, block=1)
 leaves = __import__("jax").tree.leaves(fitted.params)
 save_file({str(i): np.ascontiguousarray(leaf) for i, leaf in enumerate(leaves)}, out)
 """
@@ -178,7 +180,7 @@ def written(path) -> tuple[int, int] | None:
 
 
 def assert_unharmed(data, found):
-    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, hyper=TO_THE_END).params)
+    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, hyperparams=TO_THE_END).params)
     for place, leaf in enumerate(whole):
         np.testing.assert_array_equal(found[str(place)], leaf)
 

@@ -69,10 +69,12 @@ def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
         )
         one = np.ones((4, 256), np.float32)
         data = Supervised(one[..., None].repeat(8, 2), one[..., None], one)
-        hyper = {name: np.ones(4, np.float32) for name in ("learning_rate", "epochs", "patience")}
-        sizes.append(chunk_size(task, Held(data, 4), hyper))
+        hyperparams = {
+            name: np.ones(4, np.float32) for name in ("learning_rate", "epochs", "patience")
+        }
+        sizes.append(chunk_size(task, Held(data, 4), hyperparams))
         with monkeypatch.context() as patch:
             patch.setattr(jax, "local_devices", lambda: [Gpu()])
-            on_gpus.append(chunk_size(task, Held(data, 4), hyper))
+            on_gpus.append(chunk_size(task, Held(data, 4), hyperparams))
     assert sizes[0] == 4 and sizes[2] == 1 and sizes == sorted(sizes, reverse=True)
     assert on_gpus[0] == 512 and 2 <= on_gpus[2] < on_gpus[1] < 512

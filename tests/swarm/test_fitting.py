@@ -63,8 +63,8 @@ def data() -> swarm.Supervised:
     return make_data()
 
 
-def run(task, data, ids=IDS, seed=5, hyper=HYPER, **options):
-    return swarm.fit(task, data, ids, seed=seed, hyper=hyper, **options)
+def run(task, data, ids=IDS, seed=5, hyperparams=HYPER, **options):
+    return swarm.fit(task, data, ids, seed=seed, hyperparams=hyperparams, **options)
 
 
 def rows(tree, rows):
@@ -80,9 +80,9 @@ def same(a, b) -> bool:
 def test_a_swarm_is_a_loop_over_single_members(kind, data):
     fitted = run(TASKS[kind], data)
     keys = swarm.member_keys(5, IDS)
-    hyper = {name: jnp.asarray(value) for name, value in HYPER.items()}
+    hyperparams = {name: jnp.asarray(value) for name, value in HYPER.items()}
     for k in (0, 3, MEMBERS - 1):
-        alone = swarm.train_one(TASKS[kind], jnp.asarray(keys[k]), rows(data, k), hyper)
+        alone = swarm.train_one(TASKS[kind], jnp.asarray(keys[k]), rows(data, k), hyperparams)
         assert fitted.epochs[k] == alone.epoch
         assert fitted.best_epoch[k] == alone.best_epoch
         assert fitted.status[k] == alone.status
@@ -141,7 +141,9 @@ def test_a_member_that_diverges_is_isolated_and_keeps_its_best_weights(data):
     inputs[7, 0] = np.inf
     before = run(TASKS["Perceptron"], data)
     after = run(
-        TASKS["Perceptron"], data._replace(inputs=inputs), hyper=HYPER | {"learning_rate": rate}
+        TASKS["Perceptron"],
+        data._replace(inputs=inputs),
+        hyperparams=HYPER | {"learning_rate": rate},
     )
     assert list(np.flatnonzero(after.status == Status.DIVERGED)) == [2, 7]
     assert after.epochs[7] == 1 and after.epochs[2] <= 3
@@ -162,7 +164,7 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
     patience[:5] = 1
     rate = np.where(np.arange(MEMBERS) < 5, 1.0, 1e-3)  # the first five overshoot at once
     fitted = run(
-        TASKS["Perceptron"], data, hyper=HYPER | {"patience": patience, "learning_rate": rate}
+        TASKS["Perceptron"], data, hyperparams=HYPER | {"patience": patience, "learning_rate": rate}
     )
     assert (fitted.status[:5] == Status.STOPPED_EARLY).all()
     assert (fitted.status[5:] == Status.FINISHED).all()
@@ -198,7 +200,7 @@ def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
     """37 epochs are no multiple of any block."""
     from forecaster.swarm import schedule
 
-    hyper, results, lengths = HYPER | {"epochs": 37, "patience": patience}, [], []
+    hyperparams, results, lengths = HYPER | {"epochs": 37, "patience": patience}, [], []
     train_block = schedule.Schedule._call
 
     def call(self, function, rows, tree):
@@ -211,7 +213,7 @@ def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
         monkeypatch.setattr(schedule, "_IDLE", idle)
         monkeypatch.setattr(schedule, "_LONG_VALIDATED", 1e9)
         lengths.append([])
-        results.append(run(TASKS["Perceptron"], data, hyper=hyper))
+        results.append(run(TASKS["Perceptron"], data, hyperparams=hyperparams))
     assert max(lengths[0]) == 5 and max(lengths[1]) > 8
     assert same(results[0].state, results[1].state)
     assert all(
@@ -257,12 +259,12 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
             ),
             take=whole.take,
             validate=None,
-            optimizer=lambda hyper: optax.adam(hyper["learning_rate"]),
+            optimizer=lambda hyperparams: optax.adam(hyperparams["learning_rate"]),
         )
         rate = 2.0**-8  # the same number in every precision
-        hyper = {"learning_rate": rate, "epochs": steps, "patience": steps}
-        untrained = run(task, data, hyper=hyper | {"learning_rate": 0.0}).params
-        fitted = run(task, data, hyper=hyper)
+        hyperparams = {"learning_rate": rate, "epochs": steps, "patience": steps}
+        untrained = run(task, data, hyperparams=hyperparams | {"learning_rate": 0.0}).params
+        fitted = run(task, data, hyperparams=hyperparams)
     start, mine = rows(untrained, k), rows(fitted.params, k)
     assert mine["cell"]["kernel"].dtype == dtype
 
@@ -299,7 +301,10 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
         ({"ids": []}, "no members"),
         ({"ids": ["a"] * MEMBERS}, "must be unique; more than once: a"),
         ({"ids": IDS[:-1]}, "expected a leading axis of 10 members.*shape \\(11, 24, 3, 2\\)"),
-        ({"hyper": HYPER | {"clip": np.ones(3)}}, "hyper\\['clip'\\].*\\(11,\\); got \\(3,\\)"),
+        (
+            {"hyperparams": HYPER | {"clip": np.ones(3)}},
+            "hyperparams\\['clip'\\].*\\(11,\\); got \\(3,\\)",
+        ),
         ({"lanes": 99}, "lanes must lie between 1 and"),
     ],
 )

@@ -22,7 +22,9 @@ from forecaster.swarm.recurrence.native.compiling import NOT_BUILT, CompileError
 
 if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # a wheel that is to have it
     assert native.kernel_status()[0], native.kernel_status()[1]
-needs_kernel = pytest.mark.skipif(native.kernel_status()[0] is None, reason=native.kernel_status()[1])
+needs_kernel = pytest.mark.skipif(
+    native.kernel_status()[0] is None, reason=native.kernel_status()[1]
+)
 
 
 def problem(seed, members, steps, batch, features, hidden, cell=lstm):

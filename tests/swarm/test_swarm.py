@@ -36,7 +36,7 @@ class Network(nnx.Module):
 
 
 def make(ids=IDS, **options) -> Swarm:
-    usual: dict[str, Any] = {"loss": optax.squared_error, "hyper": {"learning_rate": 1e-2}}
+    usual: dict[str, Any] = {"loss": optax.squared_error, "hyperparams": {"learning_rate": 1e-2}}
     usual |= {"seed": 3} | options
     return Swarm(Network, ids, **usual)
 
@@ -83,7 +83,7 @@ def test_without_validation_training_in_pieces_is_training_at_once(untrained):
 
 
 def test_a_step_is_one_update_on_the_batch():
-    sgd = make(optimizer=optax.sgd, hyper={"learning_rate": 0.1})
+    sgd = make(optimizer=optax.sgd, hyperparams={"learning_rate": 0.1})
     after, losses = sgd.step(X, Y)
     np.testing.assert_allclose(losses, sgd.evaluate(X, Y), rtol=1e-5)
     module = sgd.member("m4")
@@ -177,11 +177,13 @@ def test_hyperparameters_are_data_and_compile_nothing(untrained):
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, *_, **__: compiled.append(event) if "backend_compile" in event else None
     )
-    made = make(hyper={"learning_rate": 1e-2, "dropout": 0.1, "weight_decay": 0.0, "clip": 1.0})
+    made = make(
+        hyperparams={"learning_rate": 1e-2, "dropout": 0.1, "weight_decay": 0.0, "clip": 1.0}
+    )
     first = made.fit(X, Y, validation=HELD_BACK, epochs=3, patience=3)
     before = len(compiled)
     assert before
-    second = made.with_hyper(
+    second = made.with_hyperparams(
         learning_rate=np.geomspace(1e-4, 1e-1, N), dropout=np.linspace(0, 0.5, N),
         weight_decay=np.linspace(0, 0.1, N), clip=np.linspace(0.1, 1, N),
     ).fit(X, Y, validation=HELD_BACK, epochs=5, patience=np.arange(N) + 1)  # fmt: skip
@@ -204,12 +206,12 @@ def test_dropout_of_each_members_own_rate():
     made = swarm.module_functions(Passing)
     params = made.init(jax.random.key(0))
     for rate in (0.0, 0.3, 0.9):
-        out = made.apply(params, x[0], key=jax.random.key(1), hyper={"dropout": rate})
+        out = made.apply(params, x[0], key=jax.random.key(1), hyperparams={"dropout": rate})
         assert abs(float((out == 0).mean()) - rate) < 0.05
         assert abs(float(out.mean()) - 1) < 0.15  # scaled up to make up for it
-    assert (made.apply(params, x[0], hyper={"dropout": 0.9}) == 1).all()  # not in use
-    dropped = make(hyper={"dropout": [0.0, 0.9] * 4 + [0.0]}).fit(X, Y, epochs=2)
-    plain = make(hyper={"dropout": 0.0}).fit(X, Y, epochs=2)
+    assert (made.apply(params, x[0], hyperparams={"dropout": 0.9}) == 1).all()  # not in use
+    dropped = make(hyperparams={"dropout": [0.0, 0.9] * 4 + [0.0]}).fit(X, Y, epochs=2)
+    plain = make(hyperparams={"dropout": 0.0}).fit(X, Y, epochs=2)
     changed = [not same(dropped.select([i]).params, plain.select([i]).params) for i in IDS]
     assert changed == [False, True] * 4 + [False]
 
@@ -219,7 +221,7 @@ def test_members_that_diverge_are_named_and_the_others_do_not_notice():
     inputs[2, 5] = np.inf
     rate = np.full(N, 1e-2)
     rate[6] = 1e6
-    made = make(optimizer=optax.sgd, hyper={"learning_rate": rate})
+    made = make(optimizer=optax.sgd, hyperparams={"learning_rate": rate})
     after = made.fit(inputs, Y, epochs=6, check=False)
     assert set(after.diverged) == {"m2", "m6"}
     assert after.diverged["m2"] == 1 and 1 <= after.diverged["m6"] <= 6
@@ -244,7 +246,7 @@ def test_half_precision_keeps_full_weights(untrained):
 
 @pytest.mark.slow
 def test_accumulated_batches_are_one_large_batch():
-    options = {"optimizer": optax.sgd, "hyper": {"learning_rate": 0.1}}
+    options = {"optimizer": optax.sgd, "hyperparams": {"learning_rate": 0.1}}
     four = make(accumulate=4, **options).fit(X, Y, epochs=3, batch_size=8)
     close(four.params, make(**options).fit(X, Y, epochs=3, batch_size=None).params)
 
@@ -267,7 +269,7 @@ def test_optimisers_of_many_kinds(untrained, name):
         "chain": optax.chain(optax.clip(1.0), optax.adam(optax.cosine_decay_schedule(0.02, 99))),
         "inject": optax.inject_hyperparams(optax.adam)(learning_rate=0.02),
     }[name]
-    made = make(optimizer=optimizer, hyper={"learning_rate": 0.01}).fit(X, Y, epochs=5)
+    made = make(optimizer=optimizer, hyperparams={"learning_rate": 0.01}).fit(X, Y, epochs=5)
     assert (made.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
 
 
@@ -286,7 +288,7 @@ def test_inputs_may_be_trees_and_whole_numbers():
             return self.linear(x["numbers"]) + self.kinds(x["kind"])
 
     inputs = {"numbers": X.astype(float), "kind": RANDOM.integers(0, 5, (N, EXAMPLES))}
-    made = Swarm(Embedded, IDS, loss=optax.squared_error, hyper={"learning_rate": 0.05})
+    made = Swarm(Embedded, IDS, loss=optax.squared_error, hyperparams={"learning_rate": 0.05})
     trained = made.fit(inputs, jnp.asarray(Y), epochs=10)
     assert (trained.evaluate(inputs, Y) < made.evaluate(inputs, Y)).all()
     one = trained.member("m3")({"numbers": X[3], "kind": inputs["kind"][3]})
@@ -301,7 +303,7 @@ def test_state_is_donated(untrained):
     mesh = lane_mesh()
     layout = Layout.of(N, mesh.size, 2)
     state = untrained._fitted.state
-    hyper = {name: np.ones(N, np.float32) for name in ("learning_rate", "epochs", "patience")}
+    hyperparams = {name: np.ones(N, np.float32) for name in ("learning_rate", "epochs", "patience")}
     data = Held(swarm.Supervised(X, Y, np.ones((N, EXAMPLES), np.float32)), N)
     mine, own, placed = (
         place(
@@ -310,7 +312,7 @@ def test_state_is_donated(untrained):
             layout,
             mesh,
         )
-        for tree in (state, data.rows(np.arange(N)), hyper)
+        for tree in (state, data.rows(np.arange(N)), hyperparams)
     )
     train = compiled(untrained._recipe.task(8), mesh, 1)[1]
     program = train.lower(layout.groups, ((), np.int32(1)), mine, own, placed).compile()
@@ -374,7 +376,7 @@ def test_what_is_saved_is_what_is_loaded(trained, tmp_path):
     file = tmp_path / "a.swarm"
     trained.save(file)
     again = Swarm.load(file, Network, loss=optax.squared_error)
-    assert again.ids == trained.ids and same(again.hyper, trained.hyper)
+    assert again.ids == trained.ids and same(again.hyperparams, trained.hyperparams)
     assert same(again.params, trained.params) and same(again.losses, trained.losses)
     on = trained.fit(X, Y, epochs=2), again.fit(X, Y, epochs=2)  # the optimiser's memory too
     assert same(on[0].params, on[1].params)
@@ -535,15 +537,18 @@ ERRORS = {
         lambda: make(optimizer=lambda rate: optax.sgd(rate)),
         "needs rate; hyperparameters given: learning_rate",
     ),
-    "hyper of another length": (
-        lambda: make(hyper={"learning_rate": [1e-3, 1e-2]}),
-        r"hyper\['learning_rate'\]: expected a scalar or shape \(9,\); got \(2,\)",
+    "hyperparams of another length": (
+        lambda: make(hyperparams={"learning_rate": [1e-3, 1e-2]}),
+        r"hyperparams\['learning_rate'\]: expected a scalar or shape \(9,\); got \(2,\)",
     ),
-    "hyper no number": (
-        lambda: make(hyper={"learning_rate": "fast"}),
-        r"hyper\['learning_rate'\]: expected numbers; got 'fast'",
+    "hyperparams no number": (
+        lambda: make(hyperparams={"learning_rate": "fast"}),
+        r"hyperparams\['learning_rate'\]: expected numbers; got 'fast'",
     ),
-    "unknown hyper": (lambda: make().with_hyper(momentum=1.0), "no hyperparameter momentum; there"),
+    "unknown hyperparams": (
+        lambda: make().with_hyperparams(momentum=1.0),
+        "no hyperparameter momentum; there",
+    ),
     "patience without validation": (lambda: make().fit(X, Y, patience=3), "patience: nothing to"),
     "no epochs": (lambda: make().fit(X, Y, epochs=0), "epochs: expected a whole number of 1 or"),
     "no chunk": (lambda: make(chunk=0).fit(X, Y), "chunk: expected a whole number of 1 or more"),

@@ -13,7 +13,7 @@ from tests.swarm.test_fitting import same, squared
 SERIES, EXAMPLES = 5, 40
 IDS = [f"s{i}" for i in range(SERIES)]
 HYPER = {"epochs": 18, "patience": 6}
-CANDIDATES = swarm.grid(learning_rate=[1e-4, 1e-2, 1e30], hidden=[3, 6])
+CANDIDATES = swarm.grid_candidates(learning_rate=[1e-4, 1e-2, 1e30], hidden=[3, 6])
 
 
 class Network(nnx.Module):
@@ -44,8 +44,8 @@ def data() -> swarm.Supervised:
     return swarm.Supervised(x[:, 8:], y[:, 8:], w[:, 8:], x[:, :8], y[:, :8], w[:, :8])
 
 
-def tune(data, candidates=CANDIDATES, hyper=HYPER, **options):
-    return swarm.tune(make_task, data, IDS, candidates, seed=7, hyper=hyper, **options)
+def tune(data, candidates=CANDIDATES, hyperparams=HYPER, **options):
+    return swarm.tune(make_task, data, IDS, candidates, seed=7, hyperparams=hyperparams, **options)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,11 @@ def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
         ids = [IDS[row] for row in rows]
         assert winners.fitted.ids == tuple(ids)
         # A winner that was dropped on its way had trained for fewer epochs.
-        hyper = HYPER | {"learning_rate": rate, "epochs": np.maximum(winners.fitted.epochs, 1)}
-        plain = swarm.fit(make_task(**winners.size), mine, ids, seed=7, hyper=hyper)
+        hyperparams = HYPER | {
+            "learning_rate": rate,
+            "epochs": np.maximum(winners.fitted.epochs, 1),
+        }
+        plain = swarm.fit(make_task(**winners.size), mine, ids, seed=7, hyperparams=hyperparams)
         for a, b in zip(
             jax.tree.leaves(plain.params), jax.tree.leaves(winners.fitted.params), strict=True
         ):
@@ -94,7 +97,7 @@ def test_worse_candidates_are_given_up_early(tuned):
 def test_a_series_searches_alone(data, tuned):
     alone = swarm.tune(
         make_task, jax.tree.map(lambda leaf: leaf[[4, 1]], data), [IDS[4], IDS[1]], CANDIDATES,
-        seed=7, hyper=HYPER,
+        seed=7, hyperparams=HYPER,
     )  # fmt: skip
     assert (alone.choice == tuned.choice[[4, 1]]).all()
     assert (alone.best_loss == tuned.best_loss[[4, 1]]).all()
@@ -102,7 +105,7 @@ def test_a_series_searches_alone(data, tuned):
 
 def test_a_search_of_one_is_a_fit(data):
     one = tune(data, [{"learning_rate": 1e-2, "hidden": 3}])
-    plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyper=HYPER | {"learning_rate": 1e-2})
+    plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyperparams=HYPER | {"learning_rate": 1e-2})
     assert (one.winners[0].fitted.epochs == plain.epochs).all()
     np.testing.assert_allclose(one.winners[0].fitted.best_loss, plain.best_loss, rtol=1e-5)
 
@@ -140,9 +143,9 @@ def test_progress_comes_to_its_end(data):
 
 
 def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():
-    drawn = swarm.draw(200, seed=1, learning_rate=(1e-4, 1e-1), hidden=[4, 8])
+    drawn = swarm.random_candidates(200, seed=1, learning_rate=(1e-4, 1e-1), hidden=[4, 8])
     rates = np.array([c["learning_rate"] for c in drawn])
-    assert drawn == swarm.draw(200, seed=1, learning_rate=(1e-4, 1e-1), hidden=[4, 8])
+    assert drawn == swarm.random_candidates(200, seed=1, learning_rate=(1e-4, 1e-1), hidden=[4, 8])
     assert (rates > 1e-4).all() and (rates < 1e-1).all()
     assert abs((rates < 10**-2.5).mean() - 0.5) < 0.12  # uniform in the logarithm
     assert {c["hidden"] for c in drawn} == {4, 8}
@@ -153,7 +156,7 @@ def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():
     [
         ({"candidates": []}, "candidates: none"),
         ({"candidates": [{"hidden": 3}, {"learning_rate": 1.0}]}, "expected the same names in"),
-        ({"hyper": {"epochs": 3}}, "expected epochs and patience; got epochs"),
+        ({"hyperparams": {"epochs": 3}}, "expected epochs and patience; got epochs"),
         ({"eta": 1}, "eta: expected 2 or more; got 1"),
     ],
 )
@@ -161,4 +164,4 @@ def test_bad_calls_say_what_is_wrong(data, change, message):
     with pytest.raises(SwarmError, match=message):
         tune(data, **change)
     with pytest.raises(SwarmError, match="above 0; got"):
-        swarm.draw(3, learning_rate=(0.0, 1.0))
+        swarm.random_candidates(3, learning_rate=(0.0, 1.0))

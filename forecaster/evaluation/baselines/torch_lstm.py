@@ -30,7 +30,7 @@ from forecaster.forecasting import (
     split_of,
 )
 from forecaster.series import Panel, Transformed
-from forecaster.swarm import epoch_keys, fresh
+from forecaster.swarm import epoch_keys, init_state
 
 COLUMN = "PyTorch"
 
@@ -123,13 +123,15 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
     task = make_task(config, split, transformed.features.shape[-1])
     data, keys = series_data(transformed), swarm.member_keys(seed, ids)
     rates = {"learning_rate": config.learning_rate, "weight_decay": config.weight_decay}
-    hyper = {name: jnp.float32(value) for name, value in (rates | {"clip": config.clip}).items()}
+    hyperparams = {
+        name: jnp.float32(value) for name, value in (rates | {"clip": config.clip}).items()
+    }
 
     def begin(key, first):
         own = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first)  # batches need no more
         epochs = jnp.arange(1, config.epochs + 1)
         drawn = jax.lax.map(lambda epoch: task.batches(own, epoch_keys(key, epoch)[0]), epochs)
-        return fresh(task, key, hyper).params, drawn
+        return init_state(task, key, hyperparams).params, drawn
 
     params, ((at, used), active) = swarm.map_members(begin, keys, data.first, members=len(ids))
     return [
