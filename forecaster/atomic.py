@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from forecaster.errors import StoreError
+from forecaster.errors import WriteError
 
 PREFIX = ".tmp-"
 
@@ -16,11 +16,11 @@ def write_file(path: Path, write: Callable[[Path], object], last: bool = True) -
     """Write a file by ``write(temporary_path)``, then put it in place of ``path``.
 
     Temporary file in the same folder, fsync, replace, fsync of the folder; unless it is the
-    ``last`` of several, the folder is left to the next. Raises StoreError when it cannot be
+    ``last`` of several, the folder is left to the next. Raises WriteError when it cannot be
     written; then ``path`` is as it was.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name[-40:]}")
-    with as_store_error(path), _cleaned(temporary):
+    with as_write_error(path), _cleaned(temporary):
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
         sync(temporary)
@@ -33,11 +33,11 @@ def write_file(path: Path, write: Callable[[Path], object], last: bool = True) -
 def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     """A temporary folder to fill, which becomes ``path`` when the block ends without an error.
 
-    ``path`` must not exist yet, unless it is to ``replace`` it. Raises StoreError when it cannot be
+    ``path`` must not exist yet, unless it is to ``replace`` it. Raises WriteError when it cannot be
     written.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
-    with as_store_error(path), _cleaned(temporary):
+    with as_write_error(path), _cleaned(temporary):
         temporary.mkdir(parents=True)
         yield temporary
         for file in temporary.iterdir():
@@ -57,8 +57,8 @@ def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and try that it can be written to. Raises StoreError when it cannot."""
-    with as_store_error(path):
+    """Make a folder and try that it can be written to. Raises WriteError when it cannot."""
+    with as_write_error(path):
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f"{PREFIX}{secrets.token_hex(6)}"
         with _cleaned(probe):
@@ -66,12 +66,12 @@ def make_folder(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def as_store_error(path: Path) -> Iterator[None]:
-    """Errors of the operating system become one StoreError about ``path``."""
+def as_write_error(path: Path) -> Iterator[None]:
+    """Errors of the operating system become one WriteError about ``path``."""
     try:
         yield
     except OSError as error:
-        raise StoreError(
+        raise WriteError(
             f"{path}: cannot be written: {error.strerror or error}. Check the disk and the "
             "permissions, or choose another place"
         ) from error

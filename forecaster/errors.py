@@ -19,8 +19,12 @@ class DataError(ForecasterError):
     """Series that cannot be used."""
 
 
+class WriteError(ForecasterError):
+    """A file or folder cannot be written."""
+
+
 class StoreError(ForecasterError):
-    """The price store cannot be read or written."""
+    """The price store cannot be read."""
 
 
 class ModelError(ForecasterError):

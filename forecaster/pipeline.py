@@ -87,7 +87,7 @@ def fit_to_home(
     ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`.
     Interrupted while it trains, it can be gone on with by :func:`resume_fit`.
 
-    Raises DataError when no series can be used, StoreError when nothing can be written.
+    Raises DataError when no series can be used, WriteError when nothing can be written.
     """
     began = time.perf_counter()
     swarm.keep_compiled(home / "cache")

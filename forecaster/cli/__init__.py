@@ -16,7 +16,7 @@ from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
 from forecaster.cli.shared import INTERRUPTED, say
 from forecaster.cli.status import status
-from forecaster.errors import ForecasterError, StoreError
+from forecaster.errors import ForecasterError, WriteError
 
 
 class _Commands(click.Group):
@@ -28,7 +28,7 @@ class _Commands(click.Group):
                 warnings.showwarning = _say_warning
                 return super().invoke(ctx)
         except ForecasterError as error:
-            unwritable = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
+            unwritable = isinstance(error, WriteError)
             say(f"Error: {error}{' (--home for prices and models)' if unwritable else ''}")
             ctx.exit(error.exit_code)
         except BrokenPipeError:

@@ -106,7 +106,7 @@ def fit_with(
         target=panel.target,
         frequency=panel.frequency,
         transform=transform,
-        params=_take_rows(trained.params, np.flatnonzero(sound)),
+        params=swarm.take_members(trained.params, np.flatnonzero(sound)),
         scores=((targets - location) / scale).astype(np.float32)[sound],
         fitted_until=panel.times[transformed.at[sound, -1]],
         report=report[sound],
@@ -167,7 +167,7 @@ def forecast_latest(
     looked_at = min(steps, max(count, int(fresh.max()) + horizon))
     origins = np.tile(np.arange(steps - looked_at, steps), (len(rows), 1))
     location, scale, dof = distributions(
-        model.config, _take_rows(model.params, rows), transformed, origins
+        model.config, swarm.take_members(model.params, rows), transformed, origins
     )
     targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
     scores = _append(model.scores[rows], (targets - location) / scale, fresh + horizon)
@@ -350,9 +350,3 @@ def quoted_over_target(panel: Panel) -> np.ndarray:
     usable = np.isfinite(ratio) & (ratio > 0)
     last = usable.shape[1] - 1 - np.argmax(usable[:, ::-1], axis=1)
     return np.where(usable.any(1), ratio[np.arange(len(ratio)), last], 1.0)
-
-
-def _take_rows(tree: Any, rows: np.ndarray) -> Any:
-    if isinstance(tree, Mapping):
-        return {name: _take_rows(leaf, rows) for name, leaf in tree.items()}
-    return np.asarray(tree)[rows]

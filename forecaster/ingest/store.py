@@ -102,7 +102,7 @@ class Store:
         """
         import filelock
 
-        with atomic.as_store_error(self.folder):
+        with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(self.folder / ".lock")
             holder = self.folder / ".lock-holder"
@@ -191,7 +191,7 @@ class Store:
         replaced = {series[name]["file"] for name in self._written if name in series}
         series |= self._written
         self.manifest |= top
-        with atomic.as_store_error(self.folder):
+        with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.sync(self.folder)  # what the manifest will name must be there before it
         manifests.write(path, self.manifest)
@@ -269,7 +269,7 @@ class Store:
     ) -> None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         place = self.folder / _QUARANTINE / f"{stamp}-{file}"
-        with atomic.as_store_error(place):
+        with atomic.as_write_error(place):
             place.parent.mkdir(exist_ok=True)
             if copy:
                 atomic.write_file(

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from forecaster.forecasting import Model, distributions, matching, predict, rows
 from forecaster.series import Panel
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.saving import load, save
+from forecaster.swarm import take_members
 
 METHODS = {
     "none": Encoding(),
@@ -112,7 +112,7 @@ def _crps(model: Model, panel: Panel) -> np.ndarray:
     origins = np.tile(np.arange(steps - span, steps), (len(panel.ids), 1))
     rows = rows_of(model, panel.ids)
     location, scale, dof = distributions(
-        model.config, _rows(model.params, rows), transformed, origins
+        model.config, take_members(model.params, rows), transformed, origins
     )
     targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
     return np.nanmean(student_t_crps(targets, location, scale, dof), axis=(1, 2))
@@ -133,9 +133,3 @@ def student_t_crps(actual, location, scale, dof) -> np.ndarray:
     constant = 2 * np.sqrt(dof) * beta(0.5, dof - 0.5) / ((dof - 1) * beta(0.5, dof / 2) ** 2)
     spread = 2 * t.pdf(z, dof) * (dof + z**2) / (dof - 1)
     return scale * (z * (2 * stdtr(dof, z) - 1) + spread - constant)
-
-
-def _rows(tree: Any, rows: np.ndarray) -> Any:
-    if isinstance(tree, dict):
-        return {name: _rows(leaf, rows) for name, leaf in tree.items()}
-    return np.asarray(tree)[rows]

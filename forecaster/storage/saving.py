@@ -32,7 +32,7 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
 
     ``encoding``: of the arrays, to make the file smaller; see :mod:`forecaster.storage.compression`.
 
-    Raises ModelError when the folder exists, StoreError when it cannot be written.
+    Raises ModelError when the folder exists, WriteError when it cannot be written.
     """
     from safetensors.numpy import save as to_bytes
 

@@ -9,6 +9,7 @@ from .fitting import FitResult as FitResult
 from .fitting import Progress as Progress
 from .fitting import fit as fit
 from .fitting import fitted_of as fitted_of
+from .fitting import take_members as take_members
 from .keys import member_keys as member_keys
 from .lanes import keep_compiled as keep_compiled
 from .lanes import lane_mesh as lane_mesh

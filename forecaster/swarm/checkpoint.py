@@ -57,7 +57,7 @@ def fingerprint(ids: Sequence[str], seed: int, hyperparams: Any, origin: Any, da
 
 
 def write(path: Path, print_of_fit: str, saved: Saved) -> None:
-    """Replace the checkpoint. Raises StoreError when it cannot be written."""
+    """Replace the checkpoint. Raises WriteError when it cannot be written."""
     from safetensors.numpy import save
 
     leaves = jax.tree.leaves(saved)

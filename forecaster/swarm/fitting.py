@@ -131,9 +131,14 @@ def fitted_of(ids: tuple[str, ...], state: State, losses: Losses, seconds: float
     )
 
 
+def take_members(tree: Any, rows: Any) -> Any:
+    """Some members of a tree of arrays, numpy leaves (member, ...), in the order of ``rows``."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)
+
+
 def take_rows(fitted: FitResult, rows: Any, ids: Sequence[str] | None = None) -> FitResult:
     """Some members of what training left, in this order; with other ids if given."""
-    state, losses = jax.tree.map(lambda leaf: leaf[rows], (fitted.state, fitted.losses))
+    state, losses = take_members((fitted.state, fitted.losses), rows)
     ids = [fitted.ids[row] for row in rows] if ids is None else ids
     return fitted_of(tuple(ids), State(*state), Losses(*losses), fitted.seconds)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import StoreError
+from forecaster.errors import StoreError, WriteError
 from forecaster.ingest.loading import ingest
 from forecaster.ingest.source import Fetched
 from forecaster.ingest.store import Store
@@ -112,7 +112,7 @@ def main(folder: Path, kind: str) -> None:
         failed = fail_at(number, kind)
         try:
             ingest(home, Market(True), None)
-        except StoreError:
+        except (StoreError, WriteError):
             return 2
         return TIDYING if failed() else NO_FAULT
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.errors import DataError, StoreError
+from forecaster.errors import DataError, StoreError, WriteError
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.source import Fetched
 from forecaster.ingest.store import file_name
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_the_old_state(tmp_path, store, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(StoreError, match="No space left on device"):
+        with pytest.raises(WriteError, match="No space left on device"):
             ingest(tmp_path, Failing(None), ["AAPL"])
     again = Store.open(tmp_path, "simulated")
     pd.testing.assert_frame_equal(again.read(["KO"]), before)
