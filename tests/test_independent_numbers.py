@@ -1,0 +1,205 @@
+"""The numbers of an evaluation once more, by other means: formulas written out, and ``arch``.
+
+Everything is recomputed from the prices and from what the command wrote, with nothing of the
+package in between.
+"""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import run
+
+TICKERS = 20
+WINDOWS = 30
+HORIZON = 3
+QUANTILES = [0.025, *(n / 20 for n in range(1, 20)), 0.975]
+
+
+@pytest.fixture(scope="module")
+def prices(real_data):
+    """Adjusted closes of twenty stocks over eight years, (day, ticker)."""
+    columns = ["ticker", "date", "open", "high", "low", "close", "adj_close", "volume"]
+    frame = pd.read_parquet(real_data / "us_stocks_2000_2015.parquet", columns=columns)
+    frame["date"] = pd.to_datetime(frame["date"])
+    frame = frame[frame["date"] >= "2008-01-01"]
+    counts = frame.groupby("ticker").size()
+    whole = sorted(counts[counts == counts.max()].index)
+    return frame[frame["ticker"].isin(whole[:: len(whole) // TICKERS][:TICKERS])]
+
+
+@pytest.fixture(scope="module")
+def folder(prices, tmp_path_factory):
+    """The evaluation of these stocks that the command writes."""
+    here = tmp_path_factory.mktemp("independent")
+    prices.to_parquet(here / "prices.parquet", index=False)
+    result = run(
+        "evaluate", "--source", f"files:{here / 'prices.parquet'}", "--windows", WINDOWS,
+        "--horizon", HORIZON, "--epochs", 5, "--baselines", "naive,ewma,garch", "--mask", "none",
+        "--output", here / "out", "--home", here / "home",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return here / "out"
+
+
+@pytest.fixture(scope="module")
+def forecasts(folder):
+    return pd.read_parquet(folder / "forecasts.parquet")
+
+
+@pytest.fixture(scope="module")
+def scores(folder):
+    return pd.read_parquet(folder / "scores.parquet").set_index(["unique_id", "model", "horizon"])
+
+
+@pytest.fixture(scope="module")
+def adjusted(prices):
+    return {
+        str(name): part.sort_values("date").set_index("date")["adj_close"]
+        for name, part in prices.groupby("ticker")
+    }
+
+
+def column(model: str, quantile: float) -> str:
+    """The column of a quantile; the bands are 10, 20, ... 90 and 95 percent."""
+    if quantile == 0.5:
+        return model
+    level = round(abs(2 * quantile - 1) * 100)
+    return f"{model}-{'lo' if quantile < 0.5 else 'hi'}-{level}"
+
+
+def with_horizon(forecasts):
+    return forecasts.assign(horizon=forecasts.groupby(["unique_id", "cutoff"]).cumcount() + 1)
+
+
+def test_every_forecast_stands_beside_what_came(forecasts, adjusted):
+    assert len(forecasts) == TICKERS * WINDOWS * HORIZON
+    for name, part in forecasts.groupby("unique_id"):
+        series = adjusted[str(name)]
+        np.testing.assert_array_equal(part["y"], series[part["ds"]])
+        ahead = series.index.get_indexer(part["ds"]) - series.index.get_indexer(part["cutoff"])
+        assert (ahead.reshape(-1, HORIZON) == [1, 2, 3]).all()
+
+
+@pytest.mark.parametrize("model", ["LSTM", "EWMA", "GARCH", "Naive"])
+def test_crps_and_coverage_by_their_formulas(forecasts, scores, model):
+    quantiles = sorted(
+        q for q in (*QUANTILES, 0.025, 0.975) if column(model, q) in forecasts.columns
+    )
+    edges = [0.0, *((a + b) / 2 for a, b in zip(quantiles, quantiles[1:], strict=False)), 1.0]
+    for (name, horizon), part in with_horizon(forecasts).groupby(["unique_id", "horizon"]):
+        crps, errors, inside = [], [], {80: [], 95: []}
+        for row in part.to_dict("records"):
+            total = 0.0
+            for number, q in enumerate(quantiles):
+                miss = row["y"] - row[column(model, q)]
+                loss = q * miss if miss >= 0 else (q - 1) * miss
+                total += 2 * loss * (edges[number + 1] - edges[number])
+            crps.append(total)
+            errors.append(abs(row["y"] - row[model]))
+            for level, hits in inside.items():
+                low, high = row[f"{model}-lo-{level}"], row[f"{model}-hi-{level}"]
+                hits.append(low <= row["y"] <= high)
+        said = scores.loc[(name, model, horizon)]
+        assert said["crps"] == pytest.approx(np.mean(crps), rel=1e-4)
+        assert said["mae"] == pytest.approx(np.mean(errors), rel=1e-4)
+        for level, hits in inside.items():
+            assert said[f"coverage-{level}"] == pytest.approx(np.mean(hits), abs=1e-9)
+
+
+def test_mase_is_scaled_by_what_was_known_at_the_first_cutoff(scores, adjusted, forecasts):
+    first = forecasts["cutoff"].min()
+    for (name, model, horizon), row in scores.iterrows():  # pyright: ignore[reportGeneralTypeIssues]
+        series = adjusted[name]
+        days = series[:first].to_numpy()
+        # The season of daily prices is a week of five sessions.
+        scale = np.abs(days[5:] - days[:-5]).mean()
+        assert row["mase"] == pytest.approx(row["mae"] / scale, rel=1e-6), (model, horizon)
+
+
+def test_ewma_by_its_recursion(forecasts, adjusted):
+    from statistics import NormalDist
+
+    for name in list(adjusted)[:5]:
+        series = adjusted[name]
+        part = with_horizon(forecasts[forecasts["unique_id"] == name])
+        for row in part.iloc[:: 7 * HORIZON].to_dict("records"):
+            returns = np.diff(np.log(series[: row["cutoff"]].to_numpy()))
+            weights = 0.94 ** np.arange(len(returns))[::-1]
+            deviation = math.sqrt((weights * returns**2).sum() / weights.sum() * row["horizon"])
+            for level in (80, 95):
+                move = NormalDist().inv_cdf(0.5 + level / 200) * deviation
+                last = series[row["cutoff"]]
+                assert row[f"EWMA-hi-{level}"] == pytest.approx(last * math.exp(move), rel=1e-5)
+                assert row[f"EWMA-lo-{level}"] == pytest.approx(last * math.exp(-move), rel=1e-5)
+
+
+def test_garch_by_its_recursion_from_an_estimate_of_our_own(forecasts, adjusted):
+    from arch import arch_model
+    from scipy.stats import t as student_t
+
+    for name in list(adjusted)[:5]:
+        series = adjusted[name]
+        part = with_horizon(forecasts[forecasts["unique_id"] == name])
+        returns = 100 * np.diff(np.log(series.to_numpy()))
+        known = series.index.get_loc(part["cutoff"].min())
+        fit = arch_model(returns[:known], mean="Constant", vol="GARCH", dist="t").fit(disp="off")
+        mu, omega, alpha, beta, nu = (
+            fit.params[key] for key in ("mu", "omega", "alpha[1]", "beta[1]", "nu")
+        )
+        cutoff = sorted(part["cutoff"].unique())[WINDOWS // 2]
+        variance = fit.conditional_volatility[-1] ** 2
+        for value in returns[known - 1 : series.index.get_loc(cutoff)]:
+            variance = omega + alpha * (value - mu) ** 2 + beta * variance
+        ahead, step = [], variance
+        for _ in range(HORIZON):
+            ahead.append(step)
+            step = omega + (alpha + beta) * step
+        unit = student_t.ppf(0.975, nu) * math.sqrt((nu - 2) / nu)
+        for row in part[part["cutoff"] == cutoff].to_dict("records"):
+            h = row["horizon"]
+            move = (mu * h + unit * math.sqrt(sum(ahead[:h]))) / 100
+            wanted = series[cutoff] * math.exp(move)
+            # Two estimates of the same likelihood end a little apart.
+            assert row["GARCH-hi-95"] / series[cutoff] - 1 == pytest.approx(
+                wanted / series[cutoff] - 1, rel=0.03
+            )
+
+
+def test_quantiles_are_in_order(forecasts, folder):
+    levels = json.loads((folder / "summary.json").read_text())["levels"]
+    for model in ("LSTM", "EWMA", "GARCH", "Naive"):
+        places = sorted({0.5, *(0.5 + s * float(level) / 200 for level in levels for s in (-1, 1))})
+        values = forecasts[[column(model, round(q, 6)) for q in places]].to_numpy()
+        assert (np.diff(values, axis=1) >= 0).all(), model
+
+
+@pytest.mark.slow
+def test_every_forecast_of_five_hundred_stocks_is_consistent(real_data, tmp_path):
+    """Bands inside each other, the median within, and the chance of a rise as they say."""
+    source = f"files:{real_data / 'sp500_2013_2018.parquet'}"
+    result = run("fit", "--source", source, "--home", tmp_path)
+    assert result.exit_code == 3, result.output  # seven are too short
+    levels = [word for level in (20, 40, 60, 80, 95) for word in ("--level", level)]
+    result = run(
+        "predict", "--all", *levels, "--output", tmp_path / "all.parquet", "--home", tmp_path
+    )
+    assert result.exit_code == 0, result.output
+    frame = pd.read_parquet(tmp_path / "all.parquet")
+    assert frame["unique_id"].nunique() == 498
+    names = [f"LSTM-lo-{n}" for n in (95, 80, 60, 40, 20)]
+    names += ["LSTM", *(f"LSTM-hi-{n}" for n in (20, 40, 60, 80, 95))]
+    assert (np.diff(frame[names].to_numpy(), axis=1) > 0).all()
+    last = pd.read_parquet(real_data / "sp500_2013_2018.parquet")
+    last = last.dropna(subset="close").sort_values("date").groupby("ticker")["close"].last()
+    now = frame["unique_id"].map(last.rename(lambda n: n.replace(".", "-"))).fillna(
+        frame["unique_id"].map(last)
+    )
+    rises = frame["probability_of_rise"]
+    assert rises.between(0.05, 0.95).all()
+    # The median is above the last price just where a rise is the likelier.
+    sure = (rises - 0.5).abs() > 1e-4
+    assert ((frame["LSTM"] > now) == (rises > 0.5))[sure].all()
