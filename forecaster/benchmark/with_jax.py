@@ -40,7 +40,7 @@ class Ours:
         )
         losses = np.zeros((job.members, 0), np.float32)
         ids = tuple(f"m{member}" for member in range(job.members))
-        self._start = swarm.fitted_of(ids, state, swarm.Losses(losses, losses), 0.0)
+        self._start = swarm.FitResult(ids, state, swarm.Losses(losses, losses), 0.0)
 
     def run(self) -> tuple[float, np.ndarray]:
         """Train; seconds per member and epoch, and every member's loss in the last epoch."""
@@ -51,7 +51,8 @@ class Ours:
             self._data._replace(weights=()),
             self._start.ids,
             seed=0,
-            hyperparams={"learning_rate": LEARNING_RATE, "epochs": epochs, "patience": epochs},
+            epochs=epochs,
+            hyperparams={"learning_rate": LEARNING_RATE},
             previous=self._start,
             block=epochs,
         )

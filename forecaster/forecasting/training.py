@@ -127,10 +127,10 @@ def train(
         "learning_rate": config.learning_rate,
         "weight_decay": config.weight_decay,
         "clip": config.clip,
-        "epochs": config.epochs,
-        "patience": config.patience,
     }
     options: Any = {
+        "epochs": config.epochs,
+        "patience": config.patience,
         "hyperparams": hyperparams,
         "checkpoint": checkpoint,
         "on_progress": on_progress,
@@ -151,9 +151,9 @@ def train(
     def together(parts):
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *parts)
 
-    params = [widen(w.fitted.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
+    params = [widen(w.result.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
     chosen = tuned.summary().drop(columns="best_loss")
-    report = together([_report(winners.fitted) for winners in tuned.winners])
+    report = together([_report(winners.result) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
     return Trained(config, together(params), report, tuned.seconds)
 

@@ -12,6 +12,7 @@ import numpy as np
 from jax.extend import core
 
 from forecaster.swarm import memory as _memory
+from forecaster.swarm.checks import broadcast_limits
 from forecaster.swarm.data import Held, total_bytes, with_shared
 from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
 from forecaster.swarm.schedule import compiled
@@ -69,6 +70,7 @@ def cost_of(
     task: Task,
     data: Any,
     hyperparams: Mapping[str, np.ndarray],
+    members: int,
     *,
     lanes: int | None = None,
     chunk: int | None = None,
@@ -76,7 +78,6 @@ def cost_of(
     repeats: int = 5,
 ) -> Cost:
     """Count and measure what training takes. ``hyperparams``: arrays (member,)."""
-    members = len(hyperparams["epochs"])
     held = Held(data, members)
     mesh = lane_mesh(lanes)
     chunk = chunk or _memory.chunk_size(task, held, hyperparams)
@@ -90,16 +91,17 @@ def cost_of(
 
     common = replicate(held.shared, mesh), np.int32(1)
     own, placed = place(held.rows, rows, layout, mesh), put(dict(hyperparams))
+    limits = put(broadcast_limits(2**30, None, members))
     begin, train = compiled(task, mesh, 1)
     keys = np.zeros((members, 2), np.uint32)
-    state = begin(layout.groups, common, put(keys), own, placed)
+    state = begin(layout.groups, common, put(keys), own, placed, limits)
     began = time.perf_counter()
-    program = train.lower(layout.groups, common, state, own, placed).compile()
+    program = train.lower(layout.groups, common, state, own, placed, limits).compile()
     to_compile = time.perf_counter() - began
     seconds = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        state, losses = program(layout.groups, common, state, own, placed)
+        state, losses = program(layout.groups, common, state, own, placed, limits)
         jax.block_until_ready((state, losses))
         seconds.append(time.perf_counter() - began)
     each = statistics.median(seconds[1:]) / layout.capacity

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from forecaster.swarm.data import Held, total_bytes, with_shared
-from forecaster.swarm.task import Task
+from forecaster.swarm.task import Limits, Task
 from forecaster.swarm.training import start
 
 CACHE = 4 * 2**20
@@ -57,7 +57,8 @@ def state_bytes(task: Task, held: Held, hyperparams: Mapping[str, Any]) -> int:
     """Bytes of one member's state: weights, best weights, optimiser."""
 
     def state(key, hyperparams, own, shared):
-        return start(task, key, with_shared(own, shared), hyperparams)
+        data, one = with_shared(own, shared), np.ones((), np.int32)
+        return start(task, key, data, hyperparams, Limits(one, one))
 
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     return _bytes(jax.eval_shape(state, key, _one(hyperparams), held.example, held.shared))

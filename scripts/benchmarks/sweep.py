@@ -54,10 +54,12 @@ def main() -> None:
     compiled = count_programs()
 
     def train(rate) -> float:
-        hyperparams = {"learning_rate": rate, "epochs": options.epochs, "patience": options.epochs}
         began = time.perf_counter()
         ids = [f"m{member}" for member in range(members)]
-        swarm.fit(task, swarm.Shared(examples, rows), ids, seed=0, hyperparams=hyperparams)
+        swarm.fit(
+            task, swarm.Shared(examples, rows), ids, seed=0, epochs=options.epochs,
+            hyperparams={"learning_rate": rate},
+        )  # fmt: skip
         return time.perf_counter() - began
 
     train(rates["one rate"])

@@ -135,10 +135,10 @@ def convergence(series: int, epochs: int, patience: int, seed: int) -> tuple[dic
     ids = [f"s{i}" for i in range(series)]
 
     def train(epochs, patience):
-        hyperparams = {"learning_rate": 3e-3, "weight_decay": 0.0, "clip": 1.0,
-                 "epochs": epochs, "patience": patience}  # fmt: skip
+        hyperparams = {"learning_rate": 3e-3, "weight_decay": 0.0, "clip": 1.0}
         began = time.perf_counter()
-        fitted = swarm.fit(task, data, ids, seed=seed, hyperparams=hyperparams)
+        fitted = swarm.fit(task, data, ids, seed=seed, epochs=epochs, patience=patience,
+                           hyperparams=hyperparams)  # fmt: skip
         return time.perf_counter() - began, fitted.epochs
 
     train(1, 1)  # compile

@@ -168,8 +168,8 @@ def test_unequal_lengths_and_what_stands_in_the_padding(untrained):
     assert inputs.shape == (N, 28, 3) and (weight.sum(1) == np.arange(20, 29)).all()
     expected = untrained.fit(inputs, targets, weight=weight, epochs=4)
     inputs = np.where(weight[..., None] > 0, inputs, np.nan)
-    found = untrained.fit(inputs, targets, weight=weight, epochs=4)
-    assert same(found.params, expected.params)
+    padded = untrained.fit(inputs, targets, weight=weight, epochs=4)
+    assert same(padded.params, expected.params)
 
 
 def test_hyperparameters_are_data_and_compile_nothing(untrained):
@@ -274,8 +274,8 @@ def test_optimisers_of_many_kinds(untrained, name):
 
 
 def test_shared_inputs_with_each_members_own_targets(untrained):
-    mine = untrained.fit(Shared(X[0]), Y, epochs=3)
-    close(mine.params, untrained.fit(np.repeat(X[:1], N, 0), Y, epochs=3).params)
+    shared = untrained.fit(Shared(X[0]), Y, epochs=3)
+    close(shared.params, untrained.fit(np.repeat(X[:1], N, 0), Y, epochs=3).params)
 
 
 def test_inputs_may_be_trees_and_whole_numbers():
@@ -296,26 +296,27 @@ def test_inputs_may_be_trees_and_whole_numbers():
 
 
 def test_state_is_donated(untrained):
+    from forecaster.swarm.checks import broadcast_limits
     from forecaster.swarm.data import Held
     from forecaster.swarm.lanes import Layout, lane_mesh, place
     from forecaster.swarm.schedule import compiled
 
     mesh = lane_mesh()
     layout = Layout.of(N, mesh.size, 2)
-    state = untrained._fitted.state
-    hyperparams = {name: np.ones(N, np.float32) for name in ("learning_rate", "epochs", "patience")}
+    state = untrained._result.state
+    hyperparams = {"learning_rate": np.ones(N, np.float32)}
     data = Held(swarm.Supervised(X, Y, np.ones((N, EXAMPLES), np.float32)), N)
-    mine, own, placed = (
+    placed_state, own, *placed = (
         place(
             lambda rows, tree=tree: jax.tree.map(lambda a: a[rows], tree),
             np.arange(N),
             layout,
             mesh,
         )
-        for tree in (state, data.rows(np.arange(N)), hyperparams)
+        for tree in (state, data.rows(np.arange(N)), hyperparams, broadcast_limits(1, 1, N))
     )
     train = compiled(untrained._recipe.task(8), mesh, 1)[1]
-    program = train.lower(layout.groups, ((), np.int32(1)), mine, own, placed).compile()
+    program = train.lower(layout.groups, ((), np.int32(1)), placed_state, own, *placed).compile()
     assert program.memory_analysis().alias_size_in_bytes > 0
 
 
