@@ -2,16 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.heads import HEADS
+from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import builder, widen
 from forecaster.forecasting.windows import Split, gather
 from forecaster.series import Transformed
@@ -100,15 +102,6 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
     )
 
 
-class Trained(NamedTuple):
-    """Networks of all series. ``params``: leaves (series, ...); ``report``: by name, (series,)."""
-
-    config: Config
-    params: Any
-    report: dict[str, Any]
-    seconds: float
-
-
 def train(
     config: Config,
     transformed: Transformed,
@@ -118,8 +111,16 @@ def train(
     tune: bool = False,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
-) -> Trained:
-    """Train one network per series; with ``tune``, after a search of each series' own settings."""
+) -> tuple[Networks, float]:
+    """Train one network per series; returns the networks, and the seconds that it took.
+
+    - ``config``: the settings; those searched are the first candidate
+    - ``transformed``: what the networks learn from, a row per series
+    - ``ids``: the series' names
+    - ``seed``: with a series' name it determines every random draw
+    - ``tune``: search each series' own settings first, among :func:`candidates`
+    - ``checkpoint, on_progress``: as for :func:`forecaster.swarm.fit`
+    """
     split = split_of(config, transformed.z.shape[1])
     features = transformed.features.shape[-1]
     data = series_data(transformed)
@@ -137,7 +138,7 @@ def train(
     }
     if not tune:
         fitted = swarm.fit(_task(config, split, features), data, ids, seed=seed, **options)
-        return Trained(config, fitted.params, _report(fitted), fitted.seconds)
+        return _networks(config, ids, fitted.params, _report(fitted)), fitted.seconds
 
     def make(hidden):
         return _task(dataclasses.replace(config, hidden=hidden), split, features)
@@ -155,7 +156,14 @@ def train(
     chosen = tuned.summary().drop(columns="best_loss")
     report = together([_report(winners.fitted) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
-    return Trained(config, together(params), report, tuned.seconds)
+    return _networks(config, ids, together(params), report), tuned.seconds
+
+
+def _networks(
+    config: Config, ids: Sequence[str], params: Params, report: Mapping[str, np.ndarray]
+) -> Networks:
+    index = pd.Index(ids, name="unique_id")
+    return Networks(config, tuple(ids), params, pd.DataFrame(dict(report), index=index))
 
 
 def candidates(config: Config) -> list[swarm.Candidate]:

@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.evaluation.baselines.running import check_torch, cores, memory_used
 from forecaster.forecasting import (
     Model,
+    Networks,
     Series,
     Split,
-    Trained,
     fit_with,
     make_task,
     series_data,
@@ -91,7 +92,7 @@ def _train_all(
     *,
     workers: int,
     on_series: Callable[[int, int], None] | None,
-) -> Trained:
+) -> tuple[Networks, float]:
     jobs = _jobs(config, transformed, ids, seed)
     context = multiprocessing.get_context("spawn")
     workers = min(workers, len(jobs))
@@ -114,7 +115,8 @@ def _train_all(
         "why_not": np.array([o.error for o in outcomes], object),
     }
     params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
-    return Trained(config, params, report, seconds)
+    report = pd.DataFrame(report, index=pd.Index(ids, name="unique_id"))
+    return Networks(config, tuple(ids), params, report), seconds
 
 
 def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: int) -> list[Job]:
