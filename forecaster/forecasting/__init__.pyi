@@ -14,4 +14,7 @@ from .training import Series as Series
 from .training import make_task as make_task
 from .training import series_data as series_data
 from .training import split_of as split_of
+from .windows import MODES as MODES
 from .windows import Split as Split
+from .windows import TrainingMode as TrainingMode
+from .windows import Windows as Windows
