@@ -17,7 +17,7 @@ from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.evaluation import Evaluation, check_folder, cutoffs_of, evaluate_to_folder
 from forecaster.evaluation.baselines import check_available, check_torch
-from forecaster.forecasting import Model, fit, matching, predict
+from forecaster.forecasting import Model, fit, match_panel, predict
 from forecaster.ingest import (
     WRONG,
     Membership,
@@ -249,7 +249,7 @@ def predict_from_home(
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
     panel, jumped = _panel_of(home, model, known)
-    usable = matching(model, panel)
+    usable = match_panel(model, panel)
     lost = {name: why for name, why in usable.skipped.items() if name in known}
     frame = predict(model, usable, level)
     return Prediction(model, usable, frame, unknown | lost, _late(usable), jumped)

@@ -141,13 +141,13 @@ def _cells(result, row, level) -> list[str]:
 
 
 def _last(result, name: str) -> tuple[tuple[str, float], str]:
-    from forecaster.forecasting import quoted_over_target
+    from forecaster.forecasting import price_factor
     from forecaster.series import show_time
 
     panel = result.panel
     row = panel.ids.index(name)
     seen = panel.mask[row].nonzero()[0][-1]
-    value = panel.channel(panel.target)[row, seen] * quoted_over_target(panel)[row]
+    value = panel.channel(panel.target)[row, seen] * price_factor(panel)[row]
     kind = "value" if panel.target == "y" else "close"
     return (kind, float(value)), show_time(panel.times[seen])
 

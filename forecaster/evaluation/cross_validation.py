@@ -10,7 +10,7 @@ import pandas as pd
 from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
-from forecaster.forecasting import RISE, Model, check_levels, fit, forecast_latest, matching
+from forecaster.forecasting import RISE, Model, check_levels, fit, forecast_latest, match_panel
 from forecaster.series import Histories, Panel, show_time
 
 NAIVE = "Naive"
@@ -96,9 +96,9 @@ class Rolling:
             parts.append((model, some))
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
-        # What the fit left out, matching only misses: why is the fit's to say, in one place.
+        # What the fit left out, match_panel only misses: why is the fit's to say, in one place.
         left = panel.only(first.ids, first.skipped)
-        panel = matching(first, first.transform.without_bad_rows(left))
+        panel = match_panel(first, first.transform.without_bad_rows(left))
         return Rolling(panel, tuple(parts), levels)
 
     @property

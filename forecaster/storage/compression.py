@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forecaster.forecasting import Model, distributions, matching, predict, rows_of
+from forecaster.forecasting import Model, distributions, match_panel, predict
 from forecaster.series import Panel
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.saving import load, save
-from forecaster.swarm import take_members
 
 METHODS = {
     "none": Encoding(),
@@ -52,7 +51,7 @@ def compare(
     ``recommended``: smaller by a tenth or more, and neither the mean CRPS worse by 0.1 %, nor the
     CRPS or the band of one series in a hundred by 1 %, nor slower by a tenth.
     """
-    panel = matching(model, panel)
+    panel = match_panel(model, panel)
     plain, widths = _crps(model, panel), _widths(predict(model, panel))
     rows, seconds = [], {name: [] for name in METHODS}
     with tempfile.TemporaryDirectory() as folder:
@@ -110,10 +109,8 @@ def _crps(model: Model, panel: Panel) -> np.ndarray:
     steps = transformed.z.shape[1]
     span = min(model.config.validation, steps - model.config.lookback)
     origins = np.tile(np.arange(steps - span, steps), (len(panel.ids), 1))
-    rows = rows_of(model, panel.ids)
-    location, scale, dof = distributions(
-        model.config, take_members(model.params, rows), transformed, origins
-    )
+    networks = model.networks.only(panel.ids)
+    location, scale, dof = distributions(networks, transformed, origins)
     targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
     return np.nanmean(student_t_crps(targets, location, scale, dof), axis=(1, 2))
 

@@ -19,7 +19,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ForecasterError, ModelError
-from forecaster.forecasting import Model
+from forecaster.forecasting import Model, Networks
 from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
@@ -40,7 +40,7 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
     if folder.exists():
         raise ModelError(f"{folder}: exists already; choose another folder")
     arrays = {f"params/{name}": leaf for name, leaf in _flatten(model.params).items()}
-    arrays["scores"] = model.scores
+    arrays["scores"] = model.residuals
     encoding = encoding or Encoding()
     arrays = encoding.write(arrays)
     raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
@@ -140,17 +140,15 @@ def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         raise ValueError(f"fitted_until: {len(rest['fitted_until'])} for {len(ids)} series")
     report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))
     params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
+    networks = Networks(Config(**rest["config"]), ids, _unflatten(params), report)
     return Model(
-        config=Config(**rest["config"]),
-        ids=ids,
+        networks=networks,
         channels=tuple(rest["channels"]),
         target=rest["target"],
         frequency=Frequency(**rest["frequency"]),
         transform=Transform(**rest["transform"]),
-        params=_unflatten(params),
-        scores=arrays["scores"],
+        residuals=arrays["scores"],
         fitted_until=_times_from_json(rest["fitted_until"]),
-        report=report,
         skipped=rest["skipped"],
         provenance=rest["provenance"],
     )

@@ -9,7 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ModelError, UsageError
 from forecaster.evaluation.metrics import covered
-from forecaster.forecasting import fitting as forecasting
+from forecaster.forecasting import predicting
 from forecaster.series.panel import Panel
 from tests.conftest import TICKERS
 
@@ -208,7 +208,7 @@ def test_calibration_moves_on_with_new_prices(panel, config):
     """After a fit, errors since then count: _append lays them behind the stored ones."""
     stored = np.arange(12.0).reshape(2, 6, 1)
     recent = -np.arange(8.0).reshape(2, 4, 1)
-    got = forecasting._append(stored, recent, keep=np.array([3, 1]))[..., 0]
+    got = predicting._append(stored, recent, keep=np.array([3, 1]))[..., 0]
     nan = np.nan
     # The first series has 2 rows since the fit, the second none; the last place is "now".
     np.testing.assert_array_equal(

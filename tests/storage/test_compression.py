@@ -67,7 +67,8 @@ def test_the_comparison_is_of_what_it_says(model, panel, monkeypatch):
     assert rows["none"]["crps"] == 1.0 and rows["none"]["size"] == 1.0
     assert not rows["none"]["recommended"]
     assert rows["int8"]["bytes"] < rows["float16"]["bytes"] < rows["none"]["bytes"]
-    noise = dataclasses.replace(model, params=_noisy(model.params))
+    networks = dataclasses.replace(model.networks, params=_noisy(model.params))
+    noise = dataclasses.replace(model, networks=networks)
     assert (compression._crps(noise, panel) > compression._crps(model, panel)).mean() > 0.5
 
 
