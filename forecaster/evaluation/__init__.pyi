@@ -9,7 +9,6 @@ from .cross_validation import cross_validation_to_parquet as cross_validation_to
 from .cross_validation import cutoffs_of as cutoffs_of
 from .scores import evaluate as evaluate
 from .scores import horizon_of as horizon_of
-from .scores import quantile_columns as quantile_columns
 from .verdict import ALPHA as ALPHA
 from .verdict import comparison as comparison
 from .verdict import coverage as coverage

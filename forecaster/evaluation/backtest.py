@@ -19,7 +19,8 @@ from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import metrics, significance
 from forecaster.evaluation.baselines import Runner, check_torch, memory_used
 from forecaster.evaluation.cross_validation import Rolling, write_frames
-from forecaster.evaluation.scores import evaluate, horizon_of, models_of, quantile_columns
+from forecaster.evaluation.scores import evaluate, horizon_of
+from forecaster.forecasting import models_of, quantile_columns, renamed_columns
 from forecaster.ingest import Membership
 from forecaster.series import Panel, show_time
 
@@ -239,8 +240,7 @@ def _by_torch(
 def _renamed(forecasts: pd.DataFrame, rolling: Rolling) -> pd.DataFrame:
     from forecaster.evaluation.baselines import COLUMN
 
-    names = {name: str(name).replace(rolling.config.column, COLUMN, 1) for name in forecasts}
-    return forecasts.rename(columns=names)
+    return forecasts.rename(columns=renamed_columns(forecasts, rolling.config.column, COLUMN))
 
 
 def _never(rolling: Rolling, scores: pd.DataFrame, members: bool) -> dict[str, str]:
@@ -272,11 +272,10 @@ def _single_precision(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _losses(frame: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
     """Absolute error and CRPS of each forecast, by score and model."""
-    columns = [str(name) for name in frame]
     losses = {}
     for name in models_of(frame.drop(columns="latest")):
         losses["mae", name] = metrics.absolute_error(frame["y"], frame[name])
-        if places := quantile_columns(columns, name):
+        if places := quantile_columns(frame, name):
             values = frame[list(places.values())].to_numpy()
             losses["crps", name] = metrics.crps(frame["y"], values, list(places))
     return losses
@@ -298,9 +297,8 @@ def _daily(frame: pd.DataFrame, losses, scores: pd.DataFrame) -> pd.DataFrame:
 def _tests(frame: pd.DataFrame, losses, model: str, step: int) -> pd.DataFrame:
     """Tests of every series: of our model against the others at each horizon, by absolute error and
     CRPS; of every model's value at risk and direction, one step ahead."""
-    columns = [str(name) for name in frame]
     models = dict.fromkeys(name for _, name in losses)
-    quantiles = {name: quantile_columns(columns, name) for name in models}
+    quantiles = {name: quantile_columns(frame, name) for name in models}
     rows = []
     groups = frame.groupby(["unique_id", "horizon"], sort=False).indices
     for (name, horizon), index in groups.items():  # pyright: ignore[reportGeneralTypeIssues]

@@ -10,11 +10,18 @@ import pandas as pd
 from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
-from forecaster.forecasting import RISE, Model, check_levels, fit, forecast_latest, matching
+from forecaster.forecasting import (
+    RISE,
+    Model,
+    check_levels,
+    fit,
+    forecast_columns,
+    forecast_latest,
+    matching,
+)
 from forecaster.series import Histories, Panel, show_time
 
 NAIVE = "Naive"
-KEYS = ("unique_id", "ds", "cutoff", "y")
 _AT_ONCE = 64  # series whose forecasts are in memory at the same time
 
 
@@ -123,9 +130,8 @@ class Rolling:
     def forecasts(self, origins: Origins) -> pd.DataFrame:
         """The models' forecasts, a row per entry; NaN for series without a network."""
         name = self.config.column
-        bounds = [f"{name}-{side}-{level:g}" for level in self.level for side in ("lo", "hi")]
         count = len(origins.keys)
-        columns = {column: np.full(count, np.nan) for column in (name, *bounds)}
+        columns = {column: np.full(count, np.nan) for column in forecast_columns(name, self.level)}
         steps = origins.histories.at.shape[1]
         for model, cutoffs in self.parts:
             known = set(model.ids)

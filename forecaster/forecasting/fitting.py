@@ -12,6 +12,7 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, name_reasons
+from forecaster.forecasting.columns import bounds_of
 from forecaster.forecasting.conformal import half_widths
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.training import Trained, functions, split_of, train
@@ -185,8 +186,9 @@ def forecast_latest(
     name = model.config.column
     columns = {name: back(location)}
     for percent, width in zip(level, widths, strict=True):
-        columns[f"{name}-lo-{percent:g}"] = back(location - width * scale)
-        columns[f"{name}-hi-{percent:g}"] = back(location + width * scale)
+        low, high = bounds_of(name, percent)
+        columns[low] = back(location - width * scale)
+        columns[high] = back(location + width * scale)
     head = HEADS[model.config.head]
     columns[RISE] = head.probability_above((now - level_at) / scale_at, location, scale, dof)
     return columns

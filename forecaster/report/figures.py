@@ -12,9 +12,9 @@ from forecaster.evaluation import (
     comparison,
     coverage,
     horizon_of,
-    quantile_columns,
     scaled,
 )
+from forecaster.forecasting import forecast_columns, quantile_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -192,12 +192,11 @@ FIGURES: dict[str, tuple[Callable[[Evaluation], "Figure"], str]] = {
 def pit(found: Evaluation) -> tuple[np.ndarray, np.ndarray]:
     """Probability integral transform of our model one step ahead: edges between its quantiles, and
     the share of outcomes between each two of them."""
-    columns = [f"{found.model}-{side}-{level}" for level in found.summary["levels"]
-               for side in ("lo", "hi")]  # fmt: skip
+    columns = forecast_columns(found.model, found.summary["levels"])
     places = quantile_columns(columns, found.model)
     if not places:
         return np.zeros(0), np.zeros(0)
-    frame = found.forecasts([found.model, *columns])
+    frame = found.forecasts(columns)
     frame = frame[horizon_of(frame) == 1]
     below = (frame["y"].to_numpy()[:, None] > frame[list(places.values())].to_numpy()).sum(1)
     shares = np.bincount(below, minlength=len(places) + 1) / max(1, len(below))

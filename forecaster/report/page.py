@@ -21,6 +21,7 @@ from forecaster.evaluation import (
     value_at_risk,
     verdict,
 )
+from forecaster.forecasting import forecast_columns
 from forecaster.report.figures import FIGURES, INK, PALE, by_torch, shown
 
 HISTORY = 250  # steps that a ticker's picture shows
@@ -136,8 +137,9 @@ def _series(found: Evaluation) -> dict[str, Any]:
     """Per series: times, values, one-step bands, and the fan of the latest cutoff."""
     model = found.model
     levels = [level for level in ("80", "95") if level in found.summary["levels"]]
-    bounds = [f"{model}-{side}-{level}" for level in levels for side in ("lo", "hi")]
-    frame = found.forecasts([model, *bounds])
+    columns = forecast_columns(model, levels)
+    bounds = columns[1:]
+    frame = found.forecasts(columns)
     frame["horizon"] = horizon_of(frame)
     out = {}
     for name, part in frame.groupby("unique_id", sort=False):

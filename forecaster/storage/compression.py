@@ -15,7 +15,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forecaster.forecasting import Model, distributions, matching, predict, rows_of
+from forecaster.forecasting import (
+    Model,
+    bounds_of,
+    distributions,
+    matching,
+    models_of,
+    predict,
+    rows_of,
+)
 from forecaster.series import Panel
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.saving import load, save
@@ -99,7 +107,7 @@ def _worst(*ratios: np.ndarray) -> list[float]:
 
 def _widths(forecast: pd.DataFrame) -> np.ndarray:
     """Widths of the 80 % bands, a row each."""
-    low, high = (next(c for c in forecast if f"-{side}-80" in str(c)) for side in ("lo", "hi"))
+    low, high = bounds_of(models_of(forecast)[0], 80)
     return (forecast[high] - forecast[low]).to_numpy()
 
 
