@@ -1,8 +1,9 @@
 """Forecasts from a rolling origin over all series at once, next to what came."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,9 @@ from forecaster.forecasting import (
     matching,
 )
 from forecaster.series import Histories, Panel, show_time
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 NAIVE = "Naive"
 _AT_ONCE = 64  # series whose forecasts are in memory at the same time
@@ -72,7 +76,7 @@ class Origins:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rolling:
+class RollingOrigin:
     """Models fitted on what was known at their first cutoff, ready to forecast from them all.
 
     ``parts``: each model with the cutoffs (places on the panel's time axis) it forecasts from.
@@ -93,7 +97,7 @@ class Rolling:
         level: Sequence[float] = (80, 95),
         seed: int = 0,
         on_progress: Callable[[swarm.Progress], None] | None = None,
-    ) -> "Rolling":
+    ) -> "RollingOrigin":
         """Train; arguments as of :func:`cross_validation`."""
         levels = tuple(check_levels(level))
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
@@ -106,7 +110,7 @@ class Rolling:
         # What the fit left out, matching only misses: why is the fit's to say, in one place.
         left = panel.only(first.ids, first.skipped)
         panel = matching(first, first.transform.without_bad_rows(left))
-        return Rolling(panel, tuple(parts), levels)
+        return RollingOrigin(panel, tuple(parts), levels)
 
     @property
     def config(self) -> Config:
@@ -178,7 +182,7 @@ def cross_validation(
 
     Raises DataError when the panel is too short for so many cutoffs.
     """
-    rolling = Rolling.fit(
+    rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
         refit=refit, level=level, seed=seed, on_progress=on_progress,
     )  # fmt: skip
@@ -199,7 +203,7 @@ def cross_validation_to_parquet(
 ) -> Path:
     """As :func:`cross_validation`, the frame written to a Parquet file some series at a time, so
     that it need not fit into memory. Nothing is left of a file that was not finished."""
-    rolling = Rolling.fit(
+    rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
         refit=refit, level=level, seed=seed, on_progress=on_progress,
     )  # fmt: skip
@@ -207,21 +211,38 @@ def cross_validation_to_parquet(
     return Path(path)
 
 
-def write_frames(path: Path, frames: Iterator[pd.DataFrame]) -> None:
-    """Write frames of the same columns one after another into one Parquet file, or nothing."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+class FrameWriter:
+    """Writes frames of the same columns one after another into one Parquet file."""
 
-    def write(to) -> None:
-        writer = None
-        try:
+    def __init__(self, path: Path):
+        self._path = path
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> "FrameWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append a frame; the first decides on the columns."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+        self._writer.write_table(table)
+
+
+def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
+    """Write frames of the same columns one after another into one Parquet file, or nothing."""
+
+    def write(temporary: Path) -> None:
+        with FrameWriter(temporary) as writer:
             for frame in frames:
-                table = pa.Table.from_pandas(frame, preserve_index=False)
-                writer = writer or pq.ParquetWriter(to, table.schema, compression="zstd")
-                writer.write_table(table)
-        finally:
-            if writer is not None:
-                writer.close()
+                writer.write(frame)
 
     atomic.write_file(path, write)
 
@@ -258,6 +279,6 @@ def _places(panel: Panel, ids: Sequence[str]) -> list[int]:
     return [row for row, name in enumerate(panel.ids) if name in wanted]
 
 
-def _frames(rolling: Rolling) -> Iterator[pd.DataFrame]:
+def _frames(rolling: RollingOrigin) -> Iterator[pd.DataFrame]:
     for origins, forecasts in rolling.batches():
         yield pd.concat([origins.keys, forecasts.assign(**{NAIVE: origins.latest})], axis=1)

@@ -202,7 +202,7 @@ def check_available(names: Sequence[str]) -> None:
             require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
 
 
-def check_torch(config: Config, refit: bool | int = False) -> None:
+def check_torch(config: Config, *, refit: bool | int = False) -> None:
     """Raise UsageError where the PyTorch baseline cannot be trained."""
     require("torch", "torch", "baseline torch")
     if refit is not False:
