@@ -44,7 +44,9 @@ class Evaluation:
         """
         try:
             summary = Summary.read(folder / _SUMMARY)
-            tables = [pd.read_parquet(folder / name) for name in (_SCORES, _TESTS, _DAILY)]
+            scores, tests, daily = (
+                pd.read_parquet(folder / name) for name in (_SCORES, _TESTS, _DAILY)
+            )
         except FileNotFoundError as error:
             raise UsageError(
                 f"{folder} holds no evaluation: {Path(error.filename or _SUMMARY).name} is "
@@ -52,7 +54,7 @@ class Evaluation:
             ) from error
         except (OSError, ValueError) as error:
             raise DataError(f"{folder}: the evaluation cannot be read: {error}") from error
-        return Evaluation(folder, *tables, summary)
+        return Evaluation(folder, scores, tests, daily, summary)
 
     def write(self) -> None:
         """Write everything but the forecasts into the folder."""

@@ -118,7 +118,8 @@ def series_tests(
         name: quantile_columns(frame, name) for name in dict.fromkeys(m for _, m in losses)
     }
     groups = frame.groupby(["unique_id", HORIZON], sort=False).indices
-    for (series, horizon), rows in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
+    for (series, horizon), indices in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
+        rows = np.asarray(indices)
         lags = -(-int(horizon) // step_size) - 1
         yield from _comparisons(series, horizon, losses, rows, model, lags)
         if horizon == 1:

@@ -1,7 +1,7 @@
 """The figures of an evaluation, each a matplotlib Figure."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -161,7 +161,8 @@ def _draw_violins(ax: "Axes", values: Mapping[str, np.ndarray], paint: Mapping[s
     if not usable:
         return
     parts = ax.violinplot(list(usable.values()), showmedians=True, widths=0.8)
-    for body, name in zip(parts["bodies"], usable, strict=True):
+    bodies: Any = parts["bodies"]
+    for body, name in zip(bodies, usable, strict=True):
         body.set_facecolor(paint[name])
         body.set_alpha(0.5)
     for key in ("cmedians", "cmins", "cmaxes", "cbars"):
@@ -197,7 +198,7 @@ def _draw_p_values(ax: "Axes", evaluation: Evaluation) -> None:
     for name in [name for name in shown(evaluation) if name != evaluation.model]:
         p = tests[tests["model"] == name]["p_value"].dropna()
         if len(p):
-            ax.hist(p, np.linspace(0, 1, 21), histtype="step", lw=1.5,
+            ax.hist(p, np.linspace(0, 1, 21).tolist(), histtype="step", lw=1.5,
                     color=paint[name], label=f"against {name}")  # fmt: skip
     ax.set_xlabel("p-value, Diebold-Mariano")
     ax.set_ylabel("series")

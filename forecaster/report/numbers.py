@@ -32,7 +32,7 @@ class Pairs(NamedTuple):
 
 
 def comparison_tests(evaluation: Evaluation) -> pd.DataFrame:
-    """The Diebold-Mariano tests one step ahead, by CRPS where there are any, else absolute error."""
+    """The Diebold-Mariano tests one step ahead: by CRPS where there are any, else by error."""
     tests = evaluation.tests
     test = "crps_against" if "crps_against" in set(tests["test"]) else "mae_against"
     return tests[(tests["test"] == test) & (tests["horizon"] == 1)]

@@ -205,7 +205,7 @@ def _provenance(evaluation: Evaluation) -> str:
         "Hash of the data": data.data_sha256 or "not known",
         "Cutoffs": f"{summary.cutoffs}, {summary.step_size} apart, {summary.first_cutoff} to "
         f"{summary.last_cutoff}; forecasts 1 to {summary.horizon} steps ahead",
-        "Training": f"on what was known at the first cutoff{_refit(summary.refit)}; the latest "
+        "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; the latest "
         f"{config.validation} rows of it held back to stop early and calibrate",
         "Network": f"{config.model}, {config.hidden} hidden, lookback {config.lookback}, "
         f"head {config.head}, one per series; seed {summary.seed}",
@@ -219,7 +219,7 @@ def _provenance(evaluation: Evaluation) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _refit(refit: bool | int) -> str:
+def _refit(*, refit: bool | int) -> str:
     if refit is False:
         return ", never again"
     return ", again at every cutoff" if refit is True else f", again every {refit} cutoffs"
