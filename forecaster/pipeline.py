@@ -15,7 +15,15 @@ import pandas as pd
 from forecaster import storage, swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.evaluation import Evaluation, check_folder, cutoffs_of, evaluate_to_folder
+from forecaster.evaluation import (
+    BacktestOptions,
+    Callbacks,
+    Evaluation,
+    Provenance,
+    check_folder,
+    cutoffs_of,
+    evaluate_to_folder,
+)
 from forecaster.evaluation.baselines import check_available, check_torch
 from forecaster.forecasting import Model, fit, match_panel, predict
 from forecaster.ingest import (
@@ -175,6 +183,8 @@ def evaluate_from_home(
     *,
     windows: int,
     step: int,
+    refit: bool | int = False,
+    torch_sample: int = 50,
     overwrite: bool = False,
     start=None,
     end=None,
@@ -182,22 +192,24 @@ def evaluate_from_home(
     membership: Membership | None = None,
     on_series: Callable[[int, int], None] | None = None,
     on_wait: Callable[[str], None] | None = None,
-    **options: Any,
+    finish: Callable[[Evaluation], None] | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Evaluation:
     """Fetch into the store, and evaluate in a folder, by default a new one under ``home``.
 
     ``mask``: rows with these flags are left out of training, as far as they could be told at the
     first cutoff; the rows that forecasts are compared with stay. ``membership``: forecasts count
-    only from cutoffs at which the ticker belonged to the universe. ``options``: of
-    :func:`forecaster.evaluation.backtest.evaluate_to_folder`.
+    only from cutoffs at which the ticker belonged to the universe. ``refit``, ``torch_sample``: of
+    :class:`forecaster.evaluation.BacktestOptions`; ``finish``, ``callbacks``: of
+    :func:`forecaster.evaluation.evaluate_to_folder`.
     """
     check_kinds(mask)
     folder = folder or home / _EVALUATIONS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     folder = folder.resolve()
-    check_folder(folder, overwrite)
+    check_folder(folder, overwrite=overwrite)
     check_available([name for name in baselines if name != "torch"])
     if "torch" in baselines:
-        check_torch(config, options.get("refit", False))
+        check_torch(config, refit=refit)
     swarm.keep_compiled(home / "cache")
     fetching: Any = {"start": start, "on_series": on_series, "on_wait": on_wait}
     with ingested(home, source, tickers, **fetching) as arrived:
@@ -206,14 +218,19 @@ def evaluate_from_home(
         if mask:
             first = panel.times[cutoffs_of(panel, config.horizon, windows, step)[0]]
             panel = without_flagged(panel, store.flags(), tuple(mask), known_by=first)
+    options = BacktestOptions(
+        windows, step, tuple(baselines), refit, seed, torch_sample, membership,
+        cache=home / "cache" / "baselines",
+    )  # fmt: skip
+    provenance = Provenance(
+        source=source.name,
+        data_sha256=store.digest(arrived.ids),
+        mask=tuple(mask),
+        stale=arrived.stale,
+    )
     return evaluate_to_folder(
-        folder, panel, config, windows, step, baselines, seed=seed, overwrite=overwrite,
-        cache=home / "cache" / "baselines", membership=membership,
-        provenance={
-            "source": source.name, "data_sha256": store.digest(arrived.ids), "mask": list(mask),
-            "stale": arrived.stale,
-        },
-        **options,
+        folder, panel, config, options,
+        overwrite=overwrite, provenance=provenance, finish=finish, callbacks=callbacks,
     )  # fmt: skip
 
 

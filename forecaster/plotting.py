@@ -1,10 +1,10 @@
 """Pictures: frames in, matplotlib Axes out."""
 
-import re
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from forecaster.forecasting import bounds_of, levels_of, models_of
 from forecaster.series import Panel
 
 if TYPE_CHECKING:
@@ -35,17 +35,13 @@ def plot_forecast(
     seen = panel.mask[row]
     times, values = panel.times[seen][-history:], panel.channel(channel)[row, seen][-history:]
     part = forecast[forecast["unique_id"] == unique_id]
-    name = next(c for c in forecast if c not in ("unique_id", "ds"))
+    name = models_of(forecast)[0]
     ax.plot(times, values, color="#333333", lw=1.3, label=channel)
-    levels = sorted(
-        (float(m[1]) for c in forecast if (m := re.fullmatch(rf"{name}-lo-([0-9.]+)", str(c)))),
-        reverse=True,
-    )
+    levels = sorted((float(level) for level in levels_of(forecast, name)), reverse=True)
     start = [times[-1]], [values[-1]]
     ahead = [*start[0], *part["ds"]]
     for place, level in enumerate(levels):
-        low = [*start[1], *part[f"{name}-lo-{level:g}"]]
-        high = [*start[1], *part[f"{name}-hi-{level:g}"]]
+        low, high = ([*start[1], *part[bound]] for bound in bounds_of(name, level))
         shade = 0.18 + 0.22 * place / max(1, len(levels) - 1)
         ax.fill_between(ahead, low, high, color=_BLUE, alpha=shade, lw=0, label=f"{level:g} % band")
     ax.plot(ahead, [*start[1], *part[name]], color=_BLUE, lw=1.6, label=f"{name} median")

@@ -39,7 +39,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
 @click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option("--output", metavar="DIR", help="Folder for what is found; must not exist.  "
+@click.option("--output", metavar="DIR", help="Folder for what is evaluation; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an evaluation that is in --output.")
 @home_option
@@ -66,6 +66,7 @@ def evaluate(
     settings = Config.from_dict(settings, config or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
 
+    from forecaster.evaluation import Callbacks
     from forecaster.ingest import open_source
 
     wanted, membership = read_tickers(tickers)
@@ -73,29 +74,30 @@ def evaluate(
     from forecaster.pipeline import evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
-    def finish(found) -> None:
-        write_figures(found)
-        write_tables(found)
-        build_report(found)
+    def finish(evaluation) -> None:
+        write_figures(evaluation)
+        write_tables(evaluation)
+        build_report(evaluation)
 
     with bars() as bar:
-        found = evaluate_from_home(
+        evaluation = evaluate_from_home(
             home, opened, wanted, settings, seed, Path(output) if output else None, names,
             windows=windows, step=step, refit=refit or False, torch_sample=torch_sample,
             overwrite=overwrite, finish=finish, start=start, end=end, mask=mask,
             membership=membership, on_series=bar.fetching, on_wait=say,
-            on_training=bar.training, on_torch=bar.counting("PyTorch"),
-            on_forecast=bar.counting("Forecasting"),
+            callbacks=Callbacks(
+                bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")
+            ),
         )  # fmt: skip
-    _print_verdict(found)
-    click.echo(f"Report: {found.folder / 'report.html'}")
-    name_stale(found.summary.get("stale", {}))
-    name_skipped(found.summary["skipped"])
-    for baseline, failed in found.summary["failed"].items():
+    _print_verdict(evaluation)
+    click.echo(f"Report: {evaluation.folder / 'report.html'}")
+    name_stale(evaluation.summary.provenance.stale or {})
+    name_skipped(evaluation.summary.skipped)
+    for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         for name, reason in failed.items():
             say(f"  {name}: {reason}")
-    ctx.exit(PARTLY if found.summary["skipped"] else 0)
+    ctx.exit(PARTLY if evaluation.summary.skipped else 0)
 
 
 @click.command()
@@ -114,16 +116,16 @@ def report(home, folder, output) -> None:
     from forecaster.pipeline import latest_evaluation
     from forecaster.report import build_report
 
-    found = Evaluation.read(Path(folder) if folder else latest_evaluation(home))
-    written = build_report(found, Path(output) if output else None)
-    _print_verdict(found)
+    evaluation = Evaluation.read(Path(folder) if folder else latest_evaluation(home))
+    written = build_report(evaluation, Path(output) if output else None)
+    _print_verdict(evaluation)
     click.echo(f"Report: {written}")
 
 
-def _print_verdict(found) -> None:
+def _print_verdict(evaluation) -> None:
     from forecaster.evaluation import verdict
 
-    if found.summary.get("source") == "simulated":
+    if evaluation.summary.simulated:
         say("These prices are simulated, not real.")
-    for line in verdict(found):
+    for line in verdict(evaluation):
         click.echo(line)

@@ -130,12 +130,12 @@ def _bands(level) -> list[str]:
 
 
 def _cells(result, row, level) -> list[str]:
-    from forecaster.forecasting import RISE
+    from forecaster.forecasting import RISE, bounds_of
     from forecaster.series import show_time
 
     model = result.model.config.column
     bands = [
-        f"{_number(row[f'{model}-lo-{p:g}'])} to {_number(row[f'{model}-hi-{p:g}'])}" for p in level
+        " to ".join(_number(row[bound]) for bound in bounds_of(model, percent)) for percent in level
     ]
     return [show_time(row["ds"]), _number(row[model]), *bands, f"{row[RISE]:.0%}"]
 

@@ -1,8 +1,9 @@
-"""Forecasts from a rolling origin over all series at once, next to what came."""
+"""Forecasts of all series from a rolling origin, next to the outcomes."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -10,21 +11,33 @@ import pandas as pd
 from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
-from forecaster.forecasting import RISE, Model, check_levels, fit, forecast_latest, match_panel
+from forecaster.forecasting import (
+    RISE,
+    Model,
+    check_levels,
+    fit,
+    forecast_columns,
+    forecast_latest,
+    match_panel,
+)
 from forecaster.series import Histories, Panel, show_time
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 NAIVE = "Naive"
-KEYS = ("unique_id", "ds", "cutoff", "y")
 _AT_ONCE = 64  # series whose forecasts are in memory at the same time
 
 
 @dataclasses.dataclass(frozen=True)
 class Origins:
-    """Where forecasts are made from, and what came: one entry per series, cutoff and horizon.
+    """What is forecast: one entry per series, cutoff and horizon, in this order.
 
-    ``row``, ``step`` and ``ahead`` index series, the step (of :class:`Histories`) a forecast is
-    made at, and the horizon less one; ``keys``: ``unique_id, ds, cutoff, y``, a row per entry, in
-    order of series, cutoff and horizon.
+    - ``panel``: the series, with their ``histories``
+    - ``row`` (entry,): the series
+    - ``step`` (entry,): the step of its history that the forecast is made at
+    - ``ahead`` (entry,): the horizon less one
+    - ``keys``: ``unique_id, ds, cutoff, y``, a row per entry; ``y`` is the outcome
     """
 
     panel: Panel
@@ -36,8 +49,11 @@ class Origins:
 
     @staticmethod
     def of(panel: Panel, cutoffs: np.ndarray, horizon: int) -> "Origins":
-        """``cutoffs``: places on the panel's time axis. Series are forecast from the cutoffs at
-        which they were observed, as far ahead as they were observed after them."""
+        """The entries of all series.
+
+        Series are forecast from the cutoffs at which they were observed, as far ahead as they were
+        observed after them. ``cutoffs``: positions on the panel's time axis.
+        """
         histories = Histories.of(panel)
         at, steps = histories.at, histories.at.shape[1]
         row, step = np.nonzero(np.isin(at, cutoffs))
@@ -65,10 +81,13 @@ class Origins:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rolling:
-    """Models fitted on what was known at their first cutoff, ready to forecast from them all.
+class RollingOrigin:
+    """Models fitted on what was known at their first cutoff, ready to forecast from all of them.
 
-    ``parts``: each model with the cutoffs (places on the panel's time axis) it forecasts from.
+    - ``panel``: the series that have networks
+    - ``parts``: each model, with the cutoffs that it forecasts from, positions on the panel's time
+      axis
+    - ``level``: of the bands, in percent
     """
 
     panel: Panel
@@ -86,66 +105,69 @@ class Rolling:
         level: Sequence[float] = (80, 95),
         seed: int = 0,
         on_progress: Callable[[swarm.Progress], None] | None = None,
-    ) -> "Rolling":
-        """Train; arguments as of :func:`cross_validation`."""
+    ) -> "RollingOrigin":
+        """Train networks; arguments as of :func:`cross_validation`."""
         levels = tuple(check_levels(level))
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
         parts = []
-        for some in _groups(cutoffs, refit):
-            model = fit(panel.until(panel.times[some[0]]), config, seed, on_progress=on_progress)
-            parts.append((model, some))
+        for group in _groups(cutoffs, refit=refit):
+            known = panel.until(panel.times[group[0]])
+            parts.append((fit(known, config, seed, on_progress=on_progress), group))
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
-        # What the fit left out, match_panel only misses: why is the fit's to say, in one place.
-        left = panel.only(first.ids, first.skipped)
-        panel = match_panel(first, first.transform.without_bad_rows(left))
-        return Rolling(panel, tuple(parts), levels)
+        # The fit's reasons for what it left out are kept: `match_panel` could only say it is missing.
+        fitted = panel.only(first.ids, first.skipped)
+        panel = match_panel(first, first.transform.without_bad_rows(fitted))
+        return RollingOrigin(panel, tuple(parts), levels)
 
     @property
     def config(self) -> Config:
-        """The models' config."""
+        """The config of all models."""
         return self.parts[0][0].config
 
     @property
     def cutoffs(self) -> np.ndarray:
-        """All cutoffs, places on the panel's time axis."""
-        return np.concatenate([some for _, some in self.parts])
+        """All cutoffs, positions on the panel's time axis."""
+        return np.concatenate([cutoffs for _, cutoffs in self.parts])
 
     def batches(self) -> Iterator[tuple[Origins, pd.DataFrame]]:
-        """Some series after the others: their origins and the models' forecasts from them, a row
-        per entry, without the keys."""
+        """Batch by batch of series, their origins and the models' forecasts from them.
+
+        Forecasts have a row per entry, and no keys.
+        """
         for first in range(0, len(self.panel.ids), _AT_ONCE):
-            some = self.panel.only(self.panel.ids[first : first + _AT_ONCE])
-            origins = Origins.of(some, self.cutoffs, self.config.horizon)
+            batch = self.panel.only(self.panel.ids[first : first + _AT_ONCE])
+            origins = Origins.of(batch, self.cutoffs, self.config.horizon)
             if len(origins.keys):
                 yield origins, self.forecasts(origins)
 
     def forecasts(self, origins: Origins) -> pd.DataFrame:
         """The models' forecasts, a row per entry; NaN for series without a network."""
-        name = self.config.column
-        bounds = [f"{name}-{side}-{level:g}" for level in self.level for side in ("lo", "hi")]
         count = len(origins.keys)
-        columns = {column: np.full(count, np.nan) for column in (name, *bounds)}
+        columns = {
+            column: np.full(count, np.nan)
+            for column in forecast_columns(self.config.column, self.level)
+        }
         steps = origins.histories.at.shape[1]
         for model, cutoffs in self.parts:
             known = set(model.ids)
             ids = [name for name in origins.panel.ids if name in known]
             at = origins.histories.at[origins.row, origins.step]
-            mine = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
-            if not mine.any():
+            selected = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
+            if not selected.any():
                 continue
             panel = origins.panel.only(ids)
             transformed = model.transform.apply(panel, model.config.horizon)
             # The longest history may have been that of a series without a network.
             shift = steps - transformed.z.shape[1]
-            step = origins.step[mine] - shift
+            step = origins.step[selected] - shift
             latest = int(transformed.z.shape[1] - step.min())
             forecast = forecast_latest(model, panel, transformed, latest, self.level)
-            row = np.searchsorted(np.array(_places(origins.panel, ids)), origins.row[mine])
+            row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
             for name, values in forecast.items():
                 if name == RISE:
                     continue
-                columns[name][mine] = values[row, step - step.min(), origins.ahead[mine]]
+                columns[name][selected] = values[row, step - step.min(), origins.ahead[selected]]
         return pd.DataFrame(columns)
 
 
@@ -160,19 +182,25 @@ def cross_validation(
     seed: int = 0,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> pd.DataFrame:
-    """Forecasts from a rolling origin, next to what came.
+    """Forecasts from a rolling origin, next to the outcomes.
 
-    The last ``n_windows`` cutoffs, ``step_size`` times apart, the last of them ``horizon`` times
-    before the panel's end. Networks are trained on what was known at the first cutoff; with
-    ``refit=True`` again at every cutoff, with a number at every so many.
+    Networks are trained on what was known at the first cutoff. Series are forecast from the cutoffs
+    at which they were observed.
 
-    Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as in
-    :func:`~forecaster.forecasting.fitting.predict`, and ``Naive``, the last value. ``y`` is in the units
-    of the panel's target. Series are forecast from the cutoffs at which they were observed.
+    - ``n_windows``: how many cutoffs; the last is ``horizon`` times before the panel's end
+    - ``step_size``: times between two cutoffs
+    - ``refit``: True trains again at every cutoff, a number at every so many
+    - ``level``: of the bands, in percent
+    - ``seed``: decides on the initial weights and the batches
+    - ``on_progress``: called as networks train
+
+    Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
+    :func:`forecaster.predict`, and ``Naive``, the last value. ``y`` is in the units of the panel's
+    target.
 
     Raises DataError when the panel is too short for so many cutoffs.
     """
-    rolling = Rolling.fit(
+    rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
         refit=refit, level=level, seed=seed, on_progress=on_progress,
     )  # fmt: skip
@@ -191,9 +219,12 @@ def cross_validation_to_parquet(
     seed: int = 0,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Path:
-    """As :func:`cross_validation`, the frame written to a Parquet file some series at a time, so
-    that it need not fit into memory. Nothing is left of a file that was not finished."""
-    rolling = Rolling.fit(
+    """As :func:`cross_validation`, written to a Parquet file; returns its path.
+
+    Series are forecast and written in batches, so the frame need not fit into memory. An unfinished
+    file is removed.
+    """
+    rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
         refit=refit, level=level, seed=seed, on_progress=on_progress,
     )  # fmt: skip
@@ -201,27 +232,47 @@ def cross_validation_to_parquet(
     return Path(path)
 
 
-def write_frames(path: Path, frames: Iterator[pd.DataFrame]) -> None:
-    """Write frames of the same columns one after another into one Parquet file, or nothing."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+class FrameWriter:
+    """Writes frames of the same columns one after another into one Parquet file."""
 
-    def write(to) -> None:
-        writer = None
-        try:
+    def __init__(self, path: Path):
+        self._path = path
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> "FrameWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append a frame; the first decides on the columns."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+        self._writer.write_table(table)
+
+
+def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
+    """Write frames of the same columns one after another into one Parquet file, or nothing."""
+
+    def write(temporary: Path) -> None:
+        with FrameWriter(temporary) as writer:
             for frame in frames:
-                table = pa.Table.from_pandas(frame, preserve_index=False)
-                writer = writer or pq.ParquetWriter(to, table.schema, compression="zstd")
-                writer.write_table(table)
-        finally:
-            if writer is not None:
-                writer.close()
+                writer.write(frame)
 
     atomic.write_file(path, write)
 
 
 def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np.ndarray:
-    """Places of the cutoffs on the time axis, in order. Raises DataError when it is too short."""
+    """Positions of the cutoffs on the panel's time axis, in order.
+
+    Raises DataError when the panel is too short.
+    """
     if n_windows < 1 or step_size < 1:
         raise DataError(
             f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
@@ -237,7 +288,7 @@ def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np
     return np.arange(first, last + 1, step_size)
 
 
-def _groups(cutoffs: np.ndarray, refit: bool | int) -> list[np.ndarray]:
+def _groups(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:
     """Cutoffs that share a model."""
     if refit is False:
         return [cutoffs]
@@ -247,11 +298,11 @@ def _groups(cutoffs: np.ndarray, refit: bool | int) -> list[np.ndarray]:
     return [cutoffs[start : start + every] for start in range(0, len(cutoffs), every)]
 
 
-def _places(panel: Panel, ids: Sequence[str]) -> list[int]:
+def _rows_of(panel: Panel, ids: Sequence[str]) -> np.ndarray:
     wanted = set(ids)
-    return [row for row, name in enumerate(panel.ids) if name in wanted]
+    return np.array([row for row, name in enumerate(panel.ids) if name in wanted])
 
 
-def _frames(rolling: Rolling) -> Iterator[pd.DataFrame]:
+def _frames(rolling: RollingOrigin) -> Iterator[pd.DataFrame]:
     for origins, forecasts in rolling.batches():
         yield pd.concat([origins.keys, forecasts.assign(**{NAIVE: origins.latest})], axis=1)

@@ -1,16 +1,12 @@
 """Scores of forecast frames, per series, model and horizon."""
 
-import re
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
 from forecaster.evaluation import metrics
-from forecaster.evaluation.cross_validation import KEYS, NAIVE
+from forecaster.evaluation.cross_validation import NAIVE
+from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
 from forecaster.series import Panel, default_season
-
-_BAND = re.compile(r"^(?P<model>.+)-(?P<side>lo|hi)-(?P<level>[0-9.]+)$")
 
 
 def evaluate(
@@ -45,35 +41,9 @@ def evaluate(
     return table.sort_values([*keys, "model"], ignore_index=True)
 
 
-def models_of(frame: pd.DataFrame) -> list[str]:
-    """The models whose forecasts a frame holds, in the order of its columns."""
-    return [
-        str(name) for name in frame if name not in (*KEYS, "horizon") and not _BAND.match(str(name))
-    ]
-
-
 def horizon_of(frame: pd.DataFrame) -> pd.Series:
     """The horizon of each row, counted in rows from its cutoff."""
     return frame.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
-
-
-def quantile_columns(columns: Sequence[str], model: str) -> dict[float, str]:
-    """The columns of a model's quantiles, by quantile, in order: bounds and the median."""
-    found = {}
-    for name in columns:
-        band = _BAND.match(str(name))
-        if band and band["model"] == model:
-            half = float(band["level"]) / 200
-            found[round(0.5 + (half if band["side"] == "hi" else -half), 6)] = str(name)
-    if found:
-        found[0.5] = model
-    return dict(sorted(found.items()))
-
-
-def levels_of(columns: Sequence[str], model: str) -> list[str]:
-    """The levels of a model's bands, as they are written."""
-    matches = (_BAND.match(str(name)) for name in columns)
-    return [m["level"] for m in matches if m and m["model"] == model and m["side"] == "lo"]
 
 
 def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
@@ -83,14 +53,13 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
         "rmse": metrics.squared_error(y, forecast),
         "smape": metrics.symmetric_error(y, forecast),
     }
-    columns = [str(name) for name in frame]
-    if quantiles := quantile_columns(columns, model):
+    if quantiles := quantile_columns(frame, model):
         values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
         errors["crps"] = metrics.crps(y, values, levels)
         for place, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
             errors[f"pinball-{place:g}"] = losses
-    for level in levels_of(columns, model):
-        low, high = frame[f"{model}-lo-{level}"], frame[f"{model}-hi-{level}"]
+    for level in levels_of(frame, model):
+        low, high = (frame[bound] for bound in bounds_of(model, level))
         errors[f"coverage-{level}"] = metrics.covered(y, low, high)
         errors[f"width-{level}"] = (high - low).to_numpy()
         errors[f"winkler-{level}"] = metrics.winkler(y, low, high, float(level))

@@ -1,3 +1,14 @@
+from .columns import HORIZON as HORIZON
+from .columns import KEYS as KEYS
+from .columns import Bound as Bound
+from .columns import bounds_of as bounds_of
+from .columns import columns_of_quantiles as columns_of_quantiles
+from .columns import forecast_columns as forecast_columns
+from .columns import levels_of as levels_of
+from .columns import models_of as models_of
+from .columns import quantile_columns as quantile_columns
+from .columns import quantiles_of as quantiles_of
+from .columns import renamed_columns as renamed_columns
 from .conformal import half_widths as half_widths
 from .fitting import fit as fit
 from .fitting import fit_with as fit_with

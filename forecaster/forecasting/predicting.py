@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, name_reasons
+from forecaster.forecasting.columns import bounds_of
 from forecaster.forecasting.conformal import half_widths
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.model import Model, Networks, Params
@@ -114,8 +115,9 @@ def _columns(
     name = model.config.column
     columns = {name: in_own_units(location)}
     for percent, width in widths.items():
-        columns[f"{name}-lo-{percent:g}"] = in_own_units(location - width * scale)
-        columns[f"{name}-hi-{percent:g}"] = in_own_units(location + width * scale)
+        low, high = bounds_of(name, percent)
+        columns[low] = in_own_units(location - width * scale)
+        columns[high] = in_own_units(location + width * scale)
     head = HEADS[model.config.head]
     columns[RISE] = head.probability_above((now - base) / unit, location, scale, dof)
     return columns

@@ -15,7 +15,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forecaster.forecasting import Model, distributions, match_panel, predict
+from forecaster.forecasting import (
+    Model,
+    bounds_of,
+    distributions,
+    match_panel,
+    models_of,
+    predict,
+)
 from forecaster.series import Panel
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.saving import load, save
@@ -98,7 +105,7 @@ def _worst(*ratios: np.ndarray) -> list[float]:
 
 def _widths(forecast: pd.DataFrame) -> np.ndarray:
     """Widths of the 80 % bands, a row each."""
-    low, high = (next(c for c in forecast if f"-{side}-80" in str(c)) for side in ("lo", "hi"))
+    low, high = bounds_of(models_of(forecast)[0], 80)
     return (forecast[high] - forecast[low]).to_numpy()
 
 

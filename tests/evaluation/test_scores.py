@@ -11,7 +11,7 @@ from scipy import stats
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import metrics
-from forecaster.evaluation.cross_validation import KEYS
+from forecaster.forecasting import KEYS
 
 
 @pytest.fixture(scope="module")

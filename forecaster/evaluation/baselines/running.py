@@ -20,7 +20,7 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.evaluation.cross_validation import Origins
-from forecaster.forecasting import check_levels
+from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
 from forecaster.series import Panel, default_season
 
 _VERSION = 2  # of what is kept; raise it when a baseline's numbers change
@@ -124,7 +124,7 @@ class Runner:
         columns = {}
         for name, baseline in self.baselines.items():
             made = self._series(name, baseline, origins)
-            columns |= columns_of(baseline.column, made, self._levels)
+            columns |= columns_of_quantiles(baseline.column, made, self._levels)
         return pd.DataFrame(columns)
 
     def warn(self) -> None:
@@ -202,7 +202,7 @@ def check_available(names: Sequence[str]) -> None:
             require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
 
 
-def check_torch(config: Config, refit: bool | int = False) -> None:
+def check_torch(config: Config, *, refit: bool | int = False) -> None:
     """Raise UsageError where the PyTorch baseline cannot be trained."""
     require("torch", "torch", "baseline torch")
     if refit is not False:
@@ -217,22 +217,6 @@ def require(library: str, extra: str, what: str) -> None:
         raise UsageError(
             f"{what} needs {library}, which is not installed; pip install 'forecaster[{extra}]'"
         )
-
-
-def quantiles_of(levels: Sequence[float]) -> np.ndarray:
-    """The quantiles that bounds of these levels (percent) and the median are, in order."""
-    half = np.asarray(sorted(levels, reverse=True)) / 200
-    return np.round(np.concatenate([0.5 - half, [0.5], 0.5 + half[::-1]]), 6)
-
-
-def columns_of(column: str, made: np.ndarray, levels: Sequence[float]) -> dict[str, np.ndarray]:
-    """Quantiles (entry, quantile) as columns of a frame: median and bounds."""
-    count = len(levels)
-    columns = {column: made[:, count]}
-    for number, percent in enumerate(sorted(levels, reverse=True)):
-        columns[f"{column}-lo-{percent:g}"] = made[:, number]
-        columns[f"{column}-hi-{percent:g}"] = made[:, 2 * count - number]
-    return columns
 
 
 def _make(module: str, function: str, job: tuple) -> tuple[np.ndarray | None, str, float]:
