@@ -70,7 +70,7 @@ def evaluate(
 
     wanted, membership = read_tickers(tickers)
     opened = open_source(source)
-    from forecaster.pipeline import evaluate_from_home
+    from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
     def finish(found) -> None:
@@ -78,14 +78,14 @@ def evaluate(
         write_tables(found)
         build_report(found)
 
+    data = DataRequest(opened, wanted, start, end, mask, membership)
     with bars() as bar:
         found = evaluate_from_home(
-            home, opened, wanted, settings, seed, Path(output) if output else None, names,
-            windows=windows, step=step, refit=refit or False, torch_sample=torch_sample,
-            overwrite=overwrite, finish=finish, start=start, end=end, mask=mask,
-            membership=membership, on_series=bar.fetching, on_wait=say,
-            on_training=bar.training, on_torch=bar.counting("PyTorch"),
-            on_forecast=bar.counting("Forecasting"),
+            home, data, settings, names, folder=Path(output) if output else None,
+            windows=windows, step=step, seed=seed, refit=refit or False, torch_sample=torch_sample,
+            overwrite=overwrite, finish=finish,
+            callbacks=Callbacks(bar.fetching, say, bar.training),
+            on_torch=bar.counting("PyTorch"), on_forecast=bar.counting("Forecasting"),
         )  # fmt: skip
     _print_verdict(found)
     click.echo(f"Report: {found.folder / 'report.html'}")
@@ -111,10 +111,9 @@ def report(home, folder, output) -> None:
       forecaster report dow --output dow.html
     """
     from forecaster.evaluation import Evaluation
-    from forecaster.pipeline import latest_evaluation
     from forecaster.report import build_report
 
-    found = Evaluation.read(Path(folder) if folder else latest_evaluation(home))
+    found = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
     written = build_report(found, Path(output) if output else None)
     _print_verdict(found)
     click.echo(f"Report: {written}")
