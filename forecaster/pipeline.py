@@ -180,8 +180,7 @@ def resume_fit(home: Home, *, on_training: OnTraining | None = None) -> SavedFit
 
 
 def _training_panel(store: Store, request: FitRequest) -> Panel:
-    """The stored series as a fit learns from them. Nothing after its end decides what is left
-    out."""
+    """The stored series as a fit learns from them; nothing after its end decides what is masked."""
     return panel_from_store(
         store, request.ids, request.skipped,
         start=request.start, end=request.end, mask=request.mask, known_by=request.end,
@@ -309,8 +308,10 @@ def predict_from_home(
 def _forecasting_panel(
     home: Home, model: Model, ids: Sequence[str]
 ) -> tuple[Panel, dict[str, str]]:
-    """The stored prices that a model forecasts from, over the span and with the mask of its fit;
-    and the days of unconfirmed jumps, which a forecast keeps, because most are true."""
+    """The stored prices that a model forecasts from, and the days of unconfirmed jumps.
+
+    Span and mask are those of its fit, but a forecast keeps unconfirmed jumps: most are true.
+    """
     store = Store.open(home, str(model.provenance.get("source")))
     missing = [name for name in ids if name not in store.ids]
     if missing:
