@@ -31,7 +31,7 @@ def compress(run, method, home) -> None:
     from forecaster.pipeline import compress_from_home
     from forecaster.storage import recommend
 
-    folder = None if run is None else (Path(run) if Path(run).is_dir() else home / "models" / run)
+    folder = None if run is None else (Path(run) if Path(run).is_dir() else home.models / run)
     with bars() as bar:
         found, written = compress_from_home(home, folder, method, bar.counting("Comparing"))
     table = Table("method", "file", "of none", "CRPS", "CRPS, 99th", "band, 99th",

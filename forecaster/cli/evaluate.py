@@ -66,12 +66,12 @@ def evaluate(
     settings = Config.from_dict(settings, config or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
 
-    from forecaster.evaluation import Callbacks
+    from forecaster.evaluation import BacktestCallbacks, BacktestOptions
     from forecaster.ingest import open_source
 
     wanted, membership = read_tickers(tickers)
     opened = open_source(source)
-    from forecaster.pipeline import evaluate_from_home
+    from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
     def finish(evaluation) -> None:
@@ -79,16 +79,23 @@ def evaluate(
         write_tables(evaluation)
         build_report(evaluation)
 
+    backtest = BacktestOptions(
+        windows, step, tuple(names), refit or False, seed, torch_sample, membership
+    )
     with bars() as bar:
         evaluation = evaluate_from_home(
-            home, opened, wanted, settings, seed, Path(output) if output else None, names,
-            windows=windows, step=step, refit=refit or False, torch_sample=torch_sample,
-            overwrite=overwrite, finish=finish, start=start, end=end, mask=mask,
-            membership=membership, on_series=bar.fetching, on_wait=say,
-            callbacks=Callbacks(
+            home,
+            DataRequest(opened, wanted, start, end, mask),
+            settings,
+            backtest,
+            folder=Path(output) if output else None,
+            overwrite=overwrite,
+            finish=finish,
+            fetching=Callbacks(bar.fetching, say),
+            evaluating=BacktestCallbacks(
                 bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")
             ),
-        )  # fmt: skip
+        )
     _print_verdict(evaluation)
     click.echo(f"Report: {evaluation.folder / 'report.html'}")
     name_stale(evaluation.summary.provenance.stale or {})
@@ -113,10 +120,9 @@ def report(home, folder, output) -> None:
       forecaster report dow --output dow.html
     """
     from forecaster.evaluation import Evaluation
-    from forecaster.pipeline import latest_evaluation
     from forecaster.report import build_report
 
-    evaluation = Evaluation.read(Path(folder) if folder else latest_evaluation(home))
+    evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
     written = build_report(evaluation, Path(output) if output else None)
     _print_verdict(evaluation)
     click.echo(f"Report: {written}")

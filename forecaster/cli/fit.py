@@ -83,14 +83,13 @@ def fit(
     opened = open_source(source)
     from forecaster.atomic import make_folder
 
-    make_folder(home)
-    from forecaster.pipeline import fit_to_home
+    make_folder(home.folder)
+    from forecaster.pipeline import Callbacks, DataRequest, fit_to_home
 
+    data = DataRequest(opened, wanted, start, end, mask)
     with _resumable(home), bars() as bar:
-        result = fit_to_home(
-            home, opened, wanted, settings, seed, tune=tune, start=start, end=end,
-            mask=mask, on_series=bar.fetching, on_wait=say, on_progress=bar.training,
-        )  # fmt: skip
+        callbacks = Callbacks(bar.fetching, say, bar.training)
+        result = fit_to_home(home, data, settings, seed, tune=tune, callbacks=callbacks)
     _finish(ctx, result)
 
 
@@ -105,7 +104,7 @@ def _resume(ctx: click.Context, home: Path) -> None:
     from forecaster.pipeline import resume_fit
 
     with _resumable(home), bars() as bar:
-        result = resume_fit(home, on_progress=bar.training)
+        result = resume_fit(home, on_training=bar.training)
     _finish(ctx, result)
 
 
@@ -114,9 +113,9 @@ def _resumable(home: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from forecaster.storage import begun
+        from forecaster.storage import UnfinishedFit
 
-        if begun(home):
+        if UnfinishedFit.has_progress(home):
             say("Interrupted. Go on with `forecaster fit --resume`.")
             raise SystemExit(INTERRUPTED) from None
         raise
@@ -133,13 +132,14 @@ def _print_summary(result) -> None:
     from rich.table import Table
 
     model, report = result.model, result.model.report
+    span = f"{model.provenance['first']} to {model.provenance['last']}"
     counts = report["status"].value_counts()
     diverged = report.index[report["status"] == "diverged"]
     relative = report["mae_relative_to_naive"].median()
     training = model.provenance["training_seconds"]
     facts = {
         "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
-        "Prices" if model.target != "y" else "Series": f"{result.first} to {result.last}",
+        "Prices" if model.target != "y" else "Series": span,
         "Networks": f"{len(model.ids)} {model.config.column}, one per series",
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),

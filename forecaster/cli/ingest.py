@@ -62,14 +62,14 @@ def ingest(ctx, home, tickers, source, start, refresh, requests_per_second, work
         source, refresh=refresh, requests_per_second=requests_per_second, workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; going on in {seconds:.0f} s"),
     )  # fmt: skip
-    make_folder(home)
+    make_folder(home.folder)
     with bars() as bar:
         arrived = run(
             home, opened, wanted, start=start, refresh=refresh, on_series=bar.fetching, on_wait=say
         )
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
-        say(f"{name}: {again}; what there was is in {arrived.store.folder / 'quarantine'}: {why}")
+        say(f"{name}: {again}; what there was is in {arrived.store.quarantine_folder}: {why}")
     click.echo(
         f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
         f"{arrived.changed} changed"
@@ -100,5 +100,8 @@ def export(tickers, output, form, source, adjusted, overwrite, home) -> None:
     """
     from forecaster.ingest import export_prices
 
-    rows = export_prices(home, output, tickers or None, form, source, overwrite, adjusted)
+    rows = export_prices(
+        home, output, tickers or None,
+        form=form, source=source, overwrite=overwrite, adjusted=adjusted,
+    )  # fmt: skip
     click.echo(f"Wrote {rows:,} rows to {output}")

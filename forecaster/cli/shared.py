@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from forecaster.home import Home
     from forecaster.ingest import Membership
+    from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
 INTERRUPTED = 130
 
 
 def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--home``, handed over as a Path."""
+    """``--home``, handed over as a Home."""
     return click.option(
         "--home",
         envvar="FORECASTER_HOME",
@@ -82,12 +84,14 @@ def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None
     return read_universe(path), None
 
 
-def _home(value: str | None) -> Path:
+def _home(value: str | None) -> "Home":
+    from forecaster.home import Home
+
     if value:
-        return Path(value).expanduser()
+        return Home(Path(value).expanduser())
     import platformdirs
 
-    return Path(platformdirs.user_data_dir("forecaster", appauthor=False))
+    return Home(Path(platformdirs.user_data_dir("forecaster", appauthor=False)))
 
 
 def say(message: str) -> None:
@@ -117,8 +121,8 @@ def console() -> "Console":
 
     # Names and paths are the user's: brackets in them are no markup.
     plain: Any = {"markup": False, "emoji": False, "highlight": False}
-    found = Console(**plain)
-    return found if found.is_terminal else Console(width=120, **plain)
+    console = Console(**plain)
+    return console if console.is_terminal else Console(width=120, **plain)
 
 
 class Bars:
@@ -130,15 +134,15 @@ class Bars:
         self._label = ""
 
     def fetching(self, done: int, total: int) -> None:
-        """So many series have arrived, or will not."""
+        """How many series have arrived, or have failed to."""
         self._show("Fetching", done, total, "")
 
     def counting(self, label: str) -> Callable[[int, int], None]:
-        """A bar of so many done of so many."""
+        """A callback ``(done, total)`` that shows a bar with this label."""
         return lambda done, total: self._show(label, done, total, "")
 
-    def training(self, now: Any) -> None:
-        """``now``: a :class:`forecaster.swarm.Progress`."""
+    def training(self, now: "TrainingProgress") -> None:
+        """How far the networks are."""
         import numpy as np
 
         losses = now.validation_loss[np.isfinite(now.validation_loss)]
@@ -175,6 +179,6 @@ def _terminal() -> "Console":
     """Standard error when it is a terminal; otherwise nothing is drawn."""
     from rich.console import Console
 
-    found = Console(stderr=True)
-    found.quiet = not found.is_terminal
-    return found
+    terminal = Console(stderr=True)
+    terminal.quiet = not terminal.is_terminal
+    return terminal

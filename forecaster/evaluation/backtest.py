@@ -61,7 +61,7 @@ class BacktestOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Callbacks:
+class BacktestCallbacks:
     """What is called as an evaluation goes on.
 
     - ``training``: as our networks train
@@ -82,7 +82,7 @@ def evaluate_to_folder(
     overwrite: bool = False,
     provenance: Provenance | None = None,
     finish: Callable[[Evaluation], None] | None = None,
-    callbacks: Callbacks | None = None,
+    callbacks: BacktestCallbacks | None = None,
 ) -> Evaluation:
     """Forecast from a rolling origin by our networks and baselines; score, test and write it all.
 
@@ -98,7 +98,7 @@ def evaluate_to_folder(
     """
     began = time.perf_counter()
     config, options = config or Config(), options or BacktestOptions()
-    callbacks = callbacks or Callbacks()
+    callbacks = callbacks or BacktestCallbacks()
     folder = folder.resolve()
     check_folder(folder, overwrite=overwrite)
     if options.with_torch:
@@ -138,7 +138,11 @@ class Forecasters:
 
     @staticmethod
     def fit(
-        panel: Panel, config: Config, options: BacktestOptions, runner: Runner, callbacks: Callbacks
+        panel: Panel,
+        config: Config,
+        options: BacktestOptions,
+        runner: Runner,
+        callbacks: BacktestCallbacks,
     ) -> "Forecasters":
         """Train our networks, and PyTorch's where the options say so."""
         networks = RollingOrigin.fit(

@@ -1,4 +1,4 @@
-"""Which source a name means. Each is imported when it is asked for: yfinance takes a second."""
+"""Sources by name, each imported when it is asked for: yfinance alone takes a second."""
 
 from typing import Any
 
@@ -7,10 +7,11 @@ from forecaster.ingest.source import Source
 
 
 def open_source(name: str, *, seed: int = 0, **options: Any) -> Source:
-    """The source that a name means: ``yahoo``, ``simulated`` or ``files:PATH``.
+    """The source that a name stands for: ``yahoo``, ``simulated`` or ``files:PATH``.
 
-    ``seed`` is that of the simulated market; ``options`` are those of
-    :class:`forecaster.ingest.yahoo.Yahoo`. Raises UsageError for any other name.
+    ``seed``: of the simulated market. ``options``: those of :class:`forecaster.ingest.yahoo.Yahoo`.
+
+    Raises UsageError for any other name.
     """
     kind, _, path = name.partition(":")
     if kind == "files" and path:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -92,25 +91,6 @@ def load(folder: str | Path) -> Model:
         return _model(rest, from_bytes(raw))
     except (KeyError, TypeError, ValueError, AttributeError, ForecasterError) as error:
         raise ModelError(f"{folder / _REST}: not a model of this program: {error!r}") from error
-
-
-def new_run(home: Path, model: str) -> Path:
-    """A folder name for a new run under ``home/models``; names sort by time."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
-    return home / "models" / f"{stamp}-{model}"
-
-
-def runs(home: Path) -> list[Path]:
-    """The folders of all complete runs, the oldest first."""
-    folders = (path.parent for path in (home / "models").glob(f"*/{_REST}"))
-    return sorted(folder for folder in folders if not folder.name.startswith(atomic.PREFIX))
-
-
-def latest_run(home: Path) -> Path:
-    """The folder of the latest run. Raises ModelError when there is none."""
-    if found := runs(home):
-        return found[-1]
-    raise ModelError(f"no model under {home} yet; run `forecaster fit` first")
 
 
 def _read_rest(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.evaluation import (
     BacktestOptions,
-    Callbacks,
+    BacktestCallbacks,
     Comparison,
     Evaluation,
     comparison,
@@ -112,7 +112,7 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, e
     with pytest.raises(KeyboardInterrupt):
         evaluate_to_folder(
             copy, panel, quick, BacktestOptions(3), overwrite=True,
-            callbacks=Callbacks(forecast=interrupt),
+            callbacks=BacktestCallbacks(forecast=interrupt),
         )  # fmt: skip
     assert (copy / "summary.json").read_bytes() == before
     evaluate_to_folder(copy, panel, quick, BacktestOptions(3), overwrite=True)

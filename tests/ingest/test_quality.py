@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
+from forecaster.home import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
+from forecaster.ingest.gaps import count_gaps
 from forecaster.ingest.loading import load_panel
-from forecaster.ingest.quality import count_gaps, find_flags, without_flagged
+from forecaster.ingest.quality import find_flags, without_flagged
 from forecaster.series.panel import Panel
 
 
@@ -180,8 +182,8 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     bad.loc[at(bad, "T5", 150), PRICES] *= 1.3
     bad.to_parquet(tmp_path / "prices.parquet")
     source = open_source(f"files:{tmp_path / 'prices.parquet'}")
-    store = ingest(tmp_path / "home", source, None).store
-    assert store.manifest["quality"]["series"]["T5"]["reversed"] == 1
+    store = ingest(Home(tmp_path / "home"), source, None).store
+    assert store.manifest.flags_of("T5")["reversed"] == 1
     whole = panel_from_store(store, store.ids)
     clean = panel_from_store(store, store.ids, mask=("reversed",))
     assert whole.mask.sum() - clean.mask.sum() == 1

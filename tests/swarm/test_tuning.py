@@ -158,7 +158,10 @@ def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():
     [
         ({"candidates": []}, "candidates: none"),
         ({"candidates": [{"hidden": 3}, {"learning_rate": 1.0}]}, "expected the same names in"),
-        ({"hyperparams": {"epochs": 3}}, "hyperparams: expected neither epochs nor patience.*got epochs"),
+        (
+            {"hyperparams": {"epochs": 3}},
+            "hyperparams: expected neither epochs nor patience.*got epochs",
+        ),
         ({"epochs": 0}, "epochs: expected whole numbers of 1 or more; got 0"),
         ({"eta": 1}, "eta: expected 2 or more; got 1"),
     ],
