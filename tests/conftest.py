@@ -1,15 +1,24 @@
-"""Small simulated data and a model fitted on them once, shared by the tests."""
+"""Small simulated data and a model fitted on them once, shared by the tests.
+
+Types and shapes of the annotated modules are checked at each call, by jaxtyping and beartype. Set
+``FORECASTER_TEST_TYPES=off`` to run without, for instance to time something.
+"""
 
 import os
 from pathlib import Path
 
+import jaxtyping
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-import forecaster as fc
-from forecaster import swarm
-from forecaster.cli import main
+CHECKED = ["forecaster.swarm", "forecaster.forecasting.heads", "forecaster.forecasting.windows"]
+if os.environ.get("FORECASTER_TEST_TYPES") != "off":  # before anything imports them
+    jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
+
+import forecaster as fc  # noqa: E402
+from forecaster import swarm  # noqa: E402
+from forecaster.cli import main  # noqa: E402
 
 TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 
