@@ -13,8 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 CHECKED = ["forecaster.swarm", "forecaster.forecasting.heads", "forecaster.forecasting.windows"]
+# An int will do for a float, as for static checkers.
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
 if os.environ.get("FORECASTER_TEST_TYPES") != "off":  # before anything imports them
-    jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
+    jaxtyping.install_import_hook(CHECKED, CHECKER)
 
 import forecaster as fc  # noqa: E402
 from forecaster import swarm  # noqa: E402
@@ -33,6 +35,15 @@ def _compiled_once(tmp_path_factory):
     if "PYTEST_XDIST_WORKER" in os.environ:  # shared by all workers
         folder = folder.parent.parent / "compiled"
     swarm.keep_compiled(Path(os.environ.get("FORECASTER_TEST_CACHE") or folder))
+
+
+@pytest.fixture
+def unchecked():
+    """Types are not checked: for tests of the errors that users see, who have no such checker."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import jax
+import numpy as np
 import optax
 
-Params: TypeAlias = Any
-"""Any pytree of arrays."""
+AnyArray: TypeAlias = jax.Array | np.ndarray
+"""An array on the devices or on the host."""
 
-Data: TypeAlias = Any
-"""Any pytree of arrays: what one member learns from."""
+Tree: TypeAlias = Any
+"""Any pytree of arrays. (To a static type checker jaxtyping's ``PyTree`` is an unknown type.)"""
+
+Params: TypeAlias = Tree
+"""The weights of a model."""
+
+Data: TypeAlias = Tree
+"""What one member learns from."""
 
 Hyperparams: TypeAlias = Mapping[str, Any]
 """One member's hyperparameters, scalars by name. They are data: changing them compiles nothing."""

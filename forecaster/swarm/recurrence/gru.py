@@ -88,11 +88,10 @@ def jax_gru(
     valid: Float[Array, "time batch"],
 ) -> Float[Array, "time batch gates//3"]:
     """The same in JAX alone: the reference that the compiled code has to agree with."""
-    hidden: Array = _jax_gru(kernel, bias, new_bias, inputs, valid)
-    return hidden
+    return _jax_gru(kernel, bias, new_bias, inputs, valid)
 
 
-@jax.custom_vjp
+@functools.partial(jax.custom_vjp, nondiff_argnums=())
 def _jax_gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
     return _forward(kernel, bias, new_bias, inputs, valid)[0]
 

@@ -89,11 +89,10 @@ def jax_lstm(
     valid: Float[Array, "time batch"],
 ) -> Float[Array, "time batch gates//4"]:
     """The same in JAX alone: the reference that the compiled code has to agree with."""
-    hidden: Array = _jax_lstm(kernel, bias, inputs, valid)
-    return hidden
+    return _jax_lstm(kernel, bias, inputs, valid)
 
 
-@jax.custom_vjp
+@functools.partial(jax.custom_vjp, nondiff_argnums=())
 def _jax_lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
     return _forward(kernel, bias, inputs, valid)[0]
 
