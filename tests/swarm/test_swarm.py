@@ -579,6 +579,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("what", ERRORS)
 def test_bad_input_is_a_named_error(what):
     call, message = ERRORS[what]
