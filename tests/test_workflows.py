@@ -1,4 +1,4 @@
-"""Workflows of the public host: sound, with few rights, and true to what README and pyproject say."""
+"""Workflows of the public host: sound, with few rights, true to README and pyproject."""
 
 import re
 import shutil
