@@ -187,6 +187,7 @@ def test_the_notebook_section_works(prices_here):
     assert len(names["ewma"]) == len(names["frame"])
 
 
+@pytest.mark.slow
 def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     days = pd.date_range("2024-01-01", periods=300)
