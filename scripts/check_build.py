@@ -3,9 +3,9 @@
     python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
 
 Needs `pip install build`. Checks that the sdist holds what the kernel is compiled from and what
-its tests look at, that the wheel holds the compiled kernel (with ``--without-compiler``: that it is left out and the
-installation works all the same), and that the installed command trains and predicts on simulated
-prices in an empty environment.
+its tests look at, that the wheel holds the compiled kernel (with ``--without-compiler``: that it
+is left out and the installation works all the same), and that the installed command trains and
+predicts on simulated prices in an empty environment.
 """
 
 import argparse

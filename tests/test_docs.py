@@ -183,7 +183,7 @@ def test_the_notebook_section_works(prices_here):
     assert {"LSTM", "LSTM-lo-80", "LSTM-hi-95"} <= set(names["forecast"])
     assert names["frame"]["cutoff"].nunique() == 250 and Path("my-model").is_dir()
     scores = fc.evaluate(names["frame"])
-    assert {"mae", "crps", "coverage-80", "crps_relative_to_naive"} <= set(scores)
+    assert {"mae", "crps", "coverage-80", "mae_relative_to_naive"} <= set(scores)
     assert len(names["ewma"]) == len(names["frame"])
 
 
