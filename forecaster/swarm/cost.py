@@ -15,8 +15,9 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Shaped, UInt32
 
 from forecaster.swarm.checks import broadcast_limits
-from forecaster.swarm.data import Held, Rows, Streamed, take_members, total_bytes, with_shared
+from forecaster.swarm.data import Held, Rows, Streamed, total_bytes, with_shared
 from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
+from forecaster.swarm.members import take_members
 from forecaster.swarm.memory import (
     chunk_size,
     first_batch,

@@ -12,6 +12,7 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.members import take_members
 from forecaster.swarm.task import Data, Tree
 
 Rows: TypeAlias = Int[np.ndarray, " row"]
@@ -91,15 +92,6 @@ def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
         return values if leaf.rows is None else jax.tree.map(operator.itemgetter(leaf.rows), values)
 
     return jax.tree.map(put, data, is_leaf=_is_reference)
-
-
-def take_members(tree: Tree, rows: Rows | Sequence[int]) -> Tree:
-    """Some members of a tree of arrays (member, ...), as numpy, in the order of ``rows``."""
-
-    def some(leaf: Tree) -> np.ndarray:
-        return np.asarray(leaf)[rows]
-
-    return jax.tree.map(some, tree)
 
 
 def _is_shared(leaf: object) -> bool:
