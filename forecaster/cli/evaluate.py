@@ -1,6 +1,8 @@
 """``forecaster evaluate`` and ``forecaster report``."""
 
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,43 +17,49 @@ from forecaster.cli.shared import (
     source_options,
 )
 
+if TYPE_CHECKING:
+    from forecaster.evaluation import Evaluation
+
 _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 
 
 @click.command()
 @source_options
 @click.option("--windows", type=click.IntRange(1), default=250, show_default=True,
-              help="Cutoffs to forecast from, the latest ones.")  # fmt: skip
+              help="How many of the latest cutoffs to forecast from.")  # fmt: skip
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
               help="Times between two cutoffs.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
-              help="Any of naive, drift, seasonal_naive, empirical, ewma, garch, gjr, ets, theta, "
-              "torch, with commas between.")  # fmt: skip
+              help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, garch, "
+              "gjr, ets, theta, torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
-              help="Series that PyTorch trains, evenly picked.")  # fmt: skip
+              help="How many series PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
-              help="Train again every so many cutoffs; 0: only at the first.")  # fmt: skip
+              help="Train again after this many cutoffs; 0: only at the first.")  # fmt: skip
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
 @click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
 @click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
-@click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
+@click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option("--output", metavar="DIR", help="Folder for what is evaluation; must not exist.  "
+@click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace an evaluation that is in --output.")
+@click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
 @home_option
 @click.pass_context
 def evaluate(
-    ctx, home, tickers, source, start, end, mask, windows, step, baselines, torch_sample, refit,
-    config, seed, output, overwrite, **options,
+    ctx: click.Context, home: Path, tickers: str | None, source: str, start: datetime | None,
+    end: datetime | None, mask: tuple[str, ...], windows: int, step: int, baselines: str,
+    torch_sample: int, refit: int, config: str | None, seed: int, output: str | None, *,
+    overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
-    """Forecast the past from many cutoffs, and say how good that was.
+    """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
-    Networks see nothing after the first cutoff (--refit: after a later one). Writes all forecasts,
-    scores per series and horizon, tests, figures, and a report to open in a browser.
+    Networks learn nothing from after the first cutoff (with --refit, from after a later one).
+    Writes all forecasts, scores per series and horizon, tests, figures, and a report to open in a
+    browser.
 
     \b
     Examples:
@@ -66,7 +74,7 @@ def evaluate(
     settings = Config.from_dict(settings, config or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
 
-    from forecaster.evaluation import BacktestCallbacks, BacktestOptions
+    from forecaster.evaluation import BacktestCallbacks, BacktestOptions, Evaluation
     from forecaster.ingest import open_source
 
     wanted, membership = read_tickers(tickers)
@@ -74,7 +82,7 @@ def evaluate(
     from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
-    def finish(evaluation) -> None:
+    def finish(evaluation: Evaluation) -> None:
         write_figures(evaluation)
         write_tables(evaluation)
         build_report(evaluation)
@@ -111,8 +119,8 @@ def evaluate(
 @click.argument("folder", required=False, metavar="[DIR]")
 @click.option("--output", metavar="FILE.html", help="[default: report.html in DIR]")
 @home_option
-def report(home, folder, output) -> None:
-    """Build the HTML report of an evaluation again, by default of the latest under --home.
+def report(home: Path, folder: str | None, output: str | None) -> None:
+    """Rebuild the HTML report of an evaluation, by default of the latest under --home.
 
     \b
     Examples:
@@ -128,7 +136,7 @@ def report(home, folder, output) -> None:
     click.echo(f"Report: {written}")
 
 
-def _print_verdict(evaluation) -> None:
+def _print_verdict(evaluation: "Evaluation") -> None:
     from forecaster.evaluation import verdict
 
     if evaluation.summary.simulated:

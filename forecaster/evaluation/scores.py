@@ -12,15 +12,20 @@ from forecaster.series import Panel, default_season
 def evaluate(
     frame: pd.DataFrame, *, by_horizon: bool = False, panel: Panel | None = None
 ) -> pd.DataFrame:
-    """Scores of a cross-validation frame per series and model, one row each.
+    """Scores of a cross-validation frame: a row per series and model.
 
-    Columns: ``mae`` and ``rmse`` in the units of the series, ``smape`` in percent, ``crps`` in the
-    units of the series, from all quantiles that the frame has bounds for; ``mae`` and ``crps``
-    ``_relative_to_naive`` where the frame has ``Naive``; and per level ``coverage-80`` (share),
-    ``width-80`` and ``winkler-80``; ``pinball-0.1`` per quantile. With the ``panel`` that was
-    forecast also ``mase`` and ``rmsse``, relative to the seasonal naive's error up to the first
-    cutoff (Hyndman & Koehler 2006; the season is that of the panel's frequency). ``by_horizon``
-    adds the horizon, counted in rows from the cutoff.
+    ``by_horizon``: a row per horizon too, counted in rows from the cutoff. ``panel``: what was
+    forecast, for scores relative to its changes.
+
+    Columns:
+
+    - ``mae``, ``rmse``: in the units of the series; ``smape``: in percent
+    - ``crps``: in the units of the series, from all quantiles that the frame has bounds for
+    - ``mae_relative_to_naive``, ``crps_relative_to_naive``: where the frame has ``Naive``
+    - ``coverage-80`` (a share), ``width-80``, ``winkler-80``: per level
+    - ``pinball-0.1``: per quantile
+    - ``mase``, ``rmsse``: with a ``panel``, relative to the seasonal naive's error up to the first
+      cutoff (Hyndman & Koehler 2006); the season is that of the panel's frequency
     """
     keys = ["unique_id"]
     if by_horizon:
@@ -54,10 +59,11 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
         "smape": metrics.symmetric_error(y, forecast),
     }
     if quantiles := quantile_columns(frame, model):
-        values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
+        values = frame[list(quantiles.values())].to_numpy()
+        levels = list(quantiles)
         errors["crps"] = metrics.crps(y, values, levels)
-        for place, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
-            errors[f"pinball-{place:g}"] = losses
+        for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
+            errors[f"pinball-{quantile:g}"] = losses
     for level in levels_of(frame, model):
         low, high = (frame[bound] for bound in bounds_of(model, level))
         errors[f"coverage-{level}"] = metrics.covered(y, low, high)

@@ -119,7 +119,7 @@ def where(evaluation: Evaluation) -> "Figure":
 FIGURES: dict[str, tuple[Callable[[Evaluation], "Figure"], str]] = {
     "error_distributions": (error_distributions, "Errors of every series"),
     "paired": (paired, "Series by series against the strongest rival"),
-    "calibration": (calibration, "Whether the bands hold what they say"),
+    "calibration": (calibration, "Coverage, calibration and width of the bands"),
     "where": (where, "Errors by horizon, date and volatility"),
 }
 TORCH_FIGURE = (by_torch, "The same networks trained by PyTorch, on the same series")

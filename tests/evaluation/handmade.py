@@ -48,7 +48,7 @@ SUMMARY: dict[str, Any] = {
 }  # fmt: skip
 """A ``summary.json`` with every entry that there can be, in order."""
 
-SERIES = ("a", "b", "c", "d")
+SERIES: tuple[str, ...] = ("a", "b", "c", "d")
 
 
 def evaluation(

@@ -21,7 +21,7 @@ def series(steps=400, seed=0, calm=False) -> np.ndarray:
 
 def run(name: str, y, origins, horizon=3, season=5):
     baseline = BASELINES[name]
-    job = (y, np.asarray(origins), horizon, QUANTILES, season)
+    job = running.Job(y, np.asarray(origins), horizon, QUANTILES, season)
     made, reason, _ = running._make(baseline.module, baseline.function, job)
     assert made is not None, reason
     return made

@@ -91,7 +91,7 @@ def test_where_a_model_has_no_forecast_there_is_no_test(frame, panel):
     holes = frame.assign(M=frame["M"].where(frame.index != 0))
     tests = Tables.of_batch(holes, panel, "M", 1).tests
     tests = tests[(tests["unique_id"] == "a") & (tests["horizon"] == 1)].set_index("test")
-    assert np.isnan(tests.loc["mae_against", "value"])
+    assert tests["value"].isna()["mae_against"]
     assert "M" not in tests.loc[["direction"], "model"].to_list()
 
 
