@@ -42,7 +42,8 @@ class Job:
     @property
     def flops(self) -> float:
         """Floating-point operations of one member's epoch: the matrix products of the layers,
-        forward once and backward twice."""
+        forward once and backward twice.
+        """
         kernels = [shape for name, shape in self._shapes.items() if name.startswith("kernel")]
         times = self.lookback if self.network == "lstm" else 1
         each = sum(2 * math.prod(shape) for shape in kernels)
@@ -61,7 +62,8 @@ class Job:
 
     def weights(self, member: int) -> dict[str, np.ndarray]:
         """Initial weights, uniform between plus and minus 1 / sqrt(hidden) as PyTorch's are; the
-        layout is that of :func:`forecaster.swarm.recurrence.lstm`, or (inputs, outputs)."""
+        layout is that of :func:`forecaster.swarm.recurrence.lstm`, or (inputs, outputs).
+        """
         random = np.random.default_rng([member, self.hidden, 7])
         bound = self.hidden**-0.5
         shapes = self._shapes.items()

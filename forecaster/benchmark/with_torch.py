@@ -93,7 +93,8 @@ def _linear(kernel, bias):
 
 class TorchLoop:
     """One thread, one model after the other; two models are timed unless ``whole``. On ``device``,
-    "cpu" or "cuda"."""
+    "cpu" or "cuda".
+    """
 
     def __init__(self, job: Job, whole: bool = False, device: str = "cpu"):
         self._job, self._members = job, range(job.members if whole else min(2, job.members))
@@ -110,7 +111,8 @@ class TorchLoop:
 
 class TorchPool:
     """A process a core, each with one thread and one model after the other; two models a core are
-    timed unless ``whole``. The processes have started and trained once before."""
+    timed unless ``whole``. The processes have started and trained once before.
+    """
 
     def __init__(self, job: Job, whole: bool = False):
         self._job = job

@@ -1,6 +1,6 @@
 from . import baselines as baselines
-from .backtest import BacktestOptions as BacktestOptions
 from .backtest import BacktestCallbacks as BacktestCallbacks
+from .backtest import BacktestOptions as BacktestOptions
 from .backtest import evaluate_to_folder as evaluate_to_folder
 from .cross_validation import Origins as Origins
 from .cross_validation import RollingOrigin as RollingOrigin

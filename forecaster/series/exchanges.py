@@ -69,7 +69,8 @@ def regular_sessions(start, end) -> pd.DatetimeIndex:
 @functools.lru_cache(maxsize=64)
 def regular_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
     """The holidays of New York on weekdays, by the exchange's rules, of all years from the first
-    to the last."""
+    to the last.
+    """
     from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
 
     # The rules are a property of the class; making a calendar of all sessions takes half a second.

@@ -254,7 +254,8 @@ def show_time(time) -> str:
 
 def _union(parts: Iterable[np.ndarray]) -> np.ndarray:
     """All times of all series, sorted; most series have the same ones, so that is looked at
-    first."""
+    first.
+    """
     union: np.ndarray | None = None
     for times in parts:
         if union is None or not np.array_equal(times, union):

@@ -111,7 +111,8 @@ def _widths(forecast: pd.DataFrame) -> np.ndarray:
 
 def _crps(model: Model, panel: Panel) -> np.ndarray:
     """Mean CRPS of each series in standardised units, over the latest ``validation`` rows and all
-    horizons; of a point head the absolute error, which is the CRPS of a point."""
+    horizons; of a point head the absolute error, which is the CRPS of a point.
+    """
     transformed = model.transform.apply(panel, model.config.horizon)
     steps = transformed.z.shape[1]
     span = min(model.config.validation, steps - model.config.lookback)

@@ -11,8 +11,8 @@ import pytest
 import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.evaluation import (
-    BacktestOptions,
     BacktestCallbacks,
+    BacktestOptions,
     Comparison,
     Evaluation,
     comparison,
