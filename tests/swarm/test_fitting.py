@@ -313,7 +313,10 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
         ({"epochs": 0}, "epochs: expected whole numbers of 1 or more; got 0"),
         ({"epochs": 2.5}, "epochs: expected whole numbers of 1 or more; got 2.5"),
         ({"patience": [1, 2]}, "patience: expected a scalar or shape \\(11,\\); got \\(2,\\)"),
-        ({"hyperparams": HYPERPARAMS | {"patience": 3}}, "hyperparams: expected neither epochs.*got patience"),
+        (
+            {"hyperparams": HYPERPARAMS | {"patience": 3}},
+            "hyperparams: expected neither epochs.*got patience",
+        ),
         ({"lanes": 99}, "lanes must lie between 1 and"),
     ],
 )

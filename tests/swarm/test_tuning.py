@@ -69,7 +69,8 @@ def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
         # A winner that was dropped on its way had trained for fewer epochs.
         plain = swarm.fit(
             make_task(**winners.size), chosen_data, ids, seed=7,
-            hyperparams={"learning_rate": rate}, epochs=np.maximum(winners.result.epochs, 1), patience=LIMITS["patience"],
+            hyperparams={"learning_rate": rate},
+            epochs=np.maximum(winners.result.epochs, 1), patience=LIMITS["patience"],
         )  # fmt: skip
         for a, b in zip(
             jax.tree.leaves(plain.params), jax.tree.leaves(winners.result.params), strict=True
@@ -158,7 +159,10 @@ def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():
     [
         ({"candidates": []}, "candidates: none"),
         ({"candidates": [{"hidden": 3}, {"learning_rate": 1.0}]}, "expected the same names in"),
-        ({"hyperparams": {"epochs": 3}}, "hyperparams: expected neither epochs nor patience.*got epochs"),
+        (
+            {"hyperparams": {"epochs": 3}},
+            "hyperparams: expected neither epochs nor patience.*got epochs",
+        ),
         ({"epochs": 0}, "epochs: expected whole numbers of 1 or more; got 0"),
         ({"eta": 1}, "eta: expected 2 or more; got 1"),
     ],
