@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from jaxtyping import Bool, UInt32
 from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Streamed
+from forecaster.swarm.members import named_leaves
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
 
@@ -59,9 +60,8 @@ def fingerprint(
     digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
     settings = {**hyperparams, **limits._asdict()}
     decisive = (settings, origin, None if isinstance(data, Streamed) else data)
-    for path, leaf in jax.tree_util.tree_flatten_with_path(decisive)[0]:
-        array = np.asarray(leaf)
-        digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
+    for name, array in named_leaves(decisive):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
@@ -87,9 +87,10 @@ def read(path: Path, digest: str, like: State) -> Saved:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            leaves = [file.get_tensor(name) for name in sorted(file.keys())]
+        opened: Any = safe_open(path, framework="numpy")
+        with opened as file:
+            metadata: dict[str, str] = file.metadata() or {}
+            leaves: list[np.ndarray] = [file.get_tensor(name) for name in sorted(file.keys())]
     except SafetensorError as error:
         raise SwarmError(f"{path}: not a checkpoint, or damaged ({error}); start anew") from error
     if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
@@ -97,7 +98,9 @@ def read(path: Path, digest: str, like: State) -> Saved:
             f"{path}: a checkpoint of another fit: ids, seed, hyperparameters or data differ, or "
             "it was written by another version. Start anew, or restore what was changed"
         )
-    structure = jax.tree.structure(Saved(np.zeros(0), like, Losses(np.zeros(0), np.zeros(0))))
+    structure = cast(
+        Any, jax.tree.structure(Saved(np.zeros(0), like, Losses(np.zeros(0), np.zeros(0))))
+    )
     if structure.num_leaves != len(leaves):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
     return jax.tree.unflatten(structure, leaves)

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.swarm.members import append_members, write_members
+from forecaster.swarm.task import AnyArray
 from forecaster.swarm.training import Losses
 
 
@@ -69,7 +70,7 @@ def write_losses(losses: Losses, rows: Int[np.ndarray, " row"], new: Losses) -> 
 
 
 def write_latest(
-    losses: Float[np.ndarray, "member epoch"],
+    losses: Float[AnyArray, "member epoch"],
     epochs: Int[np.ndarray, " member"],
     latest: Float[np.ndarray, " member"] | float,
 ) -> Float[np.ndarray, "member later_epoch"]:
@@ -80,7 +81,7 @@ def write_latest(
 
 
 def widened(
-    losses: Float[np.ndarray, "member epoch"], epochs: int
+    losses: Float[AnyArray, "member epoch"], epochs: int
 ) -> Float[np.ndarray, "member later_epoch"]:
     """A copy of the losses, at least so many epochs wide; NaN in those that are added."""
     extra = max(0, epochs - losses.shape[1])

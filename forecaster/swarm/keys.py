@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import UInt32
 
 from forecaster.swarm.lanes import use_all_cores
+from forecaster.swarm.task import AnyArray
 
 
 def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]:
@@ -20,7 +21,7 @@ def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]
     words = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
     root = jax.random.key(seed)
 
-    def fold(pair: UInt32[jax.Array, "2"]) -> UInt32[jax.Array, "2"]:
+    def fold(pair: UInt32[AnyArray, "2"]) -> UInt32[jax.Array, "2"]:
         return jax.random.key_data(jax.random.fold_in(jax.random.fold_in(root, pair[0]), pair[1]))
 
     return np.asarray(jax.vmap(fold)(words))

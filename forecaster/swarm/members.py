@@ -1,7 +1,7 @@
 """Some members of many: rows of trees of arrays, taken, written and appended."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import jax
 import numpy as np
@@ -23,6 +23,12 @@ def take_members(tree: _T, rows: Rows) -> _T:
         return np.asarray(leaf)[rows]
 
     return jax.tree.map(take, tree)
+
+
+def named_leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
+    """Every leaf of a tree and its name, such as ``['out']['kernel']``."""
+    leaves = cast(list[tuple[Any, Any]], jax.tree_util.tree_flatten_with_path(tree)[0])
+    return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in leaves]
 
 
 def write_members(tree: _T, rows: np.ndarray, new: _T) -> _T:

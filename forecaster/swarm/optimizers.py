@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ def inject_hyperparams(
 
 
 def _called(
-    function: Callable[..., optax.GradientTransformation], hyperparams: Hyperparams
+    function: Callable[..., object], hyperparams: Hyperparams
 ) -> optax.GradientTransformation:
     """The function's optimiser, its arguments taken from the hyperparameters."""
     parameters = inspect.signature(function).parameters
@@ -102,7 +102,7 @@ def _with_raw_keys(
         return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
     def to_key(leaf: jax.Array, like: jax.ShapeDtypeStruct) -> jax.Array:
-        return jax.random.wrap_key_data(leaf) if is_key(like) else leaf
+        return cast(jax.Array, jax.random.wrap_key_data(leaf)) if is_key(like) else leaf
 
     def init(params: Params) -> OptState:
         return jax.tree.map(to_raw, optimizer.init(params))

@@ -89,8 +89,8 @@ class FitResult:
         """The members after a step that counts as an epoch, with its training loss."""
         epochs = np.asarray(state.epoch)
         losses = Losses(
-            write_latest(np.asarray(self.losses.train), epochs, loss),
-            write_latest(np.asarray(self.losses.validation), epochs, np.nan),
+            write_latest(self.losses.train, epochs, loss),
+            write_latest(self.losses.validation, epochs, np.nan),
         )
         return dataclasses.replace(self, state=state, losses=losses)
 

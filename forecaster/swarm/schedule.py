@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -38,6 +38,8 @@ Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
 
 Program: TypeAlias = Callable[..., Tree]
 """A compiled function, over all lanes; see :func:`forecaster.swarm.lanes.spread`."""
+
+_DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
 _MAX_EPOCHS = 128  # of a block, unless more are asked for
 # Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
@@ -201,7 +203,7 @@ class Schedule:
                 turns = np.split(rows, range(0, len(rows), self.layout.capacity)[1:])
                 parts = [self._call_once(program, turn, tree) for turn in turns]
                 return append_members(*parts)
-            except jax.errors.JaxRuntimeError as error:
+            except _DeviceError as error:
                 if "RESOURCE_EXHAUSTED" not in str(error) or self.layout.chunk == 1:
                     raise
                 # Half the members at once: half the activations, and half the data.
@@ -217,7 +219,8 @@ class Schedule:
         groups = self.layout.groups_for(len(rows))
         common = (self._shared, np.int32(self._epochs))
         placed = time.perf_counter()
-        out = jax.block_until_ready(program(groups, common, packed, *self._placed))
+        out = program(groups, common, packed, *self._placed)
+        jax.block_until_ready(out)
         done = time.perf_counter()
         out = self.layout.unpack(out, len(rows))
         self._seconds += time.perf_counter() - began

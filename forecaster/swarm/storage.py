@@ -3,19 +3,16 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 
 from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.members import named_leaves
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.task import Tree
 from forecaster.swarm.training import State
-
-if TYPE_CHECKING:
-    from safetensors import safe_open
 
 _T = TypeVar("_T")
 
@@ -33,8 +30,8 @@ def save(
     from safetensors.numpy import save as to_bytes
 
     arrays = {f"hyperparams/{name}": values for name, values in hyperparams.items()}
-    arrays |= {f"state{name}": leaf for name, leaf in _named(result.state)}
-    arrays |= {f"losses{name}": leaf for name, leaf in _named(result.losses)}
+    arrays |= {f"state{name}": leaf for name, leaf in named_leaves(result.state)}
+    arrays |= {f"losses{name}": leaf for name, leaf in named_leaves(result.losses)}
     header = {"schema": _VERSION, "ids": list(ids), "seed": seed, "seconds": result.seconds}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
@@ -60,11 +57,12 @@ def read(path: Path, like: FitResult) -> FitResult:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
     def fill(prefix: str, tree: _T) -> _T:
-        names = [prefix + name for name, _ in _named(tree)]
+        names = [prefix + name for name, _ in named_leaves(tree)]
         saved = [name for name in tensors if name.startswith(prefix)]
         if unmatched := sorted(set(names) ^ set(saved)):
             raise SwarmError(f"{path}: of another model or optimiser: {', '.join(unmatched[:5])}")
-        return jax.tree.unflatten(jax.tree.structure(tree), [tensors[name] for name in names])
+        structure = cast(Any, jax.tree.structure(tree))
+        return jax.tree.unflatten(structure, [tensors[name] for name in names])
 
     state, losses = fill("state", like.state), fill("losses", like.losses)
     check_same_shapes(like.state, state, str(path))
@@ -76,8 +74,8 @@ def check_same_shapes(state: State, other: State, whose: str) -> None:
 
     ``whose``: what the error calls the other.
     """
-    expected = {name: leaf.shape[1:] for name, leaf in _named(state)}
-    got = {name: leaf.shape[1:] for name, leaf in _named(other)}
+    expected = {name: leaf.shape[1:] for name, leaf in named_leaves(state)}
+    got = {name: leaf.shape[1:] for name, leaf in named_leaves(other)}
     for name in expected | got:
         if expected.get(name) != got.get(name):
             raise SwarmError(
@@ -86,7 +84,7 @@ def check_same_shapes(state: State, other: State, whose: str) -> None:
             )
 
 
-def _open(path: Path) -> "safe_open":
+def _open(path: Path) -> Any:
     from safetensors import SafetensorError, safe_open
 
     if not path.exists():
@@ -97,9 +95,9 @@ def _open(path: Path) -> "safe_open":
         raise SwarmError(f"{path}: not a saved swarm, or damaged ({error})") from error
 
 
-def _header(path: Path, file: "safe_open") -> dict[str, Any]:
+def _header(path: Path, file: Any) -> dict[str, Any]:
     try:
-        header = json.loads((file.metadata() or {})["swarm"])
+        header = json.loads(cast(dict[str, str], file.metadata() or {})["swarm"])
     except (KeyError, ValueError) as error:
         raise SwarmError(f"{path}: not a saved swarm") from error
     if header.get("schema") != _VERSION:
@@ -107,8 +105,3 @@ def _header(path: Path, file: "safe_open") -> dict[str, Any]:
             f"{path}: written with schema {header.get('schema')}; this version reads {_VERSION}"
         )
     return header
-
-
-def _named(tree: Tree) -> list[tuple[str, np.ndarray]]:
-    flat = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in flat]

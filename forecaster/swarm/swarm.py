@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, Int32, Shaped
@@ -36,7 +37,6 @@ from forecaster.swarm.training import Losses, Status
 if TYPE_CHECKING:
     import pandas as pd
 
-_T = TypeVar("_T")
 _Hyperparams: TypeAlias = dict[str, Shaped[np.ndarray, " member"]]
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
@@ -165,7 +165,7 @@ class Swarm:
         inputs: _Arrays | Streamed,
         targets: _Arrays | None = None,
         *,
-        weight: ArrayLike | Shared | None = None,
+        weight: _Arrays | None = None,
         validation: tuple[Any, ...] | None = None,
         epochs: int = 100,
         patience: ArrayLike | None = None,
@@ -225,16 +225,13 @@ class Swarm:
         return self._with(result)
 
     def step(
-        self,
-        inputs: _Arrays,
-        targets: _Arrays | None = None,
-        weight: ArrayLike | Shared | None = None,
+        self, inputs: _Arrays, targets: _Arrays | None = None, weight: _Arrays | None = None
     ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
         """One step of every member on one batch; returns the swarm after it, and the losses.
 
         A step counts as an epoch. A member that diverges keeps its weights.
         """
-        batch = part(self.ids, inputs, targets, weight, "")
+        batch = cast(Tree, part(self.ids, inputs, targets, weight, ""))
         state, loss = self._map(self._recipe.step, self._result.state, self.hyperparams, batch)
         return self._with(self._result.after_step(state, loss)), loss
 
@@ -245,30 +242,24 @@ class Swarm:
 
         ``inputs``: (member, example, ...), or :class:`Shared` ones.
         """
-        inputs, _, _ = part(self.ids, inputs, None, None, "")
+        inputs = cast(Tree, part(self.ids, inputs, None, None, "")[0])
         return self._map(self._recipe.predict, self.params, self.hyperparams, inputs)
 
     def evaluate(
-        self,
-        inputs: _Arrays,
-        targets: _Arrays | None = None,
-        weight: ArrayLike | Shared | None = None,
+        self, inputs: _Arrays, targets: _Arrays | None = None, weight: _Arrays | None = None
     ) -> Float[np.ndarray, " member"]:
         """Every member's loss, averaged over its examples."""
-        batch = part(self.ids, inputs, targets, weight, "")
+        batch = cast(Tree, part(self.ids, inputs, targets, weight, ""))
         return self._map(self._recipe.evaluate, self.params, self.hyperparams, batch)
 
     def member(self, name: str) -> Any:
         """One member by itself: an ordinary Flax module, or a function of inputs."""
         params, hyperparams = take_members((self.params, self.hyperparams), self._row(name))
-        return self._recipe.functions.export(params, hyperparams)
+        scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
+        return self._recipe.functions.export(params, scalars)
 
     def cost(
-        self,
-        inputs: _Arrays,
-        targets: _Arrays | None = None,
-        *,
-        batch_size: int | None = 32,
+        self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
     ) -> Cost:
         """What training on these examples takes; compiles the step, and times it.
 
@@ -395,6 +386,6 @@ class Swarm:
             )
         return self.ids.index(name)
 
-    def _map(self, function: Callable[..., _T], *trees: Tree, members: int | None = None) -> _T:
+    def _map(self, function: Callable[..., Tree], *trees: Tree, members: int | None = None) -> Tree:
         members = len(self) if members is None else members
         return map_members(function, *trees, members=members, lanes=self._machine.lanes)

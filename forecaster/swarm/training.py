@@ -1,7 +1,7 @@
 """Training of ONE member: state, an epoch, a block of epochs. The engine maps it over members."""
 
 import enum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,7 @@ class Losses(NamedTuple):
 
 def init_state(task: Task, key_data: UInt32[AnyArray, "2"], hyperparams: Hyperparams) -> State:
     """State of one member before it has seen any data."""
-    params = task.init(jax.random.fold_in(jax.random.wrap_key_data(key_data), 0))
+    params = task.init(jax.random.fold_in(_typed_key(key_data), 0))
     opt_state = task.optimizer(hyperparams).init(params)
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
@@ -97,7 +97,7 @@ def epoch_keys(
     key_data: UInt32[AnyArray, "2"], epoch: int | Int32[AnyArray, ""]
 ) -> tuple[Key[jax.Array, ""], Key[jax.Array, ""]]:
     """The keys of a member's epoch, counted from 1: for its batches and for its losses."""
-    first, second = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch))
+    first, second = jax.random.split(jax.random.fold_in(_typed_key(key_data), epoch))
     return first, second
 
 
@@ -176,7 +176,7 @@ def train_step(
     finite changes nothing but the status.
     """
     epoch = state.epoch + 1
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), epoch)
+    key = jax.random.fold_in(_typed_key(state.key), epoch)
     loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyperparams)
     optimizer, params, opt_state = task.optimizer(hyperparams), state.params, state.opt_state
     updates, opt_state = update(
@@ -241,17 +241,16 @@ def train_block(
         state, history = carry
         training = state.status == Status.TRAINING
         after, losses = train_epoch(task, state, data, hyperparams, limits)
-        history = Losses(
-            *(
-                row.at[i].set(jnp.where(training, loss, jnp.nan))
-                for row, loss in zip(history, losses, strict=True)
-            )
-        )
-        return _where(training, after, state), history
+
+        def write(row: AnyArray, loss: AnyArray) -> jax.Array:
+            return jnp.asarray(row).at[i].set(jnp.where(training, loss, jnp.nan))
+
+        return _where(training, after, state), jax.tree.map(write, history, losses)
 
     shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
     blank = Losses(*(jnp.full((max_epochs,), jnp.nan, shape.dtype) for shape in shapes))
-    return jax.lax.fori_loop(0, epochs, one_epoch, (state, blank))
+    block = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
+    return block
 
 
 def train_one(
@@ -277,10 +276,14 @@ def train_one(
     def epoch(state: State, data: Data, hyperparams: Hyperparams, limits: Limits) -> State:
         return train_epoch(task, state, data, hyperparams, limits)[0]
 
-    state = begin(key_data, data, hyperparams, limits)
+    state = cast(State, begin(key_data, data, hyperparams, limits))
     while state.status == Status.TRAINING:
-        state = epoch(state, data, hyperparams, limits)
+        state = cast(State, epoch(state, data, hyperparams, limits))
     return state
+
+
+def _typed_key(key_data: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
+    return cast(jax.Array, jax.random.wrap_key_data(cast(jax.Array, key_data)))
 
 
 def _all_finite(tree: Tree) -> Bool[jax.Array, ""]:

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -63,7 +63,7 @@ class Tuned:
         """A row per series: its choice, its loss, and the epochs of all that it tried."""
         import pandas as pd
 
-        chosen = pd.DataFrame([dict(self.candidates[c]) for c in self.choice])
+        chosen = pd.DataFrame([dict(self.candidates[c]) for c in _integers(self.choice)])
         rows = np.arange(len(self.ids))
         chosen["best_loss"] = self.best_loss[rows, self.choice]
         chosen["epochs_tried"] = self.epochs.sum(1)
@@ -87,9 +87,9 @@ def random_candidates(
     """
     random = np.random.default_rng(seed)
 
-    def draw(values: tuple[float, float] | Sequence[Any]) -> Any:
+    def draw(values: Sequence[Any]) -> Any:
         if isinstance(values, tuple) and len(values) == 2:
-            low, high = map(float, values)
+            low, high = map(float, cast(tuple[float, float], values))
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
             return float(np.exp(random.uniform(np.log(low), np.log(high))))
@@ -186,7 +186,8 @@ class _Group:
         self.rows = np.repeat(np.arange(len(ids)), len(numbers))  # (member,) of the series
         self.numbers = np.tile(numbers, len(ids))  # (member,) of the candidates
         self.names = tuple(
-            f"{ids[row]}/{number}" for row, number in zip(self.rows, self.numbers, strict=True)
+            f"{ids[row]}/{number}"
+            for row, number in zip(_integers(self.rows), _integers(self.numbers), strict=True)
         )
         self.active = np.arange(len(self.rows))  # the members that still train
         # Of all members; those that were dropped are in it as they were then.
@@ -212,7 +213,9 @@ class _Group:
         if not len(chosen) or self.result is None:
             return None
         rows = self.rows[chosen]
-        return Winners(self.size, rows, self.result.select(chosen, [ids[row] for row in rows]))
+        return Winners(
+            self.size, rows, self.result.select(chosen, [ids[row] for row in _integers(rows)])
+        )
 
 
 class _Search:
@@ -256,7 +259,8 @@ class _Search:
         rows, numbers = group.rows[group.active], group.numbers[group.active]
         hyperparams = {name: values[rows] for name, values in self.hyperparams.items()}
         for name in self._tuned:
-            hyperparams[name] = np.array([self.candidates[number][name] for number in numbers])
+            values = [self.candidates[number][name] for number in _integers(numbers)]
+            hyperparams[name] = np.array(values)
         result = fit(
             group.task,
             Shared(self.data, rows),
@@ -330,6 +334,10 @@ def _check(candidates: Sequence[Candidate], eta: int) -> None:
             )
     if eta < 2:
         raise SwarmError(f"eta: expected 2 or more; got {eta}")
+
+
+def _integers(array: Int[np.ndarray, " item"]) -> list[int]:
+    return [int(item) for item in array]
 
 
 def _stage(checkpoint: Checkpoint, name: str) -> Checkpoint:

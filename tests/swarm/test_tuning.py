@@ -69,7 +69,8 @@ def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
         # A winner that was dropped on its way had trained for fewer epochs.
         plain = swarm.fit(
             make_task(**winners.size), chosen_data, ids, seed=7,
-            hyperparams={"learning_rate": rate}, epochs=np.maximum(winners.result.epochs, 1), patience=LIMITS["patience"],
+            hyperparams={"learning_rate": rate},
+            epochs=np.maximum(winners.result.epochs, 1), patience=LIMITS["patience"],
         )  # fmt: skip
         for a, b in zip(
             jax.tree.leaves(plain.params), jax.tree.leaves(winners.result.params), strict=True
