@@ -9,7 +9,6 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterError, ModelError, WriteError
 from forecaster.home import Home
-from forecaster.storage import saving
 
 
 @pytest.fixture
