@@ -39,7 +39,7 @@ source_option = click.option(
 tickers_option = click.option(
     "--tickers",
     metavar="FILE",
-    help="Ticker file, one a line; sp500.txt and dow30.txt come along. Or members over "
+    help="File of tickers, one a line; sp500.txt and dow30.txt are included. Or of members over "
     "time: date,tickers or ticker,start,end.  [default: every series of the source]",
 )
 
@@ -53,7 +53,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="copied,reversed,unconfirmed",
             show_default=True,
             metavar="FLAGS",
-            callback=lambda ctx, option, value: _kinds(value),
+            callback=lambda ctx, option, value: _flags(value),
             help="Rows with these flags (see `status`) are left out of training: none, or any of "
             "copied, reversed, unconfirmed, ohlc, frozen, zero_volume, closed.",
         ),
@@ -66,8 +66,8 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _kinds(value: str) -> tuple[str, ...]:
-    """Flags between commas; ``none`` is none."""
+def _flags(value: str) -> tuple[str, ...]:
+    """Flags between commas; ``none`` for no flags."""
     words = tuple(word.strip() for word in value.split(",") if word.strip())
     return () if words == ("none",) else words
 
@@ -95,12 +95,12 @@ def _home(value: str | None) -> "Home":
 
 
 def say(message: str) -> None:
-    """Print to standard error, where results are not."""
+    """Print to standard error, which is kept free of results."""
     click.echo(message, err=True)
 
 
 def name_stale(stale: Mapping[str, str]) -> None:
-    """Name every series that could not be updated, with the reason; what is stored was kept."""
+    """Name every series that could not be updated, with the reason."""
     if stale:
         say(f"Not updated, what was stored is kept, {len(stale)}:")
         for name, reason in stale.items():
@@ -116,7 +116,7 @@ def name_skipped(skipped: Mapping[str, str]) -> None:
 
 
 def console() -> "Console":
-    """Where tables are printed; wide enough not to cut them when it is no terminal."""
+    """Where tables are printed; wide enough not to cut them where there is no terminal."""
     from rich.console import Console
 
     # Names and paths are the user's: brackets in them are no markup.

@@ -138,7 +138,7 @@ def _print_flags(store: "Store", names: Sequence[str]) -> None:
         return
     table = Table("series", "date", "flag", title="Flagged sessions", title_justify="left")
     for row in flags.head(_MOST_DATES).itertuples():
-        table.add_row(row.unique_id, str(row.ds)[:10], row.flag)
+        table.add_row(str(row.unique_id), str(row.ds)[:10], str(row.flag))
     console().print(table)
     if len(flags) > _MOST_DATES:
         console().print(f"... and {len(flags) - _MOST_DATES} more")
