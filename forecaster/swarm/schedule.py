@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -36,8 +36,6 @@ Rows: TypeAlias = Int[np.ndarray, " row"]
 Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
 """States (member, ...) that members continue from, or raw keys of members that start anew."""
 
-Program: TypeAlias = Callable[..., Tree]
-"""A compiled function, over all lanes; see :func:`forecaster.swarm.lanes.spread`."""
 
 _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
@@ -45,6 +43,18 @@ _MAX_EPOCHS = 128  # of a block, unless more are asked for
 # Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
 # share of a block that may go into moving states.
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
+
+
+class Program(Protocol):
+    """A compiled function, over all lanes; see :func:`forecaster.swarm.lanes.spread`."""
+
+    def __call__(self, groups: int, shared: Tree, /, *packed: Tree) -> Tree:
+        """The results of so many groups."""
+        ...
+
+    def lower(self, groups: int, shared: Tree, /, *packed: Tree) -> Any:
+        """The program for arguments of these shapes, as JAX lowers it."""
+        ...
 
 
 class Snapshot(NamedTuple):
@@ -294,7 +304,8 @@ def compiled(
         data = with_shared(own, shared)
         return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
 
-    return _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)
+    programs = _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)
+    return cast(tuple[Program, Program], programs)
 
 
 def run_to_the_end(

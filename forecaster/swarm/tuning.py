@@ -88,8 +88,8 @@ def random_candidates(
     random = np.random.default_rng(seed)
 
     def draw(values: Sequence[Any]) -> Any:
-        if isinstance(values, tuple) and len(values) == 2:
-            low, high = map(float, cast(tuple[float, float], values))
+        if len(values) == 2 and isinstance(values, tuple):
+            low, high = (float(value) for value in cast(Sequence[float], values))
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
             return float(np.exp(random.uniform(np.log(low), np.log(high))))

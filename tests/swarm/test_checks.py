@@ -1,5 +1,7 @@
 """What a swarm refuses: each a named error that says what, where, expected and got."""
 
+from typing import Any, cast
+
 import jax
 import numpy as np
 import optax
@@ -142,7 +144,10 @@ ERRORS = {
         "patience: expected whole numbers of 1 or more; got 0",
     ),
     "no chunk": (lambda: make(chunk=0).fit(X, Y), "chunk: expected a whole number of 1 or more"),
-    "no model": (lambda: Swarm(3, IDS, loss=optax.squared_error), "model: expected a function"),
+    "no model": (
+        lambda: Swarm(cast(Any, 3), IDS, loss=optax.squared_error),
+        "model: expected a function",
+    ),
     "running statistics": (
         lambda: Swarm(Normed, IDS, loss=optax.squared_error),
         "norm.mean is a BatchStat; expected weights",

@@ -1,5 +1,7 @@
 """Optimisers: their settings are hyperparameters, and any of optax's will do."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +13,11 @@ from tests.swarm.test_swarm import X, Y, close, make, untrained
 
 __all__ = ["untrained"]  # the fixture
 
-PARAMS = {"w": jnp.array([1.0, -2.0])}
-GRADS = {"w": jnp.array([0.5, 3.0])}
+PARAMS: Any = {"w": jnp.array([1.0, -2.0])}
+GRADS: Any = {"w": jnp.array([0.5, 3.0])}
 
 
-def step(optimizer: optax.GradientTransformation, count: int = 1):
+def step(optimizer: optax.GradientTransformation, count: int = 1) -> Any:
     """The last of so many updates by the same gradients."""
     state, updates = optimizer.init(PARAMS), None
     for _ in range(count):
