@@ -1,15 +1,17 @@
 """An evaluation from end to end: its files, its verdict, its report, and traps for leaks."""
 
 import dataclasses
+import importlib
 import json
 import shutil
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import UsageError
+from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import (
     BacktestCallbacks,
     BacktestOptions,
@@ -20,6 +22,8 @@ from forecaster.evaluation import (
     evaluate_to_folder,
     verdict,
 )
+from forecaster.evaluation.backtest import Forecasts
+from forecaster.ingest import Membership
 from tests.conftest import error, run
 
 
@@ -182,7 +186,9 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
 @pytest.mark.slow
 def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("forecaster.evaluation.cross_validation._AT_ONCE", 2)
+    # The door has a function of the same name, so the module cannot be named as its attribute.
+    module = importlib.import_module("forecaster.evaluation.cross_validation")
+    monkeypatch.setattr(module, "_AT_ONCE", 2)
     quick = dataclasses.replace(config, epochs=1)
     options = BacktestOptions(3, 1, ("torch",), torch_sample=1)
     evaluation = evaluate_to_folder(tmp_path / "few", panel, quick, options)
@@ -234,3 +240,47 @@ def test_the_commands_evaluate_and_report(tmp_path):
         "evaluate", *source, "--baselines", "arima", "--output", tmp_path / "x", code=2
     )
     assert not (tmp_path / "x").exists()
+
+
+def forecasts_of_two_series() -> Forecasts:
+    days = pd.bdate_range("2024-01-01", periods=4)
+    frame = pd.DataFrame(
+        {
+            "unique_id": np.repeat(["a", "b"], 3), "ds": [*days[1:]] * 2, "cutoff": [*days[:3]] * 2,
+            "y": np.arange(6.0), "LSTM": np.arange(6) + 0.1, "latest": np.arange(6) - 1.0,
+        }
+    )  # fmt: skip
+    origins: Any = None  # the frame alone is looked at
+    return Forecasts(origins, frame)
+
+
+def test_only_forecasts_of_members_count():
+    forecasts = forecasts_of_two_series()
+    spans = [("a", "2024-01-02", "2024-01-03"), ("b", "2024-01-03", "2024-12-31")]
+    table = pd.DataFrame(spans, columns=["unique_id", "start", "end"])
+    dates = {"start": "datetime64[ns]", "end": "datetime64[ns]"}
+    members = forecasts.of_members(Membership(table.astype(dates)))
+    assert members.frame["y"].tolist() == [1, 2, 5] and members.frame.index.tolist() == [0, 1, 2]
+    assert forecasts.of_members(None) is forecasts
+
+
+def test_forecasts_are_stored_in_single_precision_and_outcomes_as_they_are():
+    stored = forecasts_of_two_series().to_store()
+    assert list(stored) == ["unique_id", "ds", "cutoff", "y", "LSTM"]
+    assert stored["LSTM"].dtype == np.float32 and stored["y"].dtype == np.float64
+
+
+def test_a_universe_without_members_is_refused_and_leaves_nothing(panel, config, tmp_path):
+    spans = pd.DataFrame({"unique_id": ["KO"], "start": ["1999-01-04"], "end": ["1999-12-31"]})
+    dates = {"start": "datetime64[ns]", "end": "datetime64[ns]"}
+    options = BacktestOptions(3, membership=Membership(spans.astype(dates)))
+    quick = dataclasses.replace(config, epochs=1)
+    with pytest.raises(DataError, match="no series belonged to the universe at any cutoff"):
+        evaluate_to_folder(tmp_path / "none", panel.only(panel.ids[:2]), quick, options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_baselines_of_the_options_are_each_run_once_naive_first():
+    options = BacktestOptions(baselines=("ewma", "torch", "naive", "ewma"))
+    assert options.runner_names == ["naive", "ewma"] and options.with_torch
+    assert not BacktestOptions().with_torch

@@ -5,7 +5,7 @@ what was known at the first origin, and applied unchanged to what came later, as
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class Forward(Protocol):
         """Choose and estimate."""
         ...
 
-    def forward(self, y: np.ndarray, h: int, level: list[float]) -> Mapping[str, Any]:
+    def forward(self, y: np.ndarray, h: int, level: list[float]) -> Mapping[str, np.ndarray]:
         """Forecasts ``mean``, ``lo-80``, ``hi-80``, ... of ``h`` steps after ``y``, each (h,)."""
         ...
 
@@ -57,7 +57,7 @@ def _forward(
     return np.exp(out) if logarithmic(y) else out
 
 
-def _key(forecasts: Mapping[str, Any], quantile: float) -> str:
+def _key(forecasts: Mapping[str, np.ndarray], quantile: float) -> str:
     """What statsforecast calls a quantile."""
     if quantile == 0.5:
         return "mean"
