@@ -1,7 +1,7 @@
 """Flags on prices that look wrong, row by row, from the prices alone. Nothing is changed.
 
 Flags of rows:
-    copied       open, high, low and close are repeated by a later session: this one is wrong, and
+    copied       a later session has the same open, high, low and close: the earlier is wrong, and
                  of two consecutive sessions both are flagged, since either may be
     reversed     a session apart from both its neighbours, whose move the next one takes back
     unconfirmed  a jump at the latest session; the next one will show whether it holds

@@ -110,7 +110,7 @@ def test_an_older_version_is_read_and_a_newer_one_refused(tmp_path):
         Manifest.read(path)
     del fields["rows"]
     path.write_text(json.dumps(old))
-    with pytest.raises(StoreError, match="cannot be read .no 'rows'"):
+    with pytest.raises(StoreError, match=r"cannot be read .no 'rows'"):
         Manifest.read(path)
 
 
