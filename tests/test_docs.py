@@ -53,7 +53,7 @@ def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = build(folder)
     said = done.stdout + done.stderr
-    assert done.returncode == 0 and "No issues found" in said, said[-5000:]
+    assert done.returncode == 0, said[-5000:]
     assert not re.search("warning|error", said, re.IGNORECASE), said
     return folder / "site"
 
