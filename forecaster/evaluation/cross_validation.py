@@ -39,7 +39,7 @@ class Origins:
         """``cutoffs``: places on the panel's time axis. Series are forecast from the cutoffs at
         which they were observed, as far ahead as they were observed after them."""
         histories = Histories.of(panel)
-        at, steps = histories.at, histories.at.shape[1]
+        at, steps = histories.positions, histories.positions.shape[1]
         row, step = np.nonzero(np.isin(at, cutoffs))
         row, step = np.repeat(row, horizon), np.repeat(step, horizon)
         ahead = np.tile(np.arange(horizon), len(row) // horizon)
@@ -126,11 +126,11 @@ class Rolling:
         bounds = [f"{name}-{side}-{level:g}" for level in self.level for side in ("lo", "hi")]
         count = len(origins.keys)
         columns = {column: np.full(count, np.nan) for column in (name, *bounds)}
-        steps = origins.histories.at.shape[1]
+        steps = origins.histories.positions.shape[1]
         for model, cutoffs in self.parts:
             known = set(model.ids)
             ids = [name for name in origins.panel.ids if name in known]
-            at = origins.histories.at[origins.row, origins.step]
+            at = origins.histories.positions[origins.row, origins.step]
             mine = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
             if not mine.any():
                 continue
