@@ -17,8 +17,14 @@ def slow(residuals, first_new, level, memory, count, rate):
             miss, widths = 1 - level / 100, {}
             for now in range(min(int(min(first_new)), origins - count), origins):
                 known = now - h - 1
-                if known in widths and known >= first_new[k] and np.isfinite(residuals[k, known, h]):
-                    miss += rate * ((1 - level / 100) - (abs(residuals[k, known, h]) > widths[known]))
+                if (
+                    known in widths
+                    and known >= first_new[k]
+                    and np.isfinite(residuals[k, known, h])
+                ):
+                    miss += rate * (
+                        (1 - level / 100) - (abs(residuals[k, known, h]) > widths[known])
+                    )
                 seen = np.abs(residuals[k, max(0, now - memory) : max(0, now - h), h])
                 seen = sorted(seen[np.isfinite(seen)])
                 rank = min(max(math.ceil((len(seen) + 1) * (1 - miss)), 1), len(seen))
