@@ -27,7 +27,7 @@ class Config:
       whose tails suit returns; ``point``, one number under squared error, for same-work comparisons
     - ``hidden``: units of a layer; few, since a series has only some thousand rows
     - ``layers``: layers of the network
-    - ``horizon``: how many steps ahead; every step up to it is forecast directly; a week of sessions
+    - ``horizon``: how many steps ahead, each forecast directly; a week of sessions
     - ``lookback``: how many of the latest rows a forecast is made from; a quarter of sessions
     - ``burn_in``: steps of a window that only warm up the state and predict nothing; by default a
       third of the lookback, 20 at most

@@ -55,7 +55,7 @@ class Origins:
         observed after them. ``cutoffs``: positions on the panel's time axis.
         """
         histories = Histories.of(panel)
-        at, steps = histories.at, histories.at.shape[1]
+        at, steps = histories.positions, histories.positions.shape[1]
         row, step = np.nonzero(np.isin(at, cutoffs))
         row, step = np.repeat(row, horizon), np.repeat(step, horizon)
         ahead = np.tile(np.arange(horizon), len(row) // horizon)
@@ -148,11 +148,11 @@ class RollingOrigin:
             column: np.full(count, np.nan)
             for column in forecast_columns(self.config.column, self.level)
         }
-        steps = origins.histories.at.shape[1]
+        steps = origins.histories.positions.shape[1]
         for model, cutoffs in self.parts:
             known = set(model.ids)
             ids = [name for name in origins.panel.ids if name in known]
-            at = origins.histories.at[origins.row, origins.step]
+            at = origins.histories.positions[origins.row, origins.step]
             selected = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
             if not selected.any():
                 continue

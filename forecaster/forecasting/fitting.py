@@ -82,7 +82,7 @@ def fit_with(
         frequency=panel.frequency,
         transform=transform,
         residuals=residuals.astype(np.float32),
-        fitted_until=panel.times[transformed.at[:, -1]],
+        fitted_until=panel.times[transformed.positions[:, -1]],
         skipped=panel.skipped,
         provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned},
     ).only(panel.ids)
@@ -119,7 +119,7 @@ def _validation_errors(
     rows = np.arange(len(origins))[:, None, None]
     actual = transform.invert(transformed.z[rows, np.minimum(ahead, last_step)])
     forecast = transform.invert(
-        transformed.level[rows[:, :, 0], origins]
+        transformed.base[rows[:, :, 0], origins]
         + transformed.scale[rows[:, :, 0], origins] * location
     )
     naive = transform.invert(np.take_along_axis(transformed.z, origins, axis=1))[:, :, None]

@@ -105,7 +105,7 @@ def _columns(
     widths of the band of each level in percent, in forecast scales.
     """
     location, scale, dof = distribution
-    base = np.take_along_axis(transformed.level, origins[:, :, None], axis=1)
+    base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
 
@@ -127,7 +127,7 @@ def _steps_since_fit(
     panel: Panel, transformed: Transformed, fitted_until: np.ndarray
 ) -> Int[np.ndarray, " series"]:
     """How many rows each series has after the latest one that its network has seen."""
-    positions = transformed.at
+    positions = transformed.positions
     times = panel.times[np.maximum(positions, 0)]
     return ((times > fitted_until[:, None]) & (positions >= 0)).sum(1)
 

@@ -29,7 +29,7 @@ _ARRAYS, _REST = "model.safetensors", "model.json"
 def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
     """Write a model into a new folder, whole or not at all, and return the folder.
 
-    ``encoding``: of the arrays, to make the file smaller; see :mod:`forecaster.storage.compression`.
+    ``encoding``: how the arrays are written, to make the file smaller; see :data:`METHODS`.
 
     Raises ModelError when the folder exists, WriteError when it cannot be written.
     """
@@ -147,18 +147,19 @@ def _unflatten(flat: Mapping[str, np.ndarray]) -> dict[Any, Any]:
     for path, leaf in flat.items():
         # Flax keeps the members of a list under whole numbers.
         *above, last = (int(part) if part.isdigit() else part for part in path.split("/"))
-        place = tree
+        branch = tree
         for part in above:
-            place = place.setdefault(part, {})
-        place[last] = leaf
+            branch = branch.setdefault(part, {})
+        branch[last] = leaf
     return tree
 
 
 def _strict(values: list[Any]) -> list[Any]:
+    """Values without NaN and infinities, which strict JSON does not have."""
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
 
 
-def _time_to_json(time) -> int | str:
+def _time_to_json(time: np.datetime64 | np.integer) -> int | str:
     return str(time) if isinstance(time, np.datetime64) else int(time)
 
 
