@@ -13,8 +13,8 @@ from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError
 from forecaster.evaluation.baselines import Runner, check_torch, memory_used
-from forecaster.evaluation.cross_validation import FrameWriter, Origins, RollingOrigin
 from forecaster.evaluation.result import FORECASTS, Evaluation, check_folder
+from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin
 from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
 from forecaster.forecasting import KEYS, renamed_columns

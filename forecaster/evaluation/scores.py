@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.evaluation import metrics
-from forecaster.evaluation.cross_validation import NAIVE
+from forecaster.evaluation.rolling_origin import NAIVE
 from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
 from forecaster.series import Panel, default_season
 

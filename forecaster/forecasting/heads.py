@@ -70,7 +70,7 @@ class StudentT:
         """Chance that the target lies above a threshold."""
         from scipy.special import stdtr
 
-        return stdtr(dof, np.subtract(location, threshold) / scale)
+        return np.asarray(stdtr(dof, np.subtract(location, threshold) / scale))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Point:
         """Chance that the target lies above a threshold, the errors taken as normal."""
         from scipy.special import ndtr
 
-        return ndtr(np.subtract(location, threshold) / scale)
+        return np.asarray(ndtr(np.subtract(location, threshold) / scale))
 
 
 HEADS = {"student_t": StudentT, "point": Point}

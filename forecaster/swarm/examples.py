@@ -52,6 +52,7 @@ def training_data(
     weight: Tree,
     validation: Tree,
     bootstrap: _Keys | None,
+    *,
     check: bool = True,
 ) -> Supervised | Streamed:
     """Check the data of a fit and put them together.

@@ -19,7 +19,7 @@ Rows: TypeAlias = int | Sequence[int] | np.ndarray
 def take_members(tree: _T, rows: Rows) -> _T:
     """Some members of a tree of arrays, numpy leaves (member, ...), in the order of ``rows``."""
 
-    def take(leaf: Any) -> np.ndarray:
+    def take(leaf: ArrayLike) -> np.ndarray | np.generic:
         return np.asarray(leaf)[rows]
 
     return jax.tree.map(take, tree)

@@ -199,7 +199,7 @@ class Swarm:
         not notice. Members that have diverged before do not train.
         """
         keys = np.asarray(self._result.state.key) if bootstrap else None
-        data = training_data(self.ids, inputs, targets, weight, validation, keys, check)
+        data = training_data(self.ids, inputs, targets, weight, validation, keys, check=check)
         example = data.load(np.arange(1)) if isinstance(data, Streamed) else data
         validated = example.validation_inputs is not None
         if patience is not None and not validated:

@@ -1,7 +1,6 @@
 """An evaluation from end to end: its files, its verdict, its report, and traps for leaks."""
 
 import dataclasses
-import importlib
 import json
 import shutil
 from typing import Any
@@ -186,9 +185,7 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
 @pytest.mark.slow
 def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    # The door has a function of the same name, so the module cannot be named as its attribute.
-    module = importlib.import_module("forecaster.evaluation.cross_validation")
-    monkeypatch.setattr(module, "_AT_ONCE", 2)
+    monkeypatch.setattr("forecaster.evaluation.rolling_origin._AT_ONCE", 2)
     quick = dataclasses.replace(config, epochs=1)
     options = BacktestOptions(3, 1, ("torch",), torch_sample=1)
     evaluation = evaluate_to_folder(tmp_path / "few", panel, quick, options)

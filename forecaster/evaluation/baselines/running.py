@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
-import resource
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.evaluation.baselines.simple import Method
-from forecaster.evaluation.cross_validation import Origins
+from forecaster.evaluation.rolling_origin import Origins
 from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
 from forecaster.series import Panel, default_season
 

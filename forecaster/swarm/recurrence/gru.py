@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
@@ -26,7 +26,7 @@ class _Residuals(NamedTuple):
 
     kernel: Float[Array, "row gates"]
     inputs: Float[Array, "time batch feature"]
-    valid: Float[Array, "time batch"]
+    valid: Shaped[Array, "time batch"]
     hidden: Float[Array, "time batch hidden"]
     gates: tuple[Array, ...]
 
@@ -44,7 +44,7 @@ def gru(
     bias: Float[Array, " gates"],
     new_bias: Float[Array, " gates//3"],
     inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
+    valid: Shaped[Array, "time batch"],
     *,
     last_only: bool = False,
 ) -> Float[Array, "... batch gates//3"]:
@@ -85,7 +85,7 @@ def jax_gru(
     bias: Float[Array, " gates"],
     new_bias: Float[Array, " gates//3"],
     inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
+    valid: Shaped[Array, "time batch"],
 ) -> Float[Array, "time batch gates//3"]:
     """The same in JAX alone: the reference that the compiled code has to agree with."""
     return _jax_gru(kernel, bias, new_bias, inputs, valid)
@@ -101,7 +101,7 @@ def _forward(
     bias: Float[Array, " gates"],
     new_bias: Float[Array, " gates//3"],
     inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
+    valid: Shaped[Array, "time batch"],
 ) -> tuple[Float[Array, "time batch gates//3"], ...]:
     """Hidden state, reset gate, update gate, new gate and its recurrent part, of every step."""
     steps, batch, features = inputs.shape

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
@@ -30,7 +30,7 @@ class _Residuals(NamedTuple):
 
     kernel: Float[Array, "row gates"]
     inputs: Float[Array, "time batch feature"]
-    valid: Float[Array, "time batch"]
+    valid: Shaped[Array, "time batch"]
     hidden: Float[Array, "time batch hidden"]
     cell: Array
     gates: Array
@@ -48,7 +48,7 @@ def lstm(
     kernel: Float[Array, "row gates"],
     bias: Float[Array, " gates"],
     inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
+    valid: Shaped[Array, "time batch"],
     *,
     last_only: bool = False,
 ) -> Float[Array, "... batch gates//4"]:
@@ -86,7 +86,7 @@ def jax_lstm(
     kernel: Float[Array, "row gates"],
     bias: Float[Array, " gates"],
     inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
+    valid: Shaped[Array, "time batch"],
 ) -> Float[Array, "time batch gates//4"]:
     """The same in JAX alone: the reference that the compiled code has to agree with."""
     return _jax_lstm(kernel, bias, inputs, valid)
@@ -108,7 +108,7 @@ def _forward(
     kernel: Float[Array, "row gates"],
     bias: Float[Array, " gates"],
     inputs: Float[Array, "time batch feature"],
-    valid: Float[Array, "time batch"],
+    valid: Shaped[Array, "time batch"],
 ) -> tuple[
     Float[Array, "time batch gates//4"],
     Float[Array, "time batch gates//4"],

@@ -7,7 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import Origins, cutoffs_of
-from forecaster.evaluation.cross_validation import FrameWriter, _groups, write_frames
+from forecaster.evaluation.rolling_origin import FrameWriter, _groups, write_frames
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
 

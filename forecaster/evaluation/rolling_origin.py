@@ -115,7 +115,7 @@ class RollingOrigin:
             parts.append((fit(known, config, seed, on_progress=on_progress), group))
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
-        # The fit's reasons for what it left out are kept: `match_panel` could only say it is missing.
+        # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
         fitted = panel.only(first.ids, first.skipped)
         panel = match_panel(first, first.transform.without_bad_rows(fitted))
         return RollingOrigin(panel, tuple(parts), levels)
