@@ -262,9 +262,9 @@ class Schedule:
             return jax.tree.map(np.zeros_like, self.origin)
 
         def first_state(
-            key: jax.Array, hyperparams: Hyperparams, limits: Limits, own: Data, shared: Data
+            key: jax.Array, hyperparams: Hyperparams, limits: Limits, unshared: Data, shared: Data
         ) -> State:
-            return start(self._task, key, with_shared(own, shared), hyperparams, limits)
+            return start(self._task, key, with_shared(unshared, shared), hyperparams, limits)
 
         def room(shape: jax.ShapeDtypeStruct) -> np.ndarray:
             return np.zeros((self.held.members, *shape.shape), shape.dtype)
@@ -287,21 +287,21 @@ def compiled(
     def first(
         common: tuple[Data, jax.Array],
         origin: State | jax.Array,
-        own: Data,
+        unshared: Data,
         hyperparams: Hyperparams,
         limits: Limits,
     ) -> State:
-        return begin(task, origin, with_shared(own, common[0]), hyperparams, limits)
+        return begin(task, origin, with_shared(unshared, common[0]), hyperparams, limits)
 
     def train(
         common: tuple[Data, jax.Array],
         state: State,
-        own: Data,
+        unshared: Data,
         hyperparams: Hyperparams,
         limits: Limits,
     ) -> tuple[State, Losses]:
         shared, epochs = common
-        data = with_shared(own, shared)
+        data = with_shared(unshared, shared)
         return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
 
     programs = _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)
