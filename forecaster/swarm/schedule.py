@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import jax
 import numpy as np
@@ -45,6 +45,7 @@ _MAX_EPOCHS = 128  # of a block, unless more are asked for
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 
 
+@runtime_checkable
 class Program(Protocol):
     """A compiled function, over all lanes; see :func:`forecaster.swarm.lanes.spread`."""
 
