@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import jax
 import numpy as np
@@ -45,6 +45,7 @@ _MAX_EPOCHS = 128  # of a block, unless more are asked for
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 
 
+@runtime_checkable
 class Program(Protocol):
     """A compiled function, over all lanes; see :func:`forecaster.swarm.lanes.spread`."""
 
@@ -262,9 +263,9 @@ class Schedule:
             return jax.tree.map(np.zeros_like, self.origin)
 
         def first_state(
-            key: jax.Array, hyperparams: Hyperparams, limits: Limits, own: Data, shared: Data
+            key: jax.Array, hyperparams: Hyperparams, limits: Limits, unshared: Data, shared: Data
         ) -> State:
-            return start(self._task, key, with_shared(own, shared), hyperparams, limits)
+            return start(self._task, key, with_shared(unshared, shared), hyperparams, limits)
 
         def room(shape: jax.ShapeDtypeStruct) -> np.ndarray:
             return np.zeros((self.held.members, *shape.shape), shape.dtype)
@@ -287,21 +288,21 @@ def compiled(
     def first(
         common: tuple[Data, jax.Array],
         origin: State | jax.Array,
-        own: Data,
+        unshared: Data,
         hyperparams: Hyperparams,
         limits: Limits,
     ) -> State:
-        return begin(task, origin, with_shared(own, common[0]), hyperparams, limits)
+        return begin(task, origin, with_shared(unshared, common[0]), hyperparams, limits)
 
     def train(
         common: tuple[Data, jax.Array],
         state: State,
-        own: Data,
+        unshared: Data,
         hyperparams: Hyperparams,
         limits: Limits,
     ) -> tuple[State, Losses]:
         shared, epochs = common
-        data = with_shared(own, shared)
+        data = with_shared(unshared, shared)
         return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
 
     programs = _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)

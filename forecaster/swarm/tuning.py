@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -89,7 +89,7 @@ def random_candidates(
 
     def draw(values: Sequence[Any]) -> Any:
         if len(values) == 2 and isinstance(values, tuple):
-            low, high = (float(value) for value in cast(Sequence[float], values))
+            low, high = map(float, values)  # pyright: ignore[reportUnknownArgumentType]  # of Any
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
             return float(np.exp(random.uniform(np.log(low), np.log(high))))
