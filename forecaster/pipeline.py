@@ -39,15 +39,7 @@ from forecaster.ingest import (
     without_flagged,
 )
 from forecaster.series import Panel, infer_frequency, show_time
-from forecaster.storage import (
-    METHODS,
-    FitRequest,
-    UnfinishedFit,
-    compare,
-    data_digest,
-    load,
-    save,
-)
+from forecaster.storage import METHODS, FitRequest, UnfinishedFit, compare, data_digest, load, save
 
 OnTraining: TypeAlias = Callable[[swarm.Progress], None]
 
