@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
+import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -327,7 +328,17 @@ def memory_used(_: int = 0) -> tuple[int, int]:
         peak = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
         return os.getpid(), int(peak)
     except (OSError, StopIteration, ValueError):
-        return os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return os.getpid(), _peak_by_getrusage()
+
+
+def _peak_by_getrusage() -> int:
+    """This process's peak memory in KiB where the system has no ``/proc``; 0 on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak  # bytes on macOS
 
 
 def has(library: str) -> bool:

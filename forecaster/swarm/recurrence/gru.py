@@ -16,6 +16,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
+from forecaster.swarm.task import AnyArray
 
 _Steps: TypeAlias = Literal["all", "last"]
 _Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
@@ -40,11 +41,11 @@ class _Saved(NamedTuple):
 
 
 def gru(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    new_bias: Float[Array, " gates//3"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Shaped[Array, "time batch"],
+    kernel: Float[AnyArray, "row gates"],
+    bias: Float[AnyArray, " gates"],
+    new_bias: Float[AnyArray, " gates//3"],
+    inputs: Float[AnyArray, "time batch feature"],
+    valid: Shaped[AnyArray, "time batch"],
     *,
     last_only: bool = False,
 ) -> Float[Array, "... batch gates//3"]:
@@ -65,6 +66,8 @@ def gru(
 
     On CPUs, in float32, compiled code does the work if it was built; see ``native``.
     """
+    arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
+    kernel, bias, new_bias, inputs, valid = arrays
     native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
     return _gru("last" if last_only else "all", kernel, bias, new_bias, inputs, valid)
 

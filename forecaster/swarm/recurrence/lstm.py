@@ -20,6 +20,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
+from forecaster.swarm.task import AnyArray
 
 _Steps: TypeAlias = Literal["all", "last"]
 _Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
@@ -45,10 +46,10 @@ class _Saved(NamedTuple):
 
 
 def lstm(
-    kernel: Float[Array, "row gates"],
-    bias: Float[Array, " gates"],
-    inputs: Float[Array, "time batch feature"],
-    valid: Shaped[Array, "time batch"],
+    kernel: Float[AnyArray, "row gates"],
+    bias: Float[AnyArray, " gates"],
+    inputs: Float[AnyArray, "time batch feature"],
+    valid: Shaped[AnyArray, "time batch"],
     *,
     last_only: bool = False,
 ) -> Float[Array, "... batch gates//4"]:
@@ -69,6 +70,8 @@ def lstm(
     On CPUs, in float32, compiled code does the work if it was built; see ``native``. It has no
     second derivatives: set ``FORECASTER_KERNEL=off`` for those.
     """
+    arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
+    kernel, bias, inputs, valid = arrays
     native.check_shapes(kernel, 4, inputs, valid, bias)
     return _lstm("last" if last_only else "all", kernel, bias, inputs, valid)
 
