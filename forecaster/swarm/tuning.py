@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
 from forecaster.swarm.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
@@ -29,7 +28,7 @@ from forecaster.swarm.history import write_losses
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.members import write_members
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.task import Data, Limits, Task
+from forecaster.swarm.task import ArrayLike, Data, Limits, Task
 
 if TYPE_CHECKING:
     import pandas as pd
