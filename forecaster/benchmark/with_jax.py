@@ -60,7 +60,7 @@ class Ours:
             block=epochs,
         )
         seconds = time.perf_counter() - began
-        return seconds / self._job.members / epochs, fitted.losses.train[:, -1]
+        return seconds / self._job.members / epochs, np.asarray(fitted.losses.train[:, -1])
 
     def close(self) -> None:
         """Nothing was started."""

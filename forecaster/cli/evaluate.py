@@ -19,6 +19,7 @@ from forecaster.cli.shared import (
 
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
+    from forecaster.home import Home
 
 _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 
@@ -50,7 +51,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @home_option
 @click.pass_context
 def evaluate(
-    ctx: click.Context, home: Path, tickers: str | None, source: str, start: datetime | None,
+    ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
     end: datetime | None, mask: tuple[str, ...], windows: int, step: int, baselines: str,
     torch_sample: int, refit: int, config: str | None, seed: int, output: str | None, *,
     overwrite: bool, **options: str | int | None,
@@ -119,7 +120,7 @@ def evaluate(
 @click.argument("folder", required=False, metavar="[DIR]")
 @click.option("--output", metavar="FILE.html", help="[default: report.html in DIR]")
 @home_option
-def report(home: Path, folder: str | None, output: str | None) -> None:
+def report(home: "Home", folder: str | None, output: str | None) -> None:
     """Rebuild the HTML report of an evaluation, by default of the latest under --home.
 
     \b

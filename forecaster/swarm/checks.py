@@ -5,9 +5,8 @@ from typing import cast
 
 import numpy as np
 from jaxtyping import Shaped
-from numpy.typing import ArrayLike
 
-from forecaster.swarm.task import Limits
+from forecaster.swarm.task import ArrayLike, Limits
 
 
 class SwarmError(ValueError):

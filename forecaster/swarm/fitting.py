@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float, UInt32
-from numpy.typing import ArrayLike
 
 from forecaster.swarm.checkpoint import Checkpoint, fingerprint
 from forecaster.swarm.checks import (
@@ -22,7 +21,7 @@ from forecaster.swarm.lanes import Layout, lane_mesh
 from forecaster.swarm.memory import chunk_size, members_at_once
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule, run_to_the_end
-from forecaster.swarm.task import Data, Task
+from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training import State, Status
 
 

@@ -6,9 +6,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 import jax
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import ArrayLike
 
 _T = TypeVar("_T")
 
@@ -19,7 +19,7 @@ Rows: TypeAlias = int | Sequence[int] | np.ndarray
 def take_members(tree: _T, rows: Rows) -> _T:
     """Some members of a tree of arrays, numpy leaves (member, ...), in the order of ``rows``."""
 
-    def take(leaf: ArrayLike) -> np.ndarray | np.generic:
+    def take(leaf: Any) -> np.ndarray | np.generic:
         return np.asarray(leaf)[rows]
 
     return jax.tree.map(take, tree)

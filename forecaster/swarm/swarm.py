@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, Int32, Shaped
-from numpy.typing import ArrayLike
 
 from forecaster.swarm import storage
 from forecaster.swarm.checkpoint import Checkpoint
@@ -31,7 +30,7 @@ from forecaster.swarm.optimizers import Optimizer, adamw
 from forecaster.swarm.recipe import Model, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.supervised import functions_of
-from forecaster.swarm.task import Params, Tree
+from forecaster.swarm.task import ArrayLike, Params, Tree
 from forecaster.swarm.training import Losses, Status
 
 if TYPE_CHECKING:
@@ -242,7 +241,7 @@ class Swarm:
 
         ``inputs``: (member, example, ...), or :class:`Shared` ones.
         """
-        inputs = cast(Tree, part(self.ids, inputs, None, None, "")[0])
+        inputs = part(self.ids, inputs, None, None, "")[0]
         return self._map(self._recipe.predict, self.params, self.hyperparams, inputs)
 
     def evaluate(

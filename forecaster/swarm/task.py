@@ -1,7 +1,7 @@
 """What a member is and how it learns, as pure functions written for ONE member."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -11,6 +11,9 @@ from jaxtyping import Bool, Float, Int, Key
 
 AnyArray: TypeAlias = jax.Array | np.ndarray
 """An array on the devices or on the host."""
+
+ArrayLike: TypeAlias = int | float | np.generic | AnyArray | Sequence[Any]
+"""A number or many, as callers hand them in."""
 
 Tree: TypeAlias = Any
 """Any pytree of arrays. (To a static type checker jaxtyping's ``PyTree`` is an unknown type.)"""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
 from forecaster.swarm.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
@@ -29,7 +28,7 @@ from forecaster.swarm.history import write_losses
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.members import write_members
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.task import Data, Limits, Task
+from forecaster.swarm.task import ArrayLike, Data, Limits, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +88,7 @@ def random_candidates(
 
     def draw(values: Sequence[Any]) -> Any:
         if len(values) == 2 and isinstance(values, tuple):
-            low, high = map(float, values)  # pyright: ignore[reportUnknownArgumentType]  # of Any
+            low, high = map(float, values)
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
             return float(np.exp(random.uniform(np.log(low), np.log(high))))

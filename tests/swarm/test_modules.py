@@ -1,5 +1,7 @@
 """Modules as pure functions, and back."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +51,7 @@ def test_the_rate_of_dropout_is_the_members_or_the_modules(key, hyperparams, dro
     assert abs(float((out == 0).mean()) - dropped) < 0.05
     again = functions.apply(params, inputs, key=key, hyperparams=hyperparams)
     np.testing.assert_array_equal(out, again)  # the key alone decides
-    exported = functions.export(params, hyperparams or {})
+    exported: Any = functions.export(params, hyperparams or {})
     assert float(exported.dropout.rate[...]) == pytest.approx(dropped)
 
 

@@ -25,6 +25,11 @@ def key():
     return jax.random.key(0)
 
 
+def batch():
+    x, y, weight = data()[:3]
+    return Batch(x, y, jnp.asarray(weight))
+
+
 def data(examples=5, padded=2, **options):
     x = jnp.arange(examples + padded, dtype=jnp.float32).at[examples:].set(jnp.nan)
     weight = jnp.ones(examples + padded).at[examples:].set(0)
@@ -58,8 +63,7 @@ def test_an_elementwise_loss_is_averaged_over_valid_examples(key):
     task = supervised(LINEAR, optax.squared_error)
     (index, _), _ = task.batches(data(), key)
     assert index.shape == (1, 7)  # one batch of all examples
-    batch = Batch(*data()[:3])
-    loss, gradient = jax.value_and_grad(task.loss)(jnp.float32(2), batch, key, {})
+    loss, gradient = jax.value_and_grad(task.loss)(jnp.float32(2), batch(), key, {})
     np.testing.assert_allclose(loss, np.mean(np.arange(5) ** 2))  # (2x - x)^2
     np.testing.assert_allclose(gradient, np.mean(2 * np.arange(5) ** 2))  # no NaN of the padding
 
@@ -81,14 +85,13 @@ def test_a_loss_of_a_whole_batch_may_take_hyperparameters(key):
         return (params * batch.weight).sum() * hyperparams["factor"]
 
     task = supervised(LINEAR, loss_fn=loss_fn)
-    batch = Batch(*data()[:3])
-    assert task.loss(jnp.float32(2), batch, key, {"factor": jnp.float32(0.5)}) == 5
+    assert task.loss(jnp.float32(2), batch(), key, {"factor": jnp.float32(0.5)}) == 5
 
 
 def test_exactly_one_loss():
-    for losses in ({}, {"loss": optax.squared_error, "loss_fn": optax.squared_error}):
+    for loss in (None, optax.squared_error):
         with pytest.raises(SwarmError, match="give either loss, elementwise, or loss_fn"):
-            supervised(LINEAR, **losses)
+            supervised(LINEAR, loss, loss_fn=loss)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +104,10 @@ def test_exactly_one_loss():
 def test_losses_of_other_shapes_are_named_errors(key, loss, message):
     task = supervised(LINEAR, loss)
     with pytest.raises(SwarmError, match=message):
-        task.loss(jnp.float32(2), Batch(*data()[:3]), key, {})
+        task.loss(jnp.float32(2), batch(), key, {})
 
 
 def test_the_models_arithmetic_may_be_half_and_losses_stay_whole(key):
     task = supervised(LINEAR, optax.squared_error, compute_dtype=jnp.bfloat16)
-    loss = task.loss(jnp.float32(1.001), Batch(*data()[:3]), key, {})
+    loss = task.loss(jnp.float32(1.001), batch(), key, {})
     assert loss.dtype == jnp.float32 and loss == 0  # 1.001 is 1 in bfloat16
