@@ -87,8 +87,9 @@ def random_candidates(
     random = np.random.default_rng(seed)
 
     def draw(values: Sequence[Any]) -> Any:
-        if len(values) == 2 and isinstance(values, tuple):
-            low, high = map(float, values)
+        is_range = len(values) == 2 and isinstance(values, tuple)
+        if is_range:
+            low, high = float(values[0]), float(values[1])
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
             return float(np.exp(random.uniform(np.log(low), np.log(high))))
