@@ -87,13 +87,13 @@ def random_candidates(
     random = np.random.default_rng(seed)
 
     def draw(values: Sequence[Any]) -> Any:
-        is_range = len(values) == 2 and isinstance(values, tuple)
-        if is_range:
+        if len(values) == 2 and isinstance(values, tuple):
             low, high = float(values[0]), float(values[1])
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
             return float(np.exp(random.uniform(np.log(low), np.log(high))))
-        return values[int(random.integers(len(values)))]
+        row = int(random.integers(len(values)))  # pyright: ignore[reportUnknownArgumentType]  # of Any
+        return values[row]
 
     return [{name: draw(values) for name, values in ranges.items()} for _ in range(count)]
 
