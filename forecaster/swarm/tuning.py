@@ -87,13 +87,13 @@ def random_candidates(
     random = np.random.default_rng(seed)
 
     def draw(values: Sequence[Any]) -> Any:
-        if len(values) == 2 and isinstance(values, tuple):
+        if isinstance(values, tuple) and len(values) == 2:
             low, high = float(values[0]), float(values[1])
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
-            return float(np.exp(random.uniform(np.log(low), np.log(high))))
-        row = int(random.integers(len(values)))  # pyright: ignore[reportUnknownArgumentType]  # of Any
-        return values[row]
+            drawn: float = random.uniform(float(np.log(low)), float(np.log(high)))
+            return float(np.exp(drawn))
+        return values[int(random.integers(len(values)))]
 
     return [{name: draw(values) for name, values in ranges.items()} for _ in range(count)]
 
