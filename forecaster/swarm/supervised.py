@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import DTypeLike
-from jaxtyping import Bool, Float, Int, Key, UInt32
+from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Shared
@@ -169,7 +169,7 @@ def _batches(
 
 
 def _take(
-    data: Supervised, index: tuple[Int[jax.Array, " batch"], Bool[jax.Array, " batch"]]
+    data: Supervised, index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]]
 ) -> Batch:
     rows, is_example = index
     inputs, targets = jax.tree.map(operator.itemgetter(rows), (data.inputs, data.targets))
@@ -198,7 +198,7 @@ def _mean_loss(
     """An elementwise loss, averaged over the valid examples."""
     used = batch.weight > 0
 
-    def known(x: jax.Array) -> jax.Array:
+    def known(x: AnyArray) -> jax.Array:
         # What stands in padding, NaN even, must not reach the gradient.
         return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
 

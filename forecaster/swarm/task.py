@@ -27,7 +27,7 @@ Data: TypeAlias = Tree
 OptState: TypeAlias = Tree
 """What an optimiser remembers from step to step."""
 
-Hyperparams: TypeAlias = Mapping[str, jax.Array]
+Hyperparams: TypeAlias = Mapping[str, int | float | np.generic | AnyArray]
 """One member's hyperparameters, scalars by name. They are data: changing them compiles nothing."""
 
 

@@ -27,6 +27,7 @@ def test_patience_is_as_long_as_the_epochs_unless_given():
     assert limits.epochs.dtype == limits.patience.dtype == np.int32
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("count", [0, -1, 1.5, True])
 def test_counts_are_whole_numbers_of_one_or_more(count):
     check_counts(chunk=1, block=None)

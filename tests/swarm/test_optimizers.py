@@ -65,6 +65,7 @@ def test_random_keys_in_a_state_are_plain_numbers():
     assert step(made)["w"].shape == (2,)  # and it can be used
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_is_no_optimiser_is_a_named_error():
     with pytest.raises(SwarmError, match="expected an optax transformation, or a function"):
         inject_hyperparams("adam")  # pyright: ignore[reportArgumentType]
