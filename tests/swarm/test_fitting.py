@@ -262,7 +262,7 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
             ),
             take=whole.take,
             validate=None,
-            optimizer=lambda hyperparams: optax.adam(float(hyperparams["learning_rate"])),
+            optimizer=lambda hyperparams: optax.adam(jnp.asarray(hyperparams["learning_rate"])),
         )
         rate = 2.0**-8  # the same number in every precision
         limits = {"epochs": steps, "patience": steps}
