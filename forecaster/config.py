@@ -54,7 +54,8 @@ class Config:
     layers: int = 1
     horizon: int = 5
     lookback: int = 60
-    burn_in: int = cast(int, None)  # its default depends on lookback
+    # None until it is resolved: the default depends on lookback.
+    burn_in: int = None  # pyright: ignore[reportAssignmentType]
     validation: int = 252
     training: str = "auto"
     transform: str = "auto"

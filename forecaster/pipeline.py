@@ -5,7 +5,6 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,7 +24,7 @@ from forecaster.evaluation import (
     evaluate_to_folder,
 )
 from forecaster.evaluation.baselines import check_available, check_torch
-from forecaster.forecasting import Model, fit, match_panel, predict
+from forecaster.forecasting import Model, fit, match_panel, predict, resolve_names
 from forecaster.home import Home
 from forecaster.ingest import (
     WRONG,
@@ -122,6 +121,11 @@ def fit_to_home(
     callbacks: Callbacks | None = None,
 ) -> SavedFit:
     """Fetch into the store, train, and save the model as a new run under ``home``.
+
+    - ``home``: where prices and models are kept
+    - ``data``: which series to learn from, and which of their rows
+    - ``config``, ``seed``, ``tune``: as for :func:`forecaster.fit`
+    - ``callbacks``: what is called meanwhile
 
     When it is interrupted during training, :func:`resume_fit` continues it.
 
@@ -294,7 +298,7 @@ def predict_from_home(
     """
     swarm.keep_compiled(home.cache)
     model = load(run or home.latest_run())
-    ids, unknown = _resolve(model, tickers)
+    ids, unknown = resolve_names(model, tickers)
     if not ids:
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
@@ -358,40 +362,6 @@ def compress_from_home(
     provenance = {**model.provenance, "compressed_from": folder.name, "compressed_by": method}
     model = dataclasses.replace(model, provenance=provenance)
     return table, save(model, home.new_run(model.config.model), METHODS[method])
-
-
-def _resolve(model: Model, tickers: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
-    """Tickers as the model writes them, and why it has no network for the others."""
-    if tickers is None:
-        return list(model.ids), {}
-    ids: dict[str, None] = {}
-    unknown: dict[str, str] = {}
-    for name in tickers:
-        if (spelled := _spelled(model, name)) is not None:
-            ids[spelled] = None
-        elif (why := model.skipped.get(name) or model.skipped.get(name.upper())) is not None:
-            unknown[name] = f"was skipped by the fit: {why}"
-        else:
-            unknown[name] = f"not in the latest model ({len(model.ids)} series){_near(model, name)}"
-    return list(ids), unknown
-
-
-def _spelled(model: Model, name: str) -> str | None:
-    """A name as the model has it: letter case and the sign before a share class do not matter."""
-    if name in set(model.ids):
-        return name
-    ids = {known.upper(): known for known in model.ids}
-    upper = name.strip().upper()
-    spellings = (upper, upper.replace(".", "-"), upper.replace("-", "."))
-    return next((ids[spelling] for spelling in spellings if spelling in ids), None)
-
-
-def _near(model: Model, name: str) -> str:
-    """Names of the model that resemble one, for an error message."""
-    ids = {known.upper(): known for known in model.ids}
-    near = get_close_matches(name.upper(), ids, n=5, cutoff=0.5)
-    near = near or [known for known in ids if known.startswith(name.upper()[:1])][:5]
-    return f"; near: {', '.join(ids[known] for known in near)}" if near else ""
 
 
 def _sessions_late(panel: Panel) -> dict[str, int]:

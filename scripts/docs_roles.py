@@ -30,10 +30,10 @@ def _meanings(name: str, obj: griffe.Object) -> list[str]:
     if name.startswith("forecaster."):
         return [name]
     scope = obj if obj.is_class or obj.is_module else obj.parent
-    own = [f"{scope.path}.{name}"] if scope is not None and name in scope.members else []
+    members = [f"{scope.path}.{name}"] if scope is not None and name in scope.members else []
     known = [obj.resolve(name.split(".")[0])] if _resolves(obj, name.split(".")[0]) else []
     rest = name.partition(".")[2]
-    return own + [f"{path}.{rest}" if rest else path for path in known] + [f"forecaster.{name}"]
+    return members + [f"{path}.{rest}" if rest else path for path in known] + [f"forecaster.{name}"]
 
 
 def _resolves(obj: griffe.Object, name: str) -> bool:

@@ -86,8 +86,13 @@ def compare(
     """Train by ours and the other methods in turn, in reversed order every other time.
 
     Every method starts from the same weights and sees the same batches, and the losses that they
-    reach are compared. PyTorch trains only a few of the members, whose times are alike, unless
-    ``whole``. ``on_run(method, repeat)`` is called before each run.
+    reach are compared.
+
+    - ``job``: what is trained
+    - ``against``: the other methods
+    - ``repeats``: runs of each, whose median counts
+    - ``whole``: let PyTorch train all members, not only a few, whose times are alike
+    - ``on_run(method, repeat)``: called before each run
 
     Raises UsageError for an unknown method.
     """
@@ -128,7 +133,12 @@ def scaling(
     repeats: int = 3,
     on_run: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
-    """Compare swarms of several sizes, every method training all members."""
+    """Compare swarms of several sizes, every method training all members.
+
+    - ``job``: what is trained
+    - ``members``: the sizes
+    - ``against``, ``repeats``, ``on_run``: as for :func:`compare`
+    """
     results = []
     for count in members:
         sized = dataclasses.replace(job, members=count)

@@ -17,7 +17,7 @@ from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
 from forecaster.cli.shared import INTERRUPTED, say
 from forecaster.cli.status import status
-from forecaster.errors import ForecasterError, WriteError
+from forecaster.errors import ForecasterError, StoreError, WriteError
 
 
 class _Commands(click.Group):
@@ -30,8 +30,9 @@ class _Commands(click.Group):
                 warnings.showwarning = _say_warning
                 return super().invoke(ctx)
         except ForecasterError as error:
-            unwritable = isinstance(error, WriteError)
-            say(f"Error: {error}{' (--home for prices and models)' if unwritable else ''}")
+            stored = isinstance(error, WriteError | StoreError)
+            elsewhere = stored and isinstance(error.__cause__, OSError)
+            say(f"Error: {error}{' (--home for prices and models)' if elsewhere else ''}")
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             raise  # click ends quietly

@@ -106,7 +106,15 @@ class RollingOrigin:
         seed: int = 0,
         on_progress: Callable[[swarm.Progress], None] | None = None,
     ) -> "RollingOrigin":
-        """Train networks; arguments as of :func:`cross_validation`."""
+        """Train networks on what was known at the first cutoff, or at each.
+
+        - ``panel``, ``config``: as for :func:`forecaster.fit`
+        - ``n_windows``: how many cutoffs; ``step_size``: times between two
+        - ``refit``: train at the first cutoff only (False), at each (True), or every so many
+        - ``level``: of the bands, in percent
+        - ``seed``: with a series' name it determines every random draw
+        - ``on_progress``: called now and then while networks train
+        """
         levels = tuple(check_levels(level))
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
         parts = []
@@ -223,6 +231,10 @@ def cross_validation_to_parquet(
 
     Series are forecast and written in batches, so the frame need not fit into memory. An unfinished
     file is removed.
+
+    - ``path``: the file
+    - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
+      ``on_progress``: as for :func:`cross_validation`
     """
     rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from forecaster.config import Config
+from forecaster.errors import UsageError
 
 SIMULATED = "simulated"
 """The source whose prices are invented."""
@@ -132,7 +133,7 @@ class Summary:
         values = json.loads(path.read_text())
         try:
             return Summary.from_dict(values)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, UsageError) as error:
             raise ValueError(f"{path.name} is not a summary: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from .fitting import fit as fit
 from .fitting import fit_with as fit_with
 from .model import Model as Model
 from .model import Networks as Networks
+from .naming import resolve_names as resolve_names
 from .predicting import RISE as RISE
 from .predicting import check_levels as check_levels
 from .predicting import distributions as distributions

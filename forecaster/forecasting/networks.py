@@ -1,7 +1,7 @@
 """Flax modules for ONE series. The swarm makes many of them."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import numpy as np
 from flax import nnx
 from jax import Array
 
+from forecaster.swarm import Params
 from forecaster.swarm.recurrence import gru, lstm
 
 _glorot = nnx.initializers.glorot_uniform()
@@ -145,7 +146,7 @@ def builder(
     return lambda rngs: Recurrent(cell, *sizes, rngs=rngs)
 
 
-def widen(params: Any, shapes: Any, hidden: int, to: int) -> Any:
+def widen(params: Params, shapes: Params, hidden: int, to: int) -> Params:
     """The same networks with a larger hidden layer, whose added units are zero throughout.
 
     - ``params``: a nested dict of arrays (series, ...) of networks with ``hidden`` units

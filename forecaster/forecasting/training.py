@@ -52,7 +52,7 @@ def split_of(config: Config, steps: int) -> Split:
     return Split(steps, config.lookback, config.burn_in, config.horizon, config.validation)
 
 
-def functions(config: Config, features: int):
+def functions(config: Config, features: int) -> swarm.Functions:
     """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
     head = HEADS[config.head](config.horizon)
     return swarm.module_functions(

@@ -96,13 +96,25 @@ def _arrays_of_frame(frame: pd.DataFrame) -> Arrays:
     return Arrays(frame["ds"].to_numpy(), frame[list(channels)].to_numpy(float), channels)
 
 
-def ingest(home: Home, source: Source, tickers: Sequence[str] | None, **options: Any) -> Ingested:
+def ingest(
+    home: Home,
+    source: Source,
+    tickers: Sequence[str] | None,
+    *,
+    start: Date | None = None,
+    refresh: bool = False,
+    on_series: OnSeries | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Ingested:
     """Bring the store under ``home`` up to date with a source.
 
-    As :func:`ingested`, whose ``options`` these are, for callers to whom it does not matter that
+    As :func:`ingested`, whose arguments these are, for callers to whom it does not matter that
     another process may update the store right after.
     """
-    with ingested(home, source, tickers, **options) as arrived:
+    with ingested(
+        home, source, tickers,
+        start=start, refresh=refresh, on_series=on_series, on_wait=on_wait,
+    ) as arrived:  # fmt: skip
         return arrived
 
 

@@ -1,12 +1,24 @@
 """Sources by name, each imported when it is asked for: yfinance alone takes a second."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 from forecaster.errors import UsageError
 from forecaster.ingest.source import Source
 
 
-def open_source(name: str, *, seed: int = 0, **options: Any) -> Source:
+class YahooOptions(TypedDict, total=False):
+    """How Yahoo is asked, see :class:`forecaster.ingest.yahoo.Yahoo`."""
+
+    requests_per_second: float
+    workers: int
+    refresh: bool
+    cool_down: float
+    on_wait: Callable[[float], None] | None
+    rewrite: Callable[[str], str] | None
+
+
+def open_source(name: str, *, seed: int = 0, **options: Unpack[YahooOptions]) -> Source:
     """The source that a name stands for: ``yahoo``, ``simulated`` or ``files:PATH``.
 
     ``seed``: of the simulated market. ``options``: those of :class:`forecaster.ingest.yahoo.Yahoo`.

@@ -17,6 +17,7 @@ from forecaster.swarm.training import State
 _T = TypeVar("_T")
 
 _VERSION = 1
+_HYPERPARAMS = "hyper/"  # what files call them
 
 
 def save(
@@ -29,7 +30,7 @@ def save(
     """Write a swarm, whole or not at all. Raises WriteError when it cannot be written."""
     from safetensors.numpy import save as to_bytes
 
-    arrays = {f"hyperparams/{name}": values for name, values in hyperparams.items()}
+    arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
     arrays |= {f"state{name}": leaf for name, leaf in named_leaves(result.state)}
     arrays |= {f"losses{name}": leaf for name, leaf in named_leaves(result.losses)}
     header = {"schema": _VERSION, "ids": list(ids), "seed": seed, "seconds": result.seconds}
@@ -42,8 +43,8 @@ def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]
     """Ids, seed and hyperparameters of a saved swarm."""
     with _open(path) as file:
         header = _header(path, file)
-        names = [name for name in file.keys() if name.startswith("hyperparams/")]  # noqa: SIM118
-        hyperparams = {name.removeprefix("hyperparams/"): file.get_tensor(name) for name in names}
+        names = [name for name in file.keys() if name.startswith(_HYPERPARAMS)]  # noqa: SIM118
+        hyperparams = {name.removeprefix(_HYPERPARAMS): file.get_tensor(name) for name in names}
     return tuple(header["ids"]), int(header["seed"]), hyperparams
 
 

@@ -85,10 +85,10 @@ def shuffled_batches(
     steps = math.ceil(examples / batch_size)
     labels = jnp.arange(examples) if labels is None else labels
 
-    def draw(label: jax.Array) -> jax.Array:
+    def priority(label: jax.Array) -> jax.Array:
         return jax.random.uniform(jax.random.fold_in(key, label))
 
-    order = jnp.argsort(jnp.where(valid, jax.vmap(draw)(labels), jnp.inf))
+    order = jnp.argsort(jnp.where(valid, jax.vmap(priority)(labels), jnp.inf))
     order = jnp.pad(order, (0, steps * batch_size - examples)).reshape(steps, batch_size)
     position = jnp.arange(steps * batch_size).reshape(steps, batch_size)
     is_example = position < valid.sum()

@@ -208,10 +208,13 @@ def update(
     key: jax.Array,
     hyperparams: Hyperparams,
 ) -> tuple[Params, OptState]:
-    """An optimiser's update and its next state.
+    """An optimiser's update of one member, and its next state.
 
-    Those that search along a line are also given the loss of the batch, as a number and as a
-    function of the weights.
+    - ``task``, ``optimizer``: the member's
+    - ``grads``, ``params``: the gradient and the weights, trees of the same structure
+    - ``opt_state``: what the optimiser remembers
+    - ``loss``, ``batch``, ``key``, ``hyperparams``: the batch's loss and all that it was made from,
+      for optimisers that search along a line
     """
     if not isinstance(optimizer, optax.GradientTransformationExtraArgs):
         return optimizer.update(grads, opt_state, params)
@@ -231,9 +234,14 @@ def train_block(
     epochs: int | Int32[AnyArray, ""],
     max_epochs: int,
 ) -> tuple[State, Losses]:
-    """Up to ``epochs`` epochs of one member; once it has stopped, nothing of it changes.
+    """Several epochs of one member; once it has stopped, nothing of it changes.
 
-    ``epochs``, at most ``max_epochs``, is data: blocks of other lengths compile nothing new.
+    - ``task``, ``data``, ``hyperparams``: as for :func:`train_epoch`
+    - ``state``: where the member stands
+    - ``limits``: when it stops
+    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new
+    - ``max_epochs``: how many there is room for
+
     Returns the state and the losses of each epoch, shape (max_epochs,), NaN where there was none.
     """
 
@@ -264,7 +272,11 @@ def train_one(
 ) -> State:
     """Train one member by itself until it stops: what a swarm does for each, without the swarm.
 
-    ``epochs`` and ``patience`` as in :func:`forecaster.swarm.fit`.
+    - ``task``: how it learns
+    - ``key_data``: its raw random key, see :func:`forecaster.swarm.member_keys`
+    - ``data``: what it learns from, without a member axis
+    - ``hyperparams``: by name, scalars
+    - ``epochs``, ``patience``: as in :func:`forecaster.swarm.fit`
     """
     limits = Limits(jnp.int32(epochs), jnp.int32(epochs if patience is None else patience))
 

@@ -82,14 +82,14 @@ def main() -> None:
 
 def count_programs() -> list[str]:
     """A list that grows by one with every program that XLA compiles."""
-    found: list[str] = []
+    compilations: list[str] = []
 
     def listen(event: str, duration: float, **_) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
-            found.append(event)
+            compilations.append(event)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    return found
+    return compilations
 
 
 def arguments() -> argparse.Namespace:

@@ -36,6 +36,17 @@ def test_what_is_saved_is_what_is_loaded(trained, tmp_path):
         Swarm.load(tmp_path / "none", Network, loss=optax.squared_error)
 
 
+def test_arrays_have_the_names_that_older_files_have(trained, tmp_path):
+    from safetensors.numpy import load_file
+
+    trained.save(tmp_path / "a.swarm")
+    names = set(load_file(tmp_path / "a.swarm"))
+    assert {"hyper/learning_rate", "state.key", "state.best_loss", "losses.train"} <= names
+    assert {name.partition("/")[0].partition(".")[0] for name in names} == {
+        "hyper", "state", "losses",
+    }  # fmt: skip
+
+
 def test_a_swarm_that_cannot_be_written_is_a_named_error(untrained, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(WriteError, match="cannot be written"):

@@ -283,7 +283,7 @@ def test_state_is_donated(untrained):
     state = untrained._result.state
     hyperparams = {"learning_rate": np.ones(N, np.float32)}
     data = Held(swarm.Supervised(X, Y, np.ones((N, EXAMPLES), np.float32)), N)
-    placed_state, own, *placed = (
+    placed_state, placed_data, *placed = (
         place(
             lambda rows, tree=tree: jax.tree.map(lambda a: a[rows], tree),
             np.arange(N),
@@ -293,7 +293,9 @@ def test_state_is_donated(untrained):
         for tree in (state, data.rows(np.arange(N)), hyperparams, broadcast_limits(1, 1, N))
     )
     train = compiled(untrained._recipe.task(8), mesh, 1)[1]
-    program = train.lower(layout.groups, ((), np.int32(1)), placed_state, own, *placed).compile()
+    program = train.lower(
+        layout.groups, ((), np.int32(1)), placed_state, placed_data, *placed
+    ).compile()
     assert program.memory_analysis().alias_size_in_bytes > 0
 
 

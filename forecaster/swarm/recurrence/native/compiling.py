@@ -69,8 +69,8 @@ def _compiler() -> str:
     if os.name == "nt":
         raise CompileError("not built on Windows")
     for name in ("c++", "g++", "clang++"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise CompileError("no C++ compiler found (tried c++, g++, clang++)")
 
 
