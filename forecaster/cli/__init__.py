@@ -60,8 +60,8 @@ def main() -> None:
     forecaster predict AAPL                 price forecasts with bands
     forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
     forecaster report                       the latest evaluation as a page
-    forecaster ingest --tickers sp500.txt   only fetch prices, those that are missing
-    forecaster status                       what is stored, looks wrong, was trained
+    forecaster ingest --tickers sp500.txt   fetch missing prices, without training
+    forecaster status                       what is stored, what looks wrong, what was trained
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller file of the model would cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch

@@ -38,7 +38,7 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
 @click.option(
     "--suite",
     is_flag=True,
-    help="Six sizes from small to large, and swarms of 1 to 64; slow.",
+    help="Six sizes from small to large, and swarms of 1 to 64; takes minutes.",
 )
 @click.option("--output", metavar="FILE.csv", help="Write the figures; with --suite a picture too.")
 def benchmark(

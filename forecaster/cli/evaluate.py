@@ -42,7 +42,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
 @click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
-@click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
+@click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "

@@ -47,14 +47,14 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
     type=click.Choice(["auto", "sequence", "windowed"]),
     help="Learn at every step of a window, or only at its last.  [default: auto]",
 )
-@click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
+@click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
 @click.option(
     "--tune",
     is_flag=True,
     help="Search for each series' own learning rate, weight decay and hidden size. Takes several "
     "times as long.",
 )
-@click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
+@click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--resume", is_flag=True, help="Continue the fit that was interrupted.")
 @home_option
@@ -136,7 +136,7 @@ def _resumable(home: "Home") -> Iterator[None]:
         from forecaster.storage import UnfinishedFit
 
         if UnfinishedFit.has_progress(home):
-            say("Interrupted. Go on with `forecaster fit --resume`.")
+            say("Interrupted. Continue with `forecaster fit --resume`.")
             raise SystemExit(INTERRUPTED) from None
         raise
 

@@ -46,7 +46,7 @@ class Comparison(NamedTuple):
                 f", significantly on {self.significantly_better:.0%} (worse on "
                 f"{self.significantly_worse:.0%})"
             )
-        text += f"; its error is {self.ratio:.4f} times that of {self.model} on average"
+        text += f"; {self.ratio:.4f} of its error on average"
         return f"{text} (median {self.median_ratio:.4f})."
 
 
@@ -174,8 +174,8 @@ def _torch_in_words(evaluation: Evaluation) -> Iterator[str]:
     yield (
         f"The errors {finding} those of the same networks trained by PyTorch ({len(table)} series, "
         f"two-sample Kolmogorov-Smirnov, p = {p:.2f}; mean ratio "
-        f"{np.mean(ours / torch):.4f}). On all cores PyTorch takes {_torch_times(evaluation):.1f} "
-        "times as long to train a network."
+        f"{np.mean(ours / torch):.4f}), whose training takes {_torch_times(evaluation):.1f} times "
+        "as long a network, on all cores."
     )
 
 
@@ -195,6 +195,6 @@ def _reservations(evaluation: Evaluation, naive: Comparison | None) -> Iterator[
         )
     if summary.of_prices and naive and naive.ratio < SUSPICIOUS:
         yield (
-            "Unusually far below the naive error: look for something in the data that was not "
-            "known at the time."
+            "Unusually far below the error of 'unchanged': look for something in the data that was "
+            "not known at the time."
         )

@@ -23,7 +23,7 @@ from forecaster.series import show_time
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 _ENCODED: Any = {"encoding": "utf-8-sig", "compression": "infer"}
-_READER = 1  # to be raised when the same files are read in another way
+_READER = 1  # raise it when files are read differently
 _TOO_SHORT = "the folder has fewer rows of it than are stored, and a file that cannot be read"
 _PARQUET = (".parquet", ".pq")
 _ENDINGS = (".csv", ".csv.gz", ".txt", *_PARQUET)

@@ -76,7 +76,7 @@ def load_panel(
         else:
             series[item.unique_id] = _arrays_of_frame(item.frame)
     if not series:
-        raise DataError(f"{opened.name}: no series could be had:\n{name_reasons(skipped)}")
+        raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
     if mask:  # by what is known at the end
         panel = without_flagged(panel, find_flags(panel), mask)
@@ -167,7 +167,7 @@ def ingested(
         ids = [name for name in wanted if name in store]
         skipped = {name: failed.get(name, "not fetched") for name in wanted if name not in store}
         if not ids:
-            raise DataError(f"{source.name}: no series could be had:\n{name_reasons(skipped)}")
+            raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
         stale = {name: why for name, why in failed.items() if name in store}
         yield Ingested(store, ids, skipped, stale, changed, quarantined)
 

@@ -203,7 +203,7 @@ class Manifest:
         """
         source, series = str(content["source"]), dict(content["series"])
         if content["schema"] == 1 and source == "yahoo":
-            # It did not say what it had asked for, and kept no actions: to be asked for anew.
+            # Version 1 did not record what it had asked for, and kept no actions; ask again.
             series = {n: fields | {"asked_from": fields["first"]} for n, fields in series.items()}
         origin, quality = content.get("origin"), content.get("quality")
         return Manifest(

@@ -49,7 +49,7 @@ class Membership:
 def read_membership(path: str | Path) -> Membership | None:
     """Read a file of one of the two formats; None when its header is of neither.
 
-    Raises UsageError with file and line for a date or ticker that is none.
+    Raises UsageError with file and line for an invalid date or ticker.
     """
     path = find_universe(path)
     header, rows = _read_rows(path)

@@ -205,8 +205,8 @@ def _provenance(evaluation: Evaluation) -> str:
         "Hash of the data": data.data_sha256 or "not known",
         "Cutoffs": f"{summary.cutoffs}, {summary.step_size} apart, {summary.first_cutoff} to "
         f"{summary.last_cutoff}; forecasts 1 to {summary.horizon} steps ahead",
-        "Training": f"{_training(refit=summary.refit)}; the latest {config.validation} rows held "
-        "back for early stopping and calibration",
+        "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; the "
+        f"latest {config.validation} rows of it held back to stop early and calibrate",
         "Network": f"{config.model}, {config.hidden} hidden, lookback {config.lookback}, "
         f"head {config.head}, one per series; seed {summary.seed}",
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
@@ -219,11 +219,10 @@ def _provenance(evaluation: Evaluation) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _training(*, refit: bool | int) -> str:
-    known = "on what was known at the first cutoff"
+def _refit(*, refit: bool | int) -> str:
     if refit is False:
-        return f"once, {known}"
-    return f"{known}, and again {'at every cutoff' if refit is True else f'every {refit} cutoffs'}"
+        return ", never again"
+    return ", again at every cutoff" if refit is True else f", again every {refit} cutoffs"
 
 
 def _warnings(evaluation: Evaluation) -> str:
@@ -273,15 +272,11 @@ def _risk_table(evaluation: Evaluation) -> pd.DataFrame:
 
 def _cost_table(evaluation: Evaluation) -> pd.DataFrame:
     summary, seconds = evaluation.summary, evaluation.summary.seconds
-    rows = [(f"{evaluation.model}, training of all networks", f"{seconds.training:.1f} s")]
+    rows = [(f"{evaluation.model}, training of all", f"{seconds.training:.1f} s")]
     if seconds.torch is not None:
-        rows += [
-            (f"PyTorch, training of {summary.torch_series} networks", f"{seconds.torch:.1f} s")
-        ]
-    rows += [
-        (f"{name}, all processes together", f"{s:.1f} s") for name, s in seconds.baselines.items()
-    ]
-    rows += [("the whole evaluation, wall-clock time", f"{seconds.all:.1f} s")]
+        rows += [(f"PyTorch, training of {summary.torch_series}", f"{seconds.torch:.1f} s")]
+    rows += [(f"{name}, all processes", f"{s:.1f} s") for name, s in seconds.baselines.items()]
+    rows += [("the whole evaluation, by the clock", f"{seconds.all:.1f} s")]
     memory = summary.peak_memory_gb.items()
     rows += [(f"peak memory, {name}", f"{used:.2f} GB") for name, used in memory if used]
     return pd.DataFrame(rows, columns=["what", "cost"])

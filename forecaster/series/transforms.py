@@ -83,7 +83,7 @@ class Transform:
         if reasons := self.unusable(panel):
             name, reason = next(iter(reasons.items()))
             raise DataError(f"{name}: {reason}")
-        # What is not a number in the end is found and named after the fit.
+        # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._apply(panel, horizon)
 

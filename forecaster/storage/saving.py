@@ -115,7 +115,7 @@ def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     arrays = Encoding(**rest.get("encoding", {})).read(arrays)
     for part in ("skipped", "provenance", "report"):
         if not isinstance(rest[part], dict):
-            raise TypeError(f"{part} is no object")
+            raise TypeError(f"{part} is not an object")
     if len(rest["fitted_until"]) != len(ids):
         raise ValueError(f"fitted_until: {len(rest['fitted_until'])} for {len(ids)} series")
     report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))

@@ -1,4 +1,4 @@
-"""What training left of each member."""
+"""The result of training, per member."""
 
 import dataclasses
 from collections.abc import Sequence

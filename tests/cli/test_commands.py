@@ -259,7 +259,7 @@ def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
     with monkeypatch.context() as patch:
         patch.setattr(Schedule, "advance", interrupted)
         message = error(*arguments, "--home", home, code=130)
-        assert "Go on with `forecaster fit --resume`" in message
+        assert "Continue with `forecaster fit --resume`" in message
     assert not (home / "models").exists()
     assert "leave out --horizon" in error("fit", "--resume", "--horizon", 9, "--home", home, code=2)
     resumed = run("fit", "--resume", "--home", home)

@@ -99,7 +99,7 @@ def test_bands_few_cutoffs_and_forecasts_too_good_are_spoken_of(tmp_path):
     lines = verdict(made)
     assert lines[2] == "Bands hold 75.0% of 80 % and 90.0% of 95 %."
     assert lines[3].startswith("No test of significance: it needs at least 20 cutoffs; there are 8")
-    assert lines[4].startswith("Unusually far below the naive error")
+    assert lines[4].startswith("Unusually far below the error of 'unchanged'")
     assert "significantly" not in lines[1]
     assert "Unusually" not in verdict(evaluation(tmp_path, scores, tests, target="y"))[-1]
 

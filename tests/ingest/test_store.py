@@ -98,7 +98,7 @@ def test_what_arrived_before_an_interruption_is_kept(tmp_path, store):
 def test_series_that_fail_are_named(tmp_path):
     arrived = ingest(Home(tmp_path), Failing(None), None)
     assert arrived.ids == ["AAPL", "KO"] and arrived.skipped == {"GE": "no such company"}
-    with pytest.raises(DataError, match="no series could be had:\n  GE: no such company"):
+    with pytest.raises(DataError, match="no series could be loaded:\n  GE: no such company"):
         ingest(Home(tmp_path), Failing(None), ["GE"])
 
 
