@@ -61,7 +61,7 @@ def main() -> None:
     forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
     forecaster report                       the latest evaluation as a page
     forecaster ingest --tickers sp500.txt   fetch missing prices, without training
-    forecaster status                       what is stored, what looks wrong, what was trained
+    forecaster status                       what is stored, wrong and trained
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller file of the model would cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch

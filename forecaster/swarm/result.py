@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-    """What training left, a row per member in the order of ``ids``; all arrays are numpy."""
+    """The result of training, a row per member in the order of ``ids``; all arrays are numpy."""
 
     ids: tuple[str, ...]
     state: State  # all that is needed to train on; leaves (member, ...)

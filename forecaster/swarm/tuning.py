@@ -194,7 +194,7 @@ class _Group:
         self.result: FitResult | None = None
 
     def active_result(self) -> FitResult | None:
-        """What training left of the active members so far."""
+        """The results of the active members so far."""
         return self.result and self.result.select(self.active)
 
     def update(self, new: FitResult) -> None:
