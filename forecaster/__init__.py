@@ -11,7 +11,7 @@
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are imported when first used: `forecaster --help` should not wait for JAX.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Writes that either happen whole or not at all."""
+"""Writes that happen whole or not at all."""
 
 import contextlib
 import os
@@ -12,12 +12,13 @@ from forecaster.errors import WriteError
 PREFIX = ".tmp-"
 
 
-def write_file(path: Path, write: Callable[[Path], object], last: bool = True) -> None:
+def write_file(path: Path, write: Callable[[Path], object], *, last: bool = True) -> None:
     """Write a file by ``write(temporary_path)``, then put it in place of ``path``.
 
-    Temporary file in the same folder, fsync, replace, fsync of the folder; unless it is the
-    ``last`` of several, the folder is left to the next. Raises WriteError when it cannot be
-    written; then ``path`` is as it was.
+    The temporary file lies in the same folder; file and folder are synced to the disk. For all but
+    the ``last`` of several files, syncing the folder is left to the next.
+
+    Raises WriteError when it cannot be written; then ``path`` is as it was.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name[-40:]}")
     with as_write_error(path), _cleaned(temporary):
@@ -30,11 +31,11 @@ def write_file(path: Path, write: Callable[[Path], object], last: bool = True) -
 
 
 @contextlib.contextmanager
-def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """A temporary folder to fill, which becomes ``path`` when the block ends without an error.
 
-    ``path`` must not exist yet, unless it is to ``replace`` it. Raises WriteError when it cannot be
-    written.
+    ``replace``: whether it may take the place of an existing ``path``. Raises WriteError when it
+    cannot be written; then ``path`` is as it was.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
     with as_write_error(path), _cleaned(temporary):
@@ -57,7 +58,7 @@ def write_folder(path: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and try that it can be written to. Raises WriteError when it cannot."""
+    """Make a folder and try to write to it. Raises WriteError when that fails."""
     with as_write_error(path):
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f"{PREFIX}{secrets.token_hex(6)}"
@@ -67,7 +68,7 @@ def make_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def as_write_error(path: Path) -> Iterator[None]:
-    """Errors of the operating system become one WriteError about ``path``."""
+    """Turn errors of the operating system into a WriteError about ``path``."""
     try:
         yield
     except OSError as error:
@@ -90,7 +91,7 @@ def _cleaned(temporary: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Have the system write a file, or a folder's list of names, to the disk."""
+    """Make sure that a file, or a folder's list of names, is on the disk."""
     if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders
     descriptor = os.open(path, os.O_RDONLY)

@@ -2,8 +2,9 @@
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 from forecaster.errors import UsageError
 
@@ -19,19 +20,30 @@ _CHOICES = {
 class Config:
     """All settings of a fit.
 
-    Counts of steps (``horizon, lookback, burn_in, validation``) are in rows of a series: sessions
-    for daily prices.
+    Counts of steps are in rows of a series: sessions for daily prices.
 
-    - ``horizon``: how far ahead; every step up to it is forecast directly
-    - ``lookback``: how many of the latest rows a forecast is made from
-    - ``validation``: the latest rows, held back to stop early, choose weights and calibrate bands
+    - ``model``: the network of each series, ``lstm``, ``gru`` or ``mlp``
+    - ``head``: what is predicted: ``student_t``, location, scale and degrees of freedom,
+      whose tails suit returns; ``point``, one number under squared error, for same-work comparisons
+    - ``hidden``: units of a layer; few, since a series has only some thousand rows
+    - ``layers``: layers of the network
+    - ``horizon``: how many steps ahead, each forecast directly; a week of sessions
+    - ``lookback``: how many of the latest rows a forecast is made from; a quarter of sessions
+    - ``burn_in``: steps of a window that only warm up the state and predict nothing; by default a
+      third of the lookback, 20 at most
+    - ``validation``: the latest rows, held back to stop early, choose weights and calibrate bands;
+      a year of sessions, so that a band of 99 % still has enough residuals
     - ``training``: ``sequence``, every step of a window after ``burn_in`` predicts; ``windowed``,
-      only the last; ``auto``, sequence where the model can
-    - ``transform``: ``auto`` takes log returns for prices, otherwise goes by the frequency
-    - ``burn_in``: steps of a window that only warm it up; by default a third of the lookback, 20 at
-      most
+      only the last; ``auto``, sequence where the model can, because it takes fewer windows
+    - ``transform``: what a network sees of a series: ``log_return``, ``difference``, ``seasonal``
+      or ``identity``; ``auto`` takes log returns for prices, otherwise goes by the frequency
     - ``season``: steps in a season, for the seasonal transform; by default from the frequency
-    - ``clip``: largest gradient norm; ``patience``: epochs without improvement until a stop
+    - ``epochs``: the most passes over the training rows
+    - ``patience``: epochs without a better validation loss until training stops
+    - ``batch_size``: windows per gradient step
+    - ``learning_rate``: of AdamW
+    - ``weight_decay``: of AdamW
+    - ``clip``: the largest norm of a gradient; longer ones are scaled down to it
 
     Raises UsageError when a setting is out of its range.
     """
@@ -42,7 +54,8 @@ class Config:
     layers: int = 1
     horizon: int = 5
     lookback: int = 60
-    burn_in: int | None = None
+    # None until it is resolved: the default depends on lookback.
+    burn_in: int = None  # pyright: ignore[reportAssignmentType]
     validation: int = 252
     training: str = "auto"
     transform: str = "auto"
@@ -54,25 +67,23 @@ class Config:
     weight_decay: float = 1e-3
     clip: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise _wrong(name, f"one of {', '.join(choices)}", getattr(self, name))
-        if self.burn_in is None and isinstance(self.lookback, int):
+        if cast(int | None, self.burn_in) is None and isinstance(cast(object, self.lookback), int):
             object.__setattr__(self, "burn_in", max(0, min(20, self.lookback // 3)))
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            optional = field.name in ("season", "burn_in") and value is not None
-            if field.type is int or optional:
-                lowest = 0 if field.name == "burn_in" else 1
-                if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
-                    raise _wrong(field.name, f"a whole number of {lowest} or more", value)
+            value: Any = getattr(self, field.name)
+            if field.type is int or (field.name == "season" and value is not None):
+                _check_count(field.name, value)
             elif field.type is float:
-                lowest = 0.0 if field.name == "weight_decay" else 1e-12
-                if not isinstance(value, int | float) or not lowest <= value < float("inf"):
-                    raise _wrong(field.name, "a positive number", value)
-                object.__setattr__(self, field.name, float(value))  # TOML writes 1 for 1.0
-        if self.way == "sequence" and self.warm_up >= self.lookback:
+                # TOML writes 1 for 1.0.
+                object.__setattr__(self, field.name, _checked_number(field.name, value))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.training_mode == "sequence" and self.burn_in >= self.lookback:
             raise _wrong("burn_in", f"less than lookback, {self.lookback}", self.burn_in)
         if self.validation < self.horizon + 9:
             raise _wrong(
@@ -87,16 +98,11 @@ class Config:
             )
 
     @property
-    def way(self) -> str:
-        """How to train, ``auto`` resolved."""
-        if self.training != "auto":
-            return self.training
-        return "windowed" if self.model == "mlp" else "sequence"
-
-    @property
-    def warm_up(self) -> int:
-        """``burn_in``, its default resolved."""
-        return self.burn_in or 0
+    def training_mode(self) -> Literal["sequence", "windowed"]:
+        """``training`` with ``auto`` resolved."""
+        if self.training == "auto":
+            return "windowed" if self.model == "mlp" else "sequence"
+        return cast(Literal["sequence", "windowed"], self.training)
 
     @property
     def column(self) -> str:
@@ -104,8 +110,12 @@ class Config:
         return self.model.upper()
 
     @staticmethod
-    def from_dict(settings: dict[str, Any], where: str = "configuration") -> "Config":
-        """A Config from names and values, e.g. a TOML file's; an unknown name is an error."""
+    def from_dict(settings: Mapping[str, Any], where: str = "configuration") -> "Config":
+        """A Config from names and values, e.g. those of a TOML file.
+
+        ``where`` says in an error where the settings come from. Raises UsageError for an unknown
+        name and for a value out of its range.
+        """
         known = [field.name for field in dataclasses.fields(Config)]
         for name in settings:
             if name not in known:
@@ -122,5 +132,18 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: cannot be read as TOML: {error}") from error
 
 
-def _wrong(name: str, expected: str, got: Any) -> UsageError:
+def _check_count(name: str, value: object) -> None:
+    lowest = 0 if name == "burn_in" else 1
+    if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+        raise _wrong(name, f"a whole number of {lowest} or more", value)
+
+
+def _checked_number(name: str, value: object) -> float:
+    lowest = 0.0 if name == "weight_decay" else 1e-12
+    if not isinstance(value, int | float) or not lowest <= value < float("inf"):
+        raise _wrong(name, "a positive number", value)
+    return float(value)
+
+
+def _wrong(name: str, expected: str, got: object) -> UsageError:
     return UsageError(f"{name}: expected {expected}; got {got!r}")

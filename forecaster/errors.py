@@ -1,10 +1,13 @@
-"""Errors that a user can act on. Each says what, where, expected, got and what to do next."""
+"""Errors that a user can act on.
+
+Each says what is wrong and where, what was expected, what came instead, and what to do next.
+"""
 
 from collections.abc import Mapping
 
 
 class ForecasterError(Exception):
-    """Base of all; ``exit_code`` is that of the command line."""
+    """Base of all errors; ``exit_code`` is that of the command line."""
 
     exit_code = 1
 
@@ -32,7 +35,7 @@ class ModelError(ForecasterError):
 
 
 class SourceError(ForecasterError):
-    """A source of prices did not give any. ``final``: asking again will not help."""
+    """A source gave no prices. ``final``: asking again will not help."""
 
     final = False
 
@@ -47,18 +50,18 @@ class RateLimited(SourceError):
     ``retry_after``: seconds to wait, as the source says.
     """
 
-    def __init__(self, message: str, retry_after: float | None = None, final: bool = False):
+    def __init__(self, message: str, retry_after: float | None = None, *, final: bool = False):
         super().__init__(message)
         self.retry_after = retry_after
         self.final = final
 
 
 class ServerError(SourceError):
-    """The source is out of order, or does not answer in time."""
+    """The source is out of order, or did not answer in time."""
 
 
 class BadAnswer(SourceError):
-    """The source answered with something that is no series."""
+    """The source answered with something other than a series."""
 
 
 class NoNetwork(SourceError):
@@ -66,7 +69,7 @@ class NoNetwork(SourceError):
 
 
 class Interrupted(SourceError):
-    """Work was called off while it waited."""
+    """Work was stopped while it waited."""
 
 
 def name_reasons(skipped: Mapping[str, str], most: int = 5) -> str:

@@ -5,53 +5,97 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
-from forecaster import storage, swarm
+from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.evaluation import Evaluation, check_folder, cutoffs_of, evaluate_to_folder
+from forecaster.evaluation import (
+    BacktestCallbacks,
+    BacktestOptions,
+    Evaluation,
+    Provenance,
+    check_folder,
+    cutoffs_of,
+    evaluate_to_folder,
+)
 from forecaster.evaluation.baselines import check_available, check_torch
-from forecaster.forecasting import Model, fit, matching, predict
+from forecaster.forecasting import Model, fit, match_panel, predict, resolve_names
+from forecaster.home import Home
 from forecaster.ingest import (
     WRONG,
-    Membership,
+    Date,
     Source,
     Store,
-    check_kinds,
+    check_flags,
     ingested,
     masked_rows,
     panel_from_store,
     without_flagged,
 )
 from forecaster.series import Panel, infer_frequency, show_time
-from forecaster.storage import METHODS, Request, compare, latest_run, load, new_run, save
+from forecaster.storage import METHODS, FitRequest, UnfinishedFit, compare, data_digest, load, save
+
+OnTraining: TypeAlias = Callable[[swarm.Progress], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class DataRequest:
+    """Which series to work on, and which of their rows.
+
+    - ``source``: where the series come from
+    - ``tickers``: which of them; None: all that the source holds
+    - ``start``, ``end``: the first and the last day, both included; None: no limit
+    - ``mask``: rows with these flags are left out of training, see :mod:`forecaster.ingest.quality`
+    """
+
+    source: Source
+    tickers: Sequence[str] | None = None
+    start: Date | None = None
+    end: Date | None = None
+    mask: Sequence[str] = WRONG
+
+
+@dataclasses.dataclass(frozen=True)
+class Callbacks:
+    """What is called while series are fetched and networks trained.
+
+    - ``on_series(done, total)``: after each series that has arrived from the source
+    - ``on_wait(message)``: when another process has to be waited for
+    - ``on_training(progress)``: now and then while networks train
+    """
+
+    on_series: Callable[[int, int], None] | None = None
+    on_wait: Callable[[str], None] | None = None
+    on_training: OnTraining | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedFit:
-    """A fit that was saved. ``first`` and ``last``: the dates of its data; ``stale``: series that
-    could not be updated before, with the reason."""
+    """A fit that was saved in a folder, and the seconds it took.
+
+    ``stale``: series that could not be updated before, with the reason.
+    """
 
     model: Model
     folder: Path
-    first: str
-    last: str
     seconds: float
     stale: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Forecasts of the latest model. ``unknown``: tickers it has no network for, with the reason.
+    """Forecasts of the latest model.
 
-    ``late``: by series, how many sessions have passed since its latest row. ``jumped``: series
-    whose latest session is a jump that may be an error, and its day.
+    - ``panel``: the stored prices that were forecast from
+    - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
+    - ``unknown``: tickers that the model has no network for, with the reason
+    - ``late``: by series, how many sessions have passed since its latest row
+    - ``jumped``: series whose latest session is a jump that may be an error, and its day
     """
 
     model: Model
@@ -68,86 +112,115 @@ class Prediction:
 
 
 def fit_to_home(
-    home: Path,
-    source: Source,
-    tickers: Sequence[str] | None,
+    home: Home,
+    data: DataRequest,
     config: Config,
     seed: int,
     *,
     tune: bool = False,
-    start=None,
-    end=None,
-    mask: Sequence[str] = WRONG,
-    on_series: Callable[[int, int], None] | None = None,
-    on_wait: Callable[[str], None] | None = None,
-    on_progress: Callable[[Any], None] | None = None,
+    callbacks: Callbacks | None = None,
 ) -> SavedFit:
     """Fetch into the store, train, and save the model as a new run under ``home``.
 
-    ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`.
-    Interrupted while it trains, it can be gone on with by :func:`resume_fit`.
+    - ``home``: where prices and models are kept
+    - ``data``: which series to learn from, and which of their rows
+    - ``config``, ``seed``, ``tune``: as for :func:`forecaster.fit`
+    - ``callbacks``: what is called meanwhile
+
+    When it is interrupted during training, :func:`resume_fit` continues it.
 
     Raises DataError when no series can be used, WriteError when nothing can be written.
     """
     began = time.perf_counter()
-    swarm.keep_compiled(home / "cache")
-    check_kinds(mask)
-    fetching: Any = {"start": start, "on_series": on_series, "on_wait": on_wait}
-    with ingested(home, source, tickers, **fetching) as arrived:
-        masked = masked_rows(arrived.store, arrived.ids, mask, end)
-        request = Request(
-            source.name, tuple(arrived.ids), dict(arrived.skipped),
-            storage.digest(arrived.store, arrived.ids, masked), config, seed, tune,
-            _day(start), _day(end), tuple(mask),
-        )  # fmt: skip
+    callbacks = callbacks or Callbacks()
+    swarm.keep_compiled(home.cache)
+    check_flags(data.mask)
+    with ingested(
+        home, data.source, data.tickers,
+        start=data.start, on_series=callbacks.on_series, on_wait=callbacks.on_wait,
+    ) as arrived:  # fmt: skip
+        masked = masked_rows(arrived.store, arrived.ids, data.mask, data.end)
+        request = FitRequest(
+            source=data.source.name,
+            ids=tuple(arrived.ids),
+            skipped=dict(arrived.skipped),
+            data_sha256=data_digest(arrived.store, arrived.ids, masked),
+            config=config,
+            seed=seed,
+            tune=tune,
+            start=_day(data.start),
+            end=_day(data.end),
+            mask=tuple(data.mask),
+        )
         panel = _training_panel(arrived.store, request)
-        checkpoint = storage.begin(home, request)
-    result = _fit_panel(home, panel, masked, request, checkpoint, began, on_progress)
-    return dataclasses.replace(result, stale=arrived.stale)
+        unfinished = UnfinishedFit.begin(home, request)
+    model, folder = _train_and_save(home, panel, masked, unfinished, callbacks.on_training)
+    return SavedFit(model, folder, time.perf_counter() - began, arrived.stale)
 
 
-def resume_fit(home: Path, *, on_progress: Callable[[Any], None] | None = None) -> SavedFit:
-    """Go on with the fit that was interrupted; it ends as if it had not been.
+def resume_fit(home: Home, *, on_training: OnTraining | None = None) -> SavedFit:
+    """Continue the fit that was interrupted; the model is the same as without the interruption.
 
     Raises UsageError when there is none, ModelError when data or program have changed since.
     """
     began = time.perf_counter()
-    swarm.keep_compiled(home / "cache")
-    request, checkpoint = storage.find(home)
-    store = Store.open(home, request.source)
+    swarm.keep_compiled(home.cache)
+    unfinished = UnfinishedFit.find(home)
+    store = Store.open(home, unfinished.request.source)
     with store.locked():
-        masked = storage.check_data(request, store)
-        panel = _training_panel(store, request)
+        masked = unfinished.masked_rows(store)
+        panel = _training_panel(store, unfinished.request)
     try:
-        return _fit_panel(home, panel, masked, request, checkpoint, began, on_progress)
+        model, folder = _train_and_save(home, panel, masked, unfinished, on_training)
     except ValueError as error:
-        raise ModelError(f"cannot go on: {error}. Run `forecaster fit` without --resume") from error
+        raise ModelError(
+            f"cannot resume: {error}. Run `forecaster fit` without --resume"
+        ) from error
+    return SavedFit(model, folder, time.perf_counter() - began)
 
 
-def _training_panel(store: Store, request: Request) -> Panel:
-    """The stored series as a fit learns from them. Nothing after its end decides what is left
-    out."""
-    span: Any = {"start": request.start, "end": request.end, "known_by": request.end}
-    return panel_from_store(store, request.ids, request.skipped, mask=request.mask, **span)
+def _training_panel(store: Store, request: FitRequest) -> Panel:
+    """The stored series as a fit learns from them; nothing after its end decides what is masked."""
+    return panel_from_store(
+        store, request.ids, request.skipped,
+        start=request.start, end=request.end, mask=request.mask, known_by=request.end,
+    )  # fmt: skip
 
 
-def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> SavedFit:
-    """Train, save the model, and forget that it was storage."""
+def _train_and_save(
+    home: Home,
+    panel: Panel,
+    masked: pd.DataFrame,
+    unfinished: UnfinishedFit,
+    on_training: OnTraining | None,
+) -> tuple[Model, Path]:
+    """Train, save the model as a new run, and discard the unfinished fit."""
+    request = unfinished.request
     model = fit(
         panel,
         request.config,
         request.seed,
         tune=request.tune,
-        checkpoint=checkpoint,
-        on_progress=on_progress,
+        checkpoint=unfinished.checkpoint,
+        on_progress=on_training,
     )
-    provenance = {
-        **model.provenance,
+    provenance = {**model.provenance, **_provenance(panel, masked, request)}
+    model = dataclasses.replace(model, provenance=provenance)
+    folder = save(model, home.new_run(request.config.model))
+    # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
+    predict(load(folder), panel.only(model.ids[:1]))
+    unfinished.discard()
+    return model, folder
+
+
+def _provenance(panel: Panel, masked: pd.DataFrame, request: FitRequest) -> dict[str, Any]:
+    """What a run keeps of its data and of the program, beside what training itself reports."""
+    return {
         "source": request.source,
         "start": request.start,
         "end": request.end,
         "mask": list(request.mask),
-        "masked": {str(kind): int(count) for kind, count in masked["flag"].value_counts().items()},
+        "masked": {str(flag): int(count) for flag, count in masked["flag"].value_counts().items()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "first": show_time(panel.times[0]),
         "last": show_time(panel.times[-1]),
@@ -155,189 +228,147 @@ def _fit_panel(home, panel, masked, request, checkpoint, began, on_progress) -> 
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("forecaster", "jax", "flax", "optax")},
     }
-    model = dataclasses.replace(model, provenance=provenance)
-    folder = save(model, new_run(home, request.config.model))
-    # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
-    predict(load(folder), panel.only(model.ids[:1]))
-    storage.forget(home)
-    seconds = time.perf_counter() - began
-    return SavedFit(model, folder, provenance["first"], provenance["last"], seconds)
 
 
 def evaluate_from_home(
-    home: Path,
-    source: Source,
-    tickers: Sequence[str] | None,
+    home: Home,
+    data: DataRequest,
     config: Config,
-    seed: int,
-    folder: Path | None,
-    baselines: Sequence[str],
+    options: BacktestOptions,
     *,
-    windows: int,
-    step: int,
+    folder: Path | None = None,
     overwrite: bool = False,
-    start=None,
-    end=None,
-    mask: Sequence[str] = WRONG,
-    membership: Membership | None = None,
-    on_series: Callable[[int, int], None] | None = None,
-    on_wait: Callable[[str], None] | None = None,
-    **options: Any,
+    finish: Callable[[Evaluation], None] | None = None,
+    fetching: Callbacks | None = None,
+    evaluating: BacktestCallbacks | None = None,
 ) -> Evaluation:
-    """Fetch into the store, and evaluate in a folder, by default a new one under ``home``.
+    """Fetch into the store, and evaluate in a folder.
 
-    ``mask``: rows with these flags are left out of training, as far as they could be told at the
-    first cutoff; the rows that forecasts are compared with stay. ``membership``: forecasts count
-    only from cutoffs at which the ticker belonged to the universe. ``options``: of
-    :func:`forecaster.evaluation.backtest.evaluate_to_folder`.
+    Rows with a flag of the mask are left out of training where the flag was known at the first
+    cutoff; the rows that forecasts are compared with all stay.
+
+    - ``options``: what to evaluate against what; baselines are kept under ``home``
+    - ``folder``: by default a new one under ``home``; one that exists is an error unless it is an
+      evaluation to ``overwrite``
+    - ``finish``: adds to the evaluation's folder before it appears
+    - ``fetching``, ``evaluating``: what is called meanwhile
     """
-    check_kinds(mask)
-    folder = folder or home / _EVALUATIONS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
-    folder = folder.resolve()
-    check_folder(folder, overwrite)
-    check_available([name for name in baselines if name != "torch"])
-    if "torch" in baselines:
-        check_torch(config, options.get("refit", False))
-    swarm.keep_compiled(home / "cache")
-    fetching: Any = {"start": start, "on_series": on_series, "on_wait": on_wait}
-    with ingested(home, source, tickers, **fetching) as arrived:
+    fetching = fetching or Callbacks()
+    check_flags(data.mask)
+    folder = (folder or home.new_evaluation()).resolve()
+    check_folder(folder, overwrite=overwrite)
+    check_available([name for name in options.baselines if name != "torch"])
+    if options.with_torch:
+        check_torch(config, refit=options.refit)
+    swarm.keep_compiled(home.cache)
+    with ingested(
+        home, data.source, data.tickers,
+        start=data.start, on_series=fetching.on_series, on_wait=fetching.on_wait,
+    ) as arrived:  # fmt: skip
         store = arrived.store
-        panel = panel_from_store(store, arrived.ids, dict(arrived.skipped), start=start, end=end)
-        if mask:
-            first = panel.times[cutoffs_of(panel, config.horizon, windows, step)[0]]
-            panel = without_flagged(panel, store.flags(), tuple(mask), known_by=first)
+        panel = panel_from_store(
+            store, arrived.ids, dict(arrived.skipped), start=data.start, end=data.end
+        )
+        if data.mask:
+            cutoffs = cutoffs_of(panel, config.horizon, options.n_windows, options.step_size)
+            known_by = panel.times[int(cutoffs[0])]
+            panel = without_flagged(panel, store.flags(), data.mask, known_by=known_by)
+    provenance = Provenance(
+        source=data.source.name,
+        data_sha256=store.digest(arrived.ids),
+        mask=tuple(data.mask),
+        stale=arrived.stale,
+    )
     return evaluate_to_folder(
-        folder, panel, config, windows, step, baselines, seed=seed, overwrite=overwrite,
-        cache=home / "cache" / "baselines", membership=membership,
-        provenance={
-            "source": source.name, "data_sha256": store.digest(arrived.ids), "mask": list(mask),
-            "stale": arrived.stale,
-        },
-        **options,
+        folder, panel, config, dataclasses.replace(options, cache=home.baselines_cache),
+        overwrite=overwrite, provenance=provenance, finish=finish, callbacks=evaluating,
     )  # fmt: skip
 
 
-def _day(date) -> str | None:
+def _day(date: Date | None) -> str | None:
     return None if date is None else str(pd.Timestamp(date).date())
 
 
-def latest_evaluation(home: Path) -> Path:
-    """The newest evaluation under ``home``. Raises UsageError when there is none."""
-    found = sorted((home / _EVALUATIONS).glob("*/summary.json"))
-    if not found:
-        raise UsageError(
-            f"no evaluation in {home / _EVALUATIONS}; run `forecaster evaluate` first, or name the "
-            "folder of one"
-        )
-    return found[-1].parent
-
-
-_EVALUATIONS = "evaluations"
-
-
 def predict_from_home(
-    home: Path, tickers: Sequence[str] | None, level: Sequence[float], run: Path | None = None
+    home: Home, tickers: Sequence[str] | None, level: Sequence[float], run: Path | None = None
 ) -> Prediction:
     """Forecast tickers, by default all, with the latest model and the stored prices.
 
     Raises ModelError when there is no model, or it has a network for none of the tickers.
     """
-    swarm.keep_compiled(home / "cache")
-    model = load(run or latest_run(home))
-    known, unknown = _known(model, tickers)
-    if not known:
+    swarm.keep_compiled(home.cache)
+    model = load(run or home.latest_run())
+    ids, unknown = resolve_names(model, tickers)
+    if not ids:
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
-    panel, jumped = _panel_of(home, model, known)
-    usable = matching(model, panel)
-    lost = {name: why for name, why in usable.skipped.items() if name in known}
+    panel, jumped = _forecasting_panel(home, model, ids)
+    usable = match_panel(model, panel)
+    lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     frame = predict(model, usable, level)
-    return Prediction(model, usable, frame, unknown | lost, _late(usable), jumped)
+    return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), jumped)
 
 
-def _panel_of(home: Path, model: Model, known: Sequence[str]) -> tuple[Panel, dict[str, str]]:
-    """The stored prices that a model forecasts from, over the span and with the mask of its fit;
-    and the days of unconfirmed jumps, which a forecast does not leave out: most are true."""
+def _forecasting_panel(
+    home: Home, model: Model, ids: Sequence[str]
+) -> tuple[Panel, dict[str, str]]:
+    """The stored prices that a model forecasts from, and the days of unconfirmed jumps.
+
+    Span and mask are those of its fit, but a forecast keeps unconfirmed jumps: most are true.
+    """
     store = Store.open(home, str(model.provenance.get("source")))
-    gone = [name for name in known if name not in store.ids]
-    if gone:
+    missing = [name for name in ids if name not in store.ids]
+    if missing:
         raise ModelError(
-            f"{', '.join(gone[:5])}: the prices are no longer stored under {store.folder}; "
+            f"{', '.join(missing[:5])}: the prices are no longer stored under {store.folder}; "
             f"run `forecaster ingest --source {model.provenance.get('source')}` again"
         )
-    start, end = (model.provenance.get(part) for part in ("start", "end"))
-    mask = [kind for kind in model.provenance.get("mask", ()) if kind != "unconfirmed"]
+    start, end = (model.provenance.get(name) for name in ("start", "end"))
+    mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
     jumped = {}
-    if store.looked_through:
-        flags = masked_rows(store, known, ("unconfirmed",), end)
+    if store.is_reviewed:
+        flags = masked_rows(store, ids, ("unconfirmed",), end)
         jumped = {str(row.unique_id): show_time(row.ds) for row in flags.itertuples()}
-    else:  # an older version, or a run that was interrupted
+    else:  # stored by an older version, or by a run that was interrupted
         mask = []
-    span: Any = {"start": start, "end": end, "known_by": end}
-    return panel_from_store(store, known, mask=mask, **span), jumped
+    panel = panel_from_store(store, ids, start=start, end=end, mask=mask, known_by=end)
+    return panel, jumped
 
 
 def compress_from_home(
-    home: Path,
+    home: Home,
     run: Path | None = None,
     method: str | None = None,
     on_method: Callable[[int, int], None] | None = None,
 ) -> tuple[pd.DataFrame, Path | None]:
-    """Compare smaller files of a run, by default the latest, on the stored prices; with a
-    ``method``, write that one as a new run, whose folder is returned too."""
-    swarm.keep_compiled(home / "cache")
-    folder = run or latest_run(home)
+    """Compare smaller files of a run, by default the latest, on the stored prices.
+
+    With a ``method``, that one is written as a new run, whose folder is returned too.
+
+    Raises UsageError when the run is a compressed one.
+    """
+    swarm.keep_compiled(home.cache)
+    folder = run or home.latest_run()
     model = load(folder)
     if origin := model.provenance.get("compressed_from"):
         raise UsageError(
             f"{folder.name} is compressed already; name the run it was made from: "
             f"`forecaster compress {origin}`"
         )
-    table = compare(model, _panel_of(home, model, list(model.ids))[0], on_method)
+    panel, _ = _forecasting_panel(home, model, list(model.ids))
+    table = compare(model, panel, on_method)
     if method is None:
         return table, None
     provenance = {**model.provenance, "compressed_from": folder.name, "compressed_by": method}
     model = dataclasses.replace(model, provenance=provenance)
-    return table, save(model, new_run(home, model.config.model), METHODS[method])
+    return table, save(model, home.new_run(model.config.model), METHODS[method])
 
 
-def _known(model: Model, tickers: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
-    """Tickers as the model writes them, and why it does not know the others."""
-    if tickers is None:
-        return list(model.ids), {}
-    known: dict[str, None] = {}
-    unknown: dict[str, str] = {}
-    for name in tickers:
-        if (found := _spelled(model, name)) is not None:
-            known[found] = None
-        elif (why := model.skipped.get(name) or model.skipped.get(name.upper())) is not None:
-            unknown[name] = f"was skipped by the fit: {why}"
-        else:
-            unknown[name] = f"not in the latest model ({len(model.ids)} series){_near(model, name)}"
-    return list(known), unknown
-
-
-def _spelled(model: Model, name: str) -> str | None:
-    """A name as the model has it: letter case and the sign before a share class do not matter."""
-    if name in set(model.ids):
-        return name
-    ids = {known.upper(): known for known in model.ids}
-    upper = name.strip().upper()
-    tries = (upper, upper.replace(".", "-"), upper.replace("-", "."))
-    return next((ids[n] for n in tries if n in ids), None)
-
-
-def _near(model: Model, name: str) -> str:
-    ids = {known.upper(): known for known in model.ids}
-    near = get_close_matches(name.upper(), ids, n=5, cutoff=0.5)
-    near = near or [known for known in ids if known.startswith(name.upper()[:1])][:5]
-    return f"; near: {', '.join(ids[n] for n in near)}" if near else ""
-
-
-def _late(panel: Panel) -> dict[str, int]:
+def _sessions_late(panel: Panel) -> dict[str, int]:
+    """By series, how many sessions have passed since its latest row."""
     now = pd.Timestamp.now()
-    own = [panel.times[seen] for seen in panel.mask]
-    return {
-        name: infer_frequency(times).elapsed(times[-1], now)
-        for name, times in zip(panel.ids, own, strict=True)
-    }
+    late = {}
+    for name, observed in zip(panel.ids, panel.mask, strict=True):
+        times = panel.times[observed]
+        late[name] = infer_frequency(times).elapsed(times[-1], now)
+    return late

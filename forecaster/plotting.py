@@ -1,10 +1,10 @@
-"""Pictures: frames in, matplotlib Axes out."""
+"""Pictures of forecasts and of speed: frames in, matplotlib Axes out."""
 
-import re
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from forecaster.forecasting import bounds_of, levels_of, models_of
 from forecaster.series import Panel
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ def plot_forecast(
     history: int = 120,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw one series' latest ``history`` rows and its forecast as a fan.
+    """Draw the latest rows of one series, and its forecast as a fan.
 
-    ``forecast``: a frame of :func:`forecaster.predict`. Prices are drawn as ``close`` where the
-    panel has it.
+    - ``panel``: where the series comes from; prices are drawn as ``close`` where it has them
+    - ``forecast``: a frame of :func:`forecaster.predict`
+    - ``unique_id``: the series
+    - ``history``: how many of its latest rows
+    - ``ax``: by default those of a new figure
     """
     from matplotlib.figure import Figure
 
@@ -35,20 +38,15 @@ def plot_forecast(
     seen = panel.mask[row]
     times, values = panel.times[seen][-history:], panel.channel(channel)[row, seen][-history:]
     part = forecast[forecast["unique_id"] == unique_id]
-    name = next(c for c in forecast if c not in ("unique_id", "ds"))
+    name = models_of(forecast)[0]
     ax.plot(times, values, color="#333333", lw=1.3, label=channel)
-    levels = sorted(
-        (float(m[1]) for c in forecast if (m := re.fullmatch(rf"{name}-lo-([0-9.]+)", str(c)))),
-        reverse=True,
-    )
-    start = [times[-1]], [values[-1]]
-    ahead = [*start[0], *part["ds"]]
-    for place, level in enumerate(levels):
-        low = [*start[1], *part[f"{name}-lo-{level:g}"]]
-        high = [*start[1], *part[f"{name}-hi-{level:g}"]]
-        shade = 0.18 + 0.22 * place / max(1, len(levels) - 1)
+    levels = sorted((float(level) for level in levels_of(forecast, name)), reverse=True)
+    ahead = [times[-1], *part["ds"]]
+    for number, level in enumerate(levels):
+        low, high = ([values[-1], *part[bound]] for bound in bounds_of(name, level))
+        shade = 0.18 + 0.22 * number / max(1, len(levels) - 1)
         ax.fill_between(ahead, low, high, color=_BLUE, alpha=shade, lw=0, label=f"{level:g} % band")
-    ax.plot(ahead, [*start[1], *part[name]], color=_BLUE, lw=1.6, label=f"{name} median")
+    ax.plot(ahead, [values[-1], *part[name]], color=_BLUE, lw=1.6, label=f"{name} median")
     ax.set_title(unique_id, loc="left", fontweight="bold")
     ax.set_ylabel("price" if channel in ("close", "adj_close") else channel)
     ax.grid(alpha=0.25)

@@ -2,10 +2,10 @@
 
     python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
 
-Needs `pip install build`. Checks that the sdist holds what the kernel is compiled from, that the
-wheel holds the compiled kernel (with ``--without-compiler``: that it is left out and the
-installation works all the same), and that the installed command trains and predicts on simulated
-prices in an empty environment.
+Needs `pip install build`. Checks that the sdist holds what the kernel is compiled from and what
+its tests look at, that the wheel holds the compiled kernel (with ``--without-compiler``: that it
+is left out and the installation works all the same), and that the installed command trains and
+predicts on simulated prices in an empty environment.
 """
 
 import argparse
@@ -19,6 +19,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE = "forecaster/swarm/recurrence/native"
+FOR_TESTS = (
+    "tests/conftest.py", "docs/index.md", "zensical.toml", "scripts/docs_roles.py",
+    ".github/workflows/tests.yml", "notebooks/01_quickstart.ipynb", "CONTRIBUTING.md",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -47,7 +51,7 @@ def check_sdist(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
     sources = [path.relative_to(ROOT).as_posix() for path in (ROOT / NATIVE).glob("*.[hc]*")]
-    needed = [*sources, "hatch_build.py", f"{NATIVE}/compiling.py", "LICENSE"]
+    needed = [*sources, "hatch_build.py", f"{NATIVE}/compiling.py", "LICENSE", *FOR_TESTS]
     if missing := [name for name in needed if name not in names]:
         sys.exit(f"{sdist.name} lacks {', '.join(missing)}")
     if built := [name for name in names if name.endswith(".so")]:

@@ -1,15 +1,26 @@
-"""Small simulated data and a model fitted on them once, shared by the tests."""
+"""Small simulated data and a model fitted on them once, shared by the tests.
+
+Types and shapes of the annotated modules are checked at each call, by jaxtyping and beartype. Set
+``FORECASTER_TEST_TYPES=off`` to run without, for instance to time something.
+"""
 
 import os
 from pathlib import Path
 
+import jaxtyping
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-import forecaster as fc
-from forecaster import swarm
-from forecaster.cli import main
+CHECKED = ["forecaster.swarm", "forecaster.forecasting.heads", "forecaster.forecasting.windows"]
+# An int will do for a float, as for static checkers.
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+if os.environ.get("FORECASTER_TEST_TYPES") != "off":  # before anything imports them
+    jaxtyping.install_import_hook(CHECKED, CHECKER)
+
+import forecaster as fc  # noqa: E402
+from forecaster import swarm  # noqa: E402
+from forecaster.cli import main  # noqa: E402
 
 TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 
@@ -24,6 +35,15 @@ def _compiled_once(tmp_path_factory):
     if "PYTEST_XDIST_WORKER" in os.environ:  # shared by all workers
         folder = folder.parent.parent / "compiled"
     swarm.keep_compiled(Path(os.environ.get("FORECASTER_TEST_CACHE") or folder))
+
+
+@pytest.fixture
+def unchecked():
+    """Types are not checked: for tests of the errors that users see, who have no such checker."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import dataclasses
 import importlib.util
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -13,13 +13,18 @@ from forecaster.benchmark.job import SUITE, Job
 from forecaster.errors import UsageError
 
 METHODS = ("ours", "ours-no-kernel", "torch-pool", "torch", "vmap")
-"""Swarm, with the compiled kernel where there is one, and without; PyTorch with a process a core;
-PyTorch on one thread; a plain ``vmap``."""
+"""The swarm, with the compiled kernel where there is one, and without; PyTorch with a process per
+core; PyTorch on one thread; a plain ``vmap``."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a method took for a job, the median of the repeats."""
+    """How long a method took for a job, the median of the repeats.
+
+    - ``seconds_per_model_epoch``, ``gflops``: time and speed
+    - ``ratio_to_ours``: its time over that of our method
+    - ``loss_difference``: largest relative difference from our losses after the last epoch
+    """
 
     method: str
     members: int
@@ -30,13 +35,25 @@ class Result:
     seconds_per_model_epoch: float
     gflops: float
     ratio_to_ours: float
-    loss_difference: float  # largest, relative, to ours after the last epoch
+    loss_difference: float
+
+
+class Runner(Protocol):
+    """A job as one method does it, ready to be run any number of times."""
+
+    def run(self) -> tuple[float, np.ndarray]:
+        """Train; seconds per member and epoch, and every member's loss in the last epoch."""
+        ...
+
+    def close(self) -> None:
+        """End what was started for it."""
+        ...
 
 
 def available(methods: Sequence[str]) -> tuple[list[str], str]:
-    """The methods that can run here, and what to do for the others.
+    """The methods that can run here, and how to get the others.
 
-    On a GPU PyTorch's loop runs there too, by cuDNN, and what is for CPUs is left out.
+    On a GPU, PyTorch's loop runs there too, by cuDNN, and methods for CPUs are left out.
     """
     if _on_gpu():
         methods = [name for name in methods if name not in ("ours-no-kernel", "torch-pool")]
@@ -66,10 +83,17 @@ def compare(
     whole: bool = False,
     on_run: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
-    """Train by ours and the other methods, in turn, the order reversed every other time.
+    """Train by ours and the other methods in turn, in reversed order every other time.
 
-    Every method starts from the same weights and sees the same batches; the losses they come to
-    are compared. PyTorch trains a few of the members, whose times are alike, unless ``whole``.
+    Every method starts from the same weights and sees the same batches, and the losses that they
+    reach are compared.
+
+    - ``job``: what is trained
+    - ``against``: the other methods
+    - ``repeats``: runs of each, whose median counts
+    - ``whole``: let PyTorch train all members, not only a few, whose times are alike
+    - ``on_run(method, repeat)``: called before each run
+
     Raises UsageError for an unknown method.
     """
     for name in against:
@@ -79,11 +103,10 @@ def compare(
     seconds: dict[str, list[float]] = {name: [] for name in names}
     losses: dict[str, np.ndarray] = {}
     with contextlib.ExitStack() as stack:
-        runners = {}
+        runners: dict[str, Runner] = {}
         for name in names:
-            runners[name] = runner = _runner(name, job, whole)
-            if hasattr(runner, "close"):
-                stack.callback(runner.close)
+            runners[name] = runner = _runner(name, job, whole=whole)
+            stack.callback(runner.close)
         for name in names:  # compile, and warm up
             losses[name] = runners[name].run()[1]
         for repeat in range(repeats):
@@ -110,21 +133,26 @@ def scaling(
     repeats: int = 3,
     on_run: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
-    """Compare swarms of several sizes, every method training all members."""
-    found = []
+    """Compare swarms of several sizes, every method training all members.
+
+    - ``job``: what is trained
+    - ``members``: the sizes
+    - ``against``, ``repeats``, ``on_run``: as for :func:`compare`
+    """
+    results = []
     for count in members:
         sized = dataclasses.replace(job, members=count)
-        found += compare(sized, against, repeats, whole=True, on_run=on_run)
-    return found
+        results += compare(sized, against, repeats, whole=True, on_run=on_run)
+    return results
 
 
-def _runner(name: str, job: Job, whole: bool) -> Any:
+def _runner(name: str, job: Job, *, whole: bool) -> Runner:
     if name.startswith("torch"):
         from forecaster.benchmark.with_torch import TorchLoop, TorchPool
 
         if name == "torch-pool":
-            return TorchPool(job, whole)
-        return TorchLoop(job, whole, "cuda" if _on_gpu() else "cpu")
+            return TorchPool(job, whole=whole)
+        return TorchLoop(job, whole=whole, device="cuda" if _on_gpu() else "cpu")
     from forecaster.benchmark.with_jax import Ours, PlainVmap
 
     return PlainVmap(job) if name == "vmap" else Ours(job, kernel=name == "ours")
@@ -139,6 +167,7 @@ def _on_gpu() -> bool:
     return jax.default_backend() == "gpu"
 
 
-def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-    both = min(len(ours), len(theirs))
-    return float(np.max(np.abs(theirs[:both] / ours[:both] - 1)))
+def _difference(ours: np.ndarray, other: np.ndarray) -> float:
+    """The largest relative difference of two methods' losses, over the members of both."""
+    both = min(len(ours), len(other))
+    return float(np.max(np.abs(other[:both] / ours[:both] - 1)))

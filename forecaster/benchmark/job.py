@@ -13,9 +13,13 @@ LEARNING_RATE = 1e-3
 class Job:
     """LSTMs with a linear readout of the last step, or MLPs ("mlp"), squared error, Adam.
 
-    ``windows``: examples of each member, in batches of ``batch`` in a fixed random order; those
-    that do not fill a batch are left out. An MLP sees all steps of a window at once, has a ReLU
-    after each of its ``layers`` and a linear readout.
+    An MLP sees all steps of a window at once and has a ReLU after each of its layers.
+
+    - ``hidden``, ``layers``: size of a layer, and how many
+    - ``lookback``, ``features``: steps of a window, and values in each
+    - ``windows``, ``batch``: examples of each member, and of each batch; the order is random but
+      fixed, and examples that do not fill a batch are left out
+    - ``members``, ``epochs``: how many models, and how long each is trained
     """
 
     network: Literal["lstm", "mlp"] = "lstm"
@@ -41,8 +45,10 @@ class Job:
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of one member's epoch: the matrix products of the layers,
-        forward once and backward twice."""
+        """Floating-point operations of one member's epoch.
+
+        Those of the layers' matrix products, once for the forward and twice for the backward pass.
+        """
         kernels = [shape for name, shape in self._shapes.items() if name.startswith("kernel")]
         times = self.lookback if self.network == "lstm" else 1
         each = sum(2 * math.prod(shape) for shape in kernels)
@@ -60,8 +66,10 @@ class Job:
         return order.reshape(self.steps, self.batch)
 
     def weights(self, member: int) -> dict[str, np.ndarray]:
-        """Initial weights, uniform between plus and minus 1 / sqrt(hidden) as PyTorch's are; the
-        layout is that of :func:`forecaster.swarm.recurrence.lstm`, or (inputs, outputs)."""
+        """Initial weights, uniform between plus and minus 1 / sqrt(hidden), as in PyTorch.
+
+        The layout is that of :func:`forecaster.swarm.recurrence.lstm`, or (inputs, outputs).
+        """
         random = np.random.default_rng([member, self.hidden, 7])
         bound = self.hidden**-0.5
         shapes = self._shapes.items()

@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ from forecaster import swarm
 from forecaster.benchmark.job import LEARNING_RATE, Job
 from forecaster.swarm.recurrence import jax_lstm, lstm
 
+_Weights: TypeAlias = dict[str, Any]  # arrays by name
+_Recurrence: TypeAlias = Callable[..., jax.Array]
+
 
 class Examples(NamedTuple):
     """One member's data."""
@@ -21,26 +24,26 @@ class Examples(NamedTuple):
     inputs: Any  # (window, lookback, feature)
     targets: Any  # (window, 1)
     order: Any  # (step, batch)
-    weights: Any  # the initial ones
+    weights: Any  # the initial ones, by name
 
 
 class Ours:
     """The swarm, by the compiled kernel where there is one, or without."""
 
-    def __init__(self, job: Job, kernel: bool = True):
-        self._job, self._task = job, _task(job, kernel)
+    def __init__(self, job: Job, *, kernel: bool = True):
+        self._job, self._task = job, _task(job, kernel=kernel)
         x, y = zip(*(job.examples(member) for member in range(job.members)), strict=True)
         order = np.broadcast_to(job.order(), (job.members, *job.order().shape))
         self._data = Examples(np.stack(x), np.stack(y), order, _all_weights(job))
         keys = np.zeros((job.members, 2), np.uint32)
         hyperparams = swarm.broadcast_hyperparams({"learning_rate": LEARNING_RATE}, job.members)
-        state = swarm.map_members(_fresh(self._task), keys, hyperparams, members=job.members)
+        state = swarm.map_members(_init_of(self._task), keys, hyperparams, members=job.members)
         state = swarm.State(*state)._replace(
             params=self._data.weights, best_params=self._data.weights
         )
         losses = np.zeros((job.members, 0), np.float32)
         ids = tuple(f"m{member}" for member in range(job.members))
-        self._start = swarm.fitted_of(ids, state, swarm.Losses(losses, losses), 0.0)
+        self._start = swarm.FitResult(ids, state, swarm.Losses(losses, losses), 0.0)
 
     def run(self) -> tuple[float, np.ndarray]:
         """Train; seconds per member and epoch, and every member's loss in the last epoch."""
@@ -51,16 +54,20 @@ class Ours:
             self._data._replace(weights=()),
             self._start.ids,
             seed=0,
-            hyperparams={"learning_rate": LEARNING_RATE, "epochs": epochs, "patience": epochs},
+            epochs=epochs,
+            hyperparams={"learning_rate": LEARNING_RATE},
             previous=self._start,
             block=epochs,
         )
         seconds = time.perf_counter() - began
-        return seconds / self._job.members / epochs, fitted.losses.train[:, -1]
+        return seconds / self._job.members / epochs, np.asarray(fitted.losses.train[:, -1])
+
+    def close(self) -> None:
+        """Nothing was started."""
 
 
 class PlainVmap:
-    """One ``vmap`` over all members, JAX differentiates everything, one jit."""
+    """One ``vmap`` over all members in one ``jit``; JAX differentiates all of it."""
 
     def __init__(self, job: Job):
         self._job = job
@@ -95,11 +102,14 @@ class PlainVmap:
         seconds = time.perf_counter() - began
         return seconds / self._job.members / self._job.epochs, losses.mean(1)
 
+    def close(self) -> None:
+        """Nothing was started."""
 
-def _loss(job: Job, recurrence: Callable[..., Any]) -> Callable[..., Any]:
+
+def _loss(job: Job, recurrence: _Recurrence) -> Callable[[_Weights, Any, Any], jax.Array]:
     """Squared error of a linear readout, as a function of weights, inputs and targets."""
 
-    def hidden(weights, x):
+    def hidden(weights: _Weights, x: jax.Array) -> jax.Array:
         kernels = [(weights[f"kernel{n}"], weights[f"bias{n}"]) for n in range(job.layers)]
         if job.network == "mlp":
             x = x.reshape(len(x), -1)
@@ -108,26 +118,32 @@ def _loss(job: Job, recurrence: Callable[..., Any]) -> Callable[..., Any]:
             return x
         x = x.swapaxes(0, 1)
         for layer, (kernel, bias) in enumerate(kernels):
-            x = recurrence(kernel, bias, x, layer == job.layers - 1)
+            x = recurrence(kernel, bias, x, last_only=layer == job.layers - 1)
         return x
 
-    def loss(weights, x, y):
+    def loss(weights: _Weights, x: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.mean((hidden(weights, x) @ weights["out"] + weights["out_bias"] - y) ** 2)
 
     return loss
 
 
-def _with_kernel(kernel, bias, inputs, last_only):
+def _with_kernel(
+    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool
+) -> jax.Array:
     return lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]), last_only=last_only)
 
 
-def _without_kernel(kernel, bias, inputs, last_only):
+def _without_kernel(
+    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool
+) -> jax.Array:
     hidden = jax_lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]))
     return hidden[-1] if last_only else hidden
 
 
-def _scanned(kernel, bias, inputs, last_only):
-    """An LSTM as one would write it first."""
+def _scanned(
+    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool
+) -> jax.Array:
+    """An LSTM written in the most obvious way."""
     size = bias.shape[0] // 4
 
     def step(carry, x):
@@ -148,7 +164,7 @@ def _all_weights(job: Job) -> dict[str, np.ndarray]:
 
 
 @functools.lru_cache(maxsize=16)
-def _task(job: Job, kernel: bool) -> swarm.Task:
+def _task(job: Job, *, kernel: bool) -> swarm.Task:
     loss = _loss(job, _with_kernel if kernel else _without_kernel)
     shapes = {name: value.shape for name, value in job.weights(0).items()}
     return swarm.Task(
@@ -162,5 +178,6 @@ def _task(job: Job, kernel: bool) -> swarm.Task:
 
 
 @functools.lru_cache(maxsize=16)
-def _fresh(task: swarm.Task):
+def _init_of(task: swarm.Task) -> Callable[..., swarm.State]:
+    """The same function for the same task, so that it is compiled once."""
     return lambda key, hyperparams: swarm.init_state(task, key, hyperparams)

@@ -1,4 +1,4 @@
-"""The job done by PyTorch: one model after the other on one thread, or a process a core."""
+"""The job done by PyTorch: one model after the other, on one thread or by a process per core."""
 
 import concurrent.futures
 import functools
@@ -6,11 +6,17 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from forecaster.benchmark.job import LEARNING_RATE, Job
+
+if TYPE_CHECKING:
+    import torch
+
+    _Weights: TypeAlias = dict[str, torch.Tensor]
+    _Model: TypeAlias = tuple[Callable[[torch.Tensor], torch.Tensor], list[torch.nn.Parameter]]
 
 
 def train_one(job: Job, member: int, device: str = "cpu") -> float:
@@ -36,15 +42,15 @@ def train_one(job: Job, member: int, device: str = "cpu") -> float:
 
 
 @functools.cache
-def _prepared(job: Job, member: int, device: str):
+def _prepared(job: Job, member: int, device: str) -> "tuple[_Weights, tuple[torch.Tensor, ...]]":
     """Initial weights and examples; making them is not training, so none of it is timed."""
     import torch
 
-    def place(array):
+    def to_device(array: np.ndarray) -> torch.Tensor:
         return torch.tensor(array, device=device)
 
-    weights = {name: place(value) for name, value in job.weights(member).items()}
-    return weights, tuple(map(place, job.examples(member)))
+    weights = {name: to_device(value) for name, value in job.weights(member).items()}
+    return weights, tuple(map(to_device, job.examples(member)))
 
 
 def _prepare(job: Job, members: range, device: str = "cpu") -> None:
@@ -52,7 +58,8 @@ def _prepare(job: Job, members: range, device: str = "cpu") -> None:
         _prepared(job, member, device)
 
 
-def _lstm(job: Job, weights) -> tuple[Callable[..., Any], list]:
+def _lstm(job: Job, weights: "_Weights") -> "_Model":
+    """PyTorch's LSTM with these weights, and what of it is trained."""
     import torch
 
     state = {}
@@ -73,7 +80,7 @@ def _lstm(job: Job, weights) -> tuple[Callable[..., Any], list]:
     return lambda x: out(cell(x)[0][:, -1]), used
 
 
-def _mlp(job: Job, weights) -> tuple[Callable[..., Any], list]:
+def _mlp(job: Job, weights: "_Weights") -> "_Model":
     import torch
 
     parts = [torch.nn.Flatten()]
@@ -83,19 +90,21 @@ def _mlp(job: Job, weights) -> tuple[Callable[..., Any], list]:
     return model, list(model.parameters())
 
 
-def _linear(kernel, bias):
+def _linear(kernel: "torch.Tensor", bias: "torch.Tensor") -> "torch.nn.Linear":
     import torch
 
-    layer = torch.nn.Linear(*kernel.shape, device=kernel.device)
+    layer = torch.nn.Linear(kernel.shape[0], kernel.shape[1], device=kernel.device)
     layer.load_state_dict({"weight": kernel.T, "bias": bias})
     return layer
 
 
 class TorchLoop:
-    """One thread, one model after the other; two models are timed unless ``whole``. On ``device``,
-    "cpu" or "cuda"."""
+    """One thread, one model after the other, on ``device``, "cpu" or "cuda".
 
-    def __init__(self, job: Job, whole: bool = False, device: str = "cpu"):
+    Two models are timed unless ``whole``.
+    """
+
+    def __init__(self, job: Job, *, whole: bool = False, device: str = "cpu"):
         self._job, self._members = job, range(job.members if whole else min(2, job.members))
         self._device = device
         _prepare(job, self._members, device)
@@ -107,12 +116,18 @@ class TorchLoop:
         seconds = time.perf_counter() - began
         return seconds / len(self._members) / self._job.epochs, np.array(losses)
 
+    def close(self) -> None:
+        """Nothing was started."""
+
 
 class TorchPool:
-    """A process a core, each with one thread and one model after the other; two models a core are
-    timed unless ``whole``. The processes have started and trained once before."""
+    """A process per core, each with one thread and one model after the other.
 
-    def __init__(self, job: Job, whole: bool = False):
+    Two models per core are timed unless ``whole``. The processes have started and trained once
+    before.
+    """
+
+    def __init__(self, job: Job, *, whole: bool = False):
         self._job = job
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         few = min(2 * (cores or 1), max(job.members, cores or 1))

@@ -1,9 +1,10 @@
-"""The command ``forecaster``. A command parses, calls the library and prints; no logic.
+"""The command ``forecaster``. Commands parse, call the library and print; no logic.
 
 Heavy modules are imported inside the commands, so that ``--help`` is immediate.
 """
 
 import warnings
+from typing import Any
 
 import click
 
@@ -16,20 +17,22 @@ from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
 from forecaster.cli.shared import INTERRUPTED, say
 from forecaster.cli.status import status
-from forecaster.errors import ForecasterError, WriteError
+from forecaster.errors import ForecasterError, StoreError, WriteError
 
 
 class _Commands(click.Group):
     """Turns the library's errors into one clear message and an exit code."""
 
-    def invoke(self, ctx: click.Context):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and end with an exit code."""
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _say_warning
                 return super().invoke(ctx)
         except ForecasterError as error:
-            unwritable = isinstance(error, WriteError)
-            say(f"Error: {error}{' (--home for prices and models)' if unwritable else ''}")
+            stored = isinstance(error, WriteError | StoreError)
+            elsewhere = stored and isinstance(error.__cause__, OSError)
+            say(f"Error: {error}{' (--home for prices and models)' if elsewhere else ''}")
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             raise  # click ends quietly
@@ -41,8 +44,8 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-def _say_warning(message, category, *where) -> None:
-    """The package's own warnings in one line; those of libraries are for developers."""
+def _say_warning(message: Warning | str, category: type[Warning], *where: object) -> None:
+    """Show the package's own warnings in one line, and none of its libraries'."""
     if category is UserWarning:
         say(f"Warning: {message}")
 
@@ -57,8 +60,8 @@ def main() -> None:
     forecaster predict AAPL                 price forecasts with bands
     forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
     forecaster report                       the latest evaluation as a page
-    forecaster ingest --tickers sp500.txt   fetch prices only, what is missing of them
-    forecaster status                       what is stored and wrong, what was trained
+    forecaster ingest --tickers sp500.txt   fetch missing prices, without training
+    forecaster status                       what is stored, wrong and trained
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller file of the model would cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch

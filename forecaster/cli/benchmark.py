@@ -2,12 +2,16 @@
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from forecaster.cli.shared import console, say
+
+if TYPE_CHECKING:
+    from forecaster.benchmark import Job, Result
 
 _AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel")
 _SCALING = (1, 2, 4, 8, 16, 32, 64)
@@ -28,18 +32,22 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
     "--against",
     type=click.Choice(_AGAINST),
     multiple=True,
-    help="A PyTorch process per core, PyTorch on one thread, a plain vmap, or ours without the "
-    "compiled kernel; may be repeated.  [default: all]",
+    help="A PyTorch process per core, PyTorch on one thread, a plain vmap, or this program without "
+    "its compiled kernel; may be repeated.  [default: all]",
 )
 @click.option(
-    "--suite", is_flag=True, help="Six sizes from small to large, and swarms of 1 to 64; minutes."
+    "--suite",
+    is_flag=True,
+    help="Six sizes from small to large, and swarms of 1 to 64; takes minutes.",
 )
 @click.option("--output", metavar="FILE.csv", help="Write the figures; with --suite a picture too.")
-def benchmark(suite, output, against, repeats, **sizes) -> None:
+def benchmark(
+    *, suite: bool, output: str | None, against: tuple[str, ...], repeats: int, **sizes: Any
+) -> None:
     """Time the same training by this program, by PyTorch and by a plain vmap, on this machine.
 
-    Same initial weights, same batches, same optimiser: LSTMs or MLPs with a linear readout, squared
-    error, Adam. Medians of the repeats, the methods taking turns.
+    All methods start from the same weights and use the same batches and optimiser: LSTMs or MLPs
+    with a linear readout, squared error, Adam. They take turns; shown are medians of the repeats.
 
     \b
     Examples:
@@ -69,19 +77,19 @@ def benchmark(suite, output, against, repeats, **sizes) -> None:
         if console().is_terminal:
             say(f"  {method}, repeat {repeat + 1} of {repeats}")
 
-    results, grown = [], []
+    results, scaled = [], []
     jobs = all_sizes() if suite else [Job(**sizes)]
     for job in jobs:
-        found = compare(job, methods, repeats, on_run=show)
-        _print(job, found)
-        results += found
+        compared = compare(job, methods, repeats, on_run=show)
+        _print_comparison(job, compared)
+        results += compared
     if suite:
-        grown = scaling(jobs[1], _SCALING, methods, repeats, on_run=show)
-        _print_scaling(grown)
+        scaled = scaling(jobs[1], _SCALING, methods, repeats, on_run=show)
+        _print_scaling(scaled)
     if output is not None:
         _write(Path(output), results)
-        if grown:
-            _draw(Path(output), jobs[1], grown)
+        if scaled:
+            _draw(Path(output), jobs[1], scaled)
 
 
 def _kernel() -> str:
@@ -91,7 +99,7 @@ def _kernel() -> str:
     return f"Recurrence: compiled kernel ({runs})" if runs else f"Recurrence: JAX alone: {why_not}"
 
 
-def _print(job, found) -> None:
+def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
     from rich.table import Table
 
     title = f"{job}: {job.members} networks"
@@ -99,7 +107,7 @@ def _print(job, found) -> None:
         "method", "ms per network and epoch", "GFLOP/s", "times ours", "loss apart",
         title=title, title_justify="left",
     )  # fmt: skip
-    for result in found:
+    for result in results:
         table.add_row(
             result.method, f"{1e3 * result.seconds_per_model_epoch:.2f}", f"{result.gflops:.1f}",
             f"{result.ratio_to_ours:.2f}", f"{result.loss_difference:.0e}",
@@ -107,18 +115,19 @@ def _print(job, found) -> None:
     console().print(table)
 
 
-def _print_scaling(found) -> None:
+def _print_scaling(results: Sequence["Result"]) -> None:
     from rich.table import Table
 
-    methods = list(dict.fromkeys(result.method for result in found))
+    methods = list(dict.fromkeys(result.method for result in results))
     table = Table("networks", *methods, title="seconds for an epoch of all", title_justify="left")
-    for count in sorted({result.members for result in found}):
-        row = {r.method: r.members * r.seconds_per_model_epoch for r in found if r.members == count}
+    for count in sorted({result.members for result in results}):
+        same = [result for result in results if result.members == count]
+        row = {result.method: count * result.seconds_per_model_epoch for result in same}
         table.add_row(str(count), *(f"{row[method]:.3f}" for method in methods))
     console().print(table)
 
 
-def _write(path: Path, results) -> None:
+def _write(path: Path, results: Sequence["Result"]) -> None:
     import pandas as pd
 
     from forecaster import atomic
@@ -129,16 +138,16 @@ def _write(path: Path, results) -> None:
     say(f"Wrote {path}")
 
 
-def _draw(path: Path, job, grown) -> None:
+def _draw(path: Path, job: "Job", results: Sequence["Result"]) -> None:
     import pandas as pd
 
     from forecaster import atomic
     from forecaster.plotting import plot_scaling
 
-    axes = plot_scaling(pd.DataFrame([dataclasses.asdict(result) for result in grown]))
+    axes = plot_scaling(pd.DataFrame([dataclasses.asdict(result) for result in results]))
     axes.set_title(str(job))
     figure: Any = axes.figure
     picture, scaling = path.with_suffix(".png"), path.with_name(f"{path.stem}_scaling.csv")
     atomic.write_file(picture, lambda to: figure.savefig(to, format="png", dpi=150))
     say(f"Wrote {picture}")
-    _write(scaling, grown)
+    _write(scaling, results)

@@ -1,6 +1,8 @@
 """``forecaster evaluate`` and ``forecaster report``."""
 
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,43 +17,50 @@ from forecaster.cli.shared import (
     source_options,
 )
 
+if TYPE_CHECKING:
+    from forecaster.evaluation import Evaluation
+    from forecaster.home import Home
+
 _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 
 
 @click.command()
 @source_options
 @click.option("--windows", type=click.IntRange(1), default=250, show_default=True,
-              help="Cutoffs to forecast from, the latest ones.")  # fmt: skip
+              help="How many of the latest cutoffs to forecast from.")  # fmt: skip
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
               help="Times between two cutoffs.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
-              help="Any of naive, drift, seasonal_naive, empirical, ewma, garch, gjr, ets, theta, "
-              "torch, with commas between.")  # fmt: skip
+              help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, garch, "
+              "gjr, ets, theta, torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
-              help="Series that PyTorch trains, evenly picked.")  # fmt: skip
+              help="How many series PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
-              help="Train again every so many cutoffs; 0: only at the first.")  # fmt: skip
+              help="Train again after this many cutoffs; 0: only at the first.")  # fmt: skip
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
 @click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
-@click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
-@click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
+@click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
+@click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option("--output", metavar="DIR", help="Folder for what is found; must not exist.  "
+@click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace an evaluation that is in --output.")
+@click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
 @home_option
 @click.pass_context
 def evaluate(
-    ctx, home, tickers, source, start, end, mask, windows, step, baselines, torch_sample, refit,
-    config, seed, output, overwrite, **options,
+    ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
+    end: datetime | None, mask: tuple[str, ...], windows: int, step: int, baselines: str,
+    torch_sample: int, refit: int, config: str | None, seed: int, output: str | None, *,
+    overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
-    """Forecast the past from many cutoffs, and say how good that was.
+    """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
-    Networks see nothing after the first cutoff (--refit: after a later one). Writes all forecasts,
-    scores per series and horizon, tests, figures, and a report to open in a browser.
+    Networks learn nothing from after the first cutoff (with --refit, from after a later one).
+    Writes all forecasts, scores per series and horizon, tests, figures, and a report to open in a
+    browser.
 
     \b
     Examples:
@@ -66,44 +75,53 @@ def evaluate(
     settings = Config.from_dict(settings, config or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
 
+    from forecaster.evaluation import BacktestCallbacks, BacktestOptions, Evaluation
     from forecaster.ingest import open_source
 
     wanted, membership = read_tickers(tickers)
     opened = open_source(source)
-    from forecaster.pipeline import evaluate_from_home
+    from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
-    def finish(found) -> None:
-        write_figures(found)
-        write_tables(found)
-        build_report(found)
+    def finish(evaluation: Evaluation) -> None:
+        write_figures(evaluation)
+        write_tables(evaluation)
+        build_report(evaluation)
 
+    backtest = BacktestOptions(
+        windows, step, tuple(names), refit or False, seed, torch_sample, membership
+    )
     with bars() as bar:
-        found = evaluate_from_home(
-            home, opened, wanted, settings, seed, Path(output) if output else None, names,
-            windows=windows, step=step, refit=refit or False, torch_sample=torch_sample,
-            overwrite=overwrite, finish=finish, start=start, end=end, mask=mask,
-            membership=membership, on_series=bar.fetching, on_wait=say,
-            on_training=bar.training, on_torch=bar.counting("PyTorch"),
-            on_forecast=bar.counting("Forecasting"),
-        )  # fmt: skip
-    _print_verdict(found)
-    click.echo(f"Report: {found.folder / 'report.html'}")
-    name_stale(found.summary.get("stale", {}))
-    name_skipped(found.summary["skipped"])
-    for baseline, failed in found.summary["failed"].items():
+        evaluation = evaluate_from_home(
+            home,
+            DataRequest(opened, wanted, start, end, mask),
+            settings,
+            backtest,
+            folder=Path(output) if output else None,
+            overwrite=overwrite,
+            finish=finish,
+            fetching=Callbacks(bar.fetching, say),
+            evaluating=BacktestCallbacks(
+                bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")
+            ),
+        )
+    _print_verdict(evaluation)
+    click.echo(f"Report: {evaluation.folder / 'report.html'}")
+    name_stale(evaluation.summary.provenance.stale or {})
+    name_skipped(evaluation.summary.skipped)
+    for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         for name, reason in failed.items():
             say(f"  {name}: {reason}")
-    ctx.exit(PARTLY if found.summary["skipped"] else 0)
+    ctx.exit(PARTLY if evaluation.summary.skipped else 0)
 
 
 @click.command()
 @click.argument("folder", required=False, metavar="[DIR]")
 @click.option("--output", metavar="FILE.html", help="[default: report.html in DIR]")
 @home_option
-def report(home, folder, output) -> None:
-    """Build the HTML report of an evaluation again, by default of the latest under --home.
+def report(home: "Home", folder: str | None, output: str | None) -> None:
+    """Rebuild the HTML report of an evaluation, by default of the latest under --home.
 
     \b
     Examples:
@@ -111,19 +129,18 @@ def report(home, folder, output) -> None:
       forecaster report dow --output dow.html
     """
     from forecaster.evaluation import Evaluation
-    from forecaster.pipeline import latest_evaluation
     from forecaster.report import build_report
 
-    found = Evaluation.read(Path(folder) if folder else latest_evaluation(home))
-    written = build_report(found, Path(output) if output else None)
-    _print_verdict(found)
+    evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
+    written = build_report(evaluation, Path(output) if output else None)
+    _print_verdict(evaluation)
     click.echo(f"Report: {written}")
 
 
-def _print_verdict(found) -> None:
+def _print_verdict(evaluation: "Evaluation") -> None:
     from forecaster.evaluation import verdict
 
-    if found.summary.get("source") == "simulated":
+    if evaluation.summary.simulated:
         say("These prices are simulated, not real.")
-    for line in verdict(found):
+    for line in verdict(evaluation):
         click.echo(line)

@@ -2,7 +2,9 @@
 
 import contextlib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +22,11 @@ from forecaster.cli.shared import (
 )
 from forecaster.errors import UsageError
 
+if TYPE_CHECKING:
+    from forecaster.forecasting import Model
+    from forecaster.home import Home
+    from forecaster.pipeline import SavedFit
+
 _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs")
 
 
@@ -32,34 +39,46 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
 @click.option(
     "--head",
     type=click.Choice(["student_t", "point"]),
-    help="What is learned: a distribution, or the value under squared error.  [default: student_t]",
+    help="What is learned: a distribution, or a value by squared error.  [default: student_t]",
 )
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
 @click.option(
     "--training",
     type=click.Choice(["auto", "sequence", "windowed"]),
-    help="Learn at every step of a window, or at its last only.  [default: auto]",
+    help="Learn at every step of a window, or only at its last.  [default: auto]",
 )
-@click.option("--epochs", type=int, help="Most epochs to train.  [default: 100]")
+@click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
 @click.option(
     "--tune",
     is_flag=True,
-    help="Search each series' own learning rate, weight decay and hidden size. Takes several times "
-    "as long.",
+    help="Search for each series' own learning rate, weight decay and hidden size. Takes several "
+    "times as long.",
 )
-@click.option("--config", metavar="FILE.toml", help="More settings; options win over it.")
+@click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option("--resume", is_flag=True, help="Go on with the fit that was interrupted.")
+@click.option("--resume", is_flag=True, help="Continue the fit that was interrupted.")
 @home_option
 @click.pass_context
 def fit(
-    ctx, home, resume, tickers, source, start, end, mask, tune, config, seed, **options
+    ctx: click.Context,
+    *,
+    home: "Home",
+    resume: bool,
+    tickers: str | None,
+    source: str,
+    start: datetime | None,
+    end: datetime | None,
+    mask: tuple[str, ...],
+    tune: bool,
+    config: str | None,
+    seed: int,
+    **options: Any,
 ) -> None:
     """Train one network per series, all at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
-    stops and calibrate its bands. Interrupted at any moment, a fit can be gone on with by
-    --resume, and ends as if it had not been.
+    stops, and they calibrate its bands. A fit that was interrupted is continued by --resume, and
+    the model is the same as without the interruption.
 
     \b
     Examples:
@@ -83,63 +102,64 @@ def fit(
     opened = open_source(source)
     from forecaster.atomic import make_folder
 
-    make_folder(home)
-    from forecaster.pipeline import fit_to_home
+    make_folder(home.folder)
+    from forecaster.pipeline import Callbacks, DataRequest, fit_to_home
 
+    data = DataRequest(opened, wanted, start, end, mask)
     with _resumable(home), bars() as bar:
-        result = fit_to_home(
-            home, opened, wanted, settings, seed, tune=tune, start=start, end=end,
-            mask=mask, on_series=bar.fetching, on_wait=say, on_progress=bar.training,
-        )  # fmt: skip
+        callbacks = Callbacks(bar.fetching, say, bar.training)
+        result = fit_to_home(home, data, settings, seed, tune=tune, callbacks=callbacks)
     _finish(ctx, result)
 
 
-def _resume(ctx: click.Context, home: Path) -> None:
+def _resume(ctx: click.Context, home: "Home") -> None:
     from click.core import ParameterSource
 
     for name in ctx.params.keys() - {"home", "resume"}:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(
-                f"--resume goes on with the settings of the interrupted fit; leave out --{name}"
+                f"--resume continues with the settings of the interrupted fit; leave out --{name}"
             )
     from forecaster.pipeline import resume_fit
 
     with _resumable(home), bars() as bar:
-        result = resume_fit(home, on_progress=bar.training)
+        result = resume_fit(home, on_training=bar.training)
     _finish(ctx, result)
 
 
 @contextlib.contextmanager
-def _resumable(home: Path) -> Iterator[None]:
+def _resumable(home: "Home") -> Iterator[None]:
+    """Say how to continue when the block is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
-        from forecaster.storage import begun
+        from forecaster.storage import UnfinishedFit
 
-        if begun(home):
-            say("Interrupted. Go on with `forecaster fit --resume`.")
+        if UnfinishedFit.has_progress(home):
+            say("Interrupted. Continue with `forecaster fit --resume`.")
             raise SystemExit(INTERRUPTED) from None
         raise
 
 
-def _finish(ctx: click.Context, result) -> None:
+def _finish(ctx: click.Context, result: "SavedFit") -> None:
     _print_summary(result)
     name_stale(result.stale)
     name_skipped(result.model.skipped)
     ctx.exit(PARTLY if result.model.skipped or result.stale else 0)
 
 
-def _print_summary(result) -> None:
+def _print_summary(result: "SavedFit") -> None:
     from rich.table import Table
 
     model, report = result.model, result.model.report
+    span = f"{model.provenance['first']} to {model.provenance['last']}"
     counts = report["status"].value_counts()
     diverged = report.index[report["status"] == "diverged"]
     relative = report["mae_relative_to_naive"].median()
     training = model.provenance["training_seconds"]
     facts = {
         "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
-        "Prices" if model.target != "y" else "Series": f"{result.first} to {result.last}",
+        "Prices" if model.target != "y" else "Series": span,
         "Networks": f"{len(model.ids)} {model.config.column}, one per series",
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
@@ -156,7 +176,7 @@ def _print_summary(result) -> None:
     console().print(table, soft_wrap=True)
 
 
-def _masked(model) -> dict[str, str]:
+def _masked(model: "Model") -> dict[str, str]:
     """Sessions that were left out as wrong, by flag."""
     counts = model.provenance.get("masked") or {}
     if not counts:
@@ -165,7 +185,7 @@ def _masked(model) -> dict[str, str]:
     return {"Left out": f"sessions that look wrong: {kinds} (`forecaster status`, --mask)"}
 
 
-def _choices(model) -> dict[str, str]:
+def _choices(model: "Model") -> dict[str, str]:
     """What a search chose, as counts."""
     if not model.provenance.get("tuned"):
         return {}
@@ -179,5 +199,5 @@ def _choices(model) -> dict[str, str]:
     }
 
 
-def _warn_simulated(model) -> str:
+def _warn_simulated(model: "Model") -> str:
     return " (not real prices)" if model.provenance["source"] == "simulated" else ""

@@ -1,6 +1,8 @@
 """``forecaster ingest`` and ``forecaster export``."""
 
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +18,9 @@ from forecaster.cli.shared import (
     tickers_option,
 )
 
+if TYPE_CHECKING:
+    from forecaster.home import Home
+
 
 @click.command()
 @tickers_option
@@ -23,13 +28,13 @@ from forecaster.cli.shared import (
 @click.option(
     "--start",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="First date to ask Yahoo for; earlier ones that are stored stay.  [default: all history]",
+    help="First date to ask Yahoo for; earlier stored dates are kept.  [default: all history]",
 )
 @click.option(
     "--refresh",
     is_flag=True,
-    help="Read all of it again: Yahoo's history, which is then "
-    "believed, or a file that seems not to have changed.",
+    help="Read everything again: Yahoo's history, which then replaces what is stored, or a file "
+    "that seems not to have changed.",
 )
 @click.option(
     "--requests-per-second", type=click.FloatRange(0, min_open=True), default=2.0,
@@ -41,11 +46,21 @@ from forecaster.cli.shared import (
 )  # fmt: skip
 @home_option
 @click.pass_context
-def ingest(ctx, home, tickers, source, start, refresh, requests_per_second, workers) -> None:
+def ingest(
+    ctx: click.Context,
+    *,
+    home: "Home",
+    tickers: str | None,
+    source: str,
+    start: datetime | None,
+    refresh: bool,
+    requests_per_second: float,
+    workers: int,
+) -> None:
     """Fetch series and store them, without training. Run again, it fetches only what is missing.
 
-    What arrived is kept whatever happens; to go on after an interruption, run the same command
-    again. Yahoo's terms allow personal use only.
+    Whatever has arrived is kept: after an interruption, run the same command again. Yahoo's terms
+    allow personal use only.
 
     \b
     Examples:
@@ -60,16 +75,16 @@ def ingest(ctx, home, tickers, source, start, refresh, requests_per_second, work
     wanted, _ = read_tickers(tickers)
     opened = open_source(
         source, refresh=refresh, requests_per_second=requests_per_second, workers=workers,
-        on_wait=lambda seconds: say(f"Yahoo refuses requests; going on in {seconds:.0f} s"),
+        on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
-    make_folder(home)
+    make_folder(home.folder)
     with bars() as bar:
         arrived = run(
             home, opened, wanted, start=start, refresh=refresh, on_series=bar.fetching, on_wait=say
         )
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
-        say(f"{name}: {again}; what there was is in {arrived.store.folder / 'quarantine'}: {why}")
+        say(f"{name}: {again}; what there was is in {arrived.store.quarantine_folder}: {why}")
     click.echo(
         f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
         f"{arrived.changed} changed"
@@ -90,8 +105,17 @@ def ingest(ctx, home, tickers, source, start, refresh, requests_per_second, work
               help="Prices after dividends, on the scale of adj_close.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the file.")
 @home_option
-def export(tickers, output, form, source, adjusted, overwrite, home) -> None:
-    """Write stored prices as one long table, as they are stored: by default of all series.
+def export(
+    *,
+    tickers: tuple[str, ...],
+    output: Path,
+    form: str | None,
+    source: str | None,
+    adjusted: bool,
+    overwrite: bool,
+    home: "Home",
+) -> None:
+    """Write stored prices, unchanged, as one long table; by default those of all series.
 
     \b
     Examples:
@@ -100,5 +124,8 @@ def export(tickers, output, form, source, adjusted, overwrite, home) -> None:
     """
     from forecaster.ingest import export_prices
 
-    rows = export_prices(home, output, tickers or None, form, source, overwrite, adjusted)
+    rows = export_prices(
+        home, output, tickers or None,
+        form=form, source=source, overwrite=overwrite, adjusted=adjusted,
+    )  # fmt: skip
     click.echo(f"Wrote {rows:,} rows to {output}")

@@ -1,11 +1,20 @@
 """``forecaster predict``."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from forecaster.cli.shared import PARTLY, console, home_option, say
 from forecaster.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from forecaster.home import Home
+    from forecaster.pipeline import Prediction
 
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
@@ -29,8 +38,18 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw a PNG or SVG.")
 @home_option
 @click.pass_context
-def predict(ctx, tickers, everything, level, form, output, plot, home) -> None:
-    """Forecast with the latest model.
+def predict(
+    ctx: click.Context,
+    *,
+    tickers: tuple[str, ...],
+    everything: bool,
+    level: tuple[float, ...],
+    form: str | None,
+    output: Path | None,
+    plot: Path | None,
+    home: "Home",
+) -> None:
+    """Forecast with the latest model and the stored prices.
 
     \b
     Examples:
@@ -48,11 +67,11 @@ def predict(ctx, tickers, everything, level, form, output, plot, home) -> None:
     from forecaster.forecasting import check_levels
     from forecaster.pipeline import predict_from_home
 
-    level = check_levels(level)
-    result = predict_from_home(home, None if everything else tickers, level)
+    levels = check_levels(level)
+    result = predict_from_home(home, None if everything else tickers, levels)
     _warn(result)
     if form == "table" and output is None:
-        _print_tables(result, level)
+        _print_tables(result, levels)
     else:
         frame = result.frame.assign(source="simulated") if result.simulated else result.frame
         _export(frame, "csv" if form == "table" else form, output)
@@ -69,7 +88,7 @@ def _by_ending(output: Path | None) -> str:
     return {".json": "json", ".parquet": "parquet"}.get(output.suffix.lower(), "csv")
 
 
-def _warn(result) -> None:
+def _warn(result: "Prediction") -> None:
     if result.simulated:
         say("Simulated prices: the forecasts are of an invented market.")
         return
@@ -88,15 +107,15 @@ def _warn(result) -> None:
         )
 
 
-def _print_tables(result, level) -> None:
+def _print_tables(result: "Prediction", levels: Sequence[float]) -> None:
     if len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
-            console().print(_table(result, name, level))
+            console().print(_table(result, name, levels))
     else:
-        console().print(_overview(result, level))
+        console().print(_overview(result, levels))
 
 
-def _table(result, name: str, level):
+def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
     """One series by date."""
     from rich.table import Table
 
@@ -104,59 +123,60 @@ def _table(result, name: str, level):
     title = f"{name}   last {last[0]} {_number(last[1])} on {when}"
     title += "   (simulated)" if result.simulated else ""
     part = result.frame[result.frame["unique_id"] == name]
-    table = Table("date", "median", *_bands(level), "P(rise)", title=title, title_justify="left")
+    table = Table("date", "median", *_bands(levels), "P(rise)", title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
     for _, row in part.iterrows():
-        table.add_row(*_cells(result, row, level))
+        table.add_row(*_cells(result, row, levels))
     return table
 
 
-def _overview(result, level):
+def _overview(result: "Prediction", levels: Sequence[float]) -> "Table":
     """The last date of every series, one line each."""
     from rich.table import Table
 
-    table = Table("series", "last", "date", "median", *_bands(level), "P(rise)")
+    table = Table("series", "last", "date", "median", *_bands(levels), "P(rise)")
     for column in table.columns[1:]:
         column.justify = "right"
     for name, part in result.frame.groupby("unique_id", sort=False):
         last, _ = _last(result, str(name))
-        table.add_row(str(name), _number(last[1]), *_cells(result, part.iloc[-1], level))
+        table.add_row(str(name), _number(last[1]), *_cells(result, part.iloc[-1], levels))
     return table
 
 
-def _bands(level) -> list[str]:
-    return [f"{percent:g} % band" for percent in level]
+def _bands(levels: Sequence[float]) -> list[str]:
+    return [f"{level:g} % band" for level in levels]
 
 
-def _cells(result, row, level) -> list[str]:
-    from forecaster.forecasting import RISE
+def _cells(result: "Prediction", row: "pd.Series", levels: Sequence[float]) -> list[str]:
+    from forecaster.forecasting import RISE, bounds_of
     from forecaster.series import show_time
 
     model = result.model.config.column
     bands = [
-        f"{_number(row[f'{model}-lo-{p:g}'])} to {_number(row[f'{model}-hi-{p:g}'])}" for p in level
+        " to ".join(_number(row[bound]) for bound in bounds_of(model, level)) for level in levels
     ]
     return [show_time(row["ds"]), _number(row[model]), *bands, f"{row[RISE]:.0%}"]
 
 
-def _last(result, name: str) -> tuple[tuple[str, float], str]:
-    from forecaster.forecasting import quoted_over_target
+def _last(result: "Prediction", name: str) -> tuple[tuple[str, float], str]:
+    """The latest value of a series and what it is called, and its time."""
+    from forecaster.forecasting import price_factor
     from forecaster.series import show_time
 
     panel = result.panel
     row = panel.ids.index(name)
-    seen = panel.mask[row].nonzero()[0][-1]
-    value = panel.channel(panel.target)[row, seen] * quoted_over_target(panel)[row]
+    latest = panel.mask[row].nonzero()[0][-1]
+    value = panel.channel(panel.target)[row, latest] * price_factor(panel)[row]
     kind = "value" if panel.target == "y" else "close"
-    return (kind, float(value)), show_time(panel.times[seen])
+    return (kind, float(value)), show_time(panel.times[latest])
 
 
 def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
-def _export(frame, form: str, output: Path | None) -> None:
+def _export(frame: "pd.DataFrame", form: str, output: Path | None) -> None:
     from forecaster import atomic
 
     write = {
@@ -174,7 +194,7 @@ def _export(frame, form: str, output: Path | None) -> None:
         say(f"Wrote {output}")
 
 
-def _draw(result, path: Path) -> None:
+def _draw(result: "Prediction", path: Path) -> None:
     from matplotlib.figure import Figure
 
     from forecaster import atomic

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from forecaster.home import Home
     from forecaster.ingest import Membership
+    from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
 INTERRUPTED = 130
 
 
 def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--home``, handed over as a Path."""
+    """``--home``, handed over as a Home."""
     return click.option(
         "--home",
         envvar="FORECASTER_HOME",
@@ -37,7 +39,7 @@ source_option = click.option(
 tickers_option = click.option(
     "--tickers",
     metavar="FILE",
-    help="Ticker file, one a line; sp500.txt and dow30.txt come along. Or members over "
+    help="File of tickers, one a line; sp500.txt and dow30.txt are included. Or of members over "
     "time: date,tickers or ticker,start,end.  [default: every series of the source]",
 )
 
@@ -51,7 +53,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="copied,reversed,unconfirmed",
             show_default=True,
             metavar="FLAGS",
-            callback=lambda ctx, option, value: _kinds(value),
+            callback=lambda ctx, option, value: _flags(value),
             help="Rows with these flags (see `status`) are left out of training: none, or any of "
             "copied, reversed, unconfirmed, ohlc, frozen, zero_volume, closed.",
         ),
@@ -64,8 +66,8 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _kinds(value: str) -> tuple[str, ...]:
-    """Flags between commas; ``none`` is none."""
+def _flags(value: str) -> tuple[str, ...]:
+    """Flags between commas; ``none`` for no flags."""
     words = tuple(word.strip() for word in value.split(",") if word.strip())
     return () if words == ("none",) else words
 
@@ -82,21 +84,23 @@ def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None
     return read_universe(path), None
 
 
-def _home(value: str | None) -> Path:
+def _home(value: str | None) -> "Home":
+    from forecaster.home import Home
+
     if value:
-        return Path(value).expanduser()
+        return Home(Path(value).expanduser())
     import platformdirs
 
-    return Path(platformdirs.user_data_dir("forecaster", appauthor=False))
+    return Home(Path(platformdirs.user_data_dir("forecaster", appauthor=False)))
 
 
 def say(message: str) -> None:
-    """Print to standard error, where results are not."""
+    """Print to standard error, which is kept free of results."""
     click.echo(message, err=True)
 
 
 def name_stale(stale: Mapping[str, str]) -> None:
-    """Name every series that could not be updated, with the reason; what is stored was kept."""
+    """Name every series that could not be updated, with the reason."""
     if stale:
         say(f"Not updated, what was stored is kept, {len(stale)}:")
         for name, reason in stale.items():
@@ -112,13 +116,13 @@ def name_skipped(skipped: Mapping[str, str]) -> None:
 
 
 def console() -> "Console":
-    """Where tables are printed; wide enough not to cut them when it is no terminal."""
+    """Where tables are printed; wide enough not to cut them where there is no terminal."""
     from rich.console import Console
 
     # Names and paths are the user's: brackets in them are no markup.
     plain: Any = {"markup": False, "emoji": False, "highlight": False}
-    found = Console(**plain)
-    return found if found.is_terminal else Console(width=120, **plain)
+    console = Console(**plain)
+    return console if console.is_terminal else Console(width=120, **plain)
 
 
 class Bars:
@@ -130,15 +134,15 @@ class Bars:
         self._label = ""
 
     def fetching(self, done: int, total: int) -> None:
-        """So many series have arrived, or will not."""
+        """How many series have arrived, or have failed to."""
         self._show("Fetching", done, total, "")
 
     def counting(self, label: str) -> Callable[[int, int], None]:
-        """A bar of so many done of so many."""
+        """A callback ``(done, total)`` that shows a bar with this label."""
         return lambda done, total: self._show(label, done, total, "")
 
-    def training(self, now: Any) -> None:
-        """``now``: a :class:`forecaster.swarm.Progress`."""
+    def training(self, now: "TrainingProgress") -> None:
+        """How far the networks are."""
         import numpy as np
 
         losses = now.validation_loss[np.isfinite(now.validation_loss)]
@@ -175,6 +179,6 @@ def _terminal() -> "Console":
     """Standard error when it is a terminal; otherwise nothing is drawn."""
     from rich.console import Console
 
-    found = Console(stderr=True)
-    found.quiet = not found.is_terminal
-    return found
+    terminal = Console(stderr=True)
+    terminal.quiet = not terminal.is_terminal
+    return terminal

@@ -1,9 +1,20 @@
 """``forecaster status``."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from forecaster.cli.shared import PARTLY, console, home_option, say
-from forecaster.errors import StoreError
+from forecaster.errors import ModelError, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from forecaster.home import Home
+    from forecaster.ingest import Store
 
 _SHOWN = 20  # series without --all
 _MOST_DATES = 60
@@ -18,8 +29,10 @@ _DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # othe
 )
 @home_option
 @click.pass_context
-def status(ctx, home, tickers, everything, verify) -> None:
-    """Show what is stored, what is wrong with it, and what was trained.
+def status(
+    ctx: click.Context, *, home: "Home", tickers: tuple[str, ...], everything: bool, verify: bool
+) -> None:
+    """Show what is stored, what looks wrong with it, and what was trained.
 
     Of the series, those with the most to look at come first. Flags: copied, reversed and
     unconfirmed sessions are left out of training (--mask); jumps without a split or dividend are
@@ -36,24 +49,24 @@ def status(ctx, home, tickers, everything, verify) -> None:
     click.echo(f"Home: {home}")
     click.echo(f"Recurrence: {_kernel()}")
     stores = list(Store.all_of(home, say))
-    if not stores:
+    if stores:
+        console().print(_sources_table(stores))
+    else:
         console().print(
             "No prices stored yet; `forecaster fit` or `forecaster ingest` fetches some."
         )
-    else:
-        console().print(_sources(stores))
     for store in stores:
-        _print_series(store, [store.spelled(name) for name in tickers], everything)
+        _print_store(store, [store.spelled(name) for name in tickers], everything=everything)
     known = {name.upper() for store in stores for name in store.ids}
     unknown = [name for name in tickers if name.upper() not in known]
     for name in unknown:
         say(f"{name}: no prices are stored")
     _print_models(home)
-    damaged = _verify(stores) if verify else 0
+    damaged = sum(_verify(store) for store in stores) if verify else 0
     ctx.exit(1 if damaged else PARTLY if unknown else 0)
 
 
-def _sources(stores):
+def _sources_table(stores: Sequence["Store"]) -> "Table":
     from rich.table import Table
 
     table = Table(
@@ -61,56 +74,58 @@ def _sources(stores):
         title="Prices", title_justify="left",
     )  # fmt: skip
     for store in stores:
-        rows = store.manifest["series"].values()
-        found = (store.manifest["quality"] or {}).get("series", {}).values()
+        manifest = store.manifest
         table.add_row(
-            store.manifest["source"], str(len(rows)), f"{sum(r['rows'] for r in rows):,}",
-            min((str(r["first"]) for r in rows), default=""),
-            max((str(r["last"]) for r in rows), default=""),
-            str(sum(q.get("gaps", 0) for q in found)),
-            f"{sum(sum(q.values()) - q.get('gaps', 0) for q in found):,}",
-            str(sum(r["state"] != "ok" for r in rows)), str(len(store.manifest["quarantine"])),
+            manifest.source, str(len(manifest.series)), f"{manifest.rows:,}",
+            manifest.first, manifest.last, str(manifest.gaps), f"{manifest.flagged:,}",
+            str(manifest.suspects), str(len(manifest.quarantine)),
         )  # fmt: skip
     return table
 
 
-def _print_series(store, tickers, everything: bool) -> None:
-    """The table of series: those asked for, or those with the most to look at."""
+def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) -> None:
+    """The series asked for, or those with the most to look at; and what was set aside."""
+    names = _choose_series(store, tickers, everything=everything)
+    if not names:
+        return
+    console().print(_series_table(store, names))
+    if tickers:
+        _print_flags(store, names)
+    elif len(names) < len(store.ids):
+        console().print(f"... and {len(store.ids) - len(names)} more; --all shows them")
+    for record in store.manifest.quarantine:
+        where = "was gone"
+        if record.file is not None:
+            where = f"set aside as {store.quarantine_folder / record.file}"
+        say(f"{record.series}: {where}: {record.reason}")
+
+
+def _choose_series(store: "Store", tickers: Sequence[str], *, everything: bool) -> list[str]:
+    if tickers:
+        return [name for name in tickers if name in store]
+    return store.ids if everything else store.manifest.by_urgency()[:_SHOWN]
+
+
+def _series_table(store: "Store", names: Sequence[str]) -> "Table":
     from rich.table import Table
 
-    quality = (store.manifest["quality"] or {}).get("series", {})
-    entries = store.manifest["series"]
-    wanted = [name for name in tickers if name in entries] if tickers else list(entries)
-    if not everything and not tickers:
-        wanted.sort(key=lambda n: (entries[n]["state"] == "ok", -sum(quality.get(n, {}).values())))
-        wanted = wanted[:_SHOWN]
-    if not wanted:
-        return
     table = Table(
         "series", "first", "last", "rows", "gaps", "flags", "state",
-        title=f"Series of {store.manifest['source']}", title_justify="left",
+        title=f"Series of {store.source}", title_justify="left",
     )  # fmt: skip
-    for name in wanted:
-        entry, found = entries[name], dict(quality.get(name, {}))
-        gaps = found.pop("gaps", 0)
-        flags = ", ".join(f"{kind} {count}" for kind, count in found.items())
-        state = "ok" if entry["state"] == "ok" else f"suspect: {entry['reason']}"
+    manifest = store.manifest
+    for name in names:
+        entry = manifest.series[name]
+        flags = ", ".join(f"{flag} {count}" for flag, count in manifest.flags_of(name).items())
+        state = f"suspect: {entry.reason}" if entry.suspect else "ok"
         table.add_row(
-            name, str(entry["first"]), str(entry["last"]), f"{entry['rows']:,}", str(gaps), flags,
+            name, entry.first, entry.last, f"{entry.rows:,}", str(manifest.gaps_of(name)), flags,
             state,
         )  # fmt: skip
-    console().print(table)
-    if tickers:
-        _print_flags(store, wanted)
-    if len(wanted) < len(entries) and not tickers:
-        console().print(f"... and {len(entries) - len(wanted)} more; --all shows them")
-    for aside in store.manifest["quarantine"]:
-        folder = store.folder / "quarantine"
-        place = "was gone" if aside["file"] is None else f"set aside as {folder / aside['file']}"
-        say(f"{aside['series']}: {place}: {aside['reason']}")
+    return table
 
 
-def _print_flags(store, names: list[str]) -> None:
+def _print_flags(store: "Store", names: Sequence[str]) -> None:
     """The flagged rows of some series, date by date."""
     from rich.table import Table
 
@@ -123,55 +138,56 @@ def _print_flags(store, names: list[str]) -> None:
         return
     table = Table("series", "date", "flag", title="Flagged sessions", title_justify="left")
     for row in flags.head(_MOST_DATES).itertuples():
-        table.add_row(row.unique_id, str(row.ds)[:10], row.flag)
+        table.add_row(str(row.unique_id), str(row.ds)[:10], str(row.flag))
     console().print(table)
     if len(flags) > _MOST_DATES:
         console().print(f"... and {len(flags) - _MOST_DATES} more")
 
 
-def _print_models(home) -> None:
+def _print_models(home: "Home") -> None:
     from rich.table import Table
-
-    from forecaster.errors import ModelError
-    from forecaster.storage import load, runs
 
     models = Table("run", "model", "series", "source", "data until", "error / naive",
                    title="Models, the latest last", title_justify="left")  # fmt: skip
-    for folder in runs(home):
-        try:
-            model = load(folder)
-        except ModelError as error:
-            models.add_row(folder.name, "damaged")
-            say(f"{error}")
-            continue
-        models.add_row(
-            folder.name, f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
-            model.provenance["source"], model.provenance["last"],
-            f"{model.report['mae_relative_to_naive'].median():.4f}",
-        )  # fmt: skip
+    for run in home.runs():
+        models.add_row(*_describe_run(run))
     console().print(models if models.row_count else "No model yet; run `forecaster fit` first.")
 
 
-def _verify(stores) -> int:
-    """Check all files; says which are damaged and returns how many."""
-    damaged = 0
-    for store in stores:
-        found = store.damages()
-        for why in found.values():
-            say(why)
-        damaged += len(found)
-        try:
-            store.flags()
-        except StoreError as error:
-            say(str(error))
-            damaged += 1
-        sound = len(store.ids) - len(found)
-        click.echo(f"{store.manifest['source']}: {sound} of {len(store.ids)} files are sound")
+def _describe_run(folder: "Path") -> list[str]:
+    """The cells of a run's row; says what is wrong with a damaged one."""
+    from forecaster.storage import load
+
+    try:
+        model = load(folder)
+    except ModelError as error:
+        say(str(error))
+        return [folder.name, "damaged"]
+    return [
+        folder.name, f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
+        model.provenance["source"], model.provenance["last"],
+        f"{model.report['mae_relative_to_naive'].median():.4f}",
+    ]  # fmt: skip
+
+
+def _verify(store: "Store") -> int:
+    """Check all files of a store; says which are damaged and returns how many."""
+    damages = store.damages()
+    for why in damages.values():
+        say(why)
+    damaged = len(damages)
+    try:
+        store.flags()
+    except StoreError as error:
+        say(str(error))
+        damaged += 1
+    sound = len(store.ids) - len(damages)
+    click.echo(f"{store.source}: {sound} of {len(store.ids)} files are sound")
     return damaged
 
 
 def _kernel() -> str:
-    """Which code runs the LSTM, and what to do for the faster one."""
+    """Which code runs the LSTM, and how to get the faster one."""
     from forecaster.swarm import use_all_cores
     from forecaster.swarm.recurrence import kernel_status
 

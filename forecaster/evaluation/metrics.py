@@ -1,19 +1,20 @@
-"""Errors and scores, elementwise, in numpy. The mean is taken by the caller."""
+"""Errors and scores, elementwise; the caller takes the mean."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def absolute_error(actual, forecast) -> np.ndarray:
+def absolute_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
     """|actual - forecast|, in the units of the series."""
     return np.abs(np.asarray(actual) - np.asarray(forecast))
 
 
-def squared_error(actual, forecast) -> np.ndarray:
+def squared_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
     """(actual - forecast)^2."""
     return (np.asarray(actual) - np.asarray(forecast)) ** 2
 
 
-def symmetric_error(actual, forecast) -> np.ndarray:
+def symmetric_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
     """200 |actual - forecast| / (|actual| + |forecast|), the terms of sMAPE as in M4, percent."""
     actual, forecast = np.asarray(actual), np.asarray(forecast)
     size = np.abs(actual) + np.abs(forecast)
@@ -21,15 +22,17 @@ def symmetric_error(actual, forecast) -> np.ndarray:
         return np.where(size > 0, 200 * np.abs(actual - forecast) / size, 0.0 * size)
 
 
-def covered(actual, low, high) -> np.ndarray:
+def covered(actual: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
     """1.0 where low <= actual <= high, else 0.0; NaN where there is no band."""
     actual, low, high = np.asarray(actual), np.asarray(low), np.asarray(high)
     inside = ((actual >= low) & (actual <= high)).astype(float)
     return np.where(np.isfinite(low + high), inside, np.nan)
 
 
-def winkler(actual, low, high, level: float) -> np.ndarray:
-    """Width of a band and 2 / alpha times what it was missed by; ``level`` in percent.
+def winkler(actual: ArrayLike, low: ArrayLike, high: ArrayLike, level: float) -> np.ndarray:
+    """Winkler score: the width of a band, and 2 / alpha times what it was missed by.
+
+    ``level`` in percent; alpha is 1 less the level.
 
     Winkler (1972), Journal of the American Statistical Association 67.
     """
@@ -38,16 +41,18 @@ def winkler(actual, low, high, level: float) -> np.ndarray:
     return high - low + 2 / (1 - level / 100) * missed
 
 
-def pinball(actual, forecasts, quantiles) -> np.ndarray:
+def pinball(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike) -> np.ndarray:
     """Quantile losses, (..., quantile), for ``actual`` (...) and ``forecasts`` (..., quantile)."""
     error = np.asarray(actual)[..., None] - np.asarray(forecasts)
     quantiles = np.asarray(quantiles)
     return np.maximum(quantiles * error, (quantiles - 1) * error)
 
 
-def crps(actual, forecasts, quantiles) -> np.ndarray:
-    """Continuous ranked probability score from quantiles: twice the integral of the quantile loss
-    over the levels, each standing for the levels nearest to it. Units of the series.
+def crps(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike) -> np.ndarray:
+    """Continuous ranked probability score from quantiles, in the units of the series.
+
+    Twice the integral of the quantile loss over the probabilities, each quantile standing for the
+    probabilities nearest to it; arguments as of :func:`pinball`.
 
     Gneiting & Raftery (2007), Journal of the American Statistical Association 102.
     """

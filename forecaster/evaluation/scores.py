@@ -1,30 +1,31 @@
 """Scores of forecast frames, per series, model and horizon."""
 
-import re
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
 from forecaster.evaluation import metrics
-from forecaster.evaluation.cross_validation import KEYS, NAIVE
+from forecaster.evaluation.rolling_origin import NAIVE
+from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
 from forecaster.series import Panel, default_season
-
-_BAND = re.compile(r"^(?P<model>.+)-(?P<side>lo|hi)-(?P<level>[0-9.]+)$")
 
 
 def evaluate(
     frame: pd.DataFrame, *, by_horizon: bool = False, panel: Panel | None = None
 ) -> pd.DataFrame:
-    """Scores of a cross-validation frame per series and model, one row each.
+    """Scores of a cross-validation frame: a row per series and model.
 
-    Columns: ``mae`` and ``rmse`` in the units of the series, ``smape`` in percent, ``crps`` in the
-    units of the series, from all quantiles that the frame has bounds for; ``mae`` and ``crps``
-    ``_relative_to_naive`` where the frame has ``Naive``; and per level ``coverage-80`` (share),
-    ``width-80`` and ``winkler-80``; ``pinball-0.1`` per quantile. With the ``panel`` that was
-    forecast also ``mase`` and ``rmsse``, relative to the seasonal naive's error up to the first
-    cutoff (Hyndman & Koehler 2006; the season is that of the panel's frequency). ``by_horizon``
-    adds the horizon, counted in rows from the cutoff.
+    ``by_horizon``: a row per horizon too, counted in rows from the cutoff. ``panel``: what was
+    forecast, for scores relative to its changes.
+
+    Columns:
+
+    - ``mae``, ``rmse``: in the units of the series; ``smape``: in percent
+    - ``crps``: in the units of the series, from all quantiles that the frame has bounds for
+    - ``mae_relative_to_naive``, ``crps_relative_to_naive``: where the frame has ``Naive``
+    - ``coverage-80`` (a share), ``width-80``, ``winkler-80``: per level
+    - ``pinball-0.1``: per quantile
+    - ``mase``, ``rmsse``: with a ``panel``, relative to the seasonal naive's error up to the first
+      cutoff (Hyndman & Koehler 2006); the season is that of the panel's frequency
     """
     keys = ["unique_id"]
     if by_horizon:
@@ -45,35 +46,9 @@ def evaluate(
     return table.sort_values([*keys, "model"], ignore_index=True)
 
 
-def models_of(frame: pd.DataFrame) -> list[str]:
-    """The models whose forecasts a frame holds, in the order of its columns."""
-    return [
-        str(name) for name in frame if name not in (*KEYS, "horizon") and not _BAND.match(str(name))
-    ]
-
-
 def horizon_of(frame: pd.DataFrame) -> pd.Series:
     """The horizon of each row, counted in rows from its cutoff."""
     return frame.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
-
-
-def quantile_columns(columns: Sequence[str], model: str) -> dict[float, str]:
-    """The columns of a model's quantiles, by quantile, in order: bounds and the median."""
-    found = {}
-    for name in columns:
-        band = _BAND.match(str(name))
-        if band and band["model"] == model:
-            half = float(band["level"]) / 200
-            found[round(0.5 + (half if band["side"] == "hi" else -half), 6)] = str(name)
-    if found:
-        found[0.5] = model
-    return dict(sorted(found.items()))
-
-
-def levels_of(columns: Sequence[str], model: str) -> list[str]:
-    """The levels of a model's bands, as they are written."""
-    matches = (_BAND.match(str(name)) for name in columns)
-    return [m["level"] for m in matches if m and m["model"] == model and m["side"] == "lo"]
 
 
 def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
@@ -83,14 +58,14 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
         "rmse": metrics.squared_error(y, forecast),
         "smape": metrics.symmetric_error(y, forecast),
     }
-    columns = [str(name) for name in frame]
-    if quantiles := quantile_columns(columns, model):
-        values, levels = frame[list(quantiles.values())].to_numpy(), list(quantiles)
+    if quantiles := quantile_columns(frame, model):
+        values = frame[list(quantiles.values())].to_numpy()
+        levels = list(quantiles)
         errors["crps"] = metrics.crps(y, values, levels)
-        for place, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
-            errors[f"pinball-{place:g}"] = losses
-    for level in levels_of(columns, model):
-        low, high = frame[f"{model}-lo-{level}"], frame[f"{model}-hi-{level}"]
+        for quantile, losses in zip(levels, metrics.pinball(y, values, levels).T, strict=True):
+            errors[f"pinball-{quantile:g}"] = losses
+    for level in levels_of(frame, model):
+        low, high = (frame[bound] for bound in bounds_of(model, level))
         errors[f"coverage-{level}"] = metrics.covered(y, low, high)
         errors[f"width-{level}"] = (high - low).to_numpy()
         errors[f"winkler-{level}"] = metrics.winkler(y, low, high, float(level))

@@ -1,6 +1,6 @@
 """Tests on forecasts of one series: of a difference, of coverage, of direction.
 
-Where a test cannot be made (too few forecasts, nothing varies) its p-value is NaN.
+Where a test is impossible (too few forecasts, nothing varies) its p-value is NaN.
 """
 
 from typing import NamedTuple
@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-FEWEST = 20  # forecasts that a test needs before its p-value is worth anything
+FEWEST = 20
+"""Forecasts that a test needs before its p-value is worth anything."""
 
 
 class Tested(NamedTuple):
@@ -18,37 +19,41 @@ class Tested(NamedTuple):
     p_value: float
 
 
-_NOTHING = Tested(np.nan, np.nan)
+_IMPOSSIBLE = Tested(np.nan, np.nan)
 
 
 def diebold_mariano(losses: np.ndarray, others: np.ndarray, lags: int = 0) -> Tested:
     """Whether two forecasts of the same series differ in mean loss, two-sided.
 
-    ``losses`` and ``others`` (cutoff,), in order of time; below zero, the first are better.
-    ``lags``: how many autocorrelations count, one less than the steps ahead when every step is a
-    cutoff. Diebold & Mariano (1995), Journal of Business & Economic Statistics 13, corrected for
-    small samples as Harvey, Leybourne & Newbold (1997), International Journal of Forecasting 13.
+    ``losses`` and ``others`` (cutoff,), in order of time; a statistic below zero says that the
+    first are better. ``lags``: how many autocorrelations count, one less than the steps ahead when
+    every step is a cutoff.
+
+    Diebold & Mariano (1995), Journal of Business & Economic Statistics 13, corrected for small
+    samples as by Harvey, Leybourne & Newbold (1997), International Journal of Forecasting 13.
     """
     difference = np.asarray(losses, float) - np.asarray(others, float)
     count, horizon = len(difference), lags + 1
     if count < max(FEWEST, 2 * horizon) or not np.isfinite(difference).all():
-        return _NOTHING
+        return _IMPOSSIBLE
     mean, centred = difference.mean(), difference - difference.mean()
     variance = sum(
         (1 if lag == 0 else 2) * (centred[lag:] * centred[: count - lag]).sum() / count
         for lag in range(horizon)
     )
-    if variance <= 0:  # with few cutoffs the sum can be negative: then without autocorrelations
+    if (
+        variance <= 0
+    ):  # with few cutoffs the sum can be negative; then autocorrelations are left out
         variance = (centred**2).mean()
     if not variance > 0:
-        return _NOTHING
+        return _IMPOSSIBLE
     correction = (count + 1 - 2 * horizon + horizon * (horizon - 1) / count) / count
     statistic = float(mean / np.sqrt(variance / count) * np.sqrt(correction))
     return Tested(statistic, float(2 * stats.t.sf(abs(statistic), count - 1)))
 
 
 def false_discovery(p_values: np.ndarray) -> np.ndarray:
-    """p-values of many series, adjusted so that of those below a level no larger share is false.
+    """p-values of many series, adjusted: of those below a level, at most that share is false.
 
     Benjamini & Hochberg (1995), Journal of the Royal Statistical Society B 57. NaN stay NaN.
     """
@@ -68,22 +73,22 @@ def kupiec(exceeded: np.ndarray, probability: float) -> Tested:
     exceeded = np.asarray(exceeded, bool)
     count, hits = len(exceeded), int(exceeded.sum())
     if count < FEWEST:
-        return _NOTHING
+        return _IMPOSSIBLE
     nominal = _log_likelihood(hits, count - hits, probability)
-    found = _log_likelihood(hits, count - hits, hits / count)
-    statistic = max(0.0, 2 * (found - nominal))
+    observed = _log_likelihood(hits, count - hits, hits / count)
+    statistic = max(0.0, 2 * (observed - nominal))
     return Tested(statistic, float(stats.chi2.sf(statistic, 1)))
 
 
 def christoffersen(exceeded: np.ndarray) -> Tested:
-    """Whether exceedances come in clusters: independence of one day's from the day before's.
+    """Whether exceedances come in clusters: whether one depends on the day before.
 
     ``exceeded`` (cutoff,) bool, in order of time. Christoffersen (1998), International Economic
     Review 39.
     """
     exceeded = np.asarray(exceeded, bool)
     if len(exceeded) < FEWEST or not exceeded.any() or exceeded.all():
-        return _NOTHING
+        return _IMPOSSIBLE
     before, now = exceeded[:-1], exceeded[1:]
     counts = [[int(((before == a) & (now == b)).sum()) for b in (False, True)] for a in (0, 1)]
     (n00, n01), (n10, n11) = counts
@@ -105,13 +110,13 @@ def pesaran_timmermann(actual: np.ndarray, forecast: np.ndarray) -> Tested:
     up, said = np.asarray(actual) > 0, np.asarray(forecast) > 0
     count = len(up)
     if count < FEWEST:
-        return _NOTHING
+        return _IMPOSSIBLE
     hit, p, q = (up == said).mean(), up.mean(), said.mean()
     expected = p * q + (1 - p) * (1 - q)
     variance = expected * (1 - expected) / count
     of_expected = ((2 * p - 1) ** 2 * q * (1 - q) + (2 * q - 1) ** 2 * p * (1 - p)) / count
     if variance - of_expected <= 1e-15:
-        return _NOTHING
+        return _IMPOSSIBLE
     statistic = float((hit - expected) / np.sqrt(variance - of_expected))
     return Tested(statistic, float(stats.norm.sf(statistic)))
 
@@ -131,7 +136,7 @@ def echo(actual: np.ndarray, forecast: np.ndarray, latest: np.ndarray) -> tuple[
 
 
 def _log_likelihood(hits: int, misses: int, probability: float) -> float:
-    """Of independent hits; zero times the logarithm of zero is zero."""
+    """The log-likelihood of independent hits; zero times the logarithm of zero is zero."""
     from scipy.special import xlog1py, xlogy
 
     return float(xlogy(hits, probability) + xlog1py(misses, -probability))

@@ -5,12 +5,17 @@ in the transform's standardised units.
 """
 
 import dataclasses
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
 
 _MIN_DOF = 2.1  # above 2, so that the variance exists
 
@@ -28,6 +33,7 @@ class StudentT:
 
     @property
     def outputs(self) -> int:
+        """How many numbers a network gives: location and log scale of each step ahead."""
         return 2 * self.horizon
 
     @property
@@ -35,14 +41,21 @@ class StudentT:
         """Trained numbers beside the network's outputs."""
         return self.horizon
 
-    def distribution(self, outputs: Array, constants: Array) -> tuple[Array, Array, Array]:
-        """Location, scale and degrees of freedom, each (..., horizon)."""
+    def distribution(
+        self, outputs: Float[Array, "*batch output"], constants: Float[Array, " constant"]
+    ) -> tuple[ByHorizon, ByHorizon, ByHorizon]:
+        """Location, scale and degrees of freedom."""
         location, log_scale = jnp.split(outputs, 2, axis=-1)
         dof = _MIN_DOF + jax.nn.softplus(constants + 3.0)
         return location, jnp.exp(jnp.clip(log_scale, -5, 5)), jnp.broadcast_to(dof, location.shape)
 
-    def loss(self, outputs: Array, constants: Array, targets: Array) -> Array:
-        """Negative log likelihood, elementwise, (..., horizon)."""
+    def loss(
+        self,
+        outputs: Float[Array, "*batch output"],
+        constants: Float[Array, " constant"],
+        targets: ByHorizon,
+    ) -> ByHorizon:
+        """Negative log likelihood, elementwise."""
         location, log_scale = jnp.split(outputs, 2, axis=-1)
         log_scale = jnp.clip(log_scale, -5, 5)
         dof = _MIN_DOF + jax.nn.softplus(constants + 3.0)
@@ -51,11 +64,13 @@ class StudentT:
         return log_scale - normalise + 0.5 * (dof + 1) * jnp.log1p(z * z / dof)
 
     @staticmethod
-    def probability_above(threshold, location, scale, dof) -> np.ndarray:
+    def probability_above(
+        threshold: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
+    ) -> np.ndarray:
         """Chance that the target lies above a threshold."""
         from scipy.special import stdtr
 
-        return stdtr(dof, (location - threshold) / scale)
+        return np.asarray(stdtr(dof, np.subtract(location, threshold) / scale))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,26 +82,37 @@ class Point:
 
     @property
     def outputs(self) -> int:
+        """How many numbers a network gives, one for each step ahead."""
         return self.horizon
 
     @property
     def constants(self) -> int:
+        """Trained numbers beside the network's outputs: none."""
         return 0
 
-    def distribution(self, outputs: Array, constants: Array) -> tuple[Array, Array, Array]:
-        """Location, a scale of one, and infinite degrees of freedom, each (..., horizon)."""
+    def distribution(
+        self, outputs: Float[Array, "*batch output"], constants: Float[Array, " constant"]
+    ) -> tuple[ByHorizon, ByHorizon, ByHorizon]:
+        """Location, a scale of one, and infinite degrees of freedom."""
         return outputs, jnp.ones_like(outputs), jnp.full_like(outputs, jnp.inf)
 
-    def loss(self, outputs: Array, constants: Array, targets: Array) -> Array:
-        """Squared error, elementwise, (..., horizon)."""
+    def loss(
+        self,
+        outputs: Float[Array, "*batch output"],
+        constants: Float[Array, " constant"],
+        targets: ByHorizon,
+    ) -> ByHorizon:
+        """Squared error, elementwise."""
         return (outputs - targets) ** 2
 
     @staticmethod
-    def probability_above(threshold, location, scale, dof) -> np.ndarray:
+    def probability_above(
+        threshold: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
+    ) -> np.ndarray:
         """Chance that the target lies above a threshold, the errors taken as normal."""
         from scipy.special import ndtr
 
-        return ndtr((location - threshold) / scale)
+        return np.asarray(ndtr(np.subtract(location, threshold) / scale))
 
 
 HEADS = {"student_t": StudentT, "point": Point}

@@ -1,7 +1,7 @@
 """Flax modules for ONE series. The swarm makes many of them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import numpy as np
 from flax import nnx
 from jax import Array
 
+from forecaster.swarm import Params
 from forecaster.swarm.recurrence import gru, lstm
 
 _glorot = nnx.initializers.glorot_uniform()
@@ -23,6 +24,7 @@ class LSTM(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0))
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
+        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F)."""
         return lstm(self.kernel[...], self.bias[...], inputs, valid, last_only=last_only)
 
 
@@ -35,14 +37,15 @@ class GRU(nnx.Module):
         self.new_bias = nnx.Param(jnp.zeros(hidden))
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
+        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F)."""
         weights = self.kernel[...], self.bias[...], self.new_bias[...]
         return gru(*weights, inputs, valid, last_only=last_only)
 
 
 class Forecaster(nnx.Module):
-    """Common to all models: the last layer and the head's constants.
+    """Common to all networks: the last layer and the head's constants.
 
-    The last layer starts at zero, so that an untrained model forecasts "unchanged, with the
+    The last layer starts at zero, so that an untrained network forecasts "unchanged, with the
     current volatility", and training can only move away from it when that pays.
     """
 
@@ -52,10 +55,35 @@ class Forecaster(nnx.Module):
         self.constants = nnx.Param(jnp.zeros(constants))
 
 
+class Head(Protocol):
+    """How many numbers a head of :mod:`forecaster.forecasting.heads` needs from a network."""
+
+    @property
+    def outputs(self) -> int:
+        """Outputs for each window and step."""
+        ...
+
+    @property
+    def constants(self) -> int:
+        """Trained numbers beside the outputs."""
+        ...
+
+
 class Recurrent(Forecaster):
     """Layers of LSTM or GRU over a window, and outputs at every step or at the last only."""
 
-    def __init__(self, cell, features, lookback, hidden, layers, outputs, constants, *, rngs):
+    def __init__(
+        self,
+        cell: type[LSTM] | type[GRU],
+        features: int,
+        lookback: int,
+        hidden: int,
+        layers: int,
+        outputs: int,
+        constants: int,
+        *,
+        rngs: nnx.Rngs,
+    ):
         super().__init__(hidden, outputs, constants, rngs=rngs)
         widths = [features] + [hidden] * (layers - 1)
         self.layers = nnx.List([cell(width, hidden, rngs=rngs) for width in widths])
@@ -74,7 +102,17 @@ class Recurrent(Forecaster):
 class MLP(Forecaster):
     """A multilayer perceptron over a whole window; it has outputs for the last step only."""
 
-    def __init__(self, features, lookback, hidden, layers, outputs, constants, *, rngs):
+    def __init__(
+        self,
+        features: int,
+        lookback: int,
+        hidden: int,
+        layers: int,
+        outputs: int,
+        constants: int,
+        *,
+        rngs: nnx.Rngs,
+    ):
         super().__init__(hidden, outputs, constants, rngs=rngs)
         widths = [lookback * features] + [hidden] * (layers - 1)
         self.layers = nnx.List([nnx.Linear(width, hidden, rngs=rngs) for width in widths])
@@ -90,9 +128,17 @@ class MLP(Forecaster):
 
 
 def builder(
-    name: str, features: int, lookback: int, hidden: int, layers: int, head
+    name: str, features: int, lookback: int, hidden: int, layers: int, head: Head
 ) -> Callable[[nnx.Rngs], Forecaster]:
-    """A function that builds the named model for a head, given random streams."""
+    """A function that builds a network, given random streams.
+
+    - ``name``: ``lstm``, ``gru`` or ``mlp``
+    - ``features``: inputs at each step
+    - ``lookback``: steps of a window
+    - ``hidden``: units of a layer
+    - ``layers``: how many
+    - ``head``: what the outputs are for
+    """
     sizes = (features, lookback, hidden, layers, head.outputs, head.constants)
     if name == "mlp":
         return lambda rngs: MLP(*sizes, rngs=rngs)
@@ -100,24 +146,27 @@ def builder(
     return lambda rngs: Recurrent(cell, *sizes, rngs=rngs)
 
 
-def widen(params: Any, shapes: Any, hidden: int, to: int) -> Any:
+def widen(params: Params, shapes: Params, hidden: int, to: int) -> Params:
     """The same networks with a larger hidden layer, whose added units are zero throughout.
 
-    ``params``: a nested dict of arrays (series, ...) of models with ``hidden`` units; ``shapes``:
-    the same tree for one model with ``to`` units. A unit without weights has state zero in an LSTM
-    (its candidate is tanh 0), a GRU and an MLP, so the outputs stay what they were. An axis that
-    grows is made of what does not (inputs) and then of blocks of ``hidden`` units (states, gates).
+    - ``params``: a nested dict of arrays (series, ...) of networks with ``hidden`` units
+    - ``shapes``: the same tree for one network with ``to`` units
+    - ``hidden``, ``to``: units of a layer before and after
+
+    A unit without weights has state zero in an LSTM (its candidate is tanh 0), a GRU and an MLP, so
+    the outputs stay what they were. An axis that grows is made of what does not (inputs) and then
+    of blocks of ``hidden`` units (states, gates).
     """
 
-    def grow(leaf, wide):
+    def grow(leaf: np.ndarray, wide: jax.ShapeDtypeStruct) -> np.ndarray:
         for axis, (old, new) in enumerate(zip(leaf.shape[1:], wide.shape, strict=True), start=1):
             blocks = (new - old) // (to - hidden) if to > hidden else 0
             inputs = old - blocks * hidden
-            places = [inputs + block * to + np.arange(hidden) for block in range(blocks)]
+            units = [inputs + block * to + np.arange(hidden) for block in range(blocks)]
             grown = np.zeros((*leaf.shape[:axis], new, *leaf.shape[axis + 1 :]), leaf.dtype)
-            at: list[Any] = [slice(None)] * leaf.ndim
-            at[axis] = np.concatenate([np.arange(inputs), *places]).astype(int)
-            grown[tuple(at)] = leaf
+            index: list[slice | np.ndarray] = [slice(None)] * leaf.ndim
+            index[axis] = np.concatenate([np.arange(inputs), *units]).astype(int)
+            grown[tuple(index)] = leaf
             leaf = grown
         return leaf
 

@@ -2,40 +2,57 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+from jax import Array
+from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.heads import HEADS
+from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import builder, widen
-from forecaster.forecasting.windows import Split, gather
+from forecaster.forecasting.windows import (
+    MODES,
+    AnyArray,
+    Split,
+    Step,
+    TrainingMode,
+    Windows,
+    gather,
+)
 from forecaster.series import Transformed
 
 
-class Series(NamedTuple):
-    """What one member learns from. In a swarm each array has a leading member axis."""
+class Series(NamedTuple, Generic[AnyArray]):
+    """What one member learns from. In a swarm each array has a leading member axis.
 
-    features: Any  # (step, feature)
-    targets: Any  # (step, horizon), NaN where unknown
-    first: Any  # the first step that may be an input
+    - ``features``: of every step
+    - ``targets``: of forecasts made at every step, NaN where unknown
+    - ``first``: the first step that may be an input
+    """
+
+    features: Float[AnyArray, "*member step feature"]
+    targets: Float[AnyArray, "*member step horizon"]
+    first: Int[AnyArray, "*member"]
 
 
-def series_data(transformed: Transformed) -> Series:
+def series_data(transformed: Transformed) -> Series[np.ndarray]:
     """The data of all members, arrays (series, ...)."""
     return Series(transformed.features, transformed.targets(), transformed.first.astype(np.int32))
 
 
 def split_of(config: Config, steps: int) -> Split:
     """Spans and windows of a config over histories of so many steps."""
-    return Split(steps, config.lookback, config.warm_up, config.horizon, config.validation)
+    return Split(steps, config.lookback, config.burn_in, config.horizon, config.validation)
 
 
-def functions(config: Config, features: int):
+def functions(config: Config, features: int) -> swarm.Functions:
     """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
     head = HEADS[config.head](config.horizon)
     return swarm.module_functions(
@@ -47,66 +64,71 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
     """The task of one series under a config."""
     init, apply, _ = functions(config, features)
     head = HEADS[config.head](config.horizon)
+    mode = MODES[config.training_mode](split)
 
-    def mean_loss(params, batch):
-        inputs, valid, targets = batch
-        last_only = config.way == "windowed"
-        outputs, constants = apply(params, inputs, valid, last_only=last_only)
+    def mean_loss(params: Params, examples: Examples) -> Float[Array, ""]:
+        inputs, valid, targets = examples
+        outputs, constants = apply(params, inputs, valid, last_only=mode.last_only)
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)
         # A NaN target must not reach the gradient, not even times zero.
         losses = head.loss(outputs, constants, jnp.where(known, targets, 0.0))
         return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
 
-    def cut(data: Series, starts, origins, earliest, latest):
-        """Windows and their targets, NaN unless the origin and target step are in the span."""
-        inputs, valid = gather(data.features, data.first, starts, config.lookback)
-        ahead = split.target_steps(origins)  # (B, S, horizon)
-        inside = (origins >= earliest)[..., None] & (ahead <= latest)
-        targets = data.targets[jnp.clip(origins, 0, split.steps - 1)]
-        return inputs, valid, jnp.where(inside, targets, jnp.nan)
+    def take(data: Series[Array], windows: Windows) -> Examples:
+        examples = cut(mode, data, windows.starts, data.first, split.boundary)
+        used = windows.used[:, None, None]
+        return examples._replace(targets=jnp.where(used, examples.targets, jnp.nan))
 
-    windowed = config.way == "windowed"
-
-    def starts_and_origins(at):
-        if windowed:  # at: the window's last step
-            return at - config.lookback + 1, at[:, None]
-        return at, split.window_origins(at)
-
-    def batches(data: Series, key):
-        if windowed:
-            origins, weights, active = split.training_origins(key, data.first, config.batch_size)
-            return (origins, weights), active
-        starts, active = split.random_starts(key, data.first, config.batch_size)
-        return (starts, jnp.ones(starts.shape, bool)), active
-
-    def take(data: Series, index):
-        at, used = index
-        inputs, valid, targets = cut(data, *starts_and_origins(at), data.first, split.boundary)
-        return inputs, valid, jnp.where(used[:, None, None], targets, jnp.nan)
-
-    def validate(params, data: Series):
-        at = jnp.asarray(split.validation_origins) if windowed else split.validation_starts()
+    def validate(params: Params, data: Series[Array]) -> Float[Array, ""]:
+        starts = jnp.asarray(mode.validation_starts())
         earliest = jnp.maximum(data.first, split.boundary)
-        return mean_loss(params, cut(data, *starts_and_origins(at), earliest, split.steps - 1))
+        return mean_loss(params, cut(mode, data, starts, earliest, split.steps - 1))
 
     return swarm.Task(
         init=init,
         loss=lambda params, batch, key, hyperparams: mean_loss(params, batch),
-        batches=batches,
+        batches=lambda data, key: mode.batches(key, data.first, config.batch_size),
         take=take,
         validate=validate,
         optimizer=swarm.inject_hyperparams(swarm.adamw),
     )
 
 
-class Trained(NamedTuple):
-    """Networks of all series. ``params``: leaves (series, ...); ``report``: by name, (series,)."""
+class Examples(NamedTuple):
+    """Windows of one member, cut out.
 
-    config: Config
-    params: Any
-    report: dict[str, Any]
-    seconds: float
+    - ``inputs``: zero where there is nothing
+    - ``valid``: 1.0 where there is an input
+    - ``targets``: of the predicting steps, which are a window's last; NaN where none counts
+    """
+
+    inputs: Float[Array, "window lookback feature"]
+    valid: Float[Array, "window lookback"]
+    targets: Float[Array, "window predicting horizon"]
+
+
+def cut(
+    mode: TrainingMode,
+    data: Series[Array],
+    starts: Int[Array, " window"],
+    earliest: Step,
+    latest: Step,
+) -> Examples:
+    """Windows and their targets.
+
+    - ``mode``: which steps of a window predict
+    - ``data``: of one member
+    - ``starts``: the first step of each window
+    - ``earliest``: forecasts made before this step have no target
+    - ``latest``: the last step that may be a target
+    """
+    split = mode.split
+    inputs, valid = gather(data.features, data.first, starts, split.lookback)
+    origins = mode.origins(starts)
+    inside = split.targets_within(origins, earliest, latest)
+    targets = data.targets[jnp.clip(origins, 0, split.steps - 1)]
+    return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan))
 
 
 def train(
@@ -118,8 +140,16 @@ def train(
     tune: bool = False,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
-) -> Trained:
-    """Train one network per series; with ``tune``, after a search of each series' own settings."""
+) -> tuple[Networks, float]:
+    """Train one network per series; returns the networks, and the seconds that it took.
+
+    - ``config``: the settings; those searched are the first candidate
+    - ``transformed``: what the networks learn from, a row per series
+    - ``ids``: the series' names
+    - ``seed``: with a series' name it determines every random draw
+    - ``tune``: search each series' own settings first, among :func:`candidates`
+    - ``checkpoint, on_progress``: as for :func:`forecaster.swarm.fit`
+    """
     split = split_of(config, transformed.z.shape[1])
     features = transformed.features.shape[-1]
     data = series_data(transformed)
@@ -127,17 +157,17 @@ def train(
         "learning_rate": config.learning_rate,
         "weight_decay": config.weight_decay,
         "clip": config.clip,
-        "epochs": config.epochs,
-        "patience": config.patience,
     }
     options: Any = {
+        "epochs": config.epochs,
+        "patience": config.patience,
         "hyperparams": hyperparams,
         "checkpoint": checkpoint,
         "on_progress": on_progress,
     }
     if not tune:
         fitted = swarm.fit(_task(config, split, features), data, ids, seed=seed, **options)
-        return Trained(config, fitted.params, _report(fitted), fitted.seconds)
+        return _networks(config, ids, fitted.params, _report(fitted)), fitted.seconds
 
     def make(hidden):
         return _task(dataclasses.replace(config, hidden=hidden), split, features)
@@ -151,11 +181,18 @@ def train(
     def together(parts):
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *parts)
 
-    params = [widen(w.fitted.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
+    params = [widen(w.result.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
     chosen = tuned.summary().drop(columns="best_loss")
-    report = together([_report(winners.fitted) for winners in tuned.winners])
+    report = together([_report(winners.result) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
-    return Trained(config, together(params), report, tuned.seconds)
+    return _networks(config, ids, together(params), report), tuned.seconds
+
+
+def _networks(
+    config: Config, ids: Sequence[str], params: Params, report: Mapping[str, np.ndarray]
+) -> Networks:
+    index = pd.Index(ids, name="unique_id")
+    return Networks(config, tuple(ids), params, pd.DataFrame(dict(report), index=index))
 
 
 def candidates(config: Config) -> list[swarm.Candidate]:

@@ -8,22 +8,36 @@ the same step for all. With ``steps`` in all and the last ``validation`` of them
 A training target never lies past the boundary; a forecast made at the boundary is the first whose
 targets are validated. Windows are never cut out and stored: the history stays on the device once
 and a window is a start index into it, gathered inside the training step.
+
+How windows are drawn, and which of their steps predict, is a :class:`TrainingMode`.
 """
 
 import dataclasses
 import math
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float, Int
 
 from forecaster.swarm import shuffled_batches
+
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)  # the same arithmetic on a device and a host
+Step: TypeAlias = int | Int[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Static sizes of windows and spans; the same for every member."""
+    """Static sizes of windows and spans; the same for every member.
+
+    - ``steps``: of the longest history
+    - ``lookback``: steps of a window
+    - ``burn_in``: steps of a window that only warm up the state
+    - ``horizon``: steps ahead that are forecast
+    - ``validation``: the latest steps, held back
+    """
 
     steps: int
     lookback: int
@@ -37,61 +51,153 @@ class Split:
         return self.steps - self.validation - 1
 
     @property
-    def validation_origins(self) -> np.ndarray:
+    def validation_origins(self) -> Int[np.ndarray, " origin"]:
         """The steps whose forecasts are validated."""
         return np.arange(self.boundary, self.steps - 1)
 
-    def target_steps(self, origins: Array) -> Array:
-        """The steps that forecasts made at these steps are about, (..., horizon)."""
-        return origins[..., None] + 1 + jnp.arange(self.horizon)
+    def target_steps(self, origins: Int[AnyArray, "*origins"]) -> Int[AnyArray, "*origins horizon"]:
+        """The steps that forecasts made at these steps are about."""
+        return origins[..., None] + 1 + np.arange(self.horizon)
 
-    def window_origins(self, starts: Array) -> Array:
-        """Steps that predict in sequence training, (..., lookback - burn_in), burn-in left out."""
-        return starts[..., None] + jnp.arange(self.burn_in, self.lookback)
+    def targets_within(
+        self, origins: Int[AnyArray, "*origins"], earliest: Step, latest: Step
+    ) -> Bool[AnyArray, "*origins horizon"]:
+        """Which targets count: of forecasts made from one step on, up to another."""
+        return (origins >= earliest)[..., None] & (self.target_steps(origins) <= latest)
 
-    def _covering_batches(self, first, batch_size: int):
-        """How many batches of windows cover a member's training span once, to the nearest."""
-        covered = (self.lookback - self.burn_in) * batch_size
-        return (2 * (self.boundary - first) + covered) // (2 * covered)
 
-    def random_starts(self, key: Array, first: Array, batch_size: int) -> tuple[Array, Array]:
-        """An epoch's random training windows: starts (step, batch), and active steps (step,).
+class Windows(NamedTuple):
+    """Windows of one member; in an epoch's batches both arrays have a leading axis of batches.
 
-        Stratified: each batch has one start in each of ``batch_size`` equal parts of the member's
-        own span. What is drawn does not depend on how long other members' histories are.
+    - ``starts``: the first step of each, which may lie before a history's first
+    - ``used``: False where a batch has no window
+    """
+
+    starts: Int[Array, "*batch window"]
+    used: Bool[Array, "*batch window"]
+
+
+class TrainingMode(Protocol):
+    """How windows are drawn, and which of their steps predict.
+
+    ``last_only``: whether a network gives outputs at the last step of a window or at every step.
+    """
+
+    last_only: ClassVar[bool]
+
+    @property
+    def split(self) -> Split:
+        """Sizes of windows and spans."""
+        ...
+
+    def batches(
+        self, key: Array, first: Step, batch_size: int
+    ) -> tuple[Windows, Bool[Array, " batch"]]:
+        """An epoch's training windows, in batches, and which batches hold any.
+
+        ``first``: the member's first step that may be an input. What is drawn does not depend on
+        how long other members' histories are.
         """
-        most = self.boundary - self.lookback
-        begin = jnp.minimum(first, most)
+        ...
+
+    def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
+        """The steps of windows at which forecasts are made."""
+        ...
+
+    def validation_starts(self) -> Int[np.ndarray, " window"]:
+        """Windows whose predicting steps hold each validation origin once."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequence:
+    """Every step of a window after its burn-in predicts."""
+
+    split: Split
+    last_only: ClassVar[bool] = False
+
+    def batches(
+        self, key: Array, first: Step, batch_size: int
+    ) -> tuple[Windows, Bool[Array, " batch"]]:
+        """Random windows, about as many as cover the member's training span once.
+
+        Stratified: each batch has one start in each of ``batch_size`` equal parts of that span.
+        """
+        latest = self.split.boundary - self.split.lookback
+        earliest = jnp.minimum(first, latest)
         steps = jnp.arange(max(1, self._covering_batches(0, batch_size)))
         keys = jax.vmap(lambda step: jax.random.fold_in(key, step))(steps)
         part = jax.vmap(lambda k: jax.random.uniform(k, (batch_size,)))(keys)
         offset = (jnp.arange(batch_size) + part) / batch_size
-        starts = begin + (offset * (most - begin + 1)).astype(int)
-        return starts, steps < jnp.maximum(1, self._covering_batches(first, batch_size))
+        starts = earliest + (offset * (latest - earliest + 1)).astype(int)
+        active = steps < jnp.maximum(1, self._covering_batches(first, batch_size))
+        return Windows(starts, jnp.ones(starts.shape, bool)), active
 
-    def validation_starts(self) -> Array:
-        """Starts of the windows whose predicting steps tile the validation origins."""
-        stride = self.lookback - self.burn_in
-        count = math.ceil(self.validation / stride)
-        return self.steps - 1 - self.lookback - stride * jnp.arange(count)
+    def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
+        """All steps of the windows but the burn-in."""
+        return starts[..., None] + np.arange(self.split.burn_in, self.split.lookback)
 
-    def training_origins(self, key: Array, first: Array, batch_size: int):
-        """All training forecasts in random order, in batches: origins and weights (step, batch),
-        and which batches hold any (step,). The windowed way to train."""
-        origins = jnp.arange(self.boundary)
-        whole = jnp.minimum(first + self.lookback - 1, self.boundary - 1)
+    def validation_starts(self) -> Int[np.ndarray, " window"]:
+        """Windows whose predicting steps tile the validation origins, from the latest back."""
+        split = self.split
+        stride = split.lookback - split.burn_in
+        count = math.ceil(split.validation / stride)
+        return split.steps - 1 - split.lookback - stride * np.arange(count)
+
+    def _covering_batches(self, first: AnyArray | int, batch_size: int) -> AnyArray | int:
+        """How many batches of windows cover a member's training span once, to the nearest."""
+        covered = (self.split.lookback - self.split.burn_in) * batch_size
+        return (2 * (self.split.boundary - first) + covered) // (2 * covered)
+
+
+@dataclasses.dataclass(frozen=True)
+class Windowed:
+    """Only the last step of a window predicts."""
+
+    split: Split
+    last_only: ClassVar[bool] = True
+
+    def batches(
+        self, key: Array, first: Step, batch_size: int
+    ) -> tuple[Windows, Bool[Array, " batch"]]:
+        """All windows that end before the boundary, each once, in random order."""
+        lookback, boundary = self.split.lookback, self.split.boundary
+        origins = jnp.arange(boundary)
+        whole = jnp.minimum(first + lookback - 1, boundary - 1)
         # Labels count from the end: a longer history of another member shifts nothing.
-        return shuffled_batches(key, origins >= whole, batch_size, labels=self.boundary - origins)
+        drawn, used, active = shuffled_batches(
+            key, origins >= whole, batch_size, labels=boundary - origins
+        )
+        return Windows(drawn - lookback + 1, used), active
+
+    def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
+        """The last step of each window."""
+        return starts[..., None] + self.split.lookback - 1
+
+    def validation_starts(self) -> Int[np.ndarray, " window"]:
+        """A window for each validation origin."""
+        return self.split.validation_origins - self.split.lookback + 1
 
 
-def gather(features: Array, first: Array, starts: Array, lookback: int) -> tuple[Array, Array]:
+MODES: dict[str, type[Sequence] | type[Windowed]] = {"sequence": Sequence, "windowed": Windowed}
+
+
+def gather(
+    features: Float[Array, "step feature"],
+    first: Step,
+    starts: Int[Array, " window"],
+    lookback: int,
+) -> tuple[Float[Array, "window lookback feature"], Float[Array, "window lookback"]]:
     """Cut windows out of one history.
 
-    ``features`` (step, F); ``first``: the first step that may be an input; ``starts`` (B,), which
-    may lie before step 0. Returns inputs (B, lookback, F), zero where there is nothing, and valid
-    (B, lookback), 1.0 where there is.
+    - ``features``: of every step
+    - ``first``: the first step that may be an input
+    - ``starts``: the first step of each window, which may lie before step 0
+    - ``lookback``: steps of a window
+
+    Returns inputs, zero where there is nothing, and a mask that is 1.0 where there is.
     """
-    steps = starts[:, None] + jnp.arange(lookback)  # (B, lookback)
+    steps = starts[:, None] + jnp.arange(lookback)  # (window, lookback)
     valid = (steps >= first).astype(features.dtype)
     inputs = features[jnp.clip(steps, 0, features.shape[0] - 1)]
     return inputs * valid[..., None], valid

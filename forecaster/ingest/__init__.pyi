@@ -1,6 +1,6 @@
 from .export import export_prices as export_prices
 from .loading import Ingested as Ingested
-from .loading import check_kinds as check_kinds
+from .loading import check_flags as check_flags
 from .loading import ingest as ingest
 from .loading import ingested as ingested
 from .loading import load_panel as load_panel
@@ -10,6 +10,7 @@ from .membership import Membership as Membership
 from .membership import read_membership as read_membership
 from .quality import WRONG as WRONG
 from .quality import without_flagged as without_flagged
+from .source import Date as Date
 from .source import Source as Source
 from .sources import open_source as open_source
 from .store import Store as Store

@@ -1,12 +1,13 @@
 """Stored prices as one long table for other programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from forecaster import atomic
 from forecaster.errors import StoreError, UsageError, name_reasons
+from forecaster.home import Home
 from forecaster.ingest.store import Store
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -14,19 +15,23 @@ _AT_ONCE = 200  # series in memory at the same time
 
 
 def export_prices(
-    home: Path,
+    home: Home,
     output: Path,
     tickers: Sequence[str] | None = None,
+    *,
     form: str | None = None,
     source: str | None = None,
     overwrite: bool = False,
     adjusted: bool = False,
 ) -> int:
-    """Write series, by default all, of a stored source as ``csv`` or ``parquet``; returns the rows.
+    """Write stored series as one table, which appears whole or not at all; returns its rows.
 
-    ``adjusted``: open, high, low and close on the scale of ``adj_close``, which is then left out.
-    The file appears whole or not at all. In a CSV, text that a spreadsheet would take for a
-    formula gets a quote in front.
+    - ``tickers``: which series; None: all that are stored
+    - ``form``: ``csv`` or ``parquet``, by default as ``output`` ends. In a CSV, text that a
+      spreadsheet would take for a formula gets a quote in front
+    - ``source``: which stored source; None: the only one
+    - ``overwrite``: whether ``output`` may exist
+    - ``adjusted``: open, high, low and close on the scale of ``adj_close``, which is then left out
 
     Raises UsageError when source, ticker or format is not there or the file is, StoreError when a
     series is damaged.
@@ -41,40 +46,47 @@ def export_prices(
         raise UsageError(f"{output}: expected a file in a folder that is there")
     if output.exists() and not stream and not overwrite:
         raise UsageError(f"{output} exists; choose another file, or add --overwrite")
-    store = _stored(home, source)
+    store = _find_store(home, source)
     with store.locked():  # nothing is replaced while it is read
-        return _export(store, output, tickers, form, adjusted, stream)
+        return _export(store, output, tickers, form, adjusted=adjusted, stream=stream)
 
 
-def _export(store: Store, output: Path, tickers, form: str, adjusted: bool, stream: bool) -> int:
+def _export(
+    store: Store,
+    output: Path,
+    tickers: Sequence[str] | None,
+    form: str,
+    *,
+    adjusted: bool,
+    stream: bool,
+) -> int:
     names = list(dict.fromkeys(map(store.spelled, tickers))) if tickers else store.ids
-    if missing := [name for name in names if name not in store.manifest["series"]]:
+    if missing := [name for name in names if name not in store]:
         raise UsageError(
-            f"{', '.join(missing[:5])}: not among the {len(store.ids)} series of "
-            f"{store.manifest['source']}"
+            f"{', '.join(missing[:5])}: not among the {len(store.ids)} series of {store.source}"
         )
     if damaged := store.damages(names):
         raise StoreError(name_reasons(damaged))
     if not names:
-        raise UsageError(f"no series are stored of {store.manifest['source']}")
+        raise UsageError(f"no series are stored of {store.source}")
     columns = _columns(store, names)
 
-    def parts():
+    def parts() -> Iterator[pd.DataFrame]:
         for low in range(0, len(names), _AT_ONCE):
             frame = store.read(names[low : low + _AT_ONCE])
             frame = frame.reindex(columns=columns)
             yield _adjusted(frame) if adjusted else frame
 
-    rows = sum(store.manifest["series"][name]["rows"] for name in names)
     write = _write_csv if form == "csv" else _write_parquet
     if stream:
         write(output, parts())
     else:
         atomic.write_file(output, lambda to: write(to, parts()))
-    return rows
+    return sum(store.manifest.series[name].rows for name in names)
 
 
 def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Prices after dividends, where the table has what is needed."""
     if not {"close", "adj_close"} <= set(frame.columns):
         return frame
     factor = (frame["adj_close"] / frame["close"]).fillna(1.0)
@@ -84,7 +96,7 @@ def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def unformulated(frame: pd.DataFrame) -> pd.DataFrame:
-    """With a quote in front of all text that begins like a formula."""
+    """The same table with a quote in front of all text that begins like a formula."""
     out = frame.copy(deep=False)
     for name in out.columns:
         if not pd.api.types.is_numeric_dtype(out[name]) and not _is_time(out[name]):
@@ -103,14 +115,14 @@ def _columns(store: Store, names: Sequence[str]) -> list[str]:
 
     columns: dict[str, None] = {}
     for name in names:
-        schema = pq.read_schema(store.folder / store.manifest["series"][name]["file"])
+        schema = pq.read_schema(store.folder / store.manifest.series[name].file)
         columns |= dict.fromkeys(schema.names)
     return list(columns)
 
 
-def _stored(home: Path, source: str | None) -> Store:
+def _find_store(home: Home, source: str | None) -> Store:
     stores = list(Store.all_of(home))
-    known = [store.manifest["source"] for store in stores]
+    known = [store.source for store in stores]
     if not stores:
         raise UsageError(f"no prices are stored under {home}; run `forecaster ingest` first")
     if source is None and len(stores) > 1:
@@ -127,7 +139,7 @@ def _stored(home: Path, source: str | None) -> Store:
     return stores[known.index(wanted)]
 
 
-def _write_csv(path: Path, parts) -> None:
+def _write_csv(path: Path, parts: Iterable[pd.DataFrame]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         for number, frame in enumerate(parts):
             frame = unformulated(frame)
@@ -135,7 +147,7 @@ def _write_csv(path: Path, parts) -> None:
             frame.rename(columns=quoted).to_csv(file, index=False, header=number == 0)
 
 
-def _write_parquet(path: Path, parts) -> None:
+def _write_parquet(path: Path, parts: Iterable[pd.DataFrame]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

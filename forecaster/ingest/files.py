@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,20 +18,22 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest.layout import canonical, has_decimal_commas, tidy
 from forecaster.ingest.parquet import read_parquet
-from forecaster.ingest.source import Fetched, Known, Stored
+from forecaster.ingest.source import Date, Fetched, Known, Stored
 from forecaster.series import show_time
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
-_READER = 1  # to be raised when the same files are read in another way
+_ENCODED: Any = {"encoding": "utf-8-sig", "compression": "infer"}
+_READER = 1  # raise it when files are read differently
+_TOO_SHORT = "the folder has fewer rows of it than are stored, and a file that cannot be read"
 _PARQUET = (".parquet", ".pq")
-_ENDS = (".csv", ".csv.gz", ".txt", *_PARQUET)
+_ENDINGS = (".csv", ".csv.gz", ".txt", *_PARQUET)
 
 
 class Files:
     """A CSV or Parquet file with any number of series, or a folder of such files.
 
     In a folder, a file without a ticker column holds the series that the file is named after, or
-    that a folder ``ticker=NAME`` in it names. Parts of one series in several files are joined.
+    that a folder ``ticker=NAME`` above it names. Parts of one series in several files are joined.
     """
 
     def __init__(self, path: str):
@@ -42,7 +44,7 @@ class Files:
             raise UsageError(f"files:{path}: no such file or folder")
         self._frames: dict[str, pd.DataFrame] | None = None
         self._failed: dict[str, str] = {}
-        self._print: str | None = None
+        self._fingerprint: str | None = None
         self._unreadable = False  # some file of a folder could not be read
 
     def tickers(self) -> list[str]:
@@ -50,27 +52,26 @@ class Files:
         return [*self._read(), *self._failed]
 
     def fetch(
-        self, tickers: Sequence[str], start=None, known: Known | None = None
+        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
+        """Each series whole, whatever ``start`` says; see :class:`Source`."""
         frames = self._read()
         for name in tickers:
             if name in self._failed:
                 yield Fetched(name, None, self._failed[name])
-            elif (found := self._spelled(name)) is None:
+            elif (spelled := self._spelled(name)) is None:
                 yield Fetched(name, None, f"not in {self.path}")
+            elif self._unreadable and _is_shorter(frames[spelled], known and known(name)):
+                yield Fetched(name, None, _TOO_SHORT, suspect=True)
             else:
-                frame = frames[found]
-                if self._unreadable and _shorter(frame, known and known(name)):
-                    why = "the folder has fewer rows of it than are stored, and a file that cannot "
-                    yield Fetched(name, None, why + "be read", suspect=True)
-                    continue
-                yield Fetched(name, frame.assign(unique_id=name) if found != name else frame)
+                frame = frames[spelled]
+                yield Fetched(name, frame if spelled == name else frame.assign(unique_id=name))
 
     def fingerprint(self) -> str | None:
         """A hash over names and contents of all files, and the version of their reader."""
-        if self._print is None:
-            self._print = self._hash()
-        return self._print
+        if self._fingerprint is None:
+            self._fingerprint = self._hash()
+        return self._fingerprint
 
     def _hash(self) -> str:
         digest = hashlib.sha256(f"reader {_READER}\n".encode())
@@ -98,9 +99,9 @@ class Files:
             if self._hash() != before:
                 raise DataError(f"{self.path}: changed while it was read; run the same again")
             for name, frame in frames.items():
-                twice = frame["ds"].duplicated()
-                if twice.any():
-                    day = show_time(frame["ds"][twice].iloc[0])
+                repeated = frame["ds"].duplicated()
+                if repeated.any():
+                    day = show_time(frame["ds"][repeated].iloc[0])
                     self._failed[name] = f"more than one row for {day}"
             self._frames = {n: frame for n, frame in frames.items() if n not in self._failed}
         return self._frames
@@ -113,7 +114,7 @@ class Files:
             file
             for file in self.path.rglob("*")
             if file.is_file()
-            and file.name.lower().endswith(_ENDS)
+            and file.name.lower().endswith(_ENDINGS)
             and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
             and (file.suffix.lower() != ".txt" or _is_stooq(file))
         )
@@ -127,30 +128,27 @@ class Files:
         files = self._files()
         # Two threads more than cores: they wait for the disk as well.
         with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
-            for file, series in zip(files, pool.map(self._tried, files), strict=True):
+            for file, series in zip(files, pool.map(self._try_file, files), strict=True):
                 if isinstance(series, str):
-                    self._failed[_name(file, self.path)] = series
+                    self._failed[_series_name(file, self.path)] = series
                     self._unreadable = True
                     continue
                 for name, frame in series.items():
                     parts.setdefault(name, []).append(frame)
         frames = {}
-        for name, several in parts.items():
+        for name, frames_of_series in parts.items():
             if name in self._failed:
                 continue
-            frames[name] = several[0]
-            if len(several) > 1:
-                kinds = {part["ds"].dtype.kind for part in several}
-                if len(kinds) > 1:
-                    self._failed[name] = "in several files, in some with dates, in some without"
-                    continue
-                joined = pd.concat(several, ignore_index=True)
-                frames[name] = joined.sort_values("ds", kind="stable", ignore_index=True)
+            if len({frame["ds"].dtype.kind for frame in frames_of_series}) > 1:
+                self._failed[name] = "in several files, in some with dates, in some without"
+                continue
+            frames[name] = _join(frames_of_series)
         return frames
 
-    def _tried(self, file: Path) -> dict[str, pd.DataFrame] | str:
+    def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
+        """The series of a file, or why it cannot be read."""
         try:
-            return read_series(file, _name(file, self.path))
+            return read_series(file, _series_name(file, self.path))
         except DataError as error:
             return str(error)
 
@@ -169,78 +167,102 @@ def read_series(path: Path, name: str | None = None) -> dict[str, pd.DataFrame]:
     if table.empty:
         raise DataError(f"{path}: no rows in it")
     stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
-    table = tidy(table, str(path), name or _name(path, path.parent))
+    table = tidy(table, str(path), name or _series_name(path, path.parent))
     ids = table["unique_id"].cat
     codes = ids.codes.to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1), len(codes)]
     table = table.drop(columns="unique_id")
-    found = {}
+    frames: dict[str, pd.DataFrame] = {}
     for low, high in itertools.pairwise(bounds):
-        part = table.iloc[low:high].reset_index(drop=True)
+        frame = table.iloc[low:high].reset_index(drop=True)
         series = str(ids.categories[codes[low]])
         if stooq:  # it writes aapl.us
             series = series.upper().removesuffix(".US")
-        part.insert(0, "unique_id", series)
-        if series in found:  # spelled in two ways
-            part = pd.concat([found[series], part], ignore_index=True)
-            part = part.sort_values("ds", kind="stable", ignore_index=True)
-        found[series] = part
-    return found
+        frame.insert(0, "unique_id", series)
+        if series in frames:  # spelled in two ways
+            frame = _join([frames[series], frame])
+        frames[series] = frame
+    return frames
+
+
+def _join(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Parts of one series in the order of time."""
+    if len(frames) == 1:
+        return frames[0]
+    joined = pd.concat(frames, ignore_index=True)
+    return joined.sort_values("ds", kind="stable", ignore_index=True)
+
+
+class _Header(NamedTuple):
+    """The header of a CSV file: how many lines are above it, the separator, and the columns."""
+
+    above: int
+    separator: str
+    columns: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that hold names, which stay as written: 0005 is not 5, NA is a ticker."""
+        return [name for name in self.columns if canonical(name) in ("unique_id", "name")]
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """The index keeps count of lines, so that errors can name them."""
-    kind: Any = {"encoding": "utf-8-sig", "compression": "infer"}
-    opened = pd.read_csv(
-        path, sep="\0", nrows=20, engine="python", quoting=csv.QUOTE_NONE, header=None,
-        skip_blank_lines=False, **kind,
-    )  # fmt: skip
-    if opened.empty:
-        raise DataError(f"{path}: no rows in it")
-    head = opened[0]
-    lines = ["" if pd.isna(line) else str(line) for line in head]
-    above = next(
-        (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), 0
-    )
-    text = lines[above]
-    separator = max(",;\t", key=text.count)
-    columns = next(csv.reader([text], delimiter=separator), [])
-    doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
-    if doubled:
-        raise DataError(f"{path}: column {sorted(doubled)[0]!r} is there twice; keep one")
-    # Names stay as they are written: 0005 is not 5, and NA is a ticker.
-    names = [column for column in columns if canonical(column) in ("unique_id", "name")]
+    header = _read_header(path)
     options: Any = {
-        "sep": separator,
-        "skiprows": above,
-        "dtype": {name: str for name in names},  # noqa: C420
-        "na_values": {column: _BLANK for column in columns if column not in names},
+        **_ENCODED,
+        "sep": header.separator,
+        "skiprows": header.above,
+        "dtype": dict.fromkeys(header.names, str),
+        "na_values": {column: _BLANK for column in header.columns if column not in header.names},
         "keep_default_na": False,
         "skip_blank_lines": False,
         "low_memory": False,
-        **kind,
     }
     table = pd.read_csv(path, **options)
     if not isinstance(table.index, pd.RangeIndex):
         # All rows have more cells than the header. One empty one at the end may be.
         if not (table.iloc[:, -1].isna().all() and table.index.nlevels == 1):
             raise DataError(
-                f"{path}, line {above + 2}: more cells than the header has columns; are there "
-                "commas within numbers? Quote them, or leave them out"
+                f"{path}, line {header.above + 2}: more cells than the header has columns; are "
+                "there commas within numbers? Quote them, or leave them out"
             )
         table = pd.read_csv(path, index_col=False, **options)
-    others = [column for column in table if column not in names]
+    others = [column for column in table if column not in header.names]
     if any(
         not pd.api.types.is_numeric_dtype(table[column]) and has_decimal_commas(table[column])
         for column in others
     ):
         # Then 1.234 is a thousand and more: all is to be read as text.
         table = pd.read_csv(path, **options | {"dtype": str}, index_col=False)
-    table.index += above
+    table.index += header.above
     return table.dropna(how="all", subset=others) if others else table
 
 
-def _shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:
+def _read_header(path: Path) -> _Header:
+    """Find the header: the first line that is neither blank nor a comment.
+
+    Raises DataError when the file is empty, or a column is there twice.
+    """
+    head = pd.read_csv(
+        path, sep="\0", nrows=20, engine="python", quoting=csv.QUOTE_NONE, header=None,
+        skip_blank_lines=False, **_ENCODED,
+    )  # fmt: skip
+    if head.empty:
+        raise DataError(f"{path}: no rows in it")
+    lines = ["" if pd.isna(line) else str(line) for line in head[0]]
+    above = next(
+        (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), 0
+    )
+    separator = max(",;\t", key=lines[above].count)
+    columns = next(csv.reader([lines[above]], delimiter=separator), [])
+    doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
+    if doubled:
+        raise DataError(f"{path}: column {sorted(doubled)[0]!r} is there twice; keep one")
+    return _Header(above, separator, columns)
+
+
+def _is_shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:
     """Whether stored rows are missing in a frame."""
     return stored is not None and not stored.frame["ds"].isin(frame["ds"]).all()
 
@@ -254,15 +276,18 @@ def _is_stooq(path: Path) -> bool:
         return False
 
 
-def _name(path: Path, folder: Path) -> str:
-    """The series that a file is named after: its name without what says its kind, or the folder
-    ``ticker=NAME`` it lies in; a ticker may hold dots."""
+def _series_name(path: Path, folder: Path) -> str:
+    """The series that a file is named after.
+
+    That is the name of a folder ``ticker=NAME`` above it, or the file's without its ending; a
+    ticker may hold dots.
+    """
     for part in path.relative_to(folder).parts[:-1]:
         key, _, value = part.partition("=")
         if canonical(key) == "unique_id":
             return urllib.parse.unquote(value)
-    known = next(end for end in (*_ENDS, "") if path.name.lower().endswith(end))
-    stem = path.name[: len(path.name) - len(known)]
+    ending = next(end for end in (*_ENDINGS, "") if path.name.lower().endswith(end))
+    stem = path.name[: len(path.name) - len(ending)]
     if stooq := _STOOQ.fullmatch(stem):
         return stooq[1].upper()
     return stem

@@ -17,7 +17,7 @@ _SPELLINGS = {
     "otwarcie": "open", "najwyzszy": "high", "najnizszy": "low", "zamkniecie": "close",
     "wolumen": "volume",
 }  # fmt: skip
-# These mean it only where nothing else does.
+# These count only where no other column has the meaning.
 _WEAK = {"name": "unique_id", "timestamp": "ds", "data": "ds", "price": "close"}
 _PRICES = ("open", "high", "low", "volume", "dividends", "splits")
 _UNUSED = ("per", "openint", "change_%", "capital_gains")
@@ -25,9 +25,12 @@ _CONTROL = "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _BLANK = ("", "null", "none", "nan", "-", "n/a")
 _FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9}
 _TARGETS = ("y", "close", "adj_close")
-# Month first before day first, as pandas reads them; one impossible month decides.
-_WAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
-         "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S")  # fmt: skip
+_NEEDED = {"unique_id": "ticker", "ds": "date"}  # and what they are called in files of prices
+# Month first is tried before day first, as in pandas; one impossible month decides.
+_DATE_FORMATS = (
+    "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
+    "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
+)  # fmt: skip
 # A comma that can only be a decimal one: not before just three digits, or behind a point.
 _COMMA = r"[+-]?\$?(\d{1,3}(\.\d{3})+,\d+|\d+,(\d{1,2}|\d{4,})[kmbKMB]?)"
 _ZONE = r"(?<=:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$"
@@ -37,52 +40,60 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
     """Bring a table into the layout ``unique_id, ds, channels...``, sorted by both.
 
     ``where``: the file, for errors. ``name``: the series' id where the table has no column for it.
+
     Raises DataError with file, line and column when a column is missing, or a cell is no date or
     no number.
     """
-    names = canonical_names([str(column) for column in table.columns])
-    table = table.set_axis(list(map(str, table.columns)), axis=1)
-    doubled = [column for column, new in names.items() if list(names.values()).count(new) > 1]
-    if doubled:
-        raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
-    table = table.rename(columns=names)
+    columns = ", ".join(map(str, table.columns))
+    table = _with_canonical_names(table, where)
     if "ds" in table and "time" in table:
         table = table.assign(ds=_with_time(table, where))
     if "unique_id" not in table and name is not None:
         if "ds" in table and table["ds"].duplicated().any():
             raise DataError(
                 f"{where}: no column 'ticker', and dates repeat; expected a column with the "
-                f"ticker, or one file per ticker. Got {', '.join(map(str, names))}"
+                f"ticker, or one file per ticker. Got {columns}"
             )
         table = table.assign(unique_id=name)
-    target = next((column for column in _TARGETS if column in table), None)
-    missing = [column for column in ("unique_id", "ds") if column not in table]
-    if missing or target is None:
-        wanted = [{"unique_id": "ticker", "ds": "date"}[c] for c in missing]
-        wanted += [] if target else ["close"]
-        raise DataError(
-            f"{where}: no column {', '.join(map(repr, wanted))}; expected ticker, date, open, "
-            "high, low, close[, adj_close], volume or unique_id, ds, y; got "
-            f"{', '.join(map(str, names)) or 'no columns'}"
-        )
-    texts = [table[n] for n in table if n in (*_TARGETS, *_PRICES) and _is_text(table[n])]
-    comma = any(map(has_decimal_commas, texts))
-    out = {
-        "unique_id": _ids(table["unique_id"], where),
-        "ds": _dates(table["ds"], where),
-    }
+    _check_columns(table, where, columns)
+    numeric = [column for column in table if column in (*_TARGETS, *_PRICES)]
+    comma = any(has_decimal_commas(table[name]) for name in numeric if _is_text(table[name]))
+    out = {"unique_id": _ids(table["unique_id"], where), "ds": _dates(table["ds"], where)}
     for column in table.columns:
         if column in ("unique_id", "ds", "time", *_UNUSED):
             continue
-        if column in (*_TARGETS, *_PRICES):
-            out[column] = _numbers(table[column], where, str(column), comma)
+        if column in numeric:
+            out[column] = _numbers(table[column], where, str(column), comma=comma)
         elif pd.api.types.is_numeric_dtype(table[column]):
             out[column] = table[column].astype(float)
     return _sorted(pd.DataFrame(out))
 
 
+def _with_canonical_names(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    """The same table; raises DataError when two columns would have one name."""
+    names = canonical_names([str(column) for column in table.columns])
+    table = table.set_axis(list(map(str, table.columns)), axis=1)
+    doubled = [column for column, new in names.items() if list(names.values()).count(new) > 1]
+    if doubled:
+        raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
+    return table.rename(columns=names)
+
+
+def _check_columns(table: pd.DataFrame, where: str, columns: str) -> None:
+    """Raise DataError when a needed column is missing; ``columns``: those of the file."""
+    missing = [word for name, word in _NEEDED.items() if name not in table]
+    if not any(target in table for target in _TARGETS):
+        missing.append("close")
+    if missing:
+        raise DataError(
+            f"{where}: no column {', '.join(map(repr, missing))}; expected ticker, date, open, "
+            "high, low, close[, adj_close], volume or unique_id, ds, y; got "
+            f"{columns or 'no columns'}"
+        )
+
+
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
-    """By id and time, if it is not so already; files of many million rows mostly are."""
+    """Sorted by id and time; files of many million rows mostly are already."""
     ids = table["unique_id"].cat
     if not ids.categories.is_monotonic_increasing:
         table["unique_id"] = ids.reorder_categories(sorted(ids.categories))
@@ -100,7 +111,7 @@ def canonical(column: str) -> str:
 
 
 def canonical_names(columns: list[str]) -> dict[str, str]:
-    """All columns of a table by their names here; some spellings count only where alone."""
+    """The names used here by those of a table; some spellings count only where no other does."""
     names = {column: canonical(column) for column in columns}
     for column, name in names.items():
         if name in _WEAK and _WEAK[name] not in names.values():
@@ -114,7 +125,7 @@ def is_needed(name: str) -> bool:
 
 
 def _ids(column: pd.Series, where: str) -> pd.Series:
-    """As categories: a name is looked at once, however many rows it has."""
+    """As categories: each name is checked once, however many rows it has."""
     kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
     names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
     codes = kinds.cat.codes.to_numpy()
@@ -134,7 +145,7 @@ def _ids(column: pd.Series, where: str) -> pd.Series:
 
 
 def _with_time(table: pd.DataFrame, where: str) -> pd.Series:
-    """The dates with the times of day, which stand in a column of their own."""
+    """The dates, with the times of day from the column ``time``."""
     dates = table["ds"]
     clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
     # 930 and 0930 are hours and minutes, 93000 and 093000 have seconds; 0 is midnight.
@@ -150,8 +161,10 @@ def _with_time(table: pd.DataFrame, where: str) -> pd.Series:
 
 
 def _dates(column: pd.Series, where: str) -> pd.Series:
-    """Whole numbers stay as they are, unless all are dates such as 20240328; times of day keep
-    their wall clock, a timezone is dropped."""
+    """A column of dates, or of whole numbers that are no dates such as 20240328.
+
+    Times of day keep their wall clock; a timezone is dropped.
+    """
     given = column
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return column.dt.tz_localize(None).astype("datetime64[ns]")
@@ -175,25 +188,27 @@ def _dates(column: pd.Series, where: str) -> pd.Series:
 
 
 def _parse(text: pd.Series) -> pd.Series:
-    """Dates in ISO 8601, or else in the first of the common ways that reads every row; where
-    none does, the ISO reading, NaT in what it cannot read."""
+    """Dates in ISO 8601, or else in the first of the common formats that fits every row.
+
+    Where none does, the ISO reading, with NaT for what it cannot read.
+    """
     iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
     if not iso.isna().any():
         return iso
-    read = [pd.to_datetime(text, format=way, errors="coerce") for way in _WAYS]
-    read = [dates for dates in read if not dates.isna().any()]
-    if not read:
+    readings = [pd.to_datetime(text, format=form, errors="coerce") for form in _DATE_FORMATS]
+    readings = [dates for dates in readings if not dates.isna().any()]
+    if not readings:
         return iso
     # 01/02/2024 has two readings. Files are in order of time, and exchanges are closed on weekends.
-    for sound in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
-                  lambda d: (d.dt.dayofweek < 5).all()):  # fmt: skip
-        read = [dates for dates in read if sound(dates)] or read
-    if any((dates != read[0]).any() for dates in read):
+    for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
+                      lambda d: (d.dt.dayofweek < 5).all()):  # fmt: skip
+        readings = [dates for dates in readings if plausible(dates)] or readings
+    if any((dates != readings[0]).any() for dates in readings):
         raise ValueError(
             f"dates such as {text.iloc[0]!r} may have the month or the day first; write them as "
             "2024-03-28"
         )
-    return read[0]
+    return readings[0]
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -205,8 +220,8 @@ def has_decimal_commas(column: pd.Series) -> bool:
     return bool(column.astype(str).str.strip().str.fullmatch(_COMMA).any())
 
 
-def _numbers(column: pd.Series, where: str, name: str, comma: bool) -> pd.Series:
-    """``comma``: commas are decimal points in this table, as one of its cells has shown."""
+def _numbers(column: pd.Series, where: str, name: str, *, comma: bool) -> pd.Series:
+    """A column as numbers; ``comma``: commas are decimal points in this table."""
     if pd.api.types.is_numeric_dtype(column):
         return column.astype(float)
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
@@ -234,7 +249,8 @@ def _numbers(column: pd.Series, where: str, name: str, comma: bool) -> pd.Series
 
 
 def _cell(where: str, bad: pd.Series, column: str) -> str:
+    """Where the first bad cell of a column is, for an error."""
     row = int(bad.index[int(bad.to_numpy().argmax())])
     # Line 1 is the header; a Parquet file has rows, not lines.
-    place = f"row {row + 1}" if where.endswith((".parquet", ".pq")) else f"line {row + 2}"
-    return f"{where}, {place}, column {column!r}"
+    row_or_line = f"row {row + 1}" if where.endswith((".parquet", ".pq")) else f"line {row + 2}"
+    return f"{where}, {row_or_line}, column {column!r}"

@@ -3,27 +3,37 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
-from forecaster.ingest.quality import KINDS, WRONG, find_flags, without_flagged
+from forecaster.home import Home
+from forecaster.ingest.manifest import Origin
+from forecaster.ingest.quality import FLAGS, WRONG, find_flags, without_flagged
 from forecaster.ingest.review import review
 from forecaster.ingest.series_file import Arrays, Encoded, encode
-from forecaster.ingest.source import Fetched, Known, Source, Stored
+from forecaster.ingest.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources import open_source
 from forecaster.ingest.store import Store
 from forecaster.series import Panel
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
 _ACTIONS = ("dividends", "splits")
+_ENCODED_AHEAD = 8  # series
+OnSeries: TypeAlias = Callable[[int, int], None]
 
 
 class Ingested(NamedTuple):
-    """The series that are there, those that are not, and those that could not be updated."""
+    """What an ingestion has led to.
+
+    - ``ids``: the series that were asked for and are stored
+    - ``skipped``: those that are not, with the reason
+    - ``stale``: stored series that could not be updated, with the reason
+    - ``changed``: how many series are new or different
+    - ``quarantined``: series whose damaged file was set aside, with the damage
+    """
 
     store: Store
     ids: list[str]
@@ -37,186 +47,232 @@ def load_panel(
     source: str | pd.DataFrame = "simulated",
     tickers: Sequence[str] | None = None,
     *,
-    start=None,
-    end=None,
+    start: Date | None = None,
+    end: Date | None = None,
     seed: int = 0,
     mask: Sequence[str] = WRONG,
 ) -> Panel:
-    """Load a panel straight from a source: ``yahoo``, ``simulated``, ``files:PATH``, or a frame.
+    """Load a panel straight from a source, without storing it.
 
-    ``tickers``: which series, by default all that the source holds. ``start`` and ``end``: dates,
-    both included. ``seed``: of the simulated market. ``mask``: rows with these flags are left out,
-    see :mod:`forecaster.ingest.quality`; a frame is taken as it is. Series that cannot be had are
-    named in the panel's ``skipped``.
+    - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, or a frame
+    - ``tickers``: which series, by default all that the source holds
+    - ``start``, ``end``: the first and the last day, both included
+    - ``seed``: of the simulated market
+    - ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`; a frame is
+      taken as it is
+
+    Series that cannot be had are named in the panel's ``skipped``.
 
     Raises DataError when none can, UsageError when the source is unknown.
     """
-    check_kinds(mask)
+    check_flags(mask)
     if isinstance(source, pd.DataFrame):
-        panel = Panel.from_frame(source)
-        if tickers is not None:
-            missing = {name: "not in the frame" for name in tickers if name not in panel.ids}
-            panel = panel.only([name for name in tickers if name not in missing], missing)
-        return panel.between(start, end)
+        return _panel_of_frame(source, tickers).between(start, end)
     opened = open_source(source, seed=seed)
-    parts, skipped = {}, {}
+    series, skipped = {}, {}
     for item in opened.fetch(_wanted(opened, tickers), start):
         if item.frame is None:
-            skipped[item.unique_id] = item.reason or "no reason given"
+            skipped[item.unique_id] = _reason(item)
         else:
-            channels = tuple(c for c in item.frame if c not in ("unique_id", "ds", *_ACTIONS))
-            values = item.frame[list(channels)].to_numpy(float)
-            parts[item.unique_id] = (item.frame["ds"].to_numpy(), values, channels)
-    if not parts:
-        raise DataError(f"{opened.name}: no series could be had:\n{name_reasons(skipped)}")
-    panel = Panel.from_arrays(parts, skipped).between(None, end)
+            series[item.unique_id] = _arrays_of_frame(item.frame)
+    if not series:
+        raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
+    panel = Panel.from_arrays(series, skipped).between(None, end)
     if mask:  # by what is known at the end
-        panel = without_flagged(panel, find_flags(panel), tuple(mask))
+        panel = without_flagged(panel, find_flags(panel), mask)
     return panel.between(start, None)
 
 
-def ingest(home: Path, source: Source, tickers: Sequence[str] | None, **options: Any) -> Ingested:
-    """Bring the store under ``home`` up to date with a source; as :func:`ingested`, whose
-    ``options`` these are, where nobody minds that another process updates the store right after."""
-    with ingested(home, source, tickers, **options) as arrived:
+def _panel_of_frame(frame: pd.DataFrame, tickers: Sequence[str] | None) -> Panel:
+    panel = Panel.from_frame(frame)
+    if tickers is None:
+        return panel
+    missing = {name: "not in the frame" for name in tickers if name not in panel.ids}
+    return panel.only([name for name in tickers if name not in missing], missing)
+
+
+def _arrays_of_frame(frame: pd.DataFrame) -> Arrays:
+    channels = tuple(str(name) for name in frame if name not in ("unique_id", "ds", *_ACTIONS))
+    return Arrays(frame["ds"].to_numpy(), frame[list(channels)].to_numpy(float), channels)
+
+
+def ingest(
+    home: Home,
+    source: Source,
+    tickers: Sequence[str] | None,
+    *,
+    start: Date | None = None,
+    refresh: bool = False,
+    on_series: OnSeries | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Ingested:
+    """Bring the store under ``home`` up to date with a source.
+
+    As :func:`ingested`, whose arguments these are, for callers to whom it does not matter that
+    another process may update the store right after.
+    """
+    with ingested(
+        home, source, tickers,
+        start=start, refresh=refresh, on_series=on_series, on_wait=on_wait,
+    ) as arrived:  # fmt: skip
         return arrived
 
 
 @contextlib.contextmanager
 def ingested(
-    home: Path,
+    home: Home,
     source: Source,
     tickers: Sequence[str] | None,
     *,
-    start=None,
+    start: Date | None = None,
     refresh: bool = False,
-    on_series: Callable[[int, int], None] | None = None,
+    on_series: OnSeries | None = None,
     on_wait: Callable[[str], None] | None = None,
 ) -> Iterator[Ingested]:
     """Bring the store under ``home`` up to date with a source, and keep it locked for the block.
 
     A series that fails leaves what was there. Damaged files are set aside, and fetched again.
     Series count as soon as they arrive, so that an interrupted run has only to be started again.
-    ``refresh``: read the source again, though it seems not to have changed.
-    ``on_series(done, total)`` is called after each; ``on_wait(message)`` when another process
-    updates the same store.
+
+    - ``tickers``: which series; None: all that the source holds
+    - ``start``: the first day to ask for, of sources that can be asked for some days only
+    - ``refresh``: read the source again even if it seems not to have changed
+    - ``on_series(done, total)``: called after each series
+    - ``on_wait(message)``: called when another process is updating the same store
 
     Raises DataError when no series is there in the end, SourceError when the source as a whole
     does not work and some series are not stored either.
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
-        print_, origin = source.fingerprint(), store.manifest["origin"]
-        seen = print_ is not None and not refresh and origin and origin["fingerprint"] == print_
-        # What it holds is known without reading it again.
-        all_known = tickers is None and seen
-        wanted = list(origin["tickers"]) if all_known else _wanted(source, tickers)
-        damaged = store.damages([name for name in wanted if name in store.manifest["series"]])
-        store.quarantine(damaged)
+        fingerprint, origin = source.fingerprint(), store.manifest.origin
+        if refresh or origin is None or origin.fingerprint != fingerprint:
+            origin = None  # what it holds now has not been read yet
+        wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
+        quarantined = store.damages([name for name in wanted if name in store])
+        store.quarantine(quarantined)
         store.sweep()
-        known_to_fail = origin["failed"] if seen else {}
-        if seen and all(_current(store, name, print_) or name in known_to_fail for name in wanted):
-            failed = {name: why for name, why in known_to_fail.items() if name in wanted}
+        known_failures = origin.failed if origin else {}
+        if origin and all(
+            _is_current(store, name, fingerprint) or name in known_failures for name in wanted
+        ):
+            failed = {name: why for name, why in known_failures.items() if name in wanted}
             changed = 0
         else:
-            failed, changed = _update(store, source, wanted, start, print_, on_series)
-            if print_ is not None:
-                others = {n: why for n, why in known_to_fail.items() if n not in wanted}
-                failures = others | failed
-                origin = {"fingerprint": print_, "tickers": source.tickers(), "failed": failures}
-                store.commit(origin=origin)
-        try:
-            store.flags()
-        except StoreError:  # prices have changed, also if by a run that was interrupted
-            review(store)
-        stored = set(store.ids)
-        ids = [name for name in wanted if name in stored]
-        skipped = {name: failed.get(name, "not fetched") for name in wanted if name not in stored}
+            failed, changed = _update(store, source, wanted, start, on_series)
+            if fingerprint is not None:
+                others = {n: why for n, why in known_failures.items() if n not in wanted}
+                store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
+        _review_if_changed(store)
+        ids = [name for name in wanted if name in store]
+        skipped = {name: failed.get(name, "not fetched") for name in wanted if name not in store}
         if not ids:
-            raise DataError(f"{source.name}: no series could be had:\n{name_reasons(skipped)}")
-        stale = {name: why for name, why in failed.items() if name in stored}
-        yield Ingested(store, ids, skipped, stale, changed, damaged)
+            raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
+        stale = {name: why for name, why in failed.items() if name in store}
+        yield Ingested(store, ids, skipped, stale, changed, quarantined)
 
 
-def _current(store: Store, name: str, fingerprint: str | None) -> bool:
+def _review_if_changed(store: Store) -> None:
+    """Review a store whose prices have changed since the last review, interrupted runs included."""
+    try:
+        store.flags()
+    except StoreError:
+        review(store)
+
+
+def _is_current(store: Store, name: str, fingerprint: str | None) -> bool:
     """Whether a series was read from the source as it is now."""
-    entry = store.manifest["series"].get(name)
-    return entry is not None and entry["fingerprint"] == fingerprint
+    return name in store and store.manifest.series[name].fingerprint == fingerprint
 
 
 def _update(
-    store: Store, source: Source, wanted: list[str], start, print_: str | None, on_series
+    store: Store,
+    source: Source,
+    wanted: list[str],
+    start: Date | None,
+    on_series: OnSeries | None,
 ) -> tuple[dict[str, str], int]:
     """Fetch and commit; returns what failed and how many series changed."""
     failed: dict[str, str] = {}
-    before = {n: e["sha256"] for n, e in store.manifest["series"].items()}
-    asked = None if start is None or print_ is not None else str(pd.Timestamp(start).date())
-    saved, came = time.monotonic(), set()
+    arrived: set[str] = set()
+    before = dict(store.manifest.series)
+    fingerprint = source.fingerprint()
+    committed = time.monotonic()
     try:
-        for item, encoded in _encoded(store, source, wanted, start, asked):
-            came.add(item.unique_id)
+        for item, encoded in _encoded(store, source, wanted, start):
+            arrived.add(item.unique_id)
             if encoded is not None:
-                store.write_encoded(encoded, print_)
+                store.write_encoded(encoded, fingerprint)
             elif not item.unchanged:
-                failed[item.unique_id] = item.reason or "no reason given"
+                failed[item.unique_id] = _reason(item)
                 if item.suspect:
-                    store.suspect(item.unique_id, failed[item.unique_id])
-            if time.monotonic() - saved > COMMIT_AFTER:
+                    store.suspect(item.unique_id, _reason(item))
+            if time.monotonic() - committed > COMMIT_AFTER:
                 store.commit()
-                saved = time.monotonic()
+                committed = time.monotonic()
             if on_series:
-                on_series(len(came), len(wanted))
+                on_series(len(arrived), len(wanted))
     except SourceError as error:
         store.commit()
-        if any(name not in store.manifest["series"] for name in wanted):
+        if any(name not in store for name in wanted):
             raise
-        failed |= {name: str(error) for name in wanted if name not in came}
+        failed |= {name: str(error) for name in wanted if name not in arrived}
     except BaseException:
         store.commit()
         raise
     store.commit()
-    now = store.manifest["series"]
-    return failed, sum(before.get(name) != now[name]["sha256"] for name in wanted if name in now)
+    return failed, sum(_differs(store, name, before) for name in wanted)
+
+
+def _differs(store: Store, name: str, before: Mapping[str, Any]) -> bool:
+    """Whether a stored series is new or has other content than before."""
+    return name in store and (
+        name not in before or before[name].sha256 != store.manifest.series[name].sha256
+    )
 
 
 def _encoded(
-    store: Store, source: Source, wanted: list[str], start, asked: str | None
+    store: Store, source: Source, wanted: list[str], start: Date | None
 ) -> Iterator[tuple[Fetched, Encoded | None]]:
     """Series as they arrive, in the format of the store, some ahead of those that are written."""
-    items = source.fetch(wanted, start, _known(store))
+    from_network = source.fingerprint() is None
+    asked = str(pd.Timestamp(start).date()) if start is not None and from_network else None
 
     def work(item: Fetched) -> tuple[Fetched, Encoded | None]:
         if item.frame is None:
             return item, None
-        entry = store.manifest["series"].get(item.unique_id) or store.lost(item.unique_id) or {}
-        earliest = asked
-        if asked is not None and entry:  # an update keeps what was asked for before
-            earliest = None if entry["asked_from"] is None else min(asked, entry["asked_from"])
-        zone = item.timezone or entry.get("timezone")
-        return item, encode(item.unique_id, item.frame, asked_from=earliest, timezone=zone)
+        known = store.manifest.known(item.unique_id)
+        asked_from = asked
+        if asked is not None and known is not None:  # an update keeps what was asked for before
+            asked_from = None if known.asked_from is None else min(asked, known.asked_from)
+        zone = item.timezone or (None if known is None else known.timezone)
+        return item, encode(item.unique_id, item.frame, asked_from=asked_from, timezone=zone)
 
-    if source.fingerprint() is None:  # from a network: each is written as it arrives
+    items = source.fetch(wanted, start, _known(store))
+    if from_network:  # each is written as it arrives
         yield from map(work, items)
         return
     with ThreadPoolExecutor() as pool:
-        ahead = []
+        ahead: list[Future[tuple[Fetched, Encoded | None]]] = []
         for item in items:
             ahead.append(pool.submit(work, item))
-            if len(ahead) > 8:
+            if len(ahead) > _ENCODED_AHEAD:
                 yield ahead.pop(0).result()
         for job in ahead:
             yield job.result()
 
 
 def _known(store: Store) -> Known:
+    """What is stored, for a source that asks."""
+
     def known(name: str) -> Stored | None:
-        if (lost := store.lost(name)) is not None:
-            return Stored(pd.DataFrame(), lost["asked_from"])
-        entry = store.manifest["series"].get(name)
+        entry = store.manifest.known(name)
         if entry is None:
             return None
+        if name not in store:
+            return Stored(pd.DataFrame(), entry.asked_from)
         try:
-            return Stored(store.read_one(name), entry["asked_from"])
+            return Stored(store.read_one(name), entry.asked_from)
         except StoreError:
             return None
 
@@ -228,35 +284,44 @@ def panel_from_store(
     ids: Sequence[str],
     skipped: Mapping[str, str] | None = None,
     *,
-    start=None,
-    end=None,
+    start: Date | None = None,
+    end: Date | None = None,
     mask: Sequence[str] = (),
-    known_by=None,
+    known_by: Date | None = None,
 ) -> Panel:
-    """The panel of series that are in the store; one whose file is damaged is named in ``skipped``.
+    """The panel of series that are in the store.
 
-    ``start`` and ``end``: dates, both included. Rows with a flag in ``mask`` are left out; with
-    ``known_by``, only those whose flag could be told at that time. Prices are as they were on the
-    day (but for splits); what is forecast is ``adj_close``, where there is one.
+    Prices are as they were on the day (but for splits); what is forecast is ``adj_close``, where
+    there is one.
+
+    - ``skipped``: series to name as left out; those whose file is damaged are added
+    - ``start``, ``end``: the first and the last day, both included
+    - ``mask``: rows with these flags are left out
+    - ``known_by``: of those, only rows whose flag was known by the end of that day
 
     Raises StoreError when all are damaged.
     """
-    parts, damaged = store.read_arrays(ids)
-    if not parts:
+    series, damaged = store.read_arrays(ids)
+    if not series:
         raise StoreError(name_reasons(damaged))
     panel = Panel.from_arrays(
-        {name: _without_actions(part) for name, part in parts.items()},
+        {name: _without_actions(part) for name, part in series.items()},
         {**(skipped or {}), **damaged},
     )
     if mask:
-        check_kinds(mask)
-        panel = without_flagged(panel, masked_rows(store, ids, mask, known_by), tuple(mask))
+        check_flags(mask)
+        panel = without_flagged(panel, masked_rows(store, ids, mask, known_by), mask)
     return panel.between(start, end)
 
 
-def masked_rows(store: Store, ids: Sequence[str], mask: Sequence[str], known_by=None):
-    """The flagged rows of some series that a mask leaves out, ``unique_id, ds, flag, known``; with
-    ``known_by``, a date, only those whose flag could be told by the end of it."""
+def masked_rows(
+    store: Store, ids: Sequence[str], mask: Sequence[str], known_by: Date | None = None
+) -> pd.DataFrame:
+    """The flagged rows of some series that a mask leaves out, ``unique_id, ds, flag, known``.
+
+    With ``known_by``, only those whose flag was known by the end of that day. Raises StoreError
+    when the stored prices have not been reviewed.
+    """
     flags = store.flags()
     flags = flags[flags["flag"].isin(list(mask)) & flags["unique_id"].isin(list(ids))]
     if known_by is None or not len(flags):
@@ -264,19 +329,24 @@ def masked_rows(store: Store, ids: Sequence[str], mask: Sequence[str], known_by=
     return flags[flags["known"] < pd.Timestamp(known_by).normalize() + pd.Timedelta(days=1)]
 
 
-def _without_actions(part: Arrays) -> Arrays:
+def _without_actions(series: Arrays) -> Arrays:
     """Without dividends and splits, which are in ``adj_close`` already."""
-    if not set(_ACTIONS) & set(part.channels):
-        return part
-    keep = [at for at, name in enumerate(part.channels) if name not in _ACTIONS]
-    return Arrays(part.times, part.values[:, keep], tuple(part.channels[at] for at in keep))
+    if not set(_ACTIONS) & set(series.channels):
+        return series
+    kept = [index for index, name in enumerate(series.channels) if name not in _ACTIONS]
+    channels = tuple(series.channels[index] for index in kept)
+    return Arrays(series.times, series.values[:, kept], channels)
 
 
-def check_kinds(kinds: Sequence[str]) -> None:
-    """Raise UsageError when a flag is none."""
-    unknown = [kind for kind in kinds if kind not in KINDS]
+def check_flags(flags: Sequence[str]) -> None:
+    """Raise UsageError when there is no such flag."""
+    unknown = [flag for flag in flags if flag not in FLAGS]
     if unknown:
-        raise UsageError(f"flag {unknown[0]!r}: expected some of {', '.join(KINDS)}")
+        raise UsageError(f"flag {unknown[0]!r}: expected some of {', '.join(FLAGS)}")
+
+
+def _reason(item: Fetched) -> str:
+    return item.reason or "no reason given"
 
 
 def _wanted(source: Source, tickers: Sequence[str] | None) -> list[str]:

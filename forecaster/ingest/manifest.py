@@ -3,11 +3,13 @@
 Version 2 added, to version 1: the hash, each series' state, and where its data came from.
 """
 
+import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from forecaster import atomic
 from forecaster.errors import StoreError
@@ -16,79 +18,257 @@ SCHEMA = 2
 NAME = "manifest.json"
 _HASH_AT = '{\n "sha256": "'
 _UNHASHED = "0" * 64
-_DEFAULTS = {
-    "state": "ok",  # or "suspect": the source has contradicted what is stored
-    "reason": None,  # why it is suspect
-    "asked_from": None,  # the first date that was asked for; None: all history
-    "timezone": None,
-    "fingerprint": None,  # of the source that it was read from, where it has one
-}
-
-
-def empty(source: str) -> dict[str, Any]:
-    """The manifest of a store without any series.
-
-    ``origin``: the fingerprint of what the source held and the series that failed then.
-    ``quality``: the hash of the data that the flags were found in, their file, and counts.
-    ``quarantine``: damaged files that were set aside.
-    """
-    return {
-        "schema": SCHEMA,
-        "source": source,
-        "series": {},
-        "origin": None,
-        "quality": None,
-        "quarantine": [],
-    }
-
-
-def entry(**fields: Any) -> dict[str, Any]:
-    """A series' entry: file, rows, first, last, sha256, and what is known of its state."""
-    return _DEFAULTS | fields
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Read a manifest, of an older version too.
-
-    Raises StoreError when it is damaged, or of a newer version.
-    """
-    try:
-        raw = path.read_bytes()
-        found = json.loads(raw)
-        schema = int(found["schema"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, str(error)) from error
-    if schema > SCHEMA:
-        raise NewerStore(
-            f"{path}: written in version {schema} of the store; this program reads versions up to "
-            f"{SCHEMA}. Update forecaster, or choose another --home"
-        )
-    if schema >= 2 and _hash(raw) != found.get("sha256"):
-        raise _damaged(path, "its content is not what was written")
-    found.pop("sha256", None)
-    try:
-        found = empty(str(found["source"])) | found | {"schema": SCHEMA}
-        for name, fields in found["series"].items():
-            [fields[part] for part in ("file", "rows", "first", "last", "sha256")]
-            if schema == 1 and found["source"] == "yahoo":
-                # It did not say what it had asked for, and kept no actions: to be asked for anew.
-                fields = fields | {"asked_from": str(fields["first"])}
-            found["series"][name] = entry(**fields)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path, f"no {error}") from error
-    return found
+_GAPS = "gaps"  # counted beside the flags of a series
 
 
 class NewerStore(StoreError):
     """A store that a later version of the program has written."""
 
 
-def write(path: Path, manifest: dict[str, Any]) -> None:
-    """Replace the file. Raises StoreError when it cannot be written."""
-    text = json.dumps({"sha256": _UNHASHED, **manifest}, indent=1, allow_nan=False)
-    assert text.startswith(_HASH_AT + _UNHASHED)
-    text = text.replace(_UNHASHED, _hash(text.encode()), 1)
-    atomic.write_file(path, lambda temporary: temporary.write_bytes(text.encode()))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeriesEntry:
+    """One stored series.
+
+    - ``state``: "ok", or "suspect" when the source has contradicted what is stored
+    - ``reason``: why it is suspect
+    - ``asked_from``: the first date that the source was asked for; None: all history
+    - ``timezone``: of the exchange, where the source says
+    - ``fingerprint``: of the source when the series was read from it, where it has one
+    - ``rows``, ``first``, ``last``: their number, and the times of the first and the last
+    - ``sha256``, ``file``: hash and name of the file
+    """
+
+    state: str = "ok"
+    reason: str | None = None
+    asked_from: str | None = None
+    timezone: str | None = None
+    fingerprint: str | None = None
+    rows: int
+    first: str
+    last: str
+    sha256: str
+    file: str
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the source has contradicted what is stored."""
+        return self.state != "ok"
+
+    def as_suspect(self, reason: str) -> "SeriesEntry":
+        """The same entry, marked as contradicted by the source."""
+        return dataclasses.replace(self, state="suspect", reason=reason)
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "SeriesEntry":
+        """Read an entry; raises KeyError when a field without a default is missing."""
+        needed = {name: fields[name] for name in ("rows", "first", "last", "sha256", "file")}
+        names = {field.name for field in dataclasses.fields(SeriesEntry)} - needed.keys()
+        return SeriesEntry(**needed, **{name: fields[name] for name in names if name in fields})
+
+
+class Origin(NamedTuple):
+    """What a source held when it was last read: its state, its series, and those that failed."""
+
+    fingerprint: str
+    tickers: list[str]
+    failed: dict[str, str]
+
+
+class Quality(NamedTuple):
+    """The result of a review.
+
+    - ``file``, ``sha256``: name and hash of the file of flags
+    - ``prices_digest``: the hash of the stored prices that were reviewed
+    - ``counts``: by series, how many rows have each flag, and under "gaps" how many are missing
+    """
+
+    file: str
+    sha256: str
+    prices_digest: str
+    counts: dict[str, dict[str, int]]
+
+    @staticmethod
+    def count_by_series(
+        flags: Mapping[str, Mapping[str, int]], gaps: Mapping[str, int]
+    ) -> dict[str, dict[str, int]]:
+        """The ``counts`` of flags and gaps by series; what is zero is left out."""
+        counts = {name: {_GAPS: gaps[name], **flags.get(name, {})} for name in gaps}
+        return {name: {k: n for k, n in each.items() if n} for name, each in counts.items()}
+
+
+class Quarantined(NamedTuple):
+    """A damaged file that was set aside; ``file`` is None when there was no file any more."""
+
+    series: str
+    file: str | None
+    reason: str
+    asked_from: str | None
+
+    @property
+    def timezone(self) -> None:
+        """Unknown: it is in the damaged file."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a store holds.
+
+    - ``source``: the name of the source
+    - ``series``: the stored series by name
+    - ``origin``: the source when it was last read, where it has a fingerprint
+    - ``quality``: the result of the last review
+    - ``quarantine``: damaged files that were set aside
+    """
+
+    source: str
+    series: dict[str, SeriesEntry] = dataclasses.field(default_factory=dict)
+    origin: Origin | None = None
+    quality: Quality | None = None
+    quarantine: list[Quarantined] = dataclasses.field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all series."""
+        return sum(entry.rows for entry in self.series.values())
+
+    @property
+    def first(self) -> str:
+        """The earliest first time of all series; empty when there are none."""
+        return min((entry.first for entry in self.series.values()), default="")
+
+    @property
+    def last(self) -> str:
+        """The latest last time of all series; empty when there are none."""
+        return max((entry.last for entry in self.series.values()), default="")
+
+    @property
+    def suspects(self) -> int:
+        """How many series the source has contradicted."""
+        return sum(entry.suspect for entry in self.series.values())
+
+    @property
+    def gaps(self) -> int:
+        """Missing sessions of all series, as last reviewed."""
+        return sum(counts.get(_GAPS, 0) for counts in self._counts.values())
+
+    @property
+    def flagged(self) -> int:
+        """Flags of all series, as last reviewed."""
+        return sum(sum(counts.values()) for counts in self._counts.values()) - self.gaps
+
+    @property
+    def files(self) -> set[str]:
+        """The names of all files of series."""
+        return {entry.file for entry in self.series.values()}
+
+    def gaps_of(self, name: str) -> int:
+        """Missing sessions of a series, as last reviewed."""
+        return self._counts.get(name, {}).get(_GAPS, 0)
+
+    def flags_of(self, name: str) -> dict[str, int]:
+        """How many rows of a series have each flag, as last reviewed."""
+        return {flag: n for flag, n in self._counts.get(name, {}).items() if flag != _GAPS}
+
+    def by_urgency(self) -> list[str]:
+        """All series, those with the most to look at first: suspects, then by flags and gaps."""
+        return sorted(self.series, key=self._urgency)
+
+    def lost(self, name: str) -> Quarantined | None:
+        """What was known of a series that is not stored because its file was set aside."""
+        if name in self.series:
+            return None
+        return next((record for record in self.quarantine[::-1] if record.series == name), None)
+
+    def known(self, name: str) -> "SeriesEntry | Quarantined | None":
+        """A series' entry, or what is left of it when its file was set aside."""
+        return self.series.get(name) or self.lost(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The layout of the file, but for the hash."""
+        return {
+            "schema": SCHEMA,
+            "source": self.source,
+            "series": {name: dataclasses.asdict(entry) for name, entry in self.series.items()},
+            "origin": None if self.origin is None else self.origin._asdict(),
+            "quality": None if self.quality is None else _quality_to_json(self.quality),
+            "quarantine": [record._asdict() for record in self.quarantine],
+        }
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Manifest":
+        """The manifest in a layout of this or an older version.
+
+        Raises KeyError, TypeError or AttributeError when something is missing or not of its kind.
+        """
+        source, series = str(content["source"]), dict(content["series"])
+        if content["schema"] == 1 and source == "yahoo":
+            # Version 1 did not record what it had asked for, and kept no actions; ask again.
+            series = {n: fields | {"asked_from": fields["first"]} for n, fields in series.items()}
+        origin, quality = content.get("origin"), content.get("quality")
+        return Manifest(
+            source,
+            {name: SeriesEntry.from_json(fields) for name, fields in series.items()},
+            None if origin is None else Origin(**origin),
+            None if quality is None else _quality_from_json(quality),
+            [Quarantined(**record) for record in content.get("quarantine", [])],
+        )
+
+    @staticmethod
+    def read(path: Path) -> "Manifest":
+        """Read a manifest, of an older version too.
+
+        Raises StoreError when it is damaged, NewerStore when it is of a newer version.
+        """
+        try:
+            raw = path.read_bytes()
+            content = json.loads(raw)
+            schema = content["schema"] = int(content["schema"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _damaged(path, str(error)) from error
+        if schema > SCHEMA:
+            raise NewerStore(
+                f"{path}: written in version {schema} of the store; this program reads versions up "
+                f"to {SCHEMA}. Update forecaster, or choose another --home"
+            )
+        if schema >= 2 and _hash(raw) != content.get("sha256"):
+            raise _damaged(path, "its content is not what was written")
+        try:
+            return Manifest.from_json(content)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _damaged(path, f"no {error}") from error
+
+    def write(self, path: Path) -> None:
+        """Replace the file. Raises WriteError when it cannot be written."""
+        text = json.dumps({"sha256": _UNHASHED, **self.to_json()}, indent=1, allow_nan=False)
+        assert text.startswith(_HASH_AT + _UNHASHED)
+        text = text.replace(_UNHASHED, _hash(text.encode()), 1)
+        atomic.write_file(path, lambda temporary: temporary.write_bytes(text.encode()))
+
+    @property
+    def _counts(self) -> dict[str, dict[str, int]]:
+        return {} if self.quality is None else self.quality.counts
+
+    def _urgency(self, name: str) -> tuple[bool, int]:
+        return not self.series[name].suspect, -sum(self._counts.get(name, {}).values())
+
+
+def stems(files: Iterable[str]) -> set[str]:
+    """Names of series' files without hash and ending, which all versions of a series share."""
+    return {file.rsplit(".", 2)[0] for file in files}
+
+
+def _quality_to_json(quality: Quality) -> dict[str, Any]:
+    return {
+        "file": quality.file,
+        "sha256": quality.sha256,
+        "of": quality.prices_digest,
+        "series": quality.counts,
+    }
+
+
+def _quality_from_json(fields: Mapping[str, Any]) -> Quality:
+    return Quality(fields["file"], fields["sha256"], fields["of"], fields["series"])
 
 
 def _hash(raw: bytes) -> str:

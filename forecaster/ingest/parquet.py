@@ -1,12 +1,16 @@
-"""Parquet files of others: only the columns that are needed, and none that would not fit."""
+"""Parquet files from elsewhere: only the columns that are needed, if they fit into memory."""
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.ingest.layout import canonical, is_needed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _COPIES = 3  # of a table, while it is brought into shape
 _MOST_COLUMNS = 10_000
@@ -15,8 +19,8 @@ _MOST_COLUMNS = 10_000
 def read_parquet(path: Path) -> pd.DataFrame:
     """Names, times and numbers of a file; the names as categories.
 
-    Raises DataError when its own account of its size, which is read first, says that it would not
-    fit into memory.
+    Raises DataError when the file would not fit into memory, by the size it declares, which is
+    read first.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -36,14 +40,14 @@ def read_parquet(path: Path) -> pd.DataFrame:
         table = file.read(columns=wanted)
     if len(table) != rows:
         raise DataError(f"{path}: {len(table)} rows, but its footer declares {rows}")
-    for at, field in enumerate(table.schema):  # 128-bit decimals would arrive as objects
+    for index, field in enumerate(table.schema):  # 128-bit decimals would arrive as objects
         if pa.types.is_decimal(field.type):
-            table = table.set_column(at, field.name, table.column(at).cast(pa.float64()))
+            table = table.set_column(index, field.name, table.column(index).cast(pa.float64()))
     unnamed = [name for name in table.column_names if name.startswith("__index_level_")]
     return table.drop_columns(unnamed).to_pandas(ignore_metadata=True, self_destruct=True)
 
 
-def _is_number(kind) -> bool:
+def _is_number(kind: "pa.DataType") -> bool:
     import pyarrow as pa
 
     types = pa.types

@@ -1,81 +1,107 @@
 """A small pool of threads that never holds up the end of the program.
 
-The threads of ``concurrent.futures`` are joined when Python exits: one that hangs in a request
-would hang Ctrl-C too. These are daemons, and one that is overdue is given up and replaced.
+Python joins the threads of ``concurrent.futures`` when it exits: one that hangs in a request would
+hang Ctrl-C too. These are daemons, and one that is overdue is abandoned and replaced.
 """
 
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 _TICK = 0.2  # seconds between looks at the clock
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class Done(NamedTuple):
+class Done(NamedTuple, Generic[Item, Result]):
     """One item with its result, or with the error that it ended in."""
 
-    item: Any
-    result: Any
+    item: Item
+    result: Result | None
     error: Exception | None
 
 
 def run_all(
-    work: Callable[[Any], Any],
-    items: Sequence[Any],
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
     workers: int,
     overdue: Callable[[float], bool],
-) -> Iterator[Done]:
-    """Work on items in ``workers`` threads; each is given as it is done.
+) -> Iterator[Done[Item, Result]]:
+    """Work on items in ``workers`` threads; each is yielded when it is done.
 
-    ``overdue(since)``: whether an item begun then, by the monotonic clock, is to be given up. It
+    ``overdue(since)``: whether to abandon an item that was begun then, by the monotonic clock. It
     ends in a TimeoutError, and its thread is left to itself. When the iterator is closed, no
     further item is begun.
     """
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, Any, Exception | None]] = queue.SimpleQueue()
-    for at in range(len(items)):
-        waiting.put(at)
-    begun: dict[int, float] = {}  # items under way: since when
-    given_up: set[int] = set()
-    closed = threading.Event()
-
-    def loop() -> None:
-        while not closed.is_set():
-            try:
-                at = waiting.get_nowait()
-            except queue.Empty:
-                return
-            begun[at] = time.monotonic()
-            try:
-                done.put((at, work(items[at]), None))
-            except Exception as error:
-                done.put((at, None, error))
-            if at in given_up:  # another thread is in this one's place
-                return
-
-    def start() -> None:
-        threading.Thread(target=loop, daemon=True).start()
-
+    pool = _Pool(work, items, overdue)
     for _ in range(min(workers, len(items))):
-        start()
-    left = set(range(len(items)))
+        pool.start_thread()
     try:
-        while left:
-            try:
-                at, result, error = done.get(timeout=_TICK)
-            except queue.Empty:
-                for at, since in list(begun.items()):
-                    if at in left and overdue(since):
-                        given_up.add(at)
-                        left.discard(at)
-                        start()
-                        yield Done(items[at], None, TimeoutError("no answer in time"))
-                continue
-            if at in left:
-                left.discard(at)
-                begun.pop(at, None)
-                yield Done(items[at], result, error)
+        while pool.left:
+            yield from pool.wait()
     finally:
-        closed.set()
+        pool.closed.set()
+
+
+class _Pool(Generic[Item, Result]):
+    """The items by index: waiting, under way since when, abandoned, left to be yielded."""
+
+    def __init__(
+        self,
+        work: Callable[[Item], Result],
+        items: Sequence[Item],
+        overdue: Callable[[float], bool],
+    ):
+        self._work, self._items, self._overdue = work, items, overdue
+        self._waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[int, Done[Item, Result]]] = queue.SimpleQueue()
+        for index in range(len(items)):
+            self._waiting.put(index)
+        self._begun: dict[int, float] = {}
+        self._abandoned: set[int] = set()
+        self.left = set(range(len(items)))
+        self.closed = threading.Event()
+
+    def start_thread(self) -> None:
+        """One more thread that works on waiting items."""
+        threading.Thread(target=self._loop, daemon=True).start()
+
+    def wait(self) -> Iterator[Done[Item, Result]]:
+        """The next item that is done; where none is for a moment, those that are overdue."""
+        try:
+            index, done = self._done.get(timeout=_TICK)
+        except queue.Empty:
+            yield from self._abandon()
+            return
+        if index in self.left:
+            self.left.discard(index)
+            self._begun.pop(index, None)
+            yield done
+
+    def _abandon(self) -> Iterator[Done[Item, Result]]:
+        """Items that are overdue; a new thread takes the place of each one's."""
+        for index, since in list(self._begun.items()):
+            if index in self.left and self._overdue(since):
+                self._abandoned.add(index)
+                self.left.discard(index)
+                self.start_thread()
+                yield Done(self._items[index], None, TimeoutError("no answer in time"))
+
+    def _loop(self) -> None:
+        while not self.closed.is_set():
+            try:
+                index = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            self._begun[index] = time.monotonic()
+            self._done.put((index, self._run(self._items[index])))
+            if index in self._abandoned:  # another thread has replaced this one
+                return
+
+    def _run(self, item: Item) -> Done[Item, Result]:
+        try:
+            return Done(item, self._work(item), None)
+        except Exception as error:
+            return Done(item, None, error)

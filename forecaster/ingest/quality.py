@@ -1,10 +1,10 @@
-"""What is wrong with prices, row by row, told from the prices alone. Nothing is changed.
+"""Flags on prices that look wrong, row by row, from the prices alone. Nothing is changed.
 
 Flags of rows:
-    copied       open, high, low, close stand there again at a later session: the earlier is wrong,
-                 and of two sessions in a row, either
+    copied       a later session has the same open, high, low and close: the earlier is wrong, and
+                 of two consecutive sessions both are flagged, since either may be
     reversed     a session apart from both its neighbours, whose move the next one takes back
-    unconfirmed  a jump at the latest session; the next one will tell
+    unconfirmed  a jump at the latest session; the next one will show whether it holds
     jump         a jump of the adjusted price: a spin-off, news, or an error
     ohlc         close or open outside of low to high, or a price that is not positive
     frozen       the close has not moved for several sessions
@@ -12,15 +12,22 @@ Flags of rows:
     closed       the exchange was closed on that day
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
-from forecaster.series import NEW_YORK, Panel, exchange_of, sessions
+from forecaster.ingest.gaps import is_daily, is_session
+from forecaster.ingest.source import Date
+from forecaster.series import Panel
 
-KINDS = (
+FLAGS = (
     "copied", "reversed", "unconfirmed", "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
 WRONG = ("copied", "reversed", "unconfirmed")  # left out by default
+_SEEN_LATER = ("copied", "reversed")  # their flags are known only at a later session
+_BAR = ("open", "high", "low", "close")
 
 _COPIED_WITHIN = 70  # sessions
 _COPIED_TOGETHER = 5  # series with copies on one day, where volumes do not confirm them
@@ -33,148 +40,158 @@ _FROZEN = 5  # sessions with one close
 _BLOCK = 500  # series at once
 
 
-def find_flags(panel: Panel, exchanges: bool = True) -> pd.DataFrame:
+def find_flags(panel: Panel, *, exchanges: bool = True) -> pd.DataFrame:
     """Flagged rows of a panel of prices: ``unique_id, ds, flag, known``.
 
-    ``known``: the time from which on the flag could be told; it is later than ``ds`` for copied
-    and reversed sessions. ``exchanges``: whether ids are symbols that name their exchange.
+    ``known``: the time from which on the flag is known; it is later than ``ds`` for copied and
+    reversed sessions. ``exchanges``: whether ids are symbols that name their exchange.
     """
-    found = {kind: np.zeros(panel.mask.shape, bool) for kind in KINDS}
-    known = np.broadcast_to(np.arange(len(panel.times)), panel.mask.shape).copy()
+    flagged = {flag: np.zeros(panel.mask.shape, bool) for flag in FLAGS}
+    known_at = np.broadcast_to(np.arange(len(panel.times)), panel.mask.shape).copy()
     if panel.target != "y" and panel.times.dtype.kind == "M":
-        _find(panel, found, known)
+        _flag_prices(panel, flagged, known_at)
         if exchanges and is_daily(panel):
             for row, name in enumerate(panel.ids):
-                found["closed"][row] = panel.mask[row] & ~_is_session(panel, name)
-    parts = []
-    for kind, flagged in found.items():
-        rows, at = np.nonzero(flagged & panel.mask)
-        names = np.array(panel.ids, object)[rows]
-        times = panel.times[at], panel.times[known[rows, at]]
-        late = kind in ("copied", "reversed")
-        parts.append(
-            pd.DataFrame(
-                {"unique_id": names, "ds": times[0], "flag": kind, "known": times[int(late)]}
-            )
-        )
-    flags = pd.concat(parts, ignore_index=True)
+                flagged["closed"][row] = ~is_session(panel, name)
+    tables = [_table(panel, flag, rows, known_at) for flag, rows in flagged.items()]
+    flags = pd.concat(tables, ignore_index=True)
     return flags.sort_values(["unique_id", "ds", "flag"], ignore_index=True)
 
 
-def count_gaps(panel: Panel) -> dict[str, int]:
-    """By series, how many sessions of its exchange are missing between its first and last row.
-
-    Where the exchange is not known, sessions are the times at which half of all series, or more,
-    of those listed then have a row.
-    """
-    common = _common_times(panel)
-    gaps = {}
-    for row, name in enumerate(panel.ids):
-        seen = panel.mask[row]
-        first, last = np.flatnonzero(seen)[[0, -1]]
-        own = _sessions_of(panel, name) if is_daily(panel) and panel.target != "y" else None
-        if own is None:
-            expected = common.copy()
-        else:
-            days = _days(panel)
-            expected = np.isin(days, own)
-            inside = own[(own >= days[first]) & (own <= days[last])]
-            outside_panel = len(inside) - int(np.isin(inside, days).sum())
-            gaps[name] = outside_panel
-        expected[:first] = expected[last + 1 :] = False
-        gaps[name] = gaps.get(name, 0) + int((expected & ~seen).sum())
-    return gaps
+def _table(panel: Panel, flag: str, flagged: np.ndarray, known_at: np.ndarray) -> pd.DataFrame:
+    """The observed rows with a flag; ``flagged`` and ``known_at`` (series, time)."""
+    rows, positions = np.nonzero(flagged & panel.mask)
+    known = known_at[rows, positions] if flag in _SEEN_LATER else positions
+    return pd.DataFrame(
+        {
+            "unique_id": np.array(panel.ids, object)[rows],
+            "ds": panel.times[positions],
+            "flag": flag,
+            "known": panel.times[known],
+        }
+    )
 
 
 def without_flagged(
-    panel: Panel, flags: pd.DataFrame, kinds: tuple[str, ...] = WRONG, known_by=None
+    panel: Panel,
+    flags: pd.DataFrame,
+    mask: Sequence[str] = WRONG,
+    *,
+    known_by: Date | np.datetime64 | None = None,
 ) -> Panel:
-    """The panel without the rows that have a flag of these kinds.
+    """The panel without the rows that have a flag of the mask.
 
-    ``known_by``: leave out only rows whose flag could be told at that time, so that nothing later
+    ``known_by``: leave out only rows whose flag was known at that time, so that nothing later
     decides what a model learns from.
     """
-    flags = flags[flags["flag"].isin(kinds) & flags["unique_id"].isin(panel.ids)]
+    flags = flags[flags["flag"].isin(mask) & flags["unique_id"].isin(panel.ids)]
     if known_by is not None:
         flags = flags[flags["known"] <= known_by]
-    at = np.searchsorted(panel.times, flags["ds"].to_numpy())
-    inside = at < len(panel.times)
-    inside[inside] = panel.times[at[inside]] == flags["ds"].to_numpy()[inside]
-    place = {name: row for row, name in enumerate(panel.ids)}
-    rows = flags["unique_id"].map(place).to_numpy(int)
-    return panel.without(rows[inside], at[inside])
+    positions = np.searchsorted(panel.times, flags["ds"].to_numpy())
+    inside = positions < len(panel.times)
+    inside[inside] = panel.times[positions[inside]] == flags["ds"].to_numpy()[inside]
+    row_of = {name: row for row, name in enumerate(panel.ids)}
+    rows = flags["unique_id"].map(row_of).to_numpy(int)
+    return panel.without(rows[inside], positions[inside])
 
 
-def is_daily(panel: Panel) -> bool:
-    """Whether the panel's times are days of an exchange, or could be."""
-    return panel.frequency.alias in ("B", "D")
+class _Rows(NamedTuple):
+    """The observed rows of a panel: the series, the position in time, and the rank in its series.
+
+    All three are (observed,). They lead from (series, time), with gaps, to (series, rank), where
+    each series' rows follow each other and the rest is NaN; that is shorter than most panels.
+    """
+
+    panel: Panel
+    series: np.ndarray
+    positions: np.ndarray
+    ranks: np.ndarray
+
+    @staticmethod
+    def of(panel: Panel) -> "_Rows":
+        series, positions = np.nonzero(panel.mask)
+        starts = np.flatnonzero(np.diff(series, prepend=-1))
+        first = np.repeat(starts, np.diff(np.append(starts, len(series))))
+        return _Rows(panel, series, positions, np.arange(len(series)) - first)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of arrays by series and rank."""
+        return len(self.panel.ids), int(self.ranks.max()) + 1
+
+    def dense(self, values: np.ndarray, fill: float) -> np.ndarray:
+        """Values of the rows, (observed,), as (series, rank)."""
+        out = np.full(self.shape, fill, np.result_type(values, type(fill)))
+        out[self.series, self.ranks] = values
+        return out
+
+    def channel(self, name: str) -> np.ndarray:
+        """A channel as (series, rank)."""
+        return self.dense(self.panel.channel(name)[self.series, self.positions], np.nan)
+
+    def lengths(self) -> np.ndarray:
+        """The rows of each series, (series,)."""
+        return self.panel.mask.sum(1)
+
+    def put(self, target: np.ndarray, values: np.ndarray) -> None:
+        """Write values (series, rank) into an array (series, time)."""
+        target[self.series, self.positions] = values[self.series, self.ranks]
 
 
-def _find(panel: Panel, found: dict[str, np.ndarray], known: np.ndarray) -> None:
-    """Set flags, working on each series' rows without its gaps, which are shorter than panels."""
-    days = _day_scale(panel)
+def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray], known_at: np.ndarray) -> None:
+    """Set all flags but ``closed``, and the positions at which they are known."""
+    day_scale = _day_scale(panel)
     # Work in blocks: some twenty arrays of the panel's size are needed on the way.
     for low in range(0, len(panel.ids), _BLOCK):
         block = slice(low, low + _BLOCK)
-        part = {kind: array[block] for kind, array in found.items()}
-        _find_in(panel.only(panel.ids[block]), part, known[block], days)
-    if found["copied"].any():
-        _confirm_copies(found["copied"], known, panel)
+        rows = _Rows.of(panel.only(panel.ids[block]))
+        marks, originals = _marks(rows, day_scale)
+        for flag, marked in marks.items():
+            rows.put(flagged[flag][block], marked)
+        known_at[block][rows.series, rows.positions] = _known_at(rows, originals)
+    if flagged["copied"].any():
+        _confirm_copies(flagged["copied"], known_at, panel)
 
 
-def _find_in(
-    panel: Panel, found: dict[str, np.ndarray], known: np.ndarray, days: np.ndarray
-) -> None:
-    seen = panel.mask
-    rows, at = np.nonzero(seen)
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    first = np.repeat(starts, np.diff(np.append(starts, len(rows))))
-    rank = np.arange(len(rows)) - first  # the row's number within its series
-    wide = int(rank.max()) + 1
-
-    def dense(name: str) -> np.ndarray:
-        """A channel without gaps, (series, row), NaN behind each series' last row."""
-        out = np.full((len(panel.ids), wide), np.nan)
-        out[rows, rank] = panel.channel(name)[rows, at]
-        return out
-
-    def put(kind: str, flagged: np.ndarray) -> None:
-        found[kind][rows, at] |= flagged[rows, rank]
-
-    price = dense(panel.target)
+def _marks(rows: _Rows, day_scale: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """By flag the rows that have it, (series, rank); and of copies the rank of the original."""
+    panel = rows.panel
+    price = rows.channel(panel.target)
     with np.errstate(invalid="ignore", divide="ignore"):
         moves = _moves(price)
     usual = _usual(moves)
-    put("frozen", _runs(price, _FROZEN))
-    bar = [n for n in ("open", "high", "low", "close") if n in panel.channels]
-    if "volume" in panel.channels:
-        put("zero_volume", dense("volume") == 0)
-    later = np.full(price.shape, -1)
-    if len(bar) == 4:
-        open_, high, low, close = (dense(name) for name in bar)
-        put("ohlc", _inconsistent(open_, high, low, close))
-        apart = _apart(high, low, moves)
-        day = np.ones(moves.shape)
-        day[rows, rank] = days[at]
-        taken_back = _taken_back(moves, usual, day)
-        put("reversed", apart & taken_back)
-        copied = _copies(open_, high, low, close)
-        put("copied", copied >= 0)
-        later = copied
     jumps = (np.abs(moves) > _JUMP) & (np.abs(moves) > 10 * usual)
-    lengths = seen.sum(1)
-    final = np.arange(wide) == (lengths - 1)[:, None]
-    put("unconfirmed", jumps & final)
-    put("jump", jumps & ~final)
-    # A reversal is known one row later, a copy when its original appears.
-    next_row = np.minimum(rank + 1, lengths[rows] - 1)
-    when = np.where(later[rows, rank] >= 0, np.maximum(later[rows, rank], next_row), next_row)
-    places = np.zeros((len(panel.ids), wide), int)
-    places[rows, rank] = at
-    known[rows, at] = places[rows, when]
+    latest = np.arange(price.shape[1]) == (rows.lengths() - 1)[:, None]
+    marks = {
+        "frozen": _runs(price, _FROZEN),
+        "unconfirmed": jumps & latest,
+        "jump": jumps & ~latest,
+    }
+    if "volume" in panel.channels:
+        marks["zero_volume"] = rows.channel("volume") == 0
+    if not set(_BAR) <= set(panel.channels):
+        return marks, np.full(price.shape, -1)
+    open_, high, low, close = (rows.channel(name) for name in _BAR)
+    day = rows.dense(day_scale[rows.positions], 1.0)
+    originals = _originals(open_, high, low, close)
+    marks["ohlc"] = _inconsistent(open_, high, low, close)
+    marks["reversed"] = _apart(high, low, moves) & _taken_back(moves, usual, day)
+    marks["copied"] = originals >= 0
+    return marks, originals
+
+
+def _known_at(rows: _Rows, originals: np.ndarray) -> np.ndarray:
+    """The position at which a row's flags are known, (observed,).
+
+    A reversal is known one row later, a copy when its original appears.
+    """
+    next_ranks = np.minimum(rows.ranks + 1, rows.lengths()[rows.series] - 1)
+    known_ranks = np.maximum(originals[rows.series, rows.ranks], next_ranks)
+    return rows.dense(rows.positions, 0)[rows.series, known_ranks]
 
 
 def _moves(price: np.ndarray) -> np.ndarray:
+    """Log changes from row to row; 0 where there is none."""
     moves = np.diff(np.log(np.where(price > 0, price, np.nan)), axis=1, prepend=np.nan)
     return np.where(np.isfinite(moves), moves, 0.0)
 
@@ -191,13 +208,13 @@ def _day_scale(panel: Panel) -> np.ndarray:
     if len(panel.ids) < 10:
         return np.ones(len(panel.times))
     size = np.full(panel.mask.shape, np.nan, np.float32)
-    for row, seen in enumerate(panel.mask):
-        moves = _moves(panel.channel(panel.target)[row, seen][None])
-        size[row, seen] = (np.abs(moves) / _usual(moves))[0]
-    days = np.ones(len(panel.times))
-    for at in np.flatnonzero(panel.mask.any(0)):
-        days[at] = max(1.0, 1.4826 * float(np.median(size[panel.mask[:, at], at])))
-    return days
+    for row, observed in enumerate(panel.mask):
+        moves = _moves(panel.channel(panel.target)[row, observed][None])
+        size[row, observed] = (np.abs(moves) / _usual(moves))[0]
+    scale = np.ones(len(panel.times))
+    for time in np.flatnonzero(panel.mask.any(0)):
+        scale[time] = max(1.0, 1.4826 * float(np.median(size[panel.mask[:, time], time])))
+    return scale
 
 
 def _taken_back(moves: np.ndarray, usual: np.ndarray, day: np.ndarray) -> np.ndarray:
@@ -221,17 +238,13 @@ def _apart(high: np.ndarray, low: np.ndarray, moves: np.ndarray) -> np.ndarray:
     return out
 
 
-def _copies(open_, high, low, close) -> np.ndarray:
-    """The row of the later session that a row is a copy of; -1 for none."""
+def _originals(
+    open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
+) -> np.ndarray:
+    """The rank of the later session that a row is a copy of; -1 for none."""
     bars = np.stack([open_, high, low, close], axis=-1)
     moving = np.isfinite(bars).all(-1) & (high > low)
-    # Equal bars have equal hashes; unequal ones practically never.
-    bits = np.ascontiguousarray(bars).view(np.uint64)
-    factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
-                        0x27D4EB2F165667C5], np.uint64)  # fmt: skip
-    with np.errstate(over="ignore"):
-        mixed = bits * factors
-        keys = (mixed ^ (mixed >> np.uint64(29))).sum(-1, dtype=np.uint64)
+    keys = _hash_bars(bars)
     order = np.argsort(keys, axis=1, kind="stable")
     sorted_keys = np.take_along_axis(keys, order, 1)
     same = sorted_keys[:, 1:] == sorted_keys[:, :-1]
@@ -239,48 +252,75 @@ def _copies(open_, high, low, close) -> np.ndarray:
     same &= (later - earlier <= _COPIED_WITHIN) & np.take_along_axis(moving, earlier, 1)
     same &= np.take_along_axis(moving, later, 1)
     out = np.full(close.shape, -1)
-    where, k = np.nonzero(same)
-    out[where, earlier[where, k]] = later[where, k]
+    series, pairs = np.nonzero(same)
+    out[series, earlier[series, pairs]] = later[series, pairs]
     return out
 
 
-def _confirm_copies(copied: np.ndarray, known: np.ndarray, panel: Panel) -> None:
-    """Keep copies that come with their volume, or on a day with many: of thin or cheap stocks two
-    sessions are sometimes the same by chance. Those on a day with many are known once there are
-    enough of them. Of copies in a row the later is flagged too: either may be the wrong one."""
-    bars = np.stack([panel.channel(name) for name in ("open", "high", "low", "close")], axis=-1)
-    volume = panel.channel("volume") if "volume" in panel.channels else None
+def _hash_bars(bars: np.ndarray) -> np.ndarray:
+    """Of (series, row, price), (series, row): equal for equal bars, and practically only then."""
+    bits = np.ascontiguousarray(bars).view(np.uint64)
+    factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
+                        0x27D4EB2F165667C5], np.uint64)  # fmt: skip
+    with np.errstate(over="ignore"):
+        mixed = bits * factors
+        return (mixed ^ (mixed >> np.uint64(29))).sum(-1, dtype=np.uint64)
+
+
+def _confirm_copies(copied: np.ndarray, known_at: np.ndarray, panel: Panel) -> None:
+    """Keep copies that come with their volume, or on a day with many.
+
+    Of thin or cheap stocks two sessions are sometimes the same by chance. Copies on a day with many
+    are known once there are enough of them. Of consecutive copies the later is flagged too, since
+    either may be the wrong one. ``copied`` and ``known_at`` (series, time) are changed in place.
+    """
+    originals, confirmed = _compare_with_originals(copied, known_at, panel)
     listed = panel.mask.sum(0)
-    alone = np.zeros(copied.shape, bool)
-    later = np.zeros(copied.shape, int)
-    for row, at in np.argwhere(copied):
-        span = slice(at + 1, at + 1 + 2 * _COPIED_WITHIN)
-        same = (bars[row, span] == bars[row, at]).all(-1)
-        if not same.any():  # too far away in a series with long gaps
-            copied[row, at] = False
-            continue
-        later[row, at] = at + 1 + int(same.argmax())
-        if volume is not None:
-            same &= volume[row, span] == volume[row, at]
-            alone[row, at] = same.any()
-            if same.any():
-                known[row, at] = at + 1 + int(same.argmax())
-    for at in np.flatnonzero(copied.any(0)):
-        rows = np.flatnonzero(copied[:, at])
-        needed = max(_COPIED_TOGETHER, int(np.ceil(_COPIED_SHARE * listed[at])))
+    for time in np.flatnonzero(copied.any(0)):
+        rows = np.flatnonzero(copied[:, time])
+        needed = max(_COPIED_TOGETHER, int(np.ceil(_COPIED_SHARE * listed[time])))
         if len(rows) >= needed:
-            told = np.sort(later[rows, at])[needed - 1]
-            others = rows[~alone[rows, at]]
-            known[others, at] = np.maximum(later[others, at], told)
-            alone[others, at] = True
-    copied &= alone
-    for row, at in np.argwhere(copied):
-        if not panel.mask[row, at + 1 : later[row, at]].any():  # no session in between
-            copied[row, later[row, at]] = True
-            known[row, later[row, at]] = max(known[row, at], later[row, at])
+            enough = np.sort(originals[rows, time])[needed - 1]
+            others = rows[~confirmed[rows, time]]
+            known_at[others, time] = np.maximum(originals[others, time], enough)
+            confirmed[others, time] = True
+    copied &= confirmed
+    for row, time in np.argwhere(copied):
+        original = originals[row, time]
+        if not panel.mask[row, time + 1 : original].any():  # no session in between
+            copied[row, original] = True
+            known_at[row, original] = max(known_at[row, time], original)
 
 
-def _inconsistent(open_, high, low, close) -> np.ndarray:
+def _compare_with_originals(
+    copied: np.ndarray, known_at: np.ndarray, panel: Panel
+) -> tuple[np.ndarray, np.ndarray]:
+    """The position of each copy's original, and whether its volume confirms the copy.
+
+    Both (series, time). Drops copies whose original is too far away, in a series with long gaps.
+    """
+    bars = np.stack([panel.channel(name) for name in _BAR], axis=-1)
+    volume = panel.channel("volume") if "volume" in panel.channels else None
+    originals, confirmed = np.zeros(copied.shape, int), np.zeros(copied.shape, bool)
+    for row, time in np.argwhere(copied):
+        span = slice(time + 1, time + 1 + 2 * _COPIED_WITHIN)
+        same = (bars[row, span] == bars[row, time]).all(-1)
+        if not same.any():
+            copied[row, time] = False
+            continue
+        originals[row, time] = time + 1 + int(same.argmax())
+        if volume is not None:
+            same &= volume[row, span] == volume[row, time]
+            confirmed[row, time] = same.any()
+            if same.any():
+                known_at[row, time] = time + 1 + int(same.argmax())
+    return originals, confirmed
+
+
+def _inconsistent(
+    open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
+) -> np.ndarray:
+    """Close or open outside of low to high, or a price that is not positive."""
     prices = np.stack([open_, high, low, close])
     with np.errstate(invalid="ignore"):
         slack = 1e-4 * np.abs(close)
@@ -299,38 +339,3 @@ def _runs(price: np.ndarray, least: int) -> np.ndarray:
         run = np.where(same[:, step], run + 1, 0)
         out[:, step] = run >= least - 1
     return out
-
-
-def _sessions_of(panel: Panel, name: str) -> np.ndarray | None:
-    first, last = pd.Timestamp(panel.times[0]), pd.Timestamp(panel.times[-1])
-    exchange = exchange_of(name)
-    if exchange is None or (exchange == NEW_YORK and not panel.frequency.nyse):
-        return None  # no symbol that names its exchange, or the days are not those of New York
-    try:
-        return sessions(exchange, first, last)
-    except (ValueError, NotImplementedError):
-        return None
-
-
-def _is_session(panel: Panel, name: str) -> np.ndarray:
-    own = _sessions_of(panel, name)
-    if own is None or not len(own):
-        return np.ones(len(panel.times), bool)
-    days = _days(panel)
-    return np.isin(days, own) | (days < own[0])
-
-
-def _days(panel: Panel) -> np.ndarray:
-    """The panel's times without the time of day."""
-    return panel.times.astype("datetime64[D]").astype("datetime64[ns]")
-
-
-def _common_times(panel: Panel) -> np.ndarray:
-    """Times at which at least half of the series that are listed then have a row."""
-    first = panel.mask.argmax(1)
-    last = panel.mask.shape[1] - 1 - panel.mask[:, ::-1].argmax(1)
-    steps = np.arange(len(panel.times))
-    listed = np.zeros(len(steps) + 1, int)
-    np.add.at(listed, first, 1)
-    np.add.at(listed, last + 1, -1)
-    return panel.mask.sum(0) * 2 >= np.maximum(np.cumsum(listed)[:-1], 1)

@@ -1,4 +1,4 @@
-"""The review of a store: flags of its rows and gaps of its series, kept beside the prices."""
+"""The review of a store: flags of its rows and gaps in its series, kept beside the prices."""
 
 import io
 from typing import TYPE_CHECKING
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster import atomic
-from forecaster.ingest.quality import count_gaps, find_flags
+from forecaster.ingest.gaps import count_gaps
+from forecaster.ingest.manifest import Quality
+from forecaster.ingest.quality import find_flags
 from forecaster.ingest.series_file import sha256
 from forecaster.series import Panel
 
@@ -15,34 +17,32 @@ if TYPE_CHECKING:
 
 
 def review(store: "Store") -> None:
-    """Look through all series of a store, and keep what was found.
+    """Find flags and gaps in all series of a store, and keep them beside the prices.
 
-    Flags on the prices as they are stored, closes before adjustment; one look at all series
-    together, because an error that many have on one day is told from a day of large moves.
+    Flags are of the prices as they are stored: closes before adjustment. All series are reviewed
+    together, because that tells an error that many have on one day from a day of large moves.
     """
-    parts, _ = store.read_arrays(store.ids)
-    if not parts:
-        store.commit(quality=None)
+    series, _ = store.read_arrays(store.ids)
+    if not series:
+        store.commit_quality(None)
         return
-    panel = Panel.from_arrays(parts)
+    panel = Panel.from_arrays(series)
     flags = find_flags(panel)
     raw = _as_bytes(flags)
-    file = f"flags.{sha256(raw)[:12]}.parquet"
+    digest = sha256(raw)
+    file = f"flags.{digest[:12]}.parquet"
     atomic.write_file(store.folder / file, lambda to: to.write_bytes(raw), last=False)
-    counts = flags.groupby(["unique_id", "flag"]).size()
-    found: dict[str, dict[str, int]] = {
-        name: {"gaps": gaps} for name, gaps in count_gaps(panel).items()
-    }
-    for (name, flag), count in counts.items():  # pyright: ignore[reportGeneralTypeIssues]
-        found[name][flag] = int(count)
-    store.commit(
-        quality={
-            "file": file,
-            "sha256": sha256(raw),
-            "of": store.digest(store.ids),
-            "series": {name: {k: v for k, v in c.items() if v} for name, c in found.items()},
-        }
-    )
+    counts = Quality.count_by_series(_counts(flags), count_gaps(panel))
+    store.commit_quality(Quality(file, digest, store.digest(store.ids), counts))
+
+
+def _counts(flags: pd.DataFrame) -> dict[str, dict[str, int]]:
+    """By series and flag, how many rows have it."""
+    counts: dict[str, dict[str, int]] = {}
+    sizes = flags.groupby(["unique_id", "flag"]).size()
+    for (name, flag), count in sizes.items():  # pyright: ignore[reportGeneralTypeIssues]
+        counts.setdefault(name, {})[flag] = int(count)
+    return counts
 
 
 def _as_bytes(flags: pd.DataFrame) -> bytes:

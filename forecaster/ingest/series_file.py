@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-import re
-import urllib.parse
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest import manifest as manifests
+from forecaster.home import file_name
+from forecaster.ingest.manifest import SeriesEntry
 from forecaster.series import show_time
 
-_RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 _META = b"forecaster"
 
 
@@ -29,15 +30,15 @@ class Encoded(NamedTuple):
 
     name: str
     raw: bytes
-    entry: dict[str, Any]
+    entry: SeriesEntry
 
 
 def encode(
     name: str, frame: pd.DataFrame, *, asked_from: str | None = None, timezone: str | None = None
 ) -> Encoded:
-    """A series in the format of the store. It holds all of its entry, should the manifest be lost.
+    """A series in the format of the store; the same content gives the same bytes.
 
-    The same content gives the same bytes.
+    The file holds all of the series' entry, so that a lost manifest can be rebuilt.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -51,13 +52,12 @@ def encode(
     options: Any = {"compression": "zstd", "use_dictionary": ["unique_id"]}
     pq.write_table(table, sink, write_page_checksum=True, **options)
     raw = sink.getvalue().to_pybytes()
-    entry = _entry(raw, described, frame["ds"])
-    entry["file"] = f"{file_name(name)}.{entry['sha256'][:12]}.parquet"
-    return Encoded(name, raw, entry)
+    file = f"{file_name(name)}.{sha256(raw)[:12]}.parquet"
+    return Encoded(name, raw, _entry(raw, file, described, frame["ds"]))
 
 
-def described_by(raw: bytes) -> tuple[str, dict[str, Any]]:
-    """Name and entry of a series' file."""
+def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
+    """Name and entry of a series, from the content and the name of its file."""
     table = open_parquet(raw).read(use_threads=False)
     metadata = table.schema.metadata or {}
     if _META in metadata:
@@ -65,11 +65,14 @@ def described_by(raw: bytes) -> tuple[str, dict[str, Any]]:
     else:  # of version 1
         name = table.column("unique_id")[0].as_py()
         described = {"name": name, "asked_from": None, "timezone": None}
-    return described["name"], _entry(raw, described, table.column("ds").to_pandas())
+    return described["name"], _entry(raw, file, described, table.column("ds").to_pandas())
 
 
-def _entry(raw: bytes, described: dict[str, Any], times: pd.Series) -> dict[str, Any]:
-    return manifests.entry(
+def _entry(
+    raw: bytes, file: str, described: dict[str, str | None], times: pd.Series
+) -> SeriesEntry:
+    return SeriesEntry(
+        file=file,
         rows=len(times),
         first=show_time(times.iloc[0]),
         last=show_time(times.iloc[-1]),
@@ -79,25 +82,12 @@ def _entry(raw: bytes, described: dict[str, Any], times: pd.Series) -> dict[str,
     )
 
 
-def open_parquet(raw: bytes) -> Any:
+def open_parquet(raw: bytes) -> "pq.ParquetFile":
     """The file, to be read with its page checksums verified."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True)
-
-
-def file_name(name: str) -> str:
-    """A file name for any series name: no separators, no reserved names, not too long."""
-    quoted = urllib.parse.quote(name, safe="^= +@")
-    if quoted.startswith(".") or _RESERVED.match(quoted):
-        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
-    # Where file names know no upper case, "a" and "A" would be one file.
-    if name != name.upper():
-        quoted = f"{quoted}~{sha256(name.encode())[:8]}"
-    if len(quoted) > 120:
-        quoted = f"{quoted[:80]}~{sha256(name.encode())[:24]}"
-    return quoted
 
 
 def sha256(raw: bytes) -> str:

@@ -1,6 +1,6 @@
 """A simulated stock market, for trying things out and for tests. Not real prices.
 
-Each ticker's daily log return is ``beta * market + own``, where both parts follow a GARCH(1,1)
+Each ticker's daily log return is ``beta * market + specific``, where both parts follow a GARCH(1,1)
 with Student-t errors (Bollerslev 1987): volatility comes in clusters and tails are fat, while the
 direction cannot be predicted. About one ticker in eight was listed late, and a few sessions are
 missing here and there. A ticker's path depends on its name, the market's seed and nothing else.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.source import Fetched, Known
+from forecaster.ingest.source import Date, Fetched, Known
 from forecaster.ingest.universe import read_universe
 from forecaster.series import regular_sessions
 
@@ -37,20 +37,22 @@ class Simulated:
         return read_universe("dow30.txt")
 
     def fetch(
-        self, tickers: Sequence[str], start=None, known: Known | None = None
+        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
+        """Each ticker whole, whatever ``start`` says."""
         for name in tickers:
             yield Fetched(name, self._prices(name))
 
     def fingerprint(self) -> str | None:
+        """The market's version and seed."""
         return f"market {_VERSION}, seed {self.seed}"
 
     def _prices(self, name: str) -> pd.DataFrame:
         random = self._random(name)
         count = len(self.sessions)
         beta = random.uniform(0.5, 1.5)
-        own = _garch(random, count, random.uniform(0.008, 0.02))
-        close = random.uniform(20, 400) * np.exp(np.cumsum(0.0003 + beta * self._market + own))
+        specific = _garch(random, count, random.uniform(0.008, 0.02))
+        close = random.uniform(20, 400) * np.exp(np.cumsum(0.0003 + beta * self._market + specific))
         wiggle = np.abs(random.normal(0, 0.006, (3, count)))
         before = np.concatenate([close[:1], close[:-1]])
         open_ = before * np.exp(random.normal(0, 0.004, count))

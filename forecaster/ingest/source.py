@@ -1,20 +1,27 @@
 """What a source of series is, and what it gives."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from datetime import date
+from typing import NamedTuple, Protocol, TypeAlias
 
 import pandas as pd
+
+Date: TypeAlias = str | date
+"""A day as a caller may give it: ``"2024-03-28"``, a date, a datetime or a ``pd.Timestamp``."""
 
 
 class Fetched(NamedTuple):
     """One series, or the reason why there is none.
 
-    ``unchanged``: what is stored is up to date, so there is no frame. ``suspect``: the source
-    contradicts what is stored, which was kept. ``timezone``: of the exchange.
+    - ``frame``: ``unique_id, ds, channels...``, sorted by ``ds``
+    - ``reason``: why there is no frame
+    - ``unchanged``: there is no frame because what is stored is up to date
+    - ``suspect``: there is no frame because the source contradicts what is stored, which is kept
+    - ``timezone``: of the exchange
     """
 
     unique_id: str
-    frame: pd.DataFrame | None  # unique_id, ds, channels..., sorted by ds
+    frame: pd.DataFrame | None
     reason: str | None = None
     unchanged: bool = False
     suspect: bool = False
@@ -28,7 +35,8 @@ class Stored(NamedTuple):
     asked_from: str | None
 
 
-Known = Callable[[str], Stored | None]
+Known: TypeAlias = Callable[[str], Stored | None]
+"""What is stored of a ticker."""
 
 
 class Source(Protocol):
@@ -41,7 +49,7 @@ class Source(Protocol):
         ...
 
     def fetch(
-        self, tickers: Sequence[str], start=None, known: Known | None = None
+        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
         """Each series as it arrives, every ticker once, whole or from ``start`` on.
 
@@ -52,5 +60,5 @@ class Source(Protocol):
         ...
 
     def fingerprint(self) -> str | None:
-        """Changes when what the source holds does; None where only asking can tell."""
+        """Changes when what the source holds does; None where only fetching can tell."""
         ...

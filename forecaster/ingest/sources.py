@@ -1,16 +1,29 @@
-"""Which source a name means. Each is imported when it is asked for: yfinance takes a second."""
+"""Sources by name, each imported when it is asked for: yfinance alone takes a second."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 from forecaster.errors import UsageError
 from forecaster.ingest.source import Source
 
 
-def open_source(name: str, *, seed: int = 0, **options: Any) -> Source:
-    """The source that a name means: ``yahoo``, ``simulated`` or ``files:PATH``.
+class YahooOptions(TypedDict, total=False):
+    """How Yahoo is asked, see :class:`forecaster.ingest.yahoo.Yahoo`."""
 
-    ``seed`` is that of the simulated market; ``options`` are those of
-    :class:`forecaster.ingest.yahoo.Yahoo`. Raises UsageError for any other name.
+    requests_per_second: float
+    workers: int
+    refresh: bool
+    cool_down: float
+    on_wait: Callable[[float], None] | None
+    rewrite: Callable[[str], str] | None
+
+
+def open_source(name: str, *, seed: int = 0, **options: Unpack[YahooOptions]) -> Source:
+    """The source that a name stands for: ``yahoo``, ``simulated`` or ``files:PATH``.
+
+    ``seed``: of the simulated market. ``options``: those of :class:`forecaster.ingest.yahoo.Yahoo`.
+
+    Raises UsageError for any other name.
     """
     kind, _, path = name.partition(":")
     if kind == "files" and path:

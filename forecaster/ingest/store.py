@@ -24,14 +24,24 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.errors import StoreError
+from forecaster.home import Home
 from forecaster.ingest import manifest as manifests
+from forecaster.ingest.locking import locked_folder
+from forecaster.ingest.manifest import (
+    Manifest,
+    NewerStore,
+    Origin,
+    Quality,
+    Quarantined,
+    SeriesEntry,
+    stems,
+)
 from forecaster.ingest.series_file import (
     Arrays,
     Encoded,
     arrays,
     described_by,
     encode,
-    file_name,
     open_parquet,
     sha256,
 )
@@ -39,57 +49,73 @@ from forecaster.ingest.series_file import (
 _QUARANTINE = "quarantine"
 _FLAGS = "flags."
 _THREADS = min(8, os.cpu_count() or 1)
+_SWEPT_AFTER = 3600.0  # seconds; until then a reader may have a manifest that names the file
 
 
 @dataclasses.dataclass
 class Store:
-    """The series of one source."""
+    """The series of one source, in a folder, as its manifest lists them."""
 
     folder: Path
-    manifest: dict[str, Any]
-    _written: dict[str, Any] = dataclasses.field(default_factory=dict)  # not committed yet
+    manifest: Manifest
+    _written: dict[str, SeriesEntry] = dataclasses.field(default_factory=dict)  # not committed yet
 
     @staticmethod
-    def open(home: Path, source: str) -> "Store":
+    def open(home: Home, source: str) -> "Store":
         """Open a source's store; an empty one where there is none yet. Reads the manifest only.
 
         Raises StoreError when the manifest is damaged or of a newer version.
         """
-        folder = home / "prices" / file_name(source)
-        if not (folder / manifests.NAME).exists():
-            return Store(folder, manifests.empty(source))
-        return Store(folder, manifests.read(folder / manifests.NAME))
+        folder = home.store(source)
+        path = folder / manifests.NAME
+        return Store(folder, Manifest.read(path) if path.exists() else Manifest(source))
 
     @staticmethod
-    def open_or_recover(home: Path, source: str) -> "Store":
-        """The same for a writer: a damaged manifest is made anew once the store is locked."""
+    def open_or_recover(home: Home, source: str) -> "Store":
+        """The same for a writer: a damaged manifest is rebuilt once the store is locked."""
         try:
             return Store.open(home, source)
-        except manifests.NewerStore:
+        except NewerStore:
             raise
         except StoreError:
-            return Store(home / "prices" / file_name(source), manifests.empty(source))
+            return Store(home.store(source), Manifest(source))
 
     @staticmethod
-    def all_of(home: Path, on_damage: Callable[[str], None] | None = None) -> Iterator["Store"]:
-        """All stores under a home folder. ``on_damage(message)`` is told of one whose manifest is
-        damaged; without it, raises StoreError."""
-        for path in sorted((home / "prices").glob(f"*/{manifests.NAME}")):
+    def all_of(home: Home, on_damage: Callable[[str], None] | None = None) -> Iterator["Store"]:
+        """All stores under a home folder.
+
+        ``on_damage(message)`` is called for one whose manifest is damaged; without it, that raises
+        StoreError.
+        """
+        for folder in home.stores():
             try:
-                yield Store(path.parent, manifests.read(path))
+                yield Store(folder, Manifest.read(folder / manifests.NAME))
             except StoreError as error:
                 if on_damage is None:
                     raise
                 on_damage(str(error))
 
     @property
+    def source(self) -> str:
+        """The name of the source."""
+        return self.manifest.source
+
+    @property
     def ids(self) -> list[str]:
         """All series in the store."""
-        return list(self.manifest["series"])
+        return list(self.manifest.series)
+
+    @property
+    def quarantine_folder(self) -> Path:
+        """Where damaged files are set aside."""
+        return self.folder / _QUARANTINE
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.manifest.series
 
     def spelled(self, name: str) -> str:
-        """A series' name as it is stored, whatever its letter case; as it is when there is none."""
-        if name in self.manifest["series"]:
+        """A series' name as it is stored, whatever its letter case; unchanged if there is none."""
+        if name in self:
             return name
         return next((known for known in self.ids if known.upper() == name.upper()), name)
 
@@ -97,51 +123,32 @@ class Store:
     def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
         """Keep other processes from updating the store; read the manifest as it is then.
 
-        A damaged manifest is set aside, and made anew from the files. ``on_wait(message)`` is told
+        A damaged manifest is set aside and rebuilt from the files. ``on_wait(message)`` is called
         when another process has to be waited for.
         """
-        import filelock
-
-        with atomic.as_write_error(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(self.folder / ".lock")
-            holder = self.folder / ".lock-holder"
-            try:
-                lock.acquire(timeout=0)
-            except filelock.Timeout:
-                if on_wait:
-                    on_wait(f"Waiting for another forecaster{_said(holder)} that updates the store")
-                lock.acquire(poll_interval=0.1)
-        try:
-            since = datetime.now().strftime("%H:%M:%S")
-            with contextlib.suppress(OSError):
-                holder.write_text(f"process {os.getpid()}, since {since}")
+        with locked_folder(self.folder, on_wait):
             self._reread()
             yield
-        finally:
-            with contextlib.suppress(OSError):
-                holder.unlink(missing_ok=True)
-            lock.release()
 
     def _reread(self) -> None:
-        """The manifest as it is on disk; one that is damaged or lost is made anew."""
+        """Read the manifest from disk; rebuild one that is damaged or lost."""
         path = self.folder / manifests.NAME
         why = "the manifest is lost"
         if path.exists():
             try:
-                self.manifest = manifests.read(path)
+                self.manifest = Manifest.read(path)
                 return
-            except manifests.NewerStore:
+            except NewerStore:
                 raise
             except StoreError as error:
                 why = str(error)
         elif not self._series_files():
             return
-        self.manifest = manifests.empty(self.manifest["source"]) | {"series": self._recovered()}
+        self.manifest = Manifest(self.source, self._recovered())
         if path.exists():
             self._set_aside(manifests.NAME, manifests.NAME, why, copy=True)
         self._set_strangers_aside(why)
-        manifests.write(path, self.manifest)
+        self.manifest.write(path)
 
     def write(
         self,
@@ -158,77 +165,86 @@ class Store:
         self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
 
     def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
-        """The same, of a series that was encoded before, in another thread for instance.
+        """The same for a series that is encoded already, by another thread for instance.
 
         ``fingerprint``: of the source it was read from.
         """
         name, raw, entry = series
-        entry: dict[str, Any] = entry | {"fingerprint": fingerprint}
-        old = self.manifest["series"].get(name)
-        path = self.folder / entry["file"]
-        if old is None or old["sha256"] != entry["sha256"] or not path.exists():
+        old = self.manifest.series.get(name)
+        path = self.folder / entry.file
+        if old is None or old.sha256 != entry.sha256 or not path.exists():
             atomic.write_file(path, lambda temporary: temporary.write_bytes(raw), last=False)
-        self._written[name] = entry
+        self._written[name] = dataclasses.replace(entry, fingerprint=fingerprint)
 
     def suspect(self, name: str, reason: str) -> None:
         """Note that the source has contradicted what is stored, which is kept."""
-        entry = self._written.get(name) or self.manifest["series"].get(name)
-        if entry is not None and entry["reason"] != reason:
-            self._written[name] = entry | {"state": "suspect", "reason": reason}
+        entry = self._written.get(name) or self.manifest.series.get(name)
+        if entry is not None and entry.reason != reason:
+            self._written[name] = entry.as_suspect(reason)
 
-    def commit(self, **top: Any) -> None:
+    def commit(self) -> None:
         """Let what was written count, and remove what it replaces.
 
-        ``top``: other parts of the manifest to set. What another process has committed meanwhile
-        is kept.
+        What another process has committed meanwhile is kept.
         """
+        self._commit({})
+
+    def commit_origin(self, origin: Origin) -> None:
+        """The same, and note what the source holds now."""
+        self._commit({"origin": origin})
+
+    def commit_quality(self, quality: Quality | None) -> None:
+        """The same, and note the result of a review."""
+        self._commit({"quality": quality})
+
+    def _commit(self, changes: dict[str, Any]) -> None:
         path = self.folder / manifests.NAME
         if path.exists():
-            self.manifest = manifests.read(path)
-        if not self._written and all(self.manifest.get(part) == top[part] for part in top):
+            self.manifest = Manifest.read(path)
+        if not self._written and dataclasses.replace(self.manifest, **changes) == self.manifest:
             return
-        series = self.manifest["series"]
-        replaced = {series[name]["file"] for name in self._written if name in series}
-        series |= self._written
-        self.manifest |= top
+        old = self.manifest.series
+        replaced = {old[name].file for name in self._written if name in old}
+        series = old | self._written
+        self.manifest = dataclasses.replace(self.manifest, series=series, **changes)
         with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.sync(self.folder)  # what the manifest will name must be there before it
-        manifests.write(path, self.manifest)
+        self.manifest.write(path)
         self._written = {}
-        for file in replaced - {entry["file"] for entry in series.values()}:
+        for file in replaced - self.manifest.files:
             with contextlib.suppress(OSError):  # the next sweep takes it
                 (self.folder / file).unlink()
 
     def sweep(self) -> None:
-        """Remove what interrupted runs left behind: temporary files, flags and other versions of
-        series that the manifest names. Only while the store is locked."""
-        quality = self.manifest["quality"] or {}
-        known = {entry["file"] for entry in self.manifest["series"].values()}
-        stems = {file.rsplit(".", 2)[0] for file in known}
-        known.add(quality.get("file"))
+        """Remove what interrupted runs left behind. Only while the store is locked.
+
+        That is temporary files, and flags and versions of series that the manifest does not name.
+        """
+        quality = self.manifest.quality
+        named = self.manifest.files | ({quality.file} if quality else set())
+        series = stems(self.manifest.files)
         for path in self.folder.glob("*"):
-            ours = path.name.startswith((atomic.PREFIX, _FLAGS))
-            superseded = path.suffix == ".parquet" and path.name.rsplit(".", 2)[0] in stems
-            # Not at once: a reader may still have the manifest that names it.
+            leftover = path.name.startswith((atomic.PREFIX, _FLAGS))
+            superseded = path.suffix == ".parquet" and bool(stems([path.name]) & series)
             with contextlib.suppress(OSError):
-                old = path.stat().st_mtime < time.time() - 3600
-                if (ours or superseded) and path.name not in known and old:
+                old = path.stat().st_mtime < time.time() - _SWEPT_AFTER
+                if (leftover or superseded) and path.name not in named and old:
                     path.unlink()
 
     def _series_files(self) -> list[Path]:
         """All files of series, whether the manifest names them or not, the oldest first."""
-        found = self.folder.glob("*.parquet")
-        found = [p for p in found if not p.name.startswith((atomic.PREFIX, _FLAGS))]
-        return sorted(found, key=lambda path: path.stat().st_mtime)
+        files = self.folder.glob("*.parquet")
+        files = [path for path in files if not path.name.startswith((atomic.PREFIX, _FLAGS))]
+        return sorted(files, key=lambda path: path.stat().st_mtime)
 
     def _set_strangers_aside(self, why: str) -> None:
-        """Set aside what a manifest made anew could not name, but for older versions of series."""
-        files = {entry["file"] for entry in self.manifest["series"].values()}
-        stems = {file.rsplit(".", 2)[0] for file in files}
+        """Set aside what a rebuilt manifest could not name, but for older versions of series."""
+        series = stems(self.manifest.files)
         for path in self._series_files():
-            if path.name not in files and path.name.rsplit(".", 2)[0] not in stems:
-                name = urllib.parse.unquote(path.name.rsplit(".", 2)[0])
+            (stem,) = stems([path.name])
+            if stem not in series:
+                name = urllib.parse.unquote(stem)
                 self._set_aside(name, path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
@@ -243,55 +259,43 @@ class Store:
 
         names = self.ids if names is None else names
         with ThreadPoolExecutor(_THREADS) as pool:
-            whys = pool.map(check, names)
-            return {name: why for name, why in zip(names, whys, strict=True) if why}
+            reasons = pool.map(check, names)
+            return {name: why for name, why in zip(names, reasons, strict=True) if why}
 
     def quarantine(self, damaged: dict[str, str]) -> None:
         """Set damaged files aside and forget their series, so that they are fetched again."""
-        series = self.manifest["series"]
         for name, why in damaged.items():
-            entry = series.pop(name)
-            self._set_aside(name, entry["file"], why, asked_from=entry["asked_from"])
+            entry = self.manifest.series.pop(name)
+            self._set_aside(name, entry.file, why, asked_from=entry.asked_from)
             self._written.pop(name, None)
         if damaged:
-            self.manifest["origin"] = None
-            manifests.write(self.folder / manifests.NAME, self.manifest)
-
-    def lost(self, name: str) -> dict[str, Any] | None:
-        """What was known of a series that is not there because its file was set aside."""
-        if name in self.manifest["series"]:
-            return None
-        aside = [record for record in self.manifest["quarantine"] if record["series"] == name]
-        return aside[-1] if aside else None
+            self.manifest = dataclasses.replace(self.manifest, origin=None)
+            self.manifest.write(self.folder / manifests.NAME)
 
     def _set_aside(
-        self, name: str, file: str, why: str, copy: bool = False, asked_from: str | None = None
+        self, name: str, file: str, why: str, *, copy: bool = False, asked_from: str | None = None
     ) -> None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-        place = self.folder / _QUARANTINE / f"{stamp}-{file}"
-        with atomic.as_write_error(place):
-            place.parent.mkdir(exist_ok=True)
+        path, aside = self.folder / file, self.quarantine_folder / f"{stamp}-{file}"
+        with atomic.as_write_error(aside):
+            aside.parent.mkdir(exist_ok=True)
             if copy:
-                atomic.write_file(
-                    place, lambda to: to.write_bytes((self.folder / file).read_bytes())
-                )
-            elif (self.folder / file).exists():
-                (self.folder / file).replace(place)
-        kept = place.name if place.exists() else None  # None: there was no file any more
-        self.manifest["quarantine"].append(
-            {"series": name, "file": kept, "reason": why, "asked_from": asked_from}
-        )
+                atomic.write_file(aside, lambda to: to.write_bytes(path.read_bytes()))
+            elif path.exists():
+                path.replace(aside)
+        kept = aside.name if aside.exists() else None
+        self.manifest.quarantine.append(Quarantined(name, kept, why, asked_from))
 
-    def _recovered(self) -> dict[str, Any]:
-        """Entries of all sound series files; of two for one series the newer."""
-        found = {}
+    def _recovered(self) -> dict[str, SeriesEntry]:
+        """Entries of all sound series files; the newest where a series has several."""
+        entries = {}
         for path in self._series_files():
             raw = path.read_bytes()
             if sha256(raw)[:12] == path.name.split(".")[-2]:
                 with contextlib.suppress(Exception):
-                    name, entry = described_by(raw)
-                    found[name] = entry | {"file": path.name}
-        return found
+                    name, entry = described_by(raw, path.name)
+                    entries[name] = entry
+        return entries
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
         """These series as one long frame.
@@ -302,7 +306,7 @@ class Store:
 
     def digest(self, names: Sequence[str]) -> str:
         """A hash over the content of these series."""
-        lines = "\n".join(f"{n} {self.manifest['series'][n]['sha256']}" for n in sorted(names))
+        lines = "\n".join(f"{n} {self.manifest.series[n].sha256}" for n in sorted(names))
         return sha256(lines.encode())
 
     def read_one(self, name: str) -> pd.DataFrame:
@@ -310,11 +314,11 @@ class Store:
         return open_parquet(self._raw(name)).read(use_threads=False).to_pandas()
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
-        """Series as arrays, and of those that cannot be read the reason."""
+        """Series as arrays, and the reason for each that cannot be read."""
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = dict(zip(names, pool.map(self._arrays, names), strict=True))
-        good = {name: part for name, part in found.items() if isinstance(part, Arrays)}
-        return good, {name: part for name, part in found.items() if isinstance(part, str)}
+            results = dict(zip(names, pool.map(self._arrays, names), strict=True))
+        sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
+        return sound, {name: why for name, why in results.items() if isinstance(why, str)}
 
     def _arrays(self, name: str) -> Arrays | str:
         try:
@@ -323,10 +327,10 @@ class Store:
             return str(error)
 
     @property
-    def looked_through(self) -> bool:
+    def is_reviewed(self) -> bool:
         """Whether there are flags of the prices as they are stored now."""
-        quality = self.manifest["quality"]
-        return quality is not None and quality["of"] == self.digest(self.ids)
+        quality = self.manifest.quality
+        return quality is not None and quality.prices_digest == self.digest(self.ids)
 
     def flags(self) -> pd.DataFrame:
         """Flagged rows of all series, see :mod:`forecaster.ingest.quality`.
@@ -336,46 +340,40 @@ class Store:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        quality = self.manifest["quality"]
-        advice = "run `forecaster ingest` to look through the prices again"
-        if quality is None or not self.looked_through:
-            raise StoreError(f"{self.folder}: the prices have not been looked through; {advice}")
-        path = self.folder / quality["file"]
+        quality = self.manifest.quality
+        advice = "run `forecaster ingest` to review the prices again"
+        if quality is None or not self.is_reviewed:
+            raise StoreError(f"{self.folder}: the prices have not been reviewed; {advice}")
+        path = self.folder / quality.file
         try:
             raw = path.read_bytes()
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
-        if sha256(raw) != quality["sha256"]:
+        if sha256(raw) != quality.sha256:
             raise StoreError(f"{path}: damaged; {advice}")
         return pq.read_table(pa.BufferReader(raw)).to_pandas()
 
     def _raw(self, name: str) -> bytes:
         """A series' file, checked against its hash. Raises StoreError."""
-        entry = self.manifest["series"][name]
-        path = self.folder / entry["file"]
+        entry = self.manifest.series[name]
+        path = self.folder / entry.file
         advice = "`forecaster ingest` sets it aside and fetches the series again"
         try:
             raw = path.read_bytes()
         except OSError as error:
             newer = self._committed(name)
-            if newer is not None and newer["file"] != entry["file"]:
-                self.manifest["series"][name] = newer
+            if newer is not None and newer.file != entry.file:
+                self.manifest.series[name] = newer
                 return self._raw(name)  # another process has updated it meanwhile
             raise StoreError(f"{path}: cannot be read: {error.strerror}. {advice}") from error
-        if sha256(raw) != entry["sha256"]:
+        if sha256(raw) != entry.sha256:
             raise StoreError(
                 f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {advice}"
             )
         return raw
 
-    def _committed(self, name: str) -> dict[str, Any] | None:
+    def _committed(self, name: str) -> SeriesEntry | None:
+        """A series' entry as it is on disk now."""
         with contextlib.suppress(StoreError):
-            return manifests.read(self.folder / manifests.NAME)["series"].get(name)
+            return Manifest.read(self.folder / manifests.NAME).series.get(name)
         return None
-
-
-def _said(holder: Path) -> str:
-    """Who holds the lock, as far as can be read."""
-    with contextlib.suppress(OSError):
-        return f" ({holder.read_text()[:60]})"
-    return ""

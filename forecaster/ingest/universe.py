@@ -3,6 +3,7 @@
 import csv
 import importlib.resources
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from forecaster.errors import UsageError
@@ -15,10 +16,10 @@ _MOST_BYTES = 10 * 2**20
 def read_universe(path: str | Path) -> list[str]:
     """Read tickers from a text file, one or more a line, or from a CSV with a ``Symbol`` column.
 
-    UTF-8 with or without a byte order mark; ``#`` starts a comment; upper and lower case are the
-    same; ``BRK.B`` becomes ``BRK-B``, as Yahoo writes share classes, while ``SHELL.AS`` keeps its
-    exchange. Order is kept, repeated tickers are dropped. A name without a folder that is not a
-    file here, such as ``sp500.txt``, is looked up among the universes that come along.
+    UTF-8 with or without a byte order mark; ``#`` starts a comment; letter case does not matter;
+    ``BRK.B`` becomes ``BRK-B``, as Yahoo writes share classes, while ``SHELL.AS`` keeps its
+    exchange. The order is kept, repeated tickers are dropped. A name without a folder, such as
+    ``sp500.txt``, that is no file here is looked up among the universes in the package.
 
     Raises UsageError with file and line when the file is missing, not text, empty, or holds
     something that cannot be a ticker.
@@ -50,7 +51,7 @@ def read_text(path: Path) -> str:
 
 
 def normalise(symbol: str, where: str = "ticker") -> str:
-    """A ticker as it is used everywhere: upper case, a share class behind a hyphen.
+    """A ticker in the spelling used everywhere: upper case, a share class behind a hyphen.
 
     Raises UsageError when it holds characters that no ticker has.
     """
@@ -67,7 +68,7 @@ def normalise(symbol: str, where: str = "ticker") -> str:
 
 
 def find_universe(path: str | Path) -> Path:
-    """The file itself, or the one of that name that comes with the package."""
+    """The file itself, or the package's own of that name."""
     path = Path(path)
     if path.exists() or len(path.parts) != 1:
         return path
@@ -82,7 +83,7 @@ def _bundled_folders() -> list[Path]:
     return [package / "universes", package.parent / "data"]  # installed; in a checkout
 
 
-def _words(text: str, path: Path):
+def _words(text: str, path: Path) -> Iterator[tuple[int, str]]:
     """Candidate symbols with their line numbers: cells of a table's symbol column, or all words."""
     lines = [(n, line) for n, line in enumerate(text.splitlines(), 1)]
     lines = [(n, line) for n, line in lines if line.strip() and not line.lstrip().startswith("#")]

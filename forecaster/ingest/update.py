@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.source import Fetched, Stored
+from forecaster.ingest.source import Date, Fetched, Stored
 
 OVERLAP = 10  # stored sessions that are asked for again
 _ACTIONS = ("dividends", "splits")
@@ -17,17 +17,20 @@ Get = Callable[[pd.Timestamp | None], pd.DataFrame]
 
 
 def bring_up_to_date(
-    name: str, get: Get, stored: Stored | None, start, last_closed: pd.Timestamp
+    name: str, get: Get, stored: Stored | None, start: Date | None, last_closed: pd.Timestamp
 ) -> Fetched:
     """Fetch what is missing of a series.
 
-    ``get(since)``: the rows from a date on, None for all there are. ``last_closed``: the latest
-    session that there can be prices of; when it is stored already, nothing is asked for.
+    - ``get(since)``: the rows from a date on, all of them for None
+    - ``stored``: what there is already; None: nothing
+    - ``start``: the first date that is wanted; None: all history
+    - ``last_closed``: the latest session that can have prices; when it is stored already, nothing
+      is asked for
 
     The last ``OVERLAP`` stored sessions are asked for again. When they no longer agree, or there
-    is a new split or dividend, history has been rewritten and all of it is fetched anew. Sessions
-    that are stored and missing in the answer stay: on the scale of the answer when they are few;
-    when they are many, it is not believed, and what is stored stays as it is, as suspect.
+    is a new split or dividend, history has been rewritten and all of it is fetched anew. Stored
+    sessions that the answer lacks are kept: when they are few, on the scale of the answer; when
+    they are many, the answer is rejected, and what is stored stays as it is, marked as suspect.
     """
     since = None if start is None else pd.Timestamp(start)
     if stored is None:
@@ -37,7 +40,7 @@ def bring_up_to_date(
     if stored.frame.empty:
         return _whole(name, get(since))
     if since != asked:
-        return _believed(name, stored.frame, get(since))
+        return _refetched(name, stored.frame, get(since))
     if stored.frame["ds"].iloc[-1] >= last_closed:
         return Fetched(name, None, unchanged=True)
     overlap = stored.frame.iloc[-OVERLAP:]
@@ -46,20 +49,20 @@ def bring_up_to_date(
         kept = stored.frame[~stored.frame["ds"].isin(latest["ds"])]
         both = pd.concat([kept, latest], ignore_index=True)
         return _whole(name, both.sort_values("ds", ignore_index=True), latest)
-    return _believed(name, stored.frame, get(asked))
+    return _refetched(name, stored.frame, get(asked))
 
 
 def earliest(since: pd.Timestamp | None, stored: Stored) -> pd.Timestamp | None:
-    """The earlier of a start and the one that was asked for before; None: all history."""
+    """The earlier of two starts, the new one and the stored one; None: all history."""
     if since is None or stored.asked_from is None:
         return None
     return min(since, pd.Timestamp(stored.asked_from))
 
 
 def agree(stored: pd.DataFrame, latest: pd.DataFrame) -> bool:
-    """Whether the stored sessions are there again, at the same prices and with the same actions.
+    """Whether the answer has the stored sessions, at the same prices and with the same actions.
 
-    A few may be missing in the answer. Volumes are revised for weeks, so they are not compared.
+    It may lack a few. Volumes are revised for weeks, so they are not compared.
     """
     both = stored.merge(latest, on="ds", suffixes=("", "_new"))
     if len(stored) - len(both) > min(_LOST, len(stored) // 2):
@@ -76,8 +79,8 @@ def _new_action(overlap: pd.DataFrame, latest: pd.DataFrame) -> bool:
     return any(c in new and not new[c].fillna(0.0).isin(neutral[c]).all() for c in _ACTIONS)
 
 
-def _believed(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
-    """A refetched series with the few stored sessions that it lacks."""
+def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
+    """A series fetched anew, with the stored sessions that it lacks if they are few."""
     lost = stored[~stored["ds"].isin(whole["ds"])]
     if len(lost) > _LOST:
         return Fetched(
@@ -95,8 +98,10 @@ def _believed(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
 
 
 def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
-    """Stored sessions at the prices they would have now: splits and dividends since have rewritten
-    those around them."""
+    """Stored sessions at the prices that they would have now.
+
+    Splits and dividends since then have rewritten those around them.
+    """
     both = stored.merge(whole, on="ds", suffixes=("", "_new")).set_index("ds")
     lost = lost.copy()
     for column in _PRICES:

@@ -3,16 +3,18 @@
 import html
 import io
 import json
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from forecaster import atomic
 from forecaster.evaluation import (
+    QUOTED_LEVELS,
     Evaluation,
     comparison,
     coverage,
@@ -21,80 +23,100 @@ from forecaster.evaluation import (
     value_at_risk,
     verdict,
 )
-from forecaster.report.figures import FIGURES, INK, PALE, by_torch, shown
+from forecaster.forecasting import forecast_columns
+from forecaster.report.figures import INK, PALE, figures_of, shown
 
-HISTORY = 250  # steps that a ticker's picture shows
-_STYLE: dict[Any, Any] = {
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HISTORY = 250
+"""Steps that the picture of a series shows."""
+_STYLE = {
     "svg.fonttype": "none", "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK,
     "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK, "figure.facecolor": "none",
     "axes.facecolor": "none", "savefig.facecolor": "none",
 }  # fmt: skip
 
+Json: TypeAlias = "Mapping[str, Json] | list[Json] | str | float | None"
 
-def build_report(found: Evaluation, path: Path | None = None) -> Path:
-    """Write ``report.html`` into the evaluation's folder, or to ``path``: one file, no request."""
-    path = path or found.folder / "report.html"
-    here = files("forecaster.report")
-    read = lambda name: (here / name).read_text(encoding="utf-8")  # noqa: E731
-    page = Template(read("page.html")).substitute(
-        style=read("page.css"),
-        script=read("page.js"),
-        data=_json(_data(found)),
-        title=html.escape(f"{found.model}: {found.summary['series']} series"),
-        warnings=_warnings(found),
-        provenance=_provenance(found),
-        verdict="".join(f"<li>{html.escape(line)}</li>" for line in verdict(found)),
-        coverage=_table(_coverage_table(found)),
-        risk=_table(_risk_table(found)),
-        cost=_table(_cost_table(found)),
-        skipped=_skipped(found),
-        by_torch=_figure(found, "by_torch") if "PyTorch" in found.summary["models"] else "",
-        **{name: _figure(found, name) for name in FIGURES},
+
+def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
+    """Write the report as one HTML file that loads nothing from elsewhere; returns its path.
+
+    ``path``: by default ``report.html`` in the evaluation's folder.
+    """
+    path = path or evaluation.folder / "report.html"
+    page = Template(_resource("page.html")).substitute(
+        style=_resource("page.css"),
+        script=_resource("page.js"),
+        data=_json(_data(evaluation)),
+        title=html.escape(f"{evaluation.model}: {evaluation.summary.series} series"),
+        warnings=_warnings(evaluation),
+        provenance=_provenance(evaluation),
+        verdict="".join(f"<li>{html.escape(line)}</li>" for line in verdict(evaluation)),
+        coverage=_table(_coverage_table(evaluation)),
+        risk=_table(_risk_table(evaluation)),
+        cost=_table(_cost_table(evaluation)),
+        skipped=_skipped(evaluation),
+        **_figures(evaluation),
     )
-    atomic.write_file(path, lambda to: to.write_text(page, encoding="utf-8"))
+    atomic.write_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
     return path
 
 
-def write_tables(found: Evaluation, folder: Path | None = None) -> list[Path]:
-    """What the verdict is drawn from, for all horizons: ``comparison.csv`` and ``coverage.csv``."""
-    folder = folder or found.folder
-    horizons = range(1, found.summary["horizon"] + 1)
-    parts = [comparison(found, horizon).assign(horizon=horizon) for horizon in horizons]
-    tables = {"comparison": pd.concat(parts), "coverage": coverage(found)}
+def write_tables(evaluation: Evaluation, folder: Path | None = None) -> list[Path]:
+    """Write what the verdict says, for all horizons: ``comparison.csv`` and ``coverage.csv``.
+
+    ``folder``: by default the evaluation's. Returns the paths.
+    """
+    folder = folder or evaluation.folder
+    horizons = range(1, evaluation.summary.horizon + 1)
+    comparisons = [comparison(evaluation, horizon).assign(horizon=horizon) for horizon in horizons]
+    tables = {"comparison": pd.concat(comparisons), "coverage": coverage(evaluation)}
     for name, table in tables.items():
         rounded = table.round(5)
         atomic.write_file(folder / f"{name}.csv", lambda to, t=rounded: t.to_csv(to, index=False))
     return [folder / f"{name}.csv" for name in tables]
 
 
-def write_figures(found: Evaluation, folder: Path | None = None) -> list[Path]:
-    """The figures as PNG and SVG; returns their paths."""
-    folder = folder or found.folder / "figures"
+def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Path]:
+    """Write the figures as PNG and SVG; returns the paths.
+
+    ``folder``: by default ``figures`` in the evaluation's.
+    """
+    folder = folder or evaluation.folder / "figures"
     paths = []
-    wanted = {name: draw for name, (draw, _) in FIGURES.items()}
-    if "PyTorch" in found.summary["models"]:
-        wanted["by_torch"] = by_torch
-    for name, draw in wanted.items():
-        figure = draw(found)
+    for name, (draw, _) in figures_of(evaluation).items():
+        figure = draw(evaluation)
         for kind in ("png", "svg"):
             path = folder / f"{name}.{kind}"
-            options: dict[str, Any] = {"format": kind, "dpi": 150, "facecolor": "white"}
-            atomic.write_file(path, lambda to, f=figure, o=options: f.savefig(to, **o))
+            save = lambda to, f=figure, k=kind: f.savefig(to, format=k, dpi=150, facecolor="white")  # noqa: E731
+            atomic.write_file(path, save)
             paths.append(path)
     return paths
 
 
-_SOMETIMES = {"by_torch": (by_torch, "The same networks trained by PyTorch, on the same series")}
+def _resource(name: str) -> str:
+    return (files("forecaster.report") / name).read_text(encoding="utf-8")
 
 
-def _figure(found: Evaluation, name: str) -> str:
+def _figures(evaluation: Evaluation) -> dict[str, str]:
+    """The figures as HTML, by the places of the page that they go to."""
+    drawn = {
+        name: _figure(evaluation, name, draw, caption)
+        for name, (draw, caption) in figures_of(evaluation).items()
+    }
+    return {"by_torch": ""} | drawn
+
+
+def _figure(
+    evaluation: Evaluation, name: str, draw: Callable[[Evaluation], "Figure"], caption: str
+) -> str:
     """A figure as inline SVG whose ink follows the page's colours."""
     import matplotlib as mpl
 
-    draw, caption = (FIGURES | _SOMETIMES)[name]
-    style: Any = _STYLE | {"svg.hashsalt": name}
-    with mpl.rc_context(style):
-        figure, buffer = draw(found), io.StringIO()
+    with mpl.rc_context(_STYLE | {"svg.hashsalt": name}):  # pyright: ignore[reportArgumentType]
+        figure, buffer = draw(evaluation), io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor").replace(PALE, "var(--line)")
@@ -102,111 +124,114 @@ def _figure(found: Evaluation, name: str) -> str:
     return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
-def _data(found: Evaluation) -> dict[str, Any]:
+def _data(evaluation: Evaluation) -> Json:
     """What the script shows: the table of all series, and the forecasts of each."""
-    columns, rows = _all_series(found)
-    return {"model": found.model, "columns": columns, "rows": rows, "series": _series(found)}
+    table = _all_series(evaluation)
+    return {
+        "model": evaluation.model,
+        "columns": ["series", *map(str, table)],
+        "rows": [
+            [str(name), *(None if not np.isfinite(v) else float(f"{v:.4g}") for v in row)]
+            for name, row in zip(table.index, table.to_numpy(float), strict=True)
+        ],
+        "series": _series(evaluation),
+    }
 
 
-def _all_series(found: Evaluation) -> tuple[list[str], list[list[Any]]]:
-    """The table of all series: headings, and a row each."""
-    model, scores = found.model, found.scores
-    mase = scaled(found, "mae")
-    mine = scores[scores["model"] == model]
-    means = mine.groupby("unique_id", sort=False).mean(numeric_only=True)
-    rival = next((n for n in ("GARCH", "EWMA", "Naive") if n in mase and n != model), model)
-    crps = scaled(found, "crps") if "crps" in scores else mase
-    tests = found.tests[(found.tests["model"] == rival) & (found.tests["horizon"] == 1)]
+def _all_series(evaluation: Evaluation) -> pd.DataFrame:
+    """The table of all series, under the headings that the page shows."""
+    model, scores = evaluation.model, evaluation.scores
+    mase = scaled(evaluation, "mae")
+    other = next((n for n in ("GARCH", "EWMA", "Naive") if n in mase and n != model), model)
+    crps = scaled(evaluation, "crps") if "crps" in scores else mase
+    tests = evaluation.tests
+    tests = tests[(tests["model"] == other) & (tests["horizon"] == 1)]
     p = tests[tests["test"] == "crps_against"].set_index("unique_id")["p_adjusted"]
-    table = pd.DataFrame(
-        {
-            "mase": mase[model], "naive": mase[model] / mase["Naive"],
-            "crps": crps[model] / crps[rival], "p": p.reindex(mase.index),
-            "held80": means.get("coverage-80"), "held95": means.get("coverage-95"),
-        }
-    )  # fmt: skip
-    columns = ["series", "MASE", "against Naive", f"CRPS against {rival}", "p, adjusted"]
-    return [*columns, "80 % holds", "95 % holds"], [
-        [str(name), *(None if not np.isfinite(v) else float(f"{v:.4g}") for v in row)]
-        for name, row in zip(table.index, table.to_numpy(float), strict=True)
-    ]
+    means = scores[scores["model"] == model].groupby("unique_id", sort=False)
+    means = means.mean(numeric_only=True)
+    table = {
+        "MASE": mase[model],
+        "against Naive": mase[model] / mase["Naive"],
+        f"CRPS against {other}": crps[model] / crps[other],
+        "p, adjusted": p.reindex(mase.index),
+    }
+    held = {f"{level} % holds": means.get(f"coverage-{level}") for level in QUOTED_LEVELS}
+    return pd.DataFrame(table | held)
 
 
-def _series(found: Evaluation) -> dict[str, Any]:
+def _series(evaluation: Evaluation) -> Json:
     """Per series: times, values, one-step bands, and the fan of the latest cutoff."""
-    model = found.model
-    levels = [level for level in ("80", "95") if level in found.summary["levels"]]
-    bounds = [f"{model}-{side}-{level}" for level in levels for side in ("lo", "hi")]
-    frame = found.forecasts([model, *bounds])
+    model = evaluation.model
+    levels = [str(level) for level in QUOTED_LEVELS if str(level) in evaluation.summary.levels]
+    columns = forecast_columns(model, levels)
+    frame = evaluation.forecasts(columns)
     frame["horizon"] = horizon_of(frame)
-    out = {}
-    for name, part in frame.groupby("unique_id", sort=False):
-        steps = part[part["horizon"] == 1].tail(HISTORY)
-        fan = part[part["cutoff"] == part["cutoff"].max()]
-        out[str(name)] = {
+    series = {}
+    for name, rows in frame.groupby("unique_id", sort=False):
+        steps = rows[rows["horizon"] == 1].tail(HISTORY)
+        fan = rows[rows["cutoff"] == rows["cutoff"].max()]
+        series[str(name)] = {
             "t": _times(steps["ds"]), "y": _numbers(steps["y"]),
-            "m": _numbers(steps[model]), "b": [_numbers(steps[b]) for b in bounds],
+            "m": _numbers(steps[model]), "b": [_numbers(steps[b]) for b in columns[1:]],
             "ft": _times(fan["ds"]), "fy": _numbers(fan["y"]), "fm": _numbers(fan[model]),
-            "fb": [_numbers(fan[b]) for b in bounds],
+            "fb": [_numbers(fan[b]) for b in columns[1:]],
         }  # fmt: skip
-    return out
+    return series
 
 
-def _times(times: pd.Series) -> list[Any]:
+def _times(times: pd.Series) -> list[Json]:
     if not pd.api.types.is_datetime64_any_dtype(times):
         return [int(time) for time in times]
     whole = (times == times.dt.normalize()).all()
     return times.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M").tolist()
 
 
-def _numbers(values: pd.Series) -> list[float | None]:
+def _numbers(values: pd.Series) -> list[Json]:
     return [float(f"{v:.5g}") if np.isfinite(v) else None for v in values.to_numpy(float)]
 
 
-def _json(data: Any) -> str:
+def _json(data: Json) -> str:
     """JSON that may stand inside a script element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _provenance(found: Evaluation) -> str:
-    s = found.summary
-    config = s["config"]
+def _provenance(evaluation: Evaluation) -> str:
+    summary = evaluation.summary
+    config, data, versions = summary.config, summary.provenance, summary.provenance.versions
     facts = {
-        "Made": f"{s['created']}, forecaster {s['versions']['forecaster']}, JAX "
-        f"{s['versions']['jax']}, Python {s['python']}",
-        "Data": f"{s.get('source', 'a panel')}, {s['first']} to {s['last']}",
-        "Hash of the data": s.get("data_sha256", "not known"),
-        "Cutoffs": f"{s['cutoffs']}, {s['step_size']} apart, {s['first_cutoff']} to "
-        f"{s['last_cutoff']}; forecasts 1 to {s['horizon']} steps ahead",
-        "Training": f"on what was known at the first cutoff{_refit(s['refit'])}; the latest "
-        f"{config['validation']} rows of it held back to stop early and calibrate",
-        "Network": f"{config['model']}, {config['hidden']} hidden, lookback {config['lookback']}, "
-        f"head {config['head']}, one per series; seed {s['seed']}",
-        "Series": f"{s['series']} of {s['series'] + len(s['skipped'])}{_survivors(s)}",
+        "Made": f"{data.created}, forecaster {versions['forecaster']}, JAX {versions['jax']}, "
+        f"Python {data.python}",
+        "Data": f"{data.source or 'a panel'}, {summary.first} to {summary.last}",
+        "Hash of the data": data.data_sha256 or "not known",
+        "Cutoffs": f"{summary.cutoffs}, {summary.step_size} apart, {summary.first_cutoff} to "
+        f"{summary.last_cutoff}; forecasts 1 to {summary.horizon} steps ahead",
+        "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; the "
+        f"latest {config.validation} rows of it held back to stop early and calibrate",
+        "Network": f"{config.model}, {config.hidden} hidden, lookback {config.lookback}, "
+        f"head {config.head}, one per series; seed {summary.seed}",
+        "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }
-    rows = (f"<dt>{html.escape(k)}</dt><dd>{html.escape(str(v))}</dd>" for k, v in facts.items())
+    if summary.membership:
+        facts["Series"] += (
+            ", each counted while it belonged to the universe (point-in-time membership)"
+        )
+    rows = (f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items())
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _survivors(summary: dict[str, Any]) -> str:
-    if summary.get("membership"):
-        return ", each counted while it belonged to the universe (point-in-time membership)"
-    return ""
-
-
-def _refit(refit: Any) -> str:
+def _refit(*, refit: bool | int) -> str:
     if refit is False:
         return ", never again"
     return ", again at every cutoff" if refit is True else f", again every {refit} cutoffs"
 
 
-def _warnings(found: Evaluation) -> str:
+def _warnings(evaluation: Evaluation) -> str:
     """What a reader must know before any figure."""
-    summary = found.summary
+    summary = evaluation.summary
     lines = []
-    if summary.get("source") == "simulated":
+    if summary.simulated:
         lines.append("These prices are simulated, not real.")
-    elif summary["target"] != "y" and not summary.get("membership"):
+    elif summary.of_prices and not summary.membership:
         lines.append(
             "Survivorship: only companies that are in the data are counted, and lists of today's "
             "companies leave out those that failed. Averages over series are flattered; "
@@ -216,9 +241,9 @@ def _warnings(found: Evaluation) -> str:
     return "".join(f'<p class="warning">{html.escape(line)}</p>' for line in lines)
 
 
-def _skipped(found: Evaluation) -> str:
-    left_out = {name: f"left out: {why}" for name, why in found.summary["skipped"].items()}
-    for baseline, failed in found.summary["failed"].items():
+def _skipped(evaluation: Evaluation) -> str:
+    left_out = {name: f"left out: {why}" for name, why in evaluation.summary.skipped.items()}
+    for baseline, failed in evaluation.summary.failed.items():
         left_out |= {f"{name}, {baseline}": f"failed: {why}" for name, why in failed.items()}
     if not left_out:
         return "<p>No series was left out, and no baseline failed.</p>"
@@ -227,42 +252,47 @@ def _skipped(found: Evaluation) -> str:
     return f"<details>{heading}<ul>{''.join(rows)}</ul></details>"
 
 
-def _coverage_table(found: Evaluation) -> pd.DataFrame:
-    held = coverage(found)
-    part = held[held["level"].isin([80, 95]) & held["model"].isin(shown(found))]
-    table = part.pivot(index=["model", "horizon"], columns="level", values="held").reset_index()
-    return table.rename(columns={level: f"{level:g} % holds" for level in (80, 95)})
+def _coverage_table(evaluation: Evaluation) -> pd.DataFrame:
+    held = coverage(evaluation)
+    held = held[held["level"].isin(QUOTED_LEVELS) & held["model"].isin(shown(evaluation))]
+    table = held.pivot(index=["model", "horizon"], columns="level", values="held").reset_index()
+    return table.rename(columns={level: f"{level} % holds" for level in QUOTED_LEVELS})
 
 
-def _risk_table(found: Evaluation) -> pd.DataFrame:
-    table = value_at_risk(found)
-    names = {"exceeded": "exceeded", "kupiec": "Kupiec rejects", "christoffersen": "clusters"}
+def _risk_table(evaluation: Evaluation) -> pd.DataFrame:
+    table = value_at_risk(evaluation)
     table["probability"] = [f"{p:.1%}" for p in table["probability"]]
-    return table.rename(columns={"probability": "value at risk", **names})
+    headings = {
+        "probability": "value at risk",
+        "kupiec": "Kupiec rejects",
+        "christoffersen": "clusters",
+    }
+    return table.rename(columns=headings)
 
 
-def _cost_table(found: Evaluation) -> pd.DataFrame:
-    seconds = found.summary["seconds"]
-    rows = [(f"{found.model}, training of all", f"{seconds['training']:.1f} s")]
-    if "torch" in seconds:
-        count = found.summary["torch_series"]
-        rows += [(f"PyTorch, training of {count}", f"{seconds['torch']:.1f} s")]
-    rows += [(f"{name}, all processes", f"{s:.1f} s") for name, s in seconds["baselines"].items()]
-    rows += [("the whole evaluation, by the clock", f"{seconds['all']:.1f} s")]
-    for name, used in found.summary["peak_memory_gb"].items():
-        rows += [(f"peak memory, {name}", f"{used:.2f} GB")] if used else []
+def _cost_table(evaluation: Evaluation) -> pd.DataFrame:
+    summary, seconds = evaluation.summary, evaluation.summary.seconds
+    rows = [(f"{evaluation.model}, training of all", f"{seconds.training:.1f} s")]
+    if seconds.torch is not None:
+        rows += [(f"PyTorch, training of {summary.torch_series}", f"{seconds.torch:.1f} s")]
+    rows += [(f"{name}, all processes", f"{s:.1f} s") for name, s in seconds.baselines.items()]
+    rows += [("the whole evaluation, by the clock", f"{seconds.all:.1f} s")]
+    memory = summary.peak_memory_gb.items()
+    rows += [(f"peak memory, {name}", f"{used:.2f} GB") for name, used in memory if used]
     return pd.DataFrame(rows, columns=["what", "cost"])
 
 
 def _table(table: pd.DataFrame) -> str:
-    def show(value) -> str:
-        if isinstance(value, float):
-            return f"{value:.1%}" if np.isfinite(value) else "\N{EN DASH}"
-        return str(value)
-
+    """A table as HTML; numbers are shares."""
     head = "".join(f"<th scope='col'>{html.escape(str(name))}</th>" for name in table)
     body = (
-        "<tr>" + "".join(f"<td>{html.escape(show(v))}</td>" for v in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(_cell(v))}</td>" for v in row) + "</tr>"
         for row in table.itertuples(index=False)
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.1%}" if np.isfinite(value) else "\N{EN DASH}"
+    return str(value)

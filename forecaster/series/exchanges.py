@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from forecaster.series.times import Date
+
 MARGIN = pd.Timedelta(minutes=30)  # from a session's close until its prices count as final
 NEW_YORK = "XNYS"
 _FIRST = "1962-01-01"
@@ -23,7 +25,7 @@ _CURRENCIES = ("USD", "EUR", "GBP", "JPY", "USDT", "BTC")
 
 
 def exchange_of(symbol: str) -> str | None:
-    """The code of the calendar that a symbol of Yahoo keeps; None where it cannot be told.
+    """The code of the calendar that a symbol of Yahoo keeps; None where it is unknown.
 
     Without a suffix it is New York's; ``BTC-USD`` trades at all hours, ``EURUSD=X`` on weekdays.
     """
@@ -36,7 +38,7 @@ def exchange_of(symbol: str) -> str | None:
     _, dot, suffix = symbol.rpartition(".")
     if dot:
         return _SUFFIXES.get(suffix)
-    # Indices of other exchanges are not told by their names.
+    # The names of indices do not say to which other exchange they belong.
     return NEW_YORK if not symbol.startswith("^") or symbol in _NEW_YORK_INDICES else None
 
 
@@ -44,7 +46,7 @@ _NEW_YORK_INDICES = ("^GSPC", "^DJI", "^IXIC", "^RUT", "^VIX", "^NDX", "^NYA", "
 
 
 def timezone_of(symbol: str) -> str | None:
-    """The timezone of a symbol's exchange."""
+    """The timezone of a symbol's exchange; None where the exchange is unknown."""
     exchange = exchange_of(symbol)
     return None if exchange is None else str(_calendar(exchange).tz)
 
@@ -57,7 +59,7 @@ def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarr
     return inside.to_numpy("datetime64[ns]")
 
 
-def regular_sessions(start, end) -> pd.DatetimeIndex:
+def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
     """The regular sessions of New York between two dates, both included, past or future.
 
     By the exchange's holiday rules alone: days on which it closed unexpectedly count as sessions.
@@ -68,8 +70,7 @@ def regular_sessions(start, end) -> pd.DatetimeIndex:
 
 @functools.lru_cache(maxsize=64)
 def regular_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
-    """The holidays of New York on weekdays, by the exchange's rules, of all years from the first
-    to the last."""
+    """The holidays of New York on weekdays, by the exchange's rules, from one year to another."""
     from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
 
     # The rules are a property of the class; making a calendar of all sessions takes half a second.

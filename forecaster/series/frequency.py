@@ -5,11 +5,14 @@ import functools
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Shaped
 
 from forecaster.series.exchanges import regular_holidays, regular_sessions
+from forecaster.series.times import Time
 
 _DAY = pd.Timedelta(days=1)
 
@@ -18,19 +21,20 @@ _DAY = pd.Timedelta(days=1)
 class Frequency:
     """How the times of a panel advance.
 
-    ``alias``: a pandas offset alias, ``"step"`` for whole numbers that advance by ``step``, or
-    ``"months"`` for dates that advance by ``step`` months.
-    ``nyse``: weekdays without the holidays of the New York Stock Exchange.
+    - ``alias``: a pandas offset alias, ``"step"`` for whole numbers that advance by ``step``, or
+      ``"months"`` for dates that advance by ``step`` months
+    - ``step``: see there
+    - ``nyse``: weekdays without the holidays of the New York Stock Exchange
     """
 
     alias: str
     step: int = 1
     nyse: bool = False
 
-    def after(self, last, count: int) -> np.ndarray:
-        """The next ``count`` times after ``last``, shape (count,)."""
+    def after(self, last: Time, count: int) -> Shaped[np.ndarray, " later"]:
+        """The next ``count`` times after ``last``, a date or a whole number."""
         if self.alias == "step":
-            return int(last) + self.step * np.arange(1, count + 1)
+            return int(cast(int, last)) + self.step * np.arange(1, count + 1)
         last = pd.Timestamp(last)
         if self.alias == "months":
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
@@ -41,7 +45,7 @@ class Frequency:
             times = pd.date_range(last, periods=count + 2, freq=self.alias)
         return times[times > last][:count].to_numpy("datetime64[ns]")
 
-    def elapsed(self, last, now) -> int:
+    def elapsed(self, last: Time, now: Time) -> int:
         """How many times lie after ``last`` and up to ``now``; 0 for whole numbers."""
         if self.alias == "step" or pd.Timestamp(now) <= pd.Timestamp(last):
             return 0
@@ -90,7 +94,7 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
     if typical == _DAY:
         if (index.day_of_week >= 5).any():
             return Frequency("D")
-        return Frequency("B", nyse=_keepsregular_holidays(index))
+        return Frequency("B", nyse=_keeps_holidays(index))
     if typical < _DAY:
         return Frequency(f"{max(1, int(typical.total_seconds()))}s")
     if alias := _regular(index):
@@ -110,11 +114,11 @@ def _regular(index: pd.DatetimeIndex) -> str | None:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # later versions of pandas return an offset instead
-        found = pd.infer_freq(index)
-    return getattr(found, "freqstr", found)
+        offset = pd.infer_freq(index)
+    return getattr(offset, "freqstr", offset)
 
 
-def _keepsregular_holidays(index: pd.DatetimeIndex) -> bool:
+def _keeps_holidays(index: pd.DatetimeIndex) -> bool:
     holidays = regular_holidays(index[0].year, index[-1].year)
     within = holidays[(holidays >= index[0]) & (holidays <= index[-1])]
     return len(within) >= 4 and not index.normalize().isin(within).any()

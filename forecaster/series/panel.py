@@ -6,9 +6,11 @@ from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import DataError, UsageError, name_reasons
 from forecaster.series.frequency import Frequency, common_frequency
+from forecaster.series.times import Date, Time, show_time
 
 _TARGETS = ("y", "adj_close", "close")
 
@@ -17,22 +19,28 @@ _TARGETS = ("y", "adj_close", "close")
 class Panel:
     """Series on a common time axis. Unequal histories are padded and masked, never filled.
 
-    ``values`` (series, time, channel), NaN where nothing was observed; ``mask`` (series, time),
-    True where the target was observed; ``ids`` (series,); ``times`` (time,) datetime64 or whole
-    numbers, sorted; ``target``: the channel that is forecast. ``skipped``: series that were left
-    out, with the reason.
+    - ``values``: NaN where nothing was observed
+    - ``mask``: True where the target was observed
+    - ``ids``: the series' names
+    - ``times``: datetime64 or whole numbers, sorted
+    - ``channels``: the columns
+    - ``target``: the channel that is forecast
+    - ``frequency``: that most series have
+    - ``skipped``: series that were left out, with the reason
     """
 
-    values: np.ndarray
-    mask: np.ndarray
+    values: Float[np.ndarray, "series time channel"]
+    mask: Bool[np.ndarray, "series time"]
     ids: tuple[str, ...]
-    times: np.ndarray
+    times: Shaped[np.ndarray, " time"]
     channels: tuple[str, ...]
     target: str
     frequency: Frequency
-    skipped: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    skipped: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, str]())
+    )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
             raise ValueError(
                 f"values have shape {self.values.shape}; expected (series, time, channel) = "
@@ -43,10 +51,10 @@ class Panel:
 
     @staticmethod
     def from_frame(frame: pd.DataFrame, skipped: Mapping[str, str] | None = None) -> "Panel":
-        """Stack a long frame with columns ``unique_id, ds`` and channels (or ``ticker, date`` and
-        prices).
+        """Stack a long frame with columns ``unique_id, ds`` and channels.
 
-        The target is the first there is of ``y``, ``adj_close``, ``close``. A series with a
+        The keys may also be called ``ticker, date``. Columns that hold no numbers are left out. The
+        target is the first there is of ``y``, ``adj_close``, ``close``. A series with a
         repeated time or without any value is left out and named in ``skipped``.
 
         Raises DataError when a needed column is missing or no series is left.
@@ -83,38 +91,32 @@ class Panel:
         series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
         skipped: Mapping[str, str] | None = None,
     ) -> "Panel":
-        """Stack series that each are ``times`` (row,), sorted, ``values`` (row, channel) and the
-        channels' names; otherwise as :meth:`from_frame`.
+        """Stack series that each are ``times``, ``values`` and the channels' names.
+
+        ``times`` (row,), sorted; ``values`` (row, channel). Series that count in whole numbers
+        where most have dates, or the other way round, are left out too; otherwise as
+        :meth:`from_frame`.
         """
         skipped = dict(skipped or {})
         if not series:
             raise DataError("no series can be used:\n" + name_reasons(skipped))
-        dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
-        kind = "M" if 2 * dated >= len(series) else "i"
-        other = [name for name, part in series.items() if part[0].dtype.kind != kind]
+        kind, other = _kind_of_most(series)
+        skipped |= other
         if other:
-            words = ("whole numbers", "dates") if kind == "M" else ("dates", "whole numbers")
-            reason = f"its times are {words[0]}; those of most are {words[1]}"
-            skipped |= dict.fromkeys(other, reason)
             series = {name: part for name, part in series.items() if name not in skipped}
-        channels = tuple(dict.fromkeys(c for _, _, own in series.values() for c in own))
+        channels = tuple(dict.fromkeys(c for _, _, names in series.values() for c in names))
         target = next((name for name in _TARGETS if name in channels), None)
         if target is None:
             raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
         if kind == "M":  # in one unit, whatever those of the series are
             series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
         times = _union(part[0] for part in series.values())
-        values = np.full((len(series), len(times), len(channels)), np.nan)
-        for row, (name, (own, part, names)) in enumerate(series.items()):
-            if len(twice := np.flatnonzero(own[1:] == own[:-1])):
-                skipped[name] = f"more than one row for {show_time(own[twice[0]])}"
-            at = slice(None) if len(own) == len(times) else np.searchsorted(times, own)
-            if names == channels:
-                values[row, at] = part
-            else:
-                for place, channel in enumerate(names):
-                    values[row, at, channels.index(channel)] = part[:, place]
-        values[~np.isfinite(values)] = np.nan
+        values = _stacked(series, times, channels)
+        skipped |= {
+            name: f"more than one row for {show_time(repeated[0])}"
+            for name, (series_times, _, _) in series.items()
+            if len(repeated := series_times[:-1][series_times[1:] == series_times[:-1]])
+        }
         if target == "adj_close" and "close" in channels:
             _fall_back_on_close(values, channels)
         mask = np.isfinite(values[:, :, channels.index(target)])
@@ -127,19 +129,22 @@ class Panel:
 
     def to_frame(self) -> pd.DataFrame:
         """The observed rows as a long frame ``unique_id, ds, channels...``."""
-        rows, at = np.nonzero(self.mask)
-        frame = pd.DataFrame(self.values[rows, at], columns=list(self.channels))
+        rows, positions = np.nonzero(self.mask)
+        frame = pd.DataFrame(self.values[rows, positions], columns=list(self.channels))
         frame.insert(0, "unique_id", np.array(self.ids, dtype=object)[rows])
-        frame.insert(1, "ds", self.times[at])
+        frame.insert(1, "ds", self.times[positions])
         return frame
 
     def only(self, ids: Sequence[str], skipped: Mapping[str, str] | None = None) -> "Panel":
-        """The same panel with these series, in this order."""
+        """The same panel with these series, in this order.
+
+        ``skipped``: reasons for those left out. Raises DataError when no series is left.
+        """
         skipped = {**self.skipped, **(skipped or {})}
         if not ids:
             raise DataError("no series can be used:\n" + name_reasons(skipped))
-        place = {name: row for row, name in enumerate(self.ids)}
-        rows = [place[name] for name in ids]
+        row_of = {name: row for row, name in enumerate(self.ids)}
+        rows = [row_of[name] for name in ids]
         return dataclasses.replace(
             self,
             values=self.values[rows],
@@ -148,24 +153,28 @@ class Panel:
             skipped=MappingProxyType(skipped),
         )
 
-    def without(self, rows: np.ndarray, at: np.ndarray) -> "Panel":
-        """The same panel with single rows left out, by places on the series and time axes.
+    def without(
+        self, rows: Int[np.ndarray, " entry"], positions: Int[np.ndarray, " entry"]
+    ) -> "Panel":
+        """The same panel with single observations left out.
+
+        ``rows`` and ``positions``: indices into the series and the time axis, one pair for each.
 
         Series that have none left are named in ``skipped``.
         """
         if not len(rows):
             return self
         values, mask = self.values.copy(), self.mask.copy()
-        values[rows, at], mask[rows, at] = np.nan, False
+        values[rows, positions], mask[rows, positions] = np.nan, False
         panel = dataclasses.replace(self, values=values, mask=mask)
-        empty = [name for name, own in zip(self.ids, mask, strict=True) if not own.any()]
+        empty = [name for name, row in zip(self.ids, mask, strict=True) if not row.any()]
         if not empty:
             return panel
         kept = [name for name in self.ids if name not in empty]
         return panel.only(kept, dict.fromkeys(empty, "all of its rows were left out"))
 
-    def between(self, start=None, end=None) -> "Panel":
-        """The rows from a date to another, both included; by default all.
+    def between(self, start: Date | None = None, end: Date | None = None) -> "Panel":
+        """The rows from one date to another, both included; by default all.
 
         Series without any in that span are named in ``skipped``. Raises UsageError when times
         are whole numbers, DataError when no series is left.
@@ -180,7 +189,7 @@ class Panel:
         if end is not None:  # a date means its whole day
             keep &= self.times < late + np.timedelta64(1, "D")
         mask = self.mask[:, keep]
-        there = [bool(own.any()) for own in mask]
+        there = [bool(row.any()) for row in mask]
         ids = [name for name, some in zip(self.ids, there, strict=True) if some]
         gone = [name for name, some in zip(self.ids, there, strict=True) if not some]
         if ids:
@@ -189,20 +198,23 @@ class Panel:
             span = f"no rows in that span; there are {show_time(self.times[0])} to "
             span += show_time(self.times[-1])
         kept = self.only(ids, dict.fromkeys(gone, span))
-        return kept._at(kept.mask.any(0) & keep)
+        return kept._at_times(kept.mask.any(0) & keep)
 
-    def until(self, cutoff) -> "Panel":
-        """What was known at a cutoff: all times up to it, it included."""
+    def until(self, cutoff: Time | Shaped[np.ndarray, ""]) -> "Panel":
+        """What was known at a cutoff: all times up to it, it included.
+
+        Raises DataError when nothing had been observed yet.
+        """
         keep = self.times <= np.asarray(cutoff, self.times.dtype)
         if not keep.any():
             raise DataError(
                 f"nothing was observed up to {show_time(cutoff)}; the panel starts at "
                 f"{show_time(self.times[0])}"
             )
-        return self._at(keep)
+        return self._at_times(keep)
 
-    def _at(self, keep: np.ndarray) -> "Panel":
-        """The same series at some of the times, ``keep`` (time,) bool."""
+    def _at_times(self, keep: Bool[np.ndarray, " time"]) -> "Panel":
+        """The same series at some of the times."""
         return dataclasses.replace(
             self,
             values=self.values[:, keep],
@@ -211,8 +223,8 @@ class Panel:
             frequency=common_frequency(self.times[keep][row[keep]] for row in self.mask),
         )
 
-    def channel(self, name: str) -> np.ndarray:
-        """One channel, (series, time)."""
+    def channel(self, name: str) -> Float[np.ndarray, "series time"]:
+        """The values of one channel."""
         return self.values[:, :, self.channels.index(name)]
 
 
@@ -220,43 +232,68 @@ class Panel:
 class Histories:
     """The observed rows of each series without the gaps, aligned at the end.
 
-    ``values`` (series, step, channel); ``first`` (series,), the step of a series' first row: steps
-    before it are padding, NaN; ``at`` (series, step), places on the panel's time axis, -1 in the
-    padding. So the last step of every series is its latest row, and "the last 252" are the same
-    steps for all.
+    So the last step of every series is its latest row, and "the last 252" are the same steps for
+    all. Steps before a series' first row are padding.
+
+    - ``values``: NaN in the padding
+    - ``first``: the step of each series' first row
+    - ``positions``: where the rows stand on the panel's time axis; -1 in the padding
     """
 
-    values: np.ndarray
-    first: np.ndarray
-    at: np.ndarray
+    values: Float[np.ndarray, "series step channel"]
+    first: Int[np.ndarray, " series"]
+    positions: Int[np.ndarray, "series step"]
 
     @staticmethod
     def of(panel: Panel) -> "Histories":
+        """The histories of a panel's series."""
         lengths = panel.mask.sum(1)
         steps = int(lengths.max())
-        rows, at = np.nonzero(panel.mask)
+        rows, observed = np.nonzero(panel.mask)
         first = steps - lengths
-        rank = np.arange(len(at)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        rank = np.arange(len(observed)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         step = rank + first[rows]
         values = np.full((len(panel.ids), steps, len(panel.channels)), np.nan)
-        values[rows, step] = panel.values[rows, at]
-        places = np.full((len(panel.ids), steps), -1)
-        places[rows, step] = at
-        return Histories(values, first, places)
+        values[rows, step] = panel.values[rows, observed]
+        positions = np.full((len(panel.ids), steps), -1)
+        positions[rows, step] = observed
+        return Histories(values, first, positions)
 
 
-def show_time(time) -> str:
-    """A time as a person writes it: a date without midnight, or a number."""
-    if isinstance(time, (int, np.integer)):
-        return str(int(time))
-    return str(pd.Timestamp(time)).removesuffix(" 00:00:00")
+def _kind_of_most(
+    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
+) -> tuple[str, dict[str, str]]:
+    """What most series' times are, "M" for dates or "i", and a reason for each of the others."""
+    dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
+    kind = "M" if 2 * dated >= len(series) else "i"
+    words = ("whole numbers", "dates") if kind == "M" else ("dates", "whole numbers")
+    reason = f"its times are {words[0]}; those of most are {words[1]}"
+    return kind, {n: reason for n, (times, _, _) in series.items() if times.dtype.kind != kind}
+
+
+def _stacked(
+    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
+    times: Shaped[np.ndarray, " time"],
+    channels: tuple[str, ...],
+) -> Float[np.ndarray, "series time channel"]:
+    """The values of all series on a common time axis, NaN where there is no number."""
+    values = np.full((len(series), len(times), len(channels)), np.nan)
+    for row, (series_times, part, names) in enumerate(series.values()):
+        whole = len(series_times) == len(times)
+        positions = slice(None) if whole else np.searchsorted(times, series_times)
+        if names == channels:
+            values[row, positions] = part
+        else:
+            for column, channel in enumerate(names):
+                values[row, positions, channels.index(channel)] = part[:, column]
+    values[~np.isfinite(values)] = np.nan
+    return values
 
 
 def _union(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """All times of all series, sorted; most series have the same ones, so that is looked at
-    first."""
+    """All times of all series, sorted."""
     union: np.ndarray | None = None
-    for times in parts:
+    for times in parts:  # most series have the same ones, so that is looked at first
         if union is None or not np.array_equal(times, union):
             union = np.unique(times if union is None else np.concatenate([union, times]))
     assert union is not None

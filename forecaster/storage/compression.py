@@ -1,7 +1,7 @@
-"""Smaller files of a model, and what they cost: weights as whole numbers, in half precision, or
-with the least of them left out.
+"""Smaller files of a model, and what they cost.
 
-Int8: each column of a matrix has a scale of its own, the largest weight of it over 127, as in
+Weights are written as whole numbers, in half precision, or with the smallest of them left out.
+Int8: each column of a matrix has its own scale, its largest weight over 127, as in
 Jacob et al. (2018), arXiv 1712.05877, symmetric and per channel. Pruning leaves out the smallest
 weights of each matrix (Han et al. 2015, arXiv 1506.02626), without training again. Arithmetic stays
 in float32: a forecast is not faster for it, only the file smaller.
@@ -14,12 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from forecaster.forecasting import Model, distributions, matching, predict, rows_of
+from forecaster.forecasting import (
+    Model,
+    bounds_of,
+    distributions,
+    match_panel,
+    models_of,
+    predict,
+)
 from forecaster.series import Panel
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.saving import load, save
-from forecaster.swarm import take_members
 
 METHODS = {
     "none": Encoding(),
@@ -30,8 +37,8 @@ METHODS = {
     "int8-pruned-50": Encoding("int8", 0.5),
     "small": Encoding("int8", scores="float16"),
 }
-"""Ways to write a model's weights; ``small`` also has the errors that bands are calibrated on in
-half precision."""
+"""How a model's weights can be written; ``small`` also has the residuals that bands are calibrated
+on in half precision."""
 
 MOST_LOSS = 1e-3  # of the mean CRPS that a method may cost to be recommended
 MOST_LOSS_OF_ONE = 1e-2  # at the 99th percentile of series
@@ -45,14 +52,17 @@ def compare(
 ) -> pd.DataFrame:
     """What each of :data:`METHODS` saves and costs, a row each.
 
-    ``bytes`` of the arrays; ``size``, relative to none; ``crps``, the mean over series of the ratio
-    to none, on the latest ``validation`` rows of the panel, ``crps_99`` its 99th percentile;
-    ``width_99``: how much the 80 % band of a series changes, relative, the 99th percentile;
-    ``seconds`` to load and forecast all series, the median; ``time``, relative to none.
-    ``recommended``: smaller by a tenth or more, and neither the mean CRPS worse by 0.1 %, nor the
-    CRPS or the band of one series in a hundred by 1 %, nor slower by a tenth.
+    - ``bytes``: of the arrays; ``size``: relative to ``none``
+    - ``crps``: relative to ``none``, on the latest ``validation`` rows of the panel, the mean over
+      series; ``crps_99``: the 99th percentile over series
+    - ``width_99``: by how much the 80 % band of a series changes, relative, the 99th percentile
+    - ``seconds``: to load and forecast all series, the median; ``time``: relative to ``none``
+    - ``recommended``: smaller by a tenth or more, the mean CRPS worse by 0.1 % at most, the CRPS
+      and the band of one series in a hundred by 1 % at most, and slower by a tenth at most
+
+    ``on_method`` is called after each method with how many are done, and of how many.
     """
-    panel = matching(model, panel)
+    panel = match_panel(model, panel)
     plain, widths = _crps(model, panel), _widths(predict(model, panel))
     rows, seconds = [], {name: [] for name in METHODS}
     with tempfile.TemporaryDirectory() as folder:
@@ -99,35 +109,40 @@ def _worst(*ratios: np.ndarray) -> list[float]:
 
 def _widths(forecast: pd.DataFrame) -> np.ndarray:
     """Widths of the 80 % bands, a row each."""
-    low, high = (next(c for c in forecast if f"-{side}-80" in str(c)) for side in ("lo", "hi"))
+    low, high = bounds_of(models_of(forecast)[0], 80)
     return (forecast[high] - forecast[low]).to_numpy()
 
 
 def _crps(model: Model, panel: Panel) -> np.ndarray:
-    """Mean CRPS of each series in standardised units, over the latest ``validation`` rows and all
-    horizons; of a point head the absolute error, which is the CRPS of a point."""
+    """Mean CRPS of each series in standardised units.
+
+    Over the latest ``validation`` rows and all horizons; of a point head the absolute error, which
+    is the CRPS of a point.
+    """
     transformed = model.transform.apply(panel, model.config.horizon)
     steps = transformed.z.shape[1]
     span = min(model.config.validation, steps - model.config.lookback)
     origins = np.tile(np.arange(steps - span, steps), (len(panel.ids), 1))
-    rows = rows_of(model, panel.ids)
-    location, scale, dof = distributions(
-        model.config, take_members(model.params, rows), transformed, origins
-    )
+    networks = model.networks.only(panel.ids)
+    location, scale, dof = distributions(networks, transformed, origins)
     targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
     return np.nanmean(student_t_crps(targets, location, scale, dof), axis=(1, 2))
 
 
-def student_t_crps(actual, location, scale, dof) -> np.ndarray:
-    """CRPS of a Student-t distribution in closed form, elementwise; of infinite degrees of freedom
-    and a scale of one, which is a point, the absolute error.
+def student_t_crps(
+    actual: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
+) -> np.ndarray:
+    """CRPS of a Student-t distribution in closed form, elementwise.
+
+    Of infinite degrees of freedom and a scale of one, which is a point, the absolute error.
 
     Jordan, Krüger & Lerch (2019), Journal of Statistical Software 90(12).
     """
     from scipy.special import beta, stdtr
     from scipy.stats import t
 
-    z = (actual - location) / scale
+    dof, scale = np.asarray(dof), np.asarray(scale)
+    z = np.subtract(actual, location) / scale
     if np.isinf(dof).all():
         return np.abs(z) * scale
     constant = 2 * np.sqrt(dof) * beta(0.5, dof - 0.5) / ((dof - 1) * beta(0.5, dof / 2) ** 2)

@@ -9,10 +9,14 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
-    """``weights``: their type in the file. ``pruned``: the share of each matrix, its smallest
-    weights, that is left out. ``scores``: type of the errors that bands are calibrated on.
+    """How the arrays of a model are written.
 
-    Matrices only, leaves (series, input, output); biases and constants stay as they are.
+    Of the weights, matrices only, arrays (series, input, output): biases and constants stay as they
+    are.
+
+    - ``weights``: the type of weights in the file
+    - ``pruned``: the share of each matrix that is left out, its smallest weights
+    - ``scores``: the type of the residuals that bands are calibrated on, ``scores`` in the file
     """
 
     weights: Literal["float32", "float16", "int8"] = "float32"
@@ -64,7 +68,7 @@ class Encoding:
             values = leaf.astype(np.float16)
         if self.pruned:
             values = values[kept].reshape(len(leaf), -1)
-            # The shape of one member's matrix, which the flat values no longer tell.
+            # The shape of one member's matrix, which the flat values no longer show.
             out[f"shape/{name}"] = np.tile(np.array(leaf.shape[1:], np.int32), (len(leaf), 1))
         out[name] = values
         return out

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ForecasterError, ModelError
-from forecaster.forecasting import Model
+from forecaster.forecasting import Model, Networks
 from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
@@ -30,7 +29,7 @@ _ARRAYS, _REST = "model.safetensors", "model.json"
 def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
     """Write a model into a new folder, whole or not at all, and return the folder.
 
-    ``encoding``: of the arrays, to make the file smaller; see :mod:`forecaster.storage.compression`.
+    ``encoding``: how the arrays are written, to make the file smaller; see :data:`METHODS`.
 
     Raises ModelError when the folder exists, WriteError when it cannot be written.
     """
@@ -40,7 +39,7 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
     if folder.exists():
         raise ModelError(f"{folder}: exists already; choose another folder")
     arrays = {f"params/{name}": leaf for name, leaf in _flatten(model.params).items()}
-    arrays["scores"] = model.scores
+    arrays["scores"] = model.residuals
     encoding = encoding or Encoding()
     arrays = encoding.write(arrays)
     raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
@@ -94,25 +93,6 @@ def load(folder: str | Path) -> Model:
         raise ModelError(f"{folder / _REST}: not a model of this program: {error!r}") from error
 
 
-def new_run(home: Path, model: str) -> Path:
-    """A folder name for a new run under ``home/models``; names sort by time."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
-    return home / "models" / f"{stamp}-{model}"
-
-
-def runs(home: Path) -> list[Path]:
-    """The folders of all complete runs, the oldest first."""
-    folders = (path.parent for path in (home / "models").glob(f"*/{_REST}"))
-    return sorted(folder for folder in folders if not folder.name.startswith(atomic.PREFIX))
-
-
-def latest_run(home: Path) -> Path:
-    """The folder of the latest run. Raises ModelError when there is none."""
-    if found := runs(home):
-        return found[-1]
-    raise ModelError(f"no model under {home} yet; run `forecaster fit` first")
-
-
 def _read_rest(path: Path) -> dict[str, Any]:
     try:
         rest = json.loads(path.read_bytes())
@@ -135,22 +115,20 @@ def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     arrays = Encoding(**rest.get("encoding", {})).read(arrays)
     for part in ("skipped", "provenance", "report"):
         if not isinstance(rest[part], dict):
-            raise TypeError(f"{part} is no object")
+            raise TypeError(f"{part} is not an object")
     if len(rest["fitted_until"]) != len(ids):
         raise ValueError(f"fitted_until: {len(rest['fitted_until'])} for {len(ids)} series")
     report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))
     params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
+    networks = Networks(Config(**rest["config"]), ids, _unflatten(params), report)
     return Model(
-        config=Config(**rest["config"]),
-        ids=ids,
+        networks=networks,
         channels=tuple(rest["channels"]),
         target=rest["target"],
         frequency=Frequency(**rest["frequency"]),
         transform=Transform(**rest["transform"]),
-        params=_unflatten(params),
-        scores=arrays["scores"],
+        residuals=arrays["scores"],
         fitted_until=_times_from_json(rest["fitted_until"]),
-        report=report,
         skipped=rest["skipped"],
         provenance=rest["provenance"],
     )
@@ -169,18 +147,19 @@ def _unflatten(flat: Mapping[str, np.ndarray]) -> dict[Any, Any]:
     for path, leaf in flat.items():
         # Flax keeps the members of a list under whole numbers.
         *above, last = (int(part) if part.isdigit() else part for part in path.split("/"))
-        place = tree
+        branch = tree
         for part in above:
-            place = place.setdefault(part, {})
-        place[last] = leaf
+            branch = branch.setdefault(part, {})
+        branch[last] = leaf
     return tree
 
 
 def _strict(values: list[Any]) -> list[Any]:
+    """Values without NaN and infinities, which strict JSON does not have."""
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
 
 
-def _time_to_json(time) -> int | str:
+def _time_to_json(time: np.datetime64 | np.integer) -> int | str:
     return str(time) if isinstance(time, np.datetime64) else int(time)
 
 

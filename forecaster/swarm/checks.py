@@ -1,9 +1,12 @@
 """Checks of what a caller hands in. Each error says what, where, expected and got."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
+from jaxtyping import Shaped
+
+from forecaster.swarm.task import ArrayLike, Limits
 
 
 class SwarmError(ValueError):
@@ -14,41 +17,59 @@ def check_ids(ids: Sequence[str]) -> None:
     """Raise SwarmError unless there are ids, strings, each once."""
     if not ids:
         raise SwarmError("no members: ids is empty; expected at least one")
-    if wrong := [name for name in ids if not isinstance(name, str)]:
+    if wrong := [name for name in cast(Sequence[object], ids) if not isinstance(name, str)]:
         raise SwarmError(f"ids: expected strings; got {wrong[0]!r}")
     if len(set(ids)) < len(ids):
         twice = sorted({name for name in ids if ids.count(name) > 1})
         raise SwarmError(f"ids must be unique; more than once: {', '.join(twice[:5])}")
 
 
-def check_counts(hyperparams: Mapping[str, Any], **counts: int | None) -> None:
-    """Raise SwarmError unless counts are positive, and epochs and patience given."""
+def check_counts(**counts: int | None) -> None:
+    """Raise SwarmError unless each count is None or a whole number of 1 or more."""
     for name, value in counts.items():
         if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
             raise SwarmError(f"{name}: expected a whole number of 1 or more; got {value!r}")
-    for name in ("epochs", "patience"):
-        if name not in hyperparams:
-            raise SwarmError(
-                f"hyperparams: {name!r} is missing; there are {', '.join(hyperparams) or 'none'}"
-            )
-        if hyperparams[name].dtype.kind != "i" or hyperparams[name].min() < 1:
-            raise SwarmError(
-                f"hyperparams[{name!r}]: expected whole numbers of 1 or more; got {hyperparams[name].min()}"
-            )
 
 
-def broadcast_hyperparams(hyperparams: Mapping[str, Any], members: int) -> dict[str, np.ndarray]:
-    """Hyperparameters as arrays (member,), float32 or int32. Raises SwarmError for other shapes."""
+def broadcast_hyperparams(
+    hyperparams: Mapping[str, ArrayLike], members: int
+) -> dict[str, Shaped[np.ndarray, " member"]]:
+    """Hyperparameters as arrays (member,), float32 or int32.
 
-    def spread(name, value):
-        given, value = value, np.asarray(value)
-        if value.dtype.kind not in "fiub":
-            raise SwarmError(f"hyperparams[{name!r}]: expected numbers; got {given!r}")
-        value = value.astype(np.float32 if value.dtype.kind == "f" else np.int32)
-        if value.shape not in ((), (members,)):
-            raise SwarmError(
-                f"hyperparams[{name!r}]: expected a scalar or shape ({members},); got {value.shape}"
-            )
-        return np.broadcast_to(value, (members,))
+    Raises SwarmError for what is no number or has another shape, and for ``epochs`` and
+    ``patience``, which are arguments of their own.
+    """
+    if misplaced := sorted(hyperparams.keys() & set(Limits._fields)):
+        raise SwarmError(
+            "hyperparams: expected neither epochs nor patience, which are arguments of their own, "
+            f"as in fit(..., epochs=100, patience=10); got {', '.join(misplaced)}"
+        )
+    return {
+        name: _broadcast(f"hyperparams[{name!r}]", value, members)
+        for name, value in hyperparams.items()
+    }
 
-    return {name: spread(name, value) for name, value in hyperparams.items()}
+
+def broadcast_limits(epochs: ArrayLike, patience: ArrayLike | None, members: int) -> Limits:
+    """Epochs and patience as int32 arrays (member,); no patience: as many as epochs.
+
+    Raises SwarmError unless they are whole numbers of 1 or more, one or one per member.
+    """
+    patience = epochs if patience is None else patience
+    limits = Limits(
+        _broadcast("epochs", epochs, members), _broadcast("patience", patience, members)
+    )
+    for name, values in limits._asdict().items():
+        if values.dtype.kind != "i" or values.min() < 1:
+            raise SwarmError(f"{name}: expected whole numbers of 1 or more; got {values.min()}")
+    return limits
+
+
+def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, " member"]:
+    value = np.asarray(given)
+    if value.dtype.kind not in "fiub":
+        raise SwarmError(f"{what}: expected numbers; got {given!r}")
+    value = value.astype(np.float32 if value.dtype.kind == "f" else np.int32)
+    if value.shape not in ((), (members,)):
+        raise SwarmError(f"{what}: expected a scalar or shape ({members},); got {value.shape}")
+    return np.broadcast_to(value, (members,))

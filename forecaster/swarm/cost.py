@@ -2,27 +2,43 @@
 
 import dataclasses
 import math
+import operator
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
 from jax.extend import core
+from jax.sharding import Mesh
+from jaxtyping import Bool, Shaped, UInt32
 
-from forecaster.swarm import memory as _memory
-from forecaster.swarm.data import Held, total_bytes, with_shared
+from forecaster.swarm.checks import broadcast_limits
+from forecaster.swarm.data import Held, Rows, Streamed, total_bytes, with_shared
 from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
+from forecaster.swarm.members import take_members
+from forecaster.swarm.memory import (
+    chunk_size,
+    first_batch,
+    members_at_once,
+    saved_bytes,
+    state_bytes,
+)
 from forecaster.swarm.schedule import compiled
-from forecaster.swarm.task import Task
-from forecaster.swarm.training import init_state, update
+from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
+from forecaster.swarm.training import State, init_state, update
+
+_HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Costs of a swarm's training. Arithmetic is counted by XLA, operations of one member's step;
-    time and rate are measured on full lanes."""
+    """Costs of a swarm's training.
+
+    Arithmetic is counted by XLA, the operations of one member's step. Time and rate are measured
+    on full lanes.
+    """
 
     members: int
     lanes: int
@@ -65,46 +81,41 @@ class Cost:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
 
 
+class _Measured(NamedTuple):
+    """What compiling and running an epoch of full lanes took."""
+
+    seconds_to_compile: float
+    seconds: float  # of an epoch of all members on the devices
+    temporary_bytes: int
+
+
 def cost_of(
     task: Task,
-    data: Any,
-    hyperparams: Mapping[str, np.ndarray],
+    data: Data | Streamed,
+    hyperparams: _HostHyperparams,
+    members: int,
     *,
     lanes: int | None = None,
     chunk: int | None = None,
     memory: int | None = None,
     repeats: int = 5,
 ) -> Cost:
-    """Count and measure what training takes. ``hyperparams``: arrays (member,)."""
-    members = len(hyperparams["epochs"])
+    """Count and measure what training takes.
+
+    - ``task``, ``data``: as for :func:`fit`.
+    - ``hyperparams``: by name, arrays (member,).
+    - ``members``: how many there are.
+    - ``lanes``, ``chunk``, ``memory``: as for :func:`fit`.
+    - ``repeats``: epochs that are timed; their median counts.
+    """
     held = Held(data, members)
     mesh = lane_mesh(lanes)
-    chunk = chunk or _memory.chunk_size(task, held, hyperparams)
-    room = _memory.members_at_once(memory, task, held, hyperparams, mesh.size)
+    chunk = chunk or chunk_size(task, held, hyperparams)
+    room = members_at_once(memory, task, held, hyperparams, mesh.size)
     layout = Layout.of(min(members, room, 4 * mesh.size * chunk), mesh.size, chunk)
-    rows = np.arange(layout.capacity) % members
-
-    def put(tree):
-        load = lambda rows: jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)  # noqa: E731
-        return place(load, rows, layout, mesh)
-
-    common = replicate(held.shared, mesh), np.int32(1)
-    own, placed = place(held.rows, rows, layout, mesh), put(dict(hyperparams))
-    begin, train = compiled(task, mesh, 1)
-    keys = np.zeros((members, 2), np.uint32)
-    state = begin(layout.groups, common, put(keys), own, placed)
-    began = time.perf_counter()
-    program = train.lower(layout.groups, common, state, own, placed).compile()
-    to_compile = time.perf_counter() - began
-    seconds = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        state, losses = program(layout.groups, common, state, own, placed)
-        jax.block_until_ready((state, losses))
-        seconds.append(time.perf_counter() - began)
-    each = statistics.median(seconds[1:]) / layout.capacity
+    measured = _measure(task, held, hyperparams, layout, mesh, repeats)
+    each = measured.seconds / layout.capacity
     steps, flops, parameters = _step(task, held, hyperparams)
-    analysis = program.memory_analysis()
     return Cost(
         members=members,
         lanes=mesh.size,
@@ -114,41 +125,90 @@ def cost_of(
         flops_per_step=flops,
         data_bytes=held.bytes_each,
         shared_bytes=total_bytes(held.shared),
-        state_bytes=_memory.state_bytes(task, held, hyperparams),
-        saved_bytes=_memory.saved_bytes(task, held, hyperparams),
-        temporary_bytes=analysis.temp_size_in_bytes if analysis else 0,
-        seconds_to_compile=to_compile,
+        state_bytes=state_bytes(task, held, hyperparams),
+        saved_bytes=saved_bytes(task, held, hyperparams),
+        temporary_bytes=measured.temporary_bytes,
+        seconds_to_compile=measured.seconds_to_compile,
         seconds_per_member_epoch=each,
         flops_per_second=flops * steps / each,
     )
 
 
-def _step(task: Task, held: Held, hyperparams: Mapping[str, np.ndarray]) -> tuple[int, float, int]:
+def _measure(
+    task: Task,
+    held: Held,
+    hyperparams: _HostHyperparams,
+    layout: Layout,
+    mesh: Mesh,
+    repeats: int,
+) -> _Measured:
+    """Compile an epoch of as many members as the layout holds, and time it."""
+    rows = np.arange(layout.capacity) % held.members
+
+    def put(load: Callable[[Rows], Tree]) -> Tree:
+        return place(load, rows, layout, mesh)
+
+    keys = np.zeros((held.members, 2), np.uint32)
+    limits = broadcast_limits(2**30, None, held.members)
+    placed = (
+        put(held.rows),
+        put(lambda rows: take_members(dict(hyperparams), rows)),
+        put(lambda rows: take_members(limits, rows)),
+    )
+    common = replicate(held.shared, mesh), np.int32(1)
+    begin, train = compiled(task, mesh, 1)
+    state = begin(layout.groups, common, put(lambda rows: keys[rows]), *placed)
+    began = time.perf_counter()
+    program = train.lower(layout.groups, common, state, *placed).compile()
+    to_compile = time.perf_counter() - began
+    seconds: list[float] = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        state, losses = program(layout.groups, common, state, *placed)
+        jax.block_until_ready((state, losses))
+        seconds.append(time.perf_counter() - began)
+    analysis = program.memory_analysis()
+    temporary_bytes = analysis.temp_size_in_bytes if analysis else 0
+    return _Measured(to_compile, statistics.median(seconds[1:]), temporary_bytes)
+
+
+def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, float, int]:
     """Steps of an epoch, arithmetic of one, and weights of one member."""
     one = {name: jax.ShapeDtypeStruct((), values.dtype) for name, values in hyperparams.items()}
-    key = jax.ShapeDtypeStruct((2,), np.uint32)
-    state = jax.eval_shape(lambda key, hyperparams: init_state(task, key, hyperparams), key, one)
+    key_data = jax.ShapeDtypeStruct((2,), np.uint32)
 
-    def first_batch(key, own, shared):
-        data = with_shared(own, shared)
-        index, active = task.batches(data, jax.random.wrap_key_data(key))
-        return task.take(data, jax.tree.map(lambda leaf: leaf[0], index)), active
+    def begin(key_data: UInt32[jax.Array, "2"], hyperparams: Hyperparams) -> State:
+        return init_state(task, key_data, hyperparams)
 
-    batch, active = jax.eval_shape(first_batch, key, held.example, held.shared)
+    def batch_and_active(
+        key_data: UInt32[jax.Array, "2"], by_member: Data, shared: tuple[Tree, ...]
+    ) -> tuple[Tree, Bool[jax.Array, " step"]]:
+        data: Data = with_shared(by_member, shared)
+        key = cast(jax.Array, jax.random.wrap_key_data(key_data))
+        return first_batch(task, data, key), task.batches(data, key)[1]
 
-    def step(params, opt_state, batch, key, hyperparams):
-        key, optimizer = jax.random.wrap_key_data(key), task.optimizer(hyperparams)
+    def step(
+        params: Params,
+        opt_state: Tree,
+        batch: Tree,
+        key_data: UInt32[jax.Array, "2"],
+        hyperparams: Hyperparams,
+    ) -> tuple[jax.Array, Params, Tree]:
+        key = cast(jax.Array, jax.random.wrap_key_data(key_data))
+        optimizer = task.optimizer(hyperparams)
         loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
         updates, opt_state = update(
             task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
         )
-        return loss, jax.tree.map(lambda p, u: p + u, params, updates), opt_state
+        return loss, jax.tree.map(operator.add, params, updates), opt_state
 
-    flops = count_flops(step, state.params, state.opt_state, batch, key, one)
+    state = jax.eval_shape(begin, key_data, one)
+    batch, active = jax.eval_shape(batch_and_active, key_data, held.example, held.shared)
+    flops = count_flops(step, state.params, state.opt_state, batch, key_data, one)
     return active.shape[0], flops, sum(math.prod(p.shape) for p in jax.tree.leaves(state.params))
 
 
-def count_flops(function: Callable[..., Any], *shapes: Any) -> float:
+def count_flops(function: Callable[..., Tree], *shapes: Tree) -> float:
     """Floating-point operations of a function, by XLA's cost analysis.
 
     XLA counts the body of a loop once; that of a ``scan`` is counted here as often as it runs.
@@ -157,29 +217,29 @@ def count_flops(function: Callable[..., Any], *shapes: Any) -> float:
     return _flops(jax.make_jaxpr(function)(*shapes))
 
 
-def _flops(closed: Any) -> float:
+def _flops(closed: core.ClosedJaxpr) -> float:
     total = _once(closed)
     for body, length in _scans(closed.jaxpr):
         total += length * _flops(body) - _once(body)
     return total
 
 
-def _once(closed: Any) -> float:
+def _once(closed: core.ClosedJaxpr) -> float:
     """What XLA counts, every loop once."""
-    function: Any = jax.jit(core.jaxpr_as_fun(closed))
-    lowered = function.lower(*closed.in_avals)
-    analysis: Any = lowered.cost_analysis() or {}
+    lowered = jax.jit(core.jaxpr_as_fun(closed)).lower(*closed.in_avals)
+    analysis: Mapping[str, float] = lowered.cost_analysis() or {}
     return max(0.0, float(analysis.get("flops", 0.0)))
 
 
-def _scans(jaxpr: Any) -> Iterator[tuple[Any, int]]:
+def _scans(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
     """The outermost scans of a program, body and length."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "scan":
             yield equation.params["jaxpr"], equation.params["length"]
             continue
         for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
+            inside = cast(tuple[Any, ...], value) if isinstance(value, tuple | list) else (value,)
+            for inner in inside:
                 if isinstance(inner, core.ClosedJaxpr):
                     yield from _scans(inner.jaxpr)
                 elif isinstance(inner, core.Jaxpr):

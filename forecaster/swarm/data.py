@@ -1,13 +1,22 @@
 """Where members' data come from: arrays with a row per member, shared arrays, or a stream."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
+from jaxtyping import Int
+from numpy.typing import ArrayLike
 
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.members import take_members
+from forecaster.swarm.task import Data, Tree
+
+Rows: TypeAlias = Int[np.ndarray, " row"]
+"""Which members, by their positions among the ids."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -15,109 +24,120 @@ from forecaster.swarm.checks import SwarmError
 class Shared:
     """Arrays that all members learn from, kept once on every device, never copied per member.
 
-    Without ``rows`` each member sees ``values`` as they are. With ``rows``, whole numbers
-    (member,), member k sees row ``rows[k]`` of their leading axis: many members to a series.
+    Without ``rows`` each member sees ``values``, a pytree of arrays, as they are. With ``rows``,
+    whole numbers (member,), member k sees row ``rows[k]`` of their leading axis, so that many
+    members can share a series.
     """
 
-    values: Any
-    rows: Any = None
+    values: Tree
+    rows: Tree = None
 
-    def tree_flatten(self):
+    def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:
         """For JAX."""
         return (self.values, self.rows), None
 
     @classmethod
-    def tree_unflatten(cls, _, children):
+    def tree_unflatten(cls, _: None, children: tuple[Tree, Tree]) -> "Shared":
         """For JAX."""
         return cls(*children)
 
 
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class _Reference:
     """Stands in one member's data for the shared arrays with this number."""
 
     number: int
-    rows: Any
+    rows: Tree
 
-    def tree_flatten(self):
+    def tree_flatten(self) -> tuple[tuple[Tree], int]:
         return (self.rows,), self.number
 
     @classmethod
-    def tree_unflatten(cls, number, children):
+    def tree_unflatten(cls, number: int, children: tuple[Tree]) -> "_Reference":
         return cls(number, *children)
 
 
 @dataclasses.dataclass(frozen=True)
 class Streamed:
-    """Data too large to be held: ``load(rows)`` gives those of some members when they are due.
+    """Data too large for memory: ``load(rows)`` gives those of some members when they are due.
 
-    ``rows``: whole numbers (n,), the members' places among the ids. The result is a pytree of
-    arrays (n, ...), always the same for the same rows. Called again whenever members move.
+    ``rows``: whole numbers (row,), the members' positions among the ids. The result is a pytree of
+    arrays (row, ...), always the same for the same rows. Called again whenever members move.
     """
 
-    load: Callable[[np.ndarray], Any]
+    load: Callable[[Rows], Data]
 
 
-def split_shared(tree: Any) -> tuple[Any, tuple[Any, ...]]:
+def split_shared(data: Data) -> tuple[Data, tuple[Tree, ...]]:
     """Take shared arrays out of a tree; returns what has a row per member, and the shared."""
-    found: list[Any] = []
+    shared: list[Tree] = []
 
-    def take(leaf):
+    def refer(leaf: Tree) -> Tree:
         if not isinstance(leaf, Shared):
             return leaf
-        found.append(leaf.values)
-        return _Place(len(found) - 1, leaf.rows)
+        shared.append(leaf.values)
+        return _Reference(len(shared) - 1, leaf.rows)
 
-    own = jax.tree.map(take, tree, is_leaf=lambda leaf: isinstance(leaf, Shared))
-    return own, tuple(found)
+    return jax.tree.map(refer, data, is_leaf=_is_shared), tuple(shared)
 
 
-def with_shared(own: Any, shared: tuple[Any, ...]) -> Any:
-    """Undo :func:`split_shared` for one member: its data, shared arrays in their places."""
+def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
+    """Undo :func:`split_shared` for one member: its data, with the shared arrays back in them."""
 
-    def put(leaf):
-        if not isinstance(leaf, _Place):
+    def put(leaf: Tree) -> Tree:
+        if not isinstance(leaf, _Reference):
             return leaf
         values = shared[leaf.number]
-        return values if leaf.rows is None else jax.tree.map(lambda a: a[leaf.rows], values)
+        return values if leaf.rows is None else jax.tree.map(operator.itemgetter(leaf.rows), values)
 
-    return jax.tree.map(put, own, is_leaf=lambda leaf: isinstance(leaf, _Place))
+    return jax.tree.map(put, data, is_leaf=_is_reference)
+
+
+def _is_shared(leaf: object) -> bool:
+    return isinstance(leaf, Shared)
+
+
+def _is_reference(leaf: object) -> bool:
+    return isinstance(leaf, _Reference)
 
 
 class Held:
     """The data of all members, read by rows. ``shared`` lies on every device."""
 
-    def __init__(self, data: Any, members: int):
+    def __init__(self, data: Data | Streamed, members: int):
         self.streamed = isinstance(data, Streamed)
-        self.shared: tuple[Any, ...] = ()
+        self.shared: tuple[Tree, ...] = ()
         if isinstance(data, Streamed):
             self._load = data.load
         else:
-            own, self.shared = split_shared(data)
-            self._load = lambda rows: jax.tree.map(lambda leaf: np.asarray(leaf)[rows], own)
+            by_member, self.shared = split_shared(data)
+            self._load = functools.partial(take_members, by_member)
         first = self.rows(np.arange(1))
         self.bytes_each = total_bytes(first)
-        self.example = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf)[1:], np.asarray(leaf).dtype), first
-        )
+        self.example = jax.tree.map(_shape_of_one, first)
         self.members = members
 
-    def rows(self, rows: np.ndarray) -> Any:
+    def rows(self, rows: Rows) -> Data:
         """The data of these members, arrays (row, ...). The same row may come more than once."""
         if not self.streamed:
             return self._load(rows)
         unique, back = np.unique(rows, return_inverse=True)
-        tree = self._load(unique)
-        check_rows(tree, len(unique), "load(rows)")
+        data = self._load(unique)
+        check_rows(data, len(unique), "load(rows)")
         if np.array_equal(unique, rows):
-            return tree
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[back], tree)
+            return data
+        return take_members(data, back)
 
 
-def check_rows(tree: Any, members: int, what: str) -> None:
-    """Check that every array has one row per member."""
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+def _shape_of_one(leaf: ArrayLike) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf)[1:], np.asarray(leaf).dtype)
+
+
+def check_rows(tree: Tree, members: int, what: str) -> None:
+    """Raise SwarmError unless every array has one row per member."""
+    leaves = cast(list[tuple[Any, Tree]], jax.tree_util.tree_leaves_with_path(tree))
+    for path, leaf in leaves:
         if np.ndim(leaf) == 0 or np.shape(leaf)[0] != members:
             raise SwarmError(
                 f"{what}{jax.tree_util.keystr(path)}: expected a leading axis of {members} "
@@ -126,24 +146,25 @@ def check_rows(tree: Any, members: int, what: str) -> None:
             )
 
 
-def check_data(data: Any, members: int) -> None:
-    """Check the shapes of data that are not streamed, and the rows of shared arrays."""
-    own, shared = split_shared(data)
-    check_rows(own, members, "data")
-    is_place = lambda leaf: isinstance(leaf, _Place)  # noqa: E731
-    for leaf in jax.tree.leaves(own, is_leaf=is_place):
-        if isinstance(leaf, _Place) and leaf.rows is not None:
-            rows = np.asarray(leaf.rows)
-            sizes = {
-                np.shape(a)[0] if np.ndim(a) else 0 for a in jax.tree.leaves(shared[leaf.number])
-            }
-            if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= min(sizes):
-                raise SwarmError(
-                    f"rows of shared data: expected whole numbers from 0 to {min(sizes) - 1}; got "
-                    f"{rows.dtype} from {rows.min()} to {rows.max()}"
-                )
+def check_data(data: Data, members: int) -> None:
+    """Check data that are not streamed: their members, and the rows of shared arrays."""
+    by_member, shared = split_shared(data)
+    check_rows(by_member, members, "data")
+    for leaf in jax.tree.leaves(by_member, is_leaf=_is_reference):
+        if isinstance(leaf, _Reference) and leaf.rows is not None:
+            _check_shared_rows(np.asarray(leaf.rows), shared[leaf.number])
 
 
-def total_bytes(tree: Any) -> int:
+def _check_shared_rows(rows: np.ndarray, values: Tree) -> None:
+    shapes: list[tuple[int, ...]] = [np.shape(leaf) for leaf in jax.tree.leaves(values)]
+    most = min(shape[0] if shape else 0 for shape in shapes)
+    if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= most:
+        raise SwarmError(
+            f"rows of shared data: expected whole numbers from 0 to {most - 1}; got "
+            f"{rows.dtype} from {rows.min()} to {rows.max()}"
+        )
+
+
+def total_bytes(tree: Tree) -> int:
     """Bytes of all arrays of a tree."""
     return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))

@@ -1,19 +1,38 @@
 """Examples as callers have them, checked and brought into the shape that training wants."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
+from jaxtyping import Bool, Float, Float32, Shaped, UInt32
+from numpy.typing import ArrayLike
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.data import Shared, Streamed, check_rows
+from forecaster.swarm.data import Rows, Shared, Streamed, check_rows
 from forecaster.swarm.supervised import Supervised
+from forecaster.swarm.task import AnyArray, Tree
+
+_Weight: TypeAlias = Float[AnyArray, "member example"] | Shared
+_Keys: TypeAlias = UInt32[np.ndarray, "member 2"]
 
 
-def stack(arrays: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Stack members with unequal numbers of examples: arrays (member, example, ...), padded with
-    zeros, and the weight (member, example), 0.0 in the padding."""
+class Examples(NamedTuple):
+    """Examples of all members: pytrees of arrays (member, example, ...), or Shared ones."""
+
+    inputs: Tree
+    targets: Tree
+    weight: _Weight
+
+
+def stack(
+    arrays: Sequence[ArrayLike],
+) -> tuple[Shaped[np.ndarray, "member example ..."], Float32[np.ndarray, "member example"]]:
+    """Stack members with unequal numbers of examples; returns the array and its weight.
+
+    Each of the arrays is (example, ...). Shorter ones are padded with zeros, whose weight is 0.0.
+    Raises SwarmError when single examples have different shapes.
+    """
     arrays = [np.asarray(array) for array in arrays]
     if len({array.shape[1:] for array in arrays}) > 1:
         raise _different(arrays, "the shapes of single examples")
@@ -28,38 +47,61 @@ def stack(arrays: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def training_data(
     ids: Sequence[str],
-    inputs: Any,
-    targets: Any,
-    weight: Any,
-    validation: Any,
-    bootstrap: Any,
+    inputs: Tree | Streamed,
+    targets: Tree,
+    weight: Tree,
+    validation: Tree,
+    bootstrap: _Keys | None,
+    *,
     check: bool = True,
 ) -> Supervised | Streamed:
-    """Data of a fit; raises SwarmError when shapes do not match or a number is not finite."""
+    """Check the data of a fit and put them together.
+
+    - ``ids``: the members' names.
+    - ``inputs``, ``targets``: pytrees of arrays (member, example, ...), or Shared ones; or
+      Streamed inputs, which bring the rest.
+    - ``weight``: (member, example), or None for 1.0 throughout.
+    - ``validation``: inputs and targets, and their weight if there is one.
+    - ``bootstrap``: raw keys of members that learn from bootstrap samples.
+    - ``check``: whether all numbers must be finite.
+
+    Raises SwarmError when shapes do not match or a number is not finite.
+    """
     if isinstance(inputs, Streamed):
         if targets is not None or weight is not None or validation is not None:
             raise SwarmError("streamed data bring their own targets, weight and validation")
         return _streamed(inputs, bootstrap)
-    inputs, targets, weight = part(ids, inputs, targets, weight, "", check)
+    training = part(ids, inputs, targets, weight, "", check=check)
     if validation is None:
-        return Supervised(inputs, targets, weight, bootstrap=bootstrap)
-    if not isinstance(validation, tuple) or len(validation) not in (2, 3):
+        return Supervised(*training, bootstrap=bootstrap)
+    if not isinstance(validation, tuple) or len(cast(tuple[Tree, ...], validation)) not in (2, 3):
         raise SwarmError("validation: expected (inputs, targets) or (inputs, targets, weight)")
-    x, y, used = (*validation, None)[:3]
-    held_back = part(ids, x, y, used, "validation ", check)
-    _same_examples(inputs, held_back[0], "training and validation inputs")
-    return Supervised(inputs, targets, weight, *held_back, bootstrap=bootstrap)
+    x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
+    held_back = part(ids, x, y, used, "validation ", check=check)
+    _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
+    return Supervised(*training, *held_back, bootstrap=bootstrap)
 
 
-def part(ids: Sequence[str], inputs: Any, targets: Any, weight: Any, what: str, check=True):
-    """Inputs, targets and weight of a span, checked; the weight is 1.0 unless given."""
+def part(
+    ids: Sequence[str],
+    inputs: Tree,
+    targets: Tree,
+    weight: Tree,
+    what: str,
+    *,
+    check: bool = True,
+) -> Examples:
+    """Examples for training or for validation, checked; arguments as of :func:`training_data`.
+
+    The weight is 1.0 unless given; ``what`` names the part in errors.
+    """
     shared = isinstance(inputs, Shared)
     inputs, targets = _arrays(inputs, f"{what}inputs"), _arrays(targets, f"{what}targets")
     examples = _examples(ids, inputs, f"{what}inputs")
     for name, tree in (("targets", targets), ("weight", weight)):
-        if tree is not None and (found := _examples(ids, tree, what + name)) != examples:
+        if tree is not None and (count := _examples(ids, tree, what + name)) != examples:
             raise SwarmError(
-                f"{what}{name}: expected {examples} examples, as in the inputs; got {found}"
+                f"{what}{name}: expected {examples} examples, as in the inputs; got {count}"
             )
     if weight is None:
         ones = np.ones(examples, np.float32)
@@ -69,29 +111,35 @@ def part(ids: Sequence[str], inputs: Any, targets: Any, weight: Any, what: str, 
     if check:
         _finite(ids, inputs, weight, f"{what}inputs")
         _finite(ids, targets, weight, f"{what}targets")
-    return inputs, targets, weight
+    return Examples(inputs, targets, weight)
 
 
-def _streamed(inputs: Streamed, bootstrap: Any) -> Streamed:
-    def load(rows):
-        loaded = inputs.load(rows)
-        if not isinstance(loaded, Supervised):
-            x, y, weight = (
-                (*loaded, None, None)[:3] if isinstance(loaded, tuple) else (loaded, None, None)
-            )
-            if weight is None:
-                weight = np.ones(np.shape(jax.tree.leaves(x)[0])[:2], np.float32)
-            loaded = Supervised(x, y, weight)
+def _streamed(inputs: Streamed, bootstrap: _Keys | None) -> Streamed:
+    def load(rows: Rows) -> Supervised:
+        loaded = _supervised(inputs.load(rows))
         return loaded if bootstrap is None else loaded._replace(bootstrap=bootstrap[rows])
 
     return Streamed(load)
 
 
-def _arrays(tree: Any, what: str) -> Any:
-    """Every leaf an array. A list of arrays of one shape is stacked, members with different shapes
-    are an error."""
+def _supervised(loaded: Tree) -> Supervised:
+    """What a stream gave: all of it, or inputs, or inputs and targets, with or without a weight."""
+    if isinstance(loaded, Supervised):
+        return loaded
+    given = cast(tuple[Tree, ...], loaded) if isinstance(loaded, tuple) else (loaded,)
+    inputs, targets, weight = (*given, None, None)[:3]
+    if weight is None:
+        weight = np.ones(np.shape(jax.tree.leaves(inputs)[0])[:2], np.float32)
+    return Supervised(inputs, targets, weight)
+
+
+def _arrays(tree: Tree, what: str) -> Tree:
+    """The same with an array in every leaf; a list of arrays of one shape, stacked.
+
+    Members with different shapes are an error.
+    """
     if isinstance(tree, list):
-        arrays = [np.asarray(item) for item in tree]
+        arrays = [np.asarray(item) for item in cast(list[ArrayLike], tree)]
         if len({array.shape for array in arrays}) > 1:
             raise _different(arrays, f"{what}: the members' shapes")
         return np.stack(arrays)
@@ -109,7 +157,7 @@ def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
     )
 
 
-def _examples(ids: Sequence[str], tree: Any, what: str) -> int:
+def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
     """How many examples a tree has; its member axis checked."""
     if isinstance(tree, Shared):
         axis = 0 if tree.rows is None else 1
@@ -117,54 +165,65 @@ def _examples(ids: Sequence[str], tree: Any, what: str) -> int:
     else:
         check_rows(tree, len(ids), what)
         axis, leaves = 1, jax.tree.leaves(tree)
-    found = {np.shape(leaf)[axis] if np.ndim(leaf) > axis else -1 for leaf in leaves}
-    if len(found) != 1 or -1 in found:
+    counts = {np.shape(leaf)[axis] if np.ndim(leaf) > axis else -1 for leaf in leaves}
+    if len(counts) != 1 or -1 in counts:
         raise SwarmError(
             f"{what}: expected arrays ({'member, ' if axis else ''}example, ...) with the same "
             f"number of examples; got {[np.shape(leaf) for leaf in leaves]}"
         )
-    return found.pop()
+    return counts.pop()
 
 
-def _same_examples(first: Any, second: Any, what: str) -> None:
-    """Examples on both sides must have the same shapes."""
-
-    def shapes(tree):
-        if isinstance(tree, Shared):
-            return [
-                np.shape(a)[1 if tree.rows is None else 2 :] for a in jax.tree.leaves(tree.values)
-            ]
-        return [np.shape(a)[2:] for a in jax.tree.leaves(tree)]
-
-    if shapes(first) != shapes(second):
-        raise SwarmError(f"{what}: single examples differ: {shapes(first)} and {shapes(second)}")
+def _same_examples(first: Tree, second: Tree, what: str) -> None:
+    """Raise SwarmError unless examples on both sides have the same shapes."""
+    if _shapes_of_one(first) != _shapes_of_one(second):
+        raise SwarmError(
+            f"{what}: single examples differ: {_shapes_of_one(first)} and {_shapes_of_one(second)}"
+        )
 
 
-def _finite(ids: Sequence[str], tree: Any, weight: Any, what: str) -> None:
-    """Every number of an example that counts must be finite."""
+def _shapes_of_one(tree: Tree) -> list[tuple[int, ...]]:
+    """The shapes of a single example."""
+    values = tree.values if isinstance(tree, Shared) else tree
+    axes = 1 if isinstance(tree, Shared) and tree.rows is None else 2  # before the example's own
+    return [np.shape(leaf)[axes:] for leaf in jax.tree.leaves(values)]
+
+
+def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
+    """Raise SwarmError unless every number of an example that counts is finite."""
+    counts = _counting(tree, weight)
     shared = isinstance(tree, Shared)
-    counts = np.asarray(weight.values if isinstance(weight, Shared) else weight) > 0
-    if shared and not isinstance(weight, Shared):
-        counts = np.ones((), bool)  # members count different examples of it: all must be finite
-    elif isinstance(weight, Shared) and not shared and weight.rows is not None:
-        counts = counts[weight.rows]
+    axes = 1 if shared and tree.rows is None else 2  # before those of one example
     for leaf in jax.tree.leaves(tree.values if shared else tree):
         if leaf.dtype.kind != "f":
             continue
-        each = 1 if shared and tree.rows is None else 2  # axes before those of one example
-        bad = ~np.isfinite(leaf).all(tuple(range(each, leaf.ndim))) & counts
-        if not bad.any():
-            continue
-        *row, example = np.argwhere(bad)[0]
-        at = f"example {example}"
-        if shared and row:
-            at = f"row {row[0]}, {at}"
-        elif row:
-            rows = sorted(set(np.argwhere(bad)[:, 0]))
-            names = ", ".join(str(ids[number]) for number in rows[:5])
-            at = f"member {ids[row[0]]}, {at} ({len(rows)} in all: {names})"
-        raise SwarmError(
-            f"{what}: expected finite numbers; got NaN or infinity, first in {at}. Give such "
-            "examples weight 0.0, leave them out, or pass check=False: members that meet them "
-            "are then set aside as diverged"
-        )
+        bad = ~np.isfinite(leaf).all(tuple(range(axes, leaf.ndim))) & counts
+        if bad.any():
+            raise SwarmError(
+                f"{what}: expected finite numbers; got NaN or infinity, first in "
+                f"{_first_of(bad, None if shared else ids)}. Give such examples weight 0.0, leave "
+                "them out, or pass check=False: members that meet them are then set aside as "
+                "diverged"
+            )
+
+
+def _counting(tree: Tree, weight: _Weight) -> Bool[np.ndarray, "..."]:
+    """Which examples of a tree count, in a shape that broadcasts with them."""
+    if isinstance(tree, Shared) and not isinstance(weight, Shared):
+        return np.ones((), bool)  # members count different examples of it: all must be finite
+    if not isinstance(weight, Shared):
+        return np.asarray(weight) > 0
+    counts = np.asarray(weight.values) > 0
+    return counts if isinstance(tree, Shared) or weight.rows is None else counts[weight.rows]
+
+
+def _first_of(bad: Bool[np.ndarray, "*row example"], ids: Sequence[str] | None) -> str:
+    """Where the first bad example is; members are named, rows of shared arrays are counted."""
+    *row, example = np.argwhere(bad)[0]
+    if not row:
+        return f"example {example}"
+    if ids is None:
+        return f"row {row[0]}, example {example}"
+    rows = sorted(set(np.argwhere(bad)[:, 0]))
+    names = ", ".join(str(ids[number]) for number in rows[:5])
+    return f"member {ids[row[0]]}, example {example} ({len(rows)} in all: {names})"

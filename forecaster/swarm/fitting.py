@@ -3,20 +3,26 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-import jax
 import numpy as np
+from jaxtyping import Float, UInt32
 
 from forecaster.swarm.checkpoint import Checkpoint, fingerprint
-from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_counts, check_ids
+from forecaster.swarm.checks import (
+    SwarmError,
+    broadcast_hyperparams,
+    broadcast_limits,
+    check_counts,
+    check_ids,
+)
 from forecaster.swarm.data import Held, Streamed, check_data
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
 from forecaster.swarm.memory import chunk_size, members_at_once
+from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule, run_to_the_end
-from forecaster.swarm.task import Data, Params, Task
-from forecaster.swarm.training import Losses, State, Status
+from forecaster.swarm.task import ArrayLike, Data, Task
+from forecaster.swarm.training import State, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,24 +33,9 @@ class Progress:
     stopped: int
     epochs_done: int  # over all members
     epochs_at_most: int
-    validation_loss: np.ndarray  # (member,), NaN before a member's first epoch
+    validation_loss: Float[np.ndarray, " member"]  # NaN before a member's first epoch
     seconds: float
     stage: str = ""  # of a search: which of its rungs
-
-
-@dataclasses.dataclass(frozen=True)
-class FitResult:
-    """What training left, a row per member in the order of ``ids``; all arrays are numpy."""
-
-    ids: tuple[str, ...]
-    params: Params  # the best weights; leaves (member, ...)
-    status: np.ndarray  # (member,) of Status
-    epochs: np.ndarray  # (member,) epochs trained; for a diverged member, the one it happened in
-    best_epoch: np.ndarray  # (member,)
-    best_loss: np.ndarray  # (member,) validation loss of the best weights
-    losses: Losses  # each (member, epoch), NaN after a member stopped
-    state: State  # all that is needed to train on; leaves (member, ...)
-    seconds: float
 
 
 def fit(
@@ -53,8 +44,10 @@ def fit(
     ids: Sequence[str],
     *,
     seed: int,
-    hyperparams: Mapping[str, Any],
-    keys: np.ndarray | None = None,
+    epochs: ArrayLike,
+    patience: ArrayLike | None = None,
+    hyperparams: Mapping[str, ArrayLike],
+    keys: UInt32[np.ndarray, "member 2"] | None = None,
     chunk: int | None = None,
     block: int = 5,
     lanes: int | None = None,
@@ -66,84 +59,71 @@ def fit(
 ) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
 
-    ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or
-    :class:`Streamed`. ``hyperparams``: by name, a scalar for all or an array (member,); ``epochs`` and
-    ``patience`` are read here, the rest by the optimiser and the loss. ``chunk``: members that one
-    lane trains at once; by default what keeps a chunk in the cache. ``block``: epochs between two
-    looks from the host, more where they are over in less than a tenth of a second. ``memory``:
-    bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that needs more
-    goes through in turns. ``room_for``: make room for so many members, so that fits of several
-    sizes share their compiled programs. ``previous``: train on from there, up to
-    ``hyperparams["epochs"]`` in all. A member's result depends on its name, data, hyperparameters and
-    the seed alone.
+    A member's result depends on its name, data, hyperparameters and limits and on the seed alone.
 
-    With a ``checkpoint`` the fit can be interrupted at any moment, also by ``kill -9``, and
-    resumed: it ends with the same bits, on the same machine, as if it had never been interrupted.
+    - ``task``: what a member is and how it learns
+    - ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or
+      :class:`Streamed`
+    - ``ids``: the members' names, each once
+    - ``seed``: with a member's name it decides its random key
+    - ``epochs``: how long a member trains at the most, those of ``previous`` included; a number, or
+      an array (member,)
+    - ``patience``: epochs without a better validation loss after which a member stops; a number, an
+      array (member,), or None for as many as ``epochs``
+    - ``hyperparams``: for the optimiser and the loss; by name, a scalar or an array (member,)
+    - ``keys``: raw random keys, in place of those that follow from seed and names
+    - ``chunk``: members that one lane trains at once; by default what keeps a chunk in the cache
+    - ``block``: epochs between two looks from the host; more where they are over in less than a
+      tenth of a second
+    - ``lanes``: devices to train on; all by default
+    - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that
+      needs more goes through in turns
+    - ``room_for``: make room for so many members, so that fits of several sizes share their
+      compiled programs
+    - ``previous``: continue this training
+    - ``checkpoint``: makes the fit resumable after an interruption at any moment, also by
+      ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
+    - ``on_progress``: called after every block
 
     Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
-    to resume is of another fit; FileNotFoundError when there is none.
+    to resume is of another fit; FileNotFoundError when there is none; WriteError when a checkpoint
+    cannot be written.
     """
     began = time.perf_counter()
     ids = tuple(ids)
     check_ids(ids)
-    hyperparams = broadcast_hyperparams(hyperparams, len(ids))
-    check_counts(hyperparams, chunk=chunk, block=block, memory=memory)
+    settings = broadcast_hyperparams(hyperparams, len(ids))
+    limits = broadcast_limits(epochs, patience, len(ids))
+    check_counts(chunk=chunk, block=block, memory=memory)
     if not isinstance(data, Streamed):
         check_data(data, len(ids))
     if previous is not None and previous.ids != ids:
         raise SwarmError("previous: of other members; expected the same ids in the same order")
-    held = Held(data, len(ids))
-    mesh = lane_mesh(lanes)
-    most = max(len(ids), room_for or 0)
-    chunk = chunk or chunk_size(task, held, hyperparams)
-    room = members_at_once(memory, task, held, hyperparams, mesh.size)
-    layout = Layout.of(most, mesh.size, chunk, max(room, mesh.size * chunk))
     keys = member_keys(seed, ids) if keys is None else keys
     origin = keys if previous is None else previous.state
-    schedule = Schedule(task, held, hyperparams, origin, mesh, layout, block)
-    if previous is not None:
-        schedule.remember(previous.losses)
-    fit = fingerprint(ids, seed, hyperparams, origin, data) if checkpoint else ""
-    if checkpoint and checkpoint.resume:
-        schedule.restore(checkpoint.path, fit)
 
-    def report():
+    held = Held(data, len(ids))
+    mesh = lane_mesh(lanes)
+    chunk = chunk or chunk_size(task, held, settings)
+    limit = max(members_at_once(memory, task, held, settings, mesh.size), mesh.size * chunk)
+    layout = Layout.of(max(len(ids), room_for or 0), mesh.size, chunk, limit)
+    schedule = Schedule(task, held, settings, limits, origin, mesh, layout, block)
+    if previous is not None:
+        schedule.continue_losses(previous.losses)
+    digest = fingerprint(ids, seed, settings, limits, origin, data) if checkpoint else ""
+    if checkpoint and checkpoint.resume:
+        schedule.restore(checkpoint.path, digest)
+
+    def report() -> None:
         if on_progress:
             on_progress(_progress(schedule, time.perf_counter() - began))
 
-    run_to_the_end(schedule, checkpoint, fit, report)
+    run_to_the_end(schedule, checkpoint, digest, report)
     seconds = time.perf_counter() - began
-    return fitted_of(ids, schedule.state, schedule.history.losses(), seconds)
+    return FitResult(ids, schedule.state, schedule.history.losses, seconds)
 
 
-def fitted_of(ids: tuple[str, ...], state: State, losses: Losses, seconds: float) -> FitResult:
-    """What training left, from the members' states."""
-    return FitResult(
-        ids=ids,
-        params=state.best_params,
-        status=state.status,
-        epochs=state.epoch,
-        best_epoch=state.best_epoch,
-        best_loss=state.best_loss,
-        losses=losses,
-        state=state,
-        seconds=seconds,
-    )
-
-
-def take_members(tree: Any, rows: Any) -> Any:
-    """Some members of a tree of arrays, numpy leaves (member, ...), in the order of ``rows``."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)
-
-
-def take_rows(fitted: FitResult, rows: Any, ids: Sequence[str] | None = None) -> FitResult:
-    """Some members of what training left, in this order; with other ids if given."""
-    state, losses = take_members((fitted.state, fitted.losses), rows)
-    ids = [fitted.ids[row] for row in rows] if ids is None else ids
-    return fitted_of(tuple(ids), State(*state), Losses(*losses), fitted.seconds)
-
-
-def from_the_best(state: State) -> State:
+def restart_from_best(state: State) -> State:
     """States that train on from the best weights, all but the diverged."""
     diverged = state.status == Status.DIVERGED
     status = np.where(diverged, Status.DIVERGED, Status.TRAINING).astype(np.int32)
@@ -157,7 +137,7 @@ def _progress(schedule: Schedule, seconds: float) -> Progress:
         members=len(state.status),
         stopped=schedule.stopped,
         epochs_done=int(state.epoch.sum()),
-        epochs_at_most=int(np.where(ended, state.epoch, schedule.hyperparams["epochs"]).sum()),
+        epochs_at_most=int(np.where(ended, state.epoch, schedule.limits.epochs).sum()),
         validation_loss=schedule.history.latest,
         seconds=seconds,
     )

@@ -1,8 +1,8 @@
 """Lanes: the devices that work side by side, and a member-wise function spread over them.
 
-On a CPU one lane is one core. XLA's own threading of very small matrix products only costs, so
+On a CPU one lane is one core. XLA's own threading only slows very small matrix products down, so
 each core gets a device of its own, and members are spread over the devices. Inside a lane members
-go through in small chunks (``vmap``), one chunk after the other, so that what the backward pass
+go through in small chunks (``vmap``), one chunk after another, so that what the backward pass
 saves stays in the cache.
 """
 
@@ -10,26 +10,32 @@ import dataclasses
 import functools
 import logging
 import math
+import operator
 import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Int
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.data import Held, with_shared
+from forecaster.swarm.data import Held, Rows, with_shared
+from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
 
 
 def use_all_cores() -> None:
-    """Ask JAX for one CPU device a core. Does nothing once JAX has started its backends."""
+    """Ask JAX for one CPU device per core; without effect once JAX has started its backends.
+
+    Then it warns if cores are left idle.
+    """
     chosen: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
     if chosen > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
@@ -57,9 +63,12 @@ def keep_compiled(folder: Path) -> None:
 
 @functools.cache
 def lane_mesh(lanes: int | None = None) -> Mesh:
-    """The devices to work on, a one-dimensional mesh; all local ones unless a number is given."""
+    """The devices to work on, a one-dimensional mesh; all local ones unless a number is given.
+
+    Raises SwarmError when there are fewer devices than lanes.
+    """
     use_all_cores()
-    devices = jax.local_devices()
+    devices = cast(list[Any], jax.local_devices())
     if lanes is not None and not 1 <= lanes <= len(devices):
         raise SwarmError(
             f"lanes must lie between 1 and the number of devices, {len(devices)}; got {lanes}"
@@ -82,9 +91,10 @@ class Layout:
 
     @staticmethod
     def of(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
-        """The smallest layout for so many members with a round number of groups, four to each
-        doubling, so that swarms of many sizes share a few compiled shapes. With a ``limit`` of
-        members at once there may be less room than members.
+        """The smallest layout for this many members with a round number of groups.
+
+        Round: four numbers to each doubling, so that swarms of many sizes share a few compiled
+        shapes. With a ``limit`` of members at once there may be less room than members.
         """
         needed = max(1, math.ceil(members / (lanes * chunk)))
         most = max(1, limit // (lanes * chunk)) if limit else needed
@@ -93,25 +103,26 @@ class Layout:
         return Layout(lanes, groups if groups <= most or not limit else most // step * step, chunk)
 
     def groups_for(self, members: int) -> int:
-        """How many groups hold so many members, packed densely."""
+        """How many groups hold this many members, packed densely."""
         return math.ceil(members / (self.lanes * self.chunk))
 
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        """Which of the rows lie on each lane, (lane, group x chunk); free places repeat the first.
+    def rows_by_lane(self, rows: Rows) -> Int[np.ndarray, "lane position"]:
+        """Which of the rows lie on each lane, (lane, group x chunk).
 
-        Groups are filled one after another over all lanes, so that the lanes share the work.
+        Groups are filled one after another over all lanes, so that the lanes share the work; what
+        stays free repeats the first row.
         """
-        places = np.full(self.capacity, rows[0])
-        places[: len(rows)] = rows
-        places = places.reshape(self.groups, self.lanes, self.chunk).swapaxes(0, 1)
-        return places.reshape(self.lanes, -1)
+        packed = np.full(self.capacity, rows[0])
+        packed[: len(rows)] = rows
+        packed = packed.reshape(self.groups, self.lanes, self.chunk).swapaxes(0, 1)
+        return packed.reshape(self.lanes, -1)
 
-    def unpack(self, tree: Any, members: int) -> Any:
-        """Undo :func:`place`: arrays with a leading axis of so many members, as numpy."""
+    def unpack(self, tree: Tree, members: int) -> Tree:
+        """Undo :func:`place`: numpy arrays (member, ...) from arrays (lane, group, chunk, ...)."""
         groups = self.groups_for(members)
 
-        def flatten(leaf):
-            # Lane by lane into its place, so that each number is copied once.
+        def flatten(leaf: jax.Array) -> np.ndarray:
+            # Lane by lane to where it belongs, so that each number is copied once.
             out = np.empty((groups, self.lanes, *leaf.shape[2:]), leaf.dtype)
             for part in leaf.addressable_shards:
                 lane = part.index[0].start or 0
@@ -121,61 +132,69 @@ class Layout:
         return jax.tree.map(flatten, tree)
 
 
-def place(load: Callable[[np.ndarray], Any], rows: np.ndarray, layout: Layout, mesh: Mesh) -> Any:
-    """Put members on their lanes; ``load(rows)`` gives arrays (row, ...).
+def place(load: Callable[[Rows], Tree], rows: Rows, layout: Layout, mesh: Mesh) -> Tree:
+    """Put members on their lanes: ``load(rows)`` gives arrays (row, ...).
 
-    One lane after another is loaded, so that the host never holds all of it twice.
+    Returns arrays (lane, group, chunk, ...). One lane after another is loaded, so that the host
+    never holds all of it twice.
     """
 
-    def shape(leaf):
+    def shape(leaf: np.ndarray) -> np.ndarray:
         return leaf.reshape(1, layout.groups, layout.chunk, *leaf.shape[1:])
 
-    parts = []
-    for places, device in zip(layout.places(rows), mesh.devices, strict=True):
-        parts.append(jax.device_put(jax.tree.map(shape, load(places)), device))
+    parts: list[Tree] = []
+    for some, device in zip(layout.rows_by_lane(rows), mesh.devices, strict=True):
+        parts.append(jax.device_put(jax.tree.map(shape, load(some)), device))
     sharding = NamedSharding(mesh, P("lane"))
 
-    def join(*leaves):
+    def join(*leaves: jax.Array) -> jax.Array:
         whole = (layout.lanes, *leaves[0].shape[1:])
         return jax.make_array_from_single_device_arrays(whole, sharding, list(leaves))
 
     return jax.tree.map(join, *parts)
 
 
-def replicate(tree: Any, mesh: Mesh) -> Any:
+def replicate(tree: Tree, mesh: Mesh) -> Tree:
     """Put arrays on every lane, whole."""
     return jax.device_put(tree, NamedSharding(mesh, P()))
 
 
-def spread(function: Callable[..., Any], mesh: Mesh, donate: bool = False) -> Callable[..., Any]:
-    """Turn ``function(shared, *own)`` of one member into a compiled ``f(groups, shared, *packed)``.
+def spread(
+    function: Callable[..., Tree], mesh: Mesh, *, donate: bool = False
+) -> Callable[..., Tree]:
+    """Turn a function of one member into a compiled function of all, on every lane.
 
-    The number of groups is data, so that a swarm that shrinks compiles nothing new. What later
-    groups hold in the result is zero. With ``donate``, the memory of the first packed argument is
-    given to the result.
+    ``function(shared, *trees)`` becomes ``f(groups, shared, *packed)``, whose packed trees and
+    result are arrays (lane, group, chunk, ...). The number of groups is data, so that a swarm that
+    shrinks compiles nothing new; groups beyond it are zero in the result. With ``donate``, the
+    memory of the first packed argument is given to the result.
     """
 
-    def lane(groups, shared, *args):
-        args = jax.tree.map(lambda leaf: leaf[0], args)  # this lane's (group, chunk, ...)
-        chunked = jax.vmap(lambda *own: function(shared, *own))
+    def lane(groups: jax.Array, shared: Tree, *args: Tree) -> Tree:
+        args = jax.tree.map(operator.itemgetter(0), args)  # this lane's (group, chunk, ...)
+        chunked = jax.vmap(functools.partial(function, shared))
+        room: int = jax.tree.leaves(args)[0].shape[0]
 
-        def run(i):
-            return chunked(
-                *jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False), args)
-            )
+        def run(group: jax.Array | int) -> Tree:
+            def chunk(leaf: jax.Array) -> jax.Array:
+                return cast(Tree, jax.lax.dynamic_index_in_dim(leaf, group, keepdims=False))
 
-        def body(i, out):
-            return jax.tree.map(
-                lambda o, new: jax.lax.dynamic_update_index_in_dim(o, new, i, 0), out, run(i)
-            )
+            return chunked(*jax.tree.map(chunk, args))
 
-        room = jax.tree.leaves(args)[0].shape[0]
-        shapes = jax.eval_shape(run, 0)
-        out = jax.tree.map(lambda s: jnp.zeros((room, *s.shape), s.dtype), shapes)
-        out = jax.lax.fori_loop(0, groups, body, out)
-        return jax.tree.map(lambda leaf: leaf[None], out)
+        def body(group: jax.Array, out: Tree) -> Tree:
+            def write(leaf: jax.Array, new: jax.Array) -> jax.Array:
+                return cast(Tree, jax.lax.dynamic_update_index_in_dim(leaf, new, group, 0))
 
-    def everywhere(groups, shared, *args):
+            return jax.tree.map(write, out, run(group))
+
+        def zeros(one: jax.ShapeDtypeStruct) -> jax.Array:
+            return jnp.zeros((room, *one.shape), one.dtype)
+
+        empty: Tree = jax.tree.map(zeros, jax.eval_shape(run, 0))
+        out = cast(Tree, jax.lax.fori_loop(0, groups, body, empty))
+        return jax.tree.map(operator.itemgetter(None), out)  # (1, group, chunk, ...)
+
+    def everywhere(groups: jax.Array, shared: Tree, *args: Tree) -> Tree:
         specs = (P(), P(), *([P("lane")] * len(args)))
         mapped = jax.shard_map(
             lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), check_vma=False
@@ -186,33 +205,46 @@ def spread(function: Callable[..., Any], mesh: Mesh, donate: bool = False) -> Ca
 
 
 def map_members(
-    function: Callable[..., Any],
-    *trees: Any,
+    function: Callable[..., Tree],
+    *trees: Tree,
     members: int,
     chunk: int = 8,
     limit: int = 64,
     lanes: int | None = None,
-) -> Any:
+) -> Tree:
     """Apply a function of one member to all members, over all lanes, in bounded memory.
 
-    ``trees`` have a leading member axis or are :class:`Shared`; the result, as numpy, has a leading
-    member axis. ``limit`` members are on the devices at once. Results do not depend on a member's
-    place or on the others.
+    - ``function``: takes one member's part of each tree and returns a pytree of arrays.
+    - ``trees``: of arrays (member, ...) or :class:`Shared`.
+    - ``members``: how many there are.
+    - ``chunk``: members that a lane works on at once.
+    - ``limit``: members that are on the devices at once.
+    - ``lanes``: how many devices to use; by default all.
+
+    Returns numpy arrays (member, ...). A member's result depends neither on its position nor on the
+    other members.
     """
     mesh = lane_mesh(lanes)
     layout = Layout.of(members, mesh.size, chunk, limit=max(limit, mesh.size * chunk))
     compiled = _spread_whole(function, mesh)
     held = Held(trees, members)
     shared = replicate(held.shared, mesh)
-    parts = []
+    parts: list[Tree] = []
     for first in range(0, members, layout.capacity):
         rows = np.arange(first, min(first + layout.capacity, members))
         packed = place(held.rows, rows, layout, mesh)
         out = compiled(layout.groups_for(len(rows)), shared, packed)
         parts.append(layout.unpack(out, len(rows)))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    return jax.tree.map(_concatenated, *parts)
+
+
+def _concatenated(*leaves: np.ndarray) -> np.ndarray:
+    return np.concatenate(leaves)
 
 
 @functools.lru_cache(maxsize=16)
-def _spread_whole(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
-    return spread(lambda shared, own: function(*with_shared(own, shared)), mesh)
+def _spread_whole(function: Callable[..., Tree], mesh: Mesh) -> Callable[..., Tree]:
+    def of_member(shared: tuple[Tree, ...], trees: Tree) -> Tree:
+        return function(*with_shared(trees, shared))
+
+    return spread(of_member, mesh)

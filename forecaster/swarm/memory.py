@@ -1,99 +1,123 @@
 """How many members fit: at once into a core's cache, and at once onto the devices."""
 
 import math
+import operator
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
+from jaxtyping import Shaped, UInt32
 
 from forecaster.swarm.data import Held, total_bytes, with_shared
-from forecaster.swarm.task import Task
-from forecaster.swarm.training import start
+from forecaster.swarm.task import Data, Hyperparams, Limits, Params, Task, Tree
+from forecaster.swarm.training import State, start
+
+_HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
+_KeyData: TypeAlias = UInt32[jax.Array, "2"]
 
 CACHE = 4 * 2**20
 MOST, MOST_ON_GPU = 4, 512
 
 
-def chunk_size(task: Task, held: Held, hyperparams: Mapping[str, Any]) -> int:
-    """Members that a lane trains at once: as many as keep what their backward passes save in cache.
+def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
+    """Members that a lane trains at once: as many as keep what they save in the cache.
 
-    Measured on server CPUs: best while it fits in about 4 MB, and never much better above 4
-    members; fewer leave less idle in small swarms. It must not depend on how many members there
-    are: programs of different chunks may round differently, and a member's bits would change with
-    its company.
+    Measured on server CPUs: fastest while what is saved fits in about 4 MB, and never much faster
+    above 4 members; smaller chunks leave less idle in small swarms. The size must not depend on how
+    many members there are: programs of different chunks may round differently, and a member's bits
+    would change with its company.
 
-    On GPUs, where a launch costs more than the work of a few members, as many as 512 in an eighth
-    of the memory.
+    On GPUs, where a launch costs more than the work of a few members: as many as fit in an eighth
+    of the memory, 512 at most.
     """
     saved = max(1, saved_bytes(task, held, hyperparams))
-    device = jax.local_devices()[0]
+    device = cast(Any, jax.local_devices()[0])
     if device.platform != "cpu":
-        room = _device_memory(device) // 8
+        room = _bytes_limit(device.memory_stats()) // 8
         return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
     return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, MOST))
 
 
-def saved_bytes(task: Task, held: Held, hyperparams: Mapping[str, Any]) -> int:
-    """Bytes that one member's step needs at once: what it keeps between its forward and its
-    backward pass, and a gradient beside the weights."""
+def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
+    """Bytes that one member's step needs at once.
 
-    def residuals(key, hyperparams, own, shared):
-        data = with_shared(own, shared)
-        params = task.init(jax.random.wrap_key_data(key))
-        index, _ = task.batches(data, jax.random.wrap_key_data(key))
-        batch = task.take(data, jax.tree.map(lambda leaf: leaf[0], index))
-        key = jax.random.wrap_key_data(key)
-        kept = jax.vjp(lambda params: task.loss(params, batch, key, hyperparams), params)[1]
-        return kept, params
+    That is what it keeps between its forward and its backward pass, and a gradient as large as the
+    weights.
+    """
+
+    def residuals(
+        key_data: _KeyData, hyperparams: Hyperparams, by_member: Data, shared: tuple[Tree, ...]
+    ) -> tuple[Tree, Params]:
+        data: Data = with_shared(by_member, shared)
+        key = cast(jax.Array, jax.random.wrap_key_data(key_data))
+        params = task.init(key)
+        batch = first_batch(task, data, key)
+
+        def loss(params: Params) -> jax.Array:
+            return task.loss(params, batch, key, hyperparams)
+
+        return cast(Tree, jax.vjp(loss, params)[1]), params
 
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     # What jax.vjp returns is a pytree whose leaves are all that the backward pass needs.
     return _bytes(jax.eval_shape(residuals, key, _one(hyperparams), held.example, held.shared))
 
 
-def state_bytes(task: Task, held: Held, hyperparams: Mapping[str, Any]) -> int:
+def state_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     """Bytes of one member's state: weights, best weights, optimiser."""
 
-    def state(key, hyperparams, own, shared):
-        return start(task, key, with_shared(own, shared), hyperparams)
+    def state(
+        key: _KeyData, hyperparams: Hyperparams, by_member: Data, shared: tuple[Tree, ...]
+    ) -> State:
+        one = np.ones((), np.int32)
+        return start(task, key, with_shared(by_member, shared), hyperparams, Limits(one, one))
 
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     return _bytes(jax.eval_shape(state, key, _one(hyperparams), held.example, held.shared))
 
 
 def members_at_once(
-    memory: int | None, task: Task, held: Held, hyperparams: Mapping[str, Any], lanes: int
+    memory: int | None, task: Task, held: Held, hyperparams: _HostHyperparams, lanes: int
 ) -> int:
     """How many members to have on the devices at once.
 
-    ``memory``: bytes that the process may take on a CPU, or all devices on a GPU; by default a
-    quarter of the machine's, 4 GiB at most, beyond what is in use, or half of the GPUs'. On a CPU,
-    where host and devices share it, what is held of every member counts too.
+    - ``memory``: bytes that the process may take on a CPU, or all devices together on GPUs. By
+      default, beyond what the process uses already, a quarter of the machine's memory, 4 GiB at
+      most; or half of the GPUs'. On a CPU, where host and devices share it, what is held of every
+      member counts too.
+    - ``task``, ``held``, ``hyperparams``: what is trained.
+    - ``lanes``: how many devices there are.
     """
     state = state_bytes(task, held, hyperparams)
     each = held.bytes_each + 2 * state  # data, state before and after a block
-    device = jax.local_devices()[0]
+    device = cast(Any, jax.local_devices()[0])
     if device.platform != "cpu":
-        memory = memory or lanes * _device_memory(device) // 2
+        memory = memory or lanes * _bytes_limit(device.memory_stats()) // 2
         return max(1, (memory - lanes * total_bytes(held.shared)) // each)
     if memory is None:
         memory = _used() + min(_machine() // 4, 4 * 2**30)
-    # One lane's members are in the host's hands while they are brought to their place.
+    # One lane's members are in the host's hands while they are packed.
     each += math.ceil((held.bytes_each + 2 * state) / lanes)
     everybody = 3 * state * held.members
     left = memory - _used() - everybody - lanes * total_bytes(held.shared)
     return max(1, left // each)
 
 
-def _device_memory(device: Any) -> int:
-    """Bytes of a GPU's memory that are this process's."""
-    return (device.memory_stats() or {}).get("bytes_limit", 8 * 2**30)
+def first_batch(task: Task, data: Data, key: jax.Array) -> Tree:
+    """The first batch of an epoch of one member."""
+    index, _ = task.batches(data, key)
+    return task.take(data, jax.tree.map(operator.itemgetter(0), index))
+
+
+def _bytes_limit(stats: Mapping[str, int] | None) -> int:
+    """Bytes of a GPU's memory that this process may use, from its ``memory_stats``."""
+    return (stats or {}).get("bytes_limit", 8 * 2**30)
 
 
 def _used() -> int:
-    """Bytes that this process has in memory now; 0 where the system does not say."""
+    """Bytes that this process uses now; 0 where the system does not say."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -108,9 +132,10 @@ def _machine() -> int:
         return 8 * 2**30  # Windows does not say
 
 
-def _one(hyperparams: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+def _one(hyperparams: _HostHyperparams) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes of one member's."""
     return {name: jax.ShapeDtypeStruct((), np.asarray(v).dtype) for name, v in hyperparams.items()}
 
 
-def _bytes(tree: Any) -> int:
+def _bytes(tree: Tree) -> int:
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

@@ -1,40 +1,53 @@
 """From a Flax module to pure functions, and back."""
 
+import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jaxtyping import Float, Key
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
-from forecaster.swarm.task import Hyperparams, Params
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
+
+if TYPE_CHECKING:
+    from flax import linen
+
+Build: TypeAlias = Callable[[nnx.Rngs], nnx.Module]
+"""A function that makes a module from random streams."""
+
+_Path: TypeAlias = tuple[Any, ...]
+_Untrained: TypeAlias = Sequence[tuple[_Path, Any]]  # paths and variables
 
 
 class Functions(NamedTuple):
     """One model as pure functions.
 
-    ``init(key) -> params``; ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``, in
-    training with a key, otherwise without; ``export(params, hyperparams) -> model``, by itself.
+    - ``init(key) -> params``
+    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key in training
+      and without otherwise
+    - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
     """
 
-    init: Callable[[jax.Array], Params]
-    apply: Callable[..., Any]
-    export: Callable[[Params, Hyperparams], Any]
+    init: Callable[[Key[jax.Array, ""]], Params]
+    apply: Callable[..., Tree]
+    export: Callable[[Params, Hyperparams], Callable[..., Tree]]
 
 
-class Rate(nnx.Variable):
+class Rate(nnx.Variable[jax.Array]):
     """A hyperparameter inside a module: not trained, but set from the member's hyperparameters."""
 
 
 class Dropout(nnx.Module):
     """Dropout whose rate is a member's hyperparameter, so that it may differ between members.
 
-    In training each value is zero with probability ``rate``, the others are scaled up to make up
-    for it (Srivastava et al. 2014); otherwise values pass unchanged. ``name``: of the
-    hyperparameter; ``rate``: where the hyperparameters do not have it.
+    In training each value is zero with probability ``rate``, and the others are scaled up to make
+    up for it (Srivastava et al. 2014); otherwise values pass unchanged. ``name`` is that of the
+    hyperparameter, and ``rate`` is used where the hyperparameters do not have it.
     """
 
     def __init__(self, rate: float = 0.0, *, name: str = "dropout", rngs: nnx.Rngs):
@@ -42,8 +55,8 @@ class Dropout(nnx.Module):
         self.rngs = rngs.dropout.fork()
         self.deterministic = False
 
-    def __call__(self, inputs: jax.Array) -> jax.Array:
-        """Any shape; the same shape."""
+    def __call__(self, inputs: Float[jax.Array, "*shape"]) -> Float[jax.Array, "*shape"]:
+        """Inputs of any shape; the result has the same."""
         if self.deterministic:
             return inputs
         keep = 1.0 - self.rate[...]
@@ -51,20 +64,54 @@ class Dropout(nnx.Module):
         return jnp.where(kept, inputs / jnp.maximum(keep, 1e-6), 0).astype(inputs.dtype)
 
 
-def module_functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
+def module_functions(build: Build) -> Functions:
     """Split a Flax module once into pure functions; ``build(rngs)`` makes one.
 
     Params are a plain nested dict of arrays. Raises SwarmError for a module with state that is
     neither trained nor random, such as running statistics.
     """
     use_all_cores()  # before anything starts JAX
-    abstract = _abstract(build)
-    graphs, rest = {}, None
-    for training in (False, True):
-        abstract.train() if training else abstract.eval()
-        graphs[training], _, rest = nnx.split(abstract, nnx.Param, ...)
-    other = nnx.to_flat_state(rest)  # pyright: ignore[reportArgumentType]
-    for path, variable in other:
+    graphs, untrained = _split(_abstract(build))
+    _check_untrained(untrained)
+    has_rates = any(isinstance(variable, Rate) for _, variable in untrained)
+    defaults = _rates(build) if has_rates else dict[_Path, float]()
+
+    def init(key: jax.Array) -> Params:
+        return nnx.to_pure_dict(nnx.state(build(nnx.Rngs(key)), nnx.Param))
+
+    def apply(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
+        state = _state(untrained, key, hyperparams or {}, defaults)
+        module: Any = nnx.merge(graphs[key is not None], params, state)
+        return _call(module, *inputs, **options)
+
+    def export(params: Params, hyperparams: Hyperparams) -> nnx.Module:
+        module = build(nnx.Rngs(0))
+        nnx.update(module, jax.tree.map(_on_device, params))
+        _set_rates(module, hyperparams)
+        module.eval()
+        return module
+
+    return Functions(init, apply, export)
+
+
+def _split(module: nnx.Module) -> tuple[dict[bool, Any], _Untrained]:
+    """The module's graphs, by whether it trains, and all of its variables but the weights."""
+    split = functools.partial(cast(Callable[..., tuple[Any, ...]], nnx.split), module, nnx.Param)
+    module.eval()
+    using, *_ = split(...)
+    module.train()
+    training, _, untrained = split(...)
+    return {False: using, True: training}, cast(_Untrained, nnx.to_flat_state(untrained))
+
+
+def _check_untrained(untrained: _Untrained) -> None:
+    for path, variable in untrained:
         if not isinstance(variable, nnx.RngState | Rate):
             raise SwarmError(
                 f"module variable {'.'.join(map(str, path))} is a {type(variable).__name__}; "
@@ -72,79 +119,88 @@ def module_functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
                 "kept per member: use LayerNorm or GroupNorm in place of BatchNorm"
             )
 
-    def init(key):
-        return nnx.to_pure_dict(nnx.state(build(nnx.Rngs(key)), nnx.Param))
 
-    def others(key, hyperparams):
-        """Random streams that start from the key, and rates from the hyperparameters."""
-        values = []
-        for place, (path, variable) in enumerate(other):
-            if isinstance(variable, nnx.RngKey):
-                value = jax.random.fold_in(jax.random.key(0) if key is None else key, place)
-            elif isinstance(variable, nnx.RngState):
-                value = jnp.uint32(0)
-            else:
-                name = variable.get_metadata()["hyperparameter"]
-                value = jnp.float32((hyperparams or {}).get(name, defaults[path]))
-            values.append((path, variable.replace(value)))
-        return nnx.from_flat_state(values)
-
-    defaults = _rates(build) if any(isinstance(v, Rate) for _, v in other) else {}
-
-    def apply(params, *inputs, key=None, hyperparams=None, **options):
-        graph = graphs[key is not None]
-        module: Any = nnx.merge(graph, params, others(key, hyperparams))
-        try:
-            return module(*inputs, **options)
-        except ValueError as error:
-            if "no `rngs` argument" not in str(error):
-                raise
-            raise SwarmError(
-                f"module {type(module).__name__} needs a random key and has none: "
-                f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
-                "nnx.Dropout(0.1, rngs=rngs)"
-            ) from error
-
-    def export(params, hyperparams):
-        module = build(nnx.Rngs(0))
-        nnx.update(module, jax.tree.map(jnp.asarray, params))
-        for _, rate in nnx.iter_graph(module):
-            name = isinstance(rate, Rate) and rate.get_metadata()["hyperparameter"]
-            if name and name in hyperparams:
-                rate.set_value(jnp.float32(hyperparams[name]))
-        module.eval()
-        return module
-
-    return Functions(init, apply, export)
+def _state(
+    untrained: _Untrained,
+    key: jax.Array | None,
+    hyperparams: Hyperparams,
+    defaults: Mapping[_Path, float],
+) -> Any:
+    """Random streams that start from the key, and rates from the hyperparameters."""
+    values: list[tuple[_Path, Any]] = []
+    for position, (path, variable) in enumerate(untrained):
+        if isinstance(variable, nnx.RngKey):
+            value = jax.random.fold_in(jax.random.key(0) if key is None else key, position)
+        elif isinstance(variable, nnx.RngState):
+            value = jnp.uint32(0)
+        else:
+            name = variable.get_metadata()["hyperparameter"]
+            value = jnp.float32(hyperparams.get(name, defaults[path]))
+        values.append((path, variable.replace(value)))
+    return cast(Any, nnx.from_flat_state(values))
 
 
-def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Any]) -> Functions:
+def _call(module: Callable[..., Tree], *inputs: Tree, **options: Any) -> Tree:
+    """Call a module; one that lacks a random key is an error that says what to do."""
+    try:
+        return module(*inputs, **options)
+    except ValueError as error:
+        if "no `rngs` argument" not in str(error):
+            raise
+        raise SwarmError(
+            f"module {type(module).__name__} needs a random key and has none: "
+            f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
+            "nnx.Dropout(0.1, rngs=rngs)"
+        ) from error
+
+
+def _on_device(leaf: AnyArray) -> jax.Array:
+    return jnp.asarray(leaf)
+
+
+def _set_rates(module: nnx.Module, hyperparams: Hyperparams) -> None:
+    for _, node in nnx.iter_graph(module):
+        if isinstance(node, Rate):
+            name = node.get_metadata()["hyperparameter"]
+            if name in hyperparams:
+                node.set_value(jnp.float32(hyperparams[name]))
+
+
+def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:
     """A model from pure functions ``init(key) -> params`` and ``apply(params, inputs)``.
 
     An ``apply(params, inputs, key)`` gets a random key in training and None otherwise.
     """
     takes_key = "key" in inspect.signature(apply).parameters
 
-    def run(params, *inputs, key=None, hyperparams=None, **options):
+    def run(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
         del hyperparams
         return apply(params, *inputs, **options, **({"key": key} if takes_key else {}))
 
-    def export(params, hyperparams):
+    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         del hyperparams
-        return lambda *inputs, **options: run(params, *inputs, **options)
+        return functools.partial(run, params)
 
     return Functions(init, run, export)
 
 
-def linen_functions(module: Any, sample: Any) -> Functions:
+def linen_functions(module: "linen.Module", sample: Tree) -> Functions:
     """A model from a ``flax.linen`` module and an example of its inputs, (example, ...).
 
-    The key reaches the module as its ``dropout`` stream. Raises SwarmError for a module with more
-    collections than ``params``.
+    The key reaches the module as its ``dropout`` stream. When it initialises a member, a SwarmError
+    is raised for a module with other collections than ``params``.
     """
 
-    def init(key):
-        variables = dict(module.init({"params": key, "dropout": key}, sample))
+    def init(key: jax.Array) -> Params:
+        variables = dict(
+            cast(Mapping[str, Params], module.init({"params": key, "dropout": key}, sample))
+        )
         params = variables.pop("params", {})
         if variables:
             raise SwarmError(
@@ -153,18 +209,32 @@ def linen_functions(module: Any, sample: Any) -> Functions:
             )
         return params
 
-    def apply(params, *inputs, key=None, hyperparams=None, **options):
+    def apply(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
         del hyperparams
         rngs = None if key is None else {"dropout": key}
-        return module.apply({"params": params}, *inputs, rngs=rngs, **options)
+        return cast(Tree, module.apply({"params": params}, *inputs, rngs=rngs, **options))
 
-    return Functions(init, apply, lambda params, hyperparams: module.bind({"params": params}))
+    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+        del hyperparams
+        return cast(Callable[..., Tree], module.bind({"params": params}))
+
+    return Functions(init, apply, export)
 
 
-def _abstract(build: Any) -> Any:
+def _abstract(build: Build) -> nnx.Module:
     """The module without its numbers."""
+
+    def built() -> nnx.Module:
+        return build(nnx.Rngs(0))
+
     try:
-        module = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
+        module = cast(object, nnx.eval_shape(built))
     except TypeError as error:
         raise SwarmError(
             f"the model: expected a function build(rngs) that returns a flax.nnx module, or a pair "
@@ -175,7 +245,8 @@ def _abstract(build: Any) -> Any:
     return module
 
 
-def _rates(build: Callable[[nnx.Rngs], nnx.Module]) -> Mapping[Any, float]:
+def _rates(build: Build) -> Mapping[_Path, float]:
+    """The rates that a module is built with, by path."""
     with jax.ensure_compile_time_eval():  # numbers, also when called while tracing
-        state = nnx.state(build(nnx.Rngs(0)), Rate)
-        return {path: float(rate.get_value()) for path, rate in nnx.to_flat_state(state)}
+        rates = cast(_Untrained, nnx.to_flat_state(nnx.state(build(nnx.Rngs(0)), Rate)))
+        return {path: float(rate.get_value()) for path, rate in rates}

@@ -3,14 +3,20 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+from jax.typing import DTypeLike
+from jaxtyping import Float, UInt32
 
 from forecaster.swarm.modules import Functions
+from forecaster.swarm.optimizers import Optimizer
 from forecaster.swarm.supervised import Batch, supervised
-from forecaster.swarm.task import Task
-from forecaster.swarm.training import init_state, train_step
+from forecaster.swarm.task import Hyperparams, Params, Task, Tree
+from forecaster.swarm.training import State, init_state, train_step
+
+Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
+"""``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,14 +24,14 @@ class Recipe:
     """What all members have in common. Compiled programs belong to a recipe."""
 
     functions: Functions
-    loss: Callable[[Any, Any], jax.Array] | None
+    loss: Callable[[Tree, Tree], jax.Array] | None
     loss_fn: Callable[..., jax.Array] | None
-    optimizer: Any
+    optimizer: Optimizer
     accumulate: int
-    compute_dtype: Any
+    compute_dtype: DTypeLike | None
 
     @functools.lru_cache(maxsize=8)  # noqa: B019, a recipe lives as long as its programs
-    def task(self, batch_size: int | None = None, validated: bool = False) -> Task:
+    def task(self, batch_size: int | None = None, *, validated: bool = False) -> Task:
         """The task of a fit."""
         return supervised(
             self.functions,
@@ -39,26 +45,27 @@ class Recipe:
         )
 
     @functools.cached_property
-    def begin(self):
+    def init_state(self) -> Callable[[UInt32[jax.Array, "2"], Hyperparams], State]:
         """A member's first state, from key and hyperparameters."""
         return lambda key, hyperparams: init_state(self.task(), key, hyperparams)
 
     @functools.cached_property
-    def predict(self):
+    def predict(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
         """A member's predictions."""
         return lambda params, hyperparams, inputs: self.functions.apply(
             params, inputs, hyperparams=hyperparams
         )
 
     @functools.cached_property
-    def evaluate(self):
-        """A member's loss on a batch."""
-        return lambda params, hyperparams, batch: self.task().loss(
-            params, Batch(*batch), None, hyperparams
-        )  # pyright: ignore[reportArgumentType]
+    def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
+        """A member's loss on a batch, with nothing random: without a key."""
+        loss: Callable[..., jax.Array] = self.task().loss
+        return lambda params, hyperparams, batch: loss(params, Batch(*batch), None, hyperparams)
 
     @functools.cached_property
-    def step(self):
+    def step(
+        self,
+    ) -> Callable[[State, Hyperparams, Batch], tuple[State, Float[jax.Array, ""]]]:
         """A member's step on a batch."""
         return lambda state, hyperparams, batch: train_step(
             self.task(), state, Batch(*batch), hyperparams

@@ -3,149 +3,202 @@
 import functools
 import inspect
 import math
+import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
+import optax
+from jax.typing import DTypeLike
+from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.modules import Functions, module_functions, pure_functions
+from forecaster.swarm.data import Shared
+from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
 from forecaster.swarm.optimizers import adamw, inject_hyperparams
-from forecaster.swarm.task import Task
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
+
+Model: TypeAlias = Build | tuple[Callable[..., Params], Callable[..., Tree]] | Functions
+"""``build(rngs)`` of a Flax module, a pair of pure functions ``(init, apply)``, or Functions."""
+
+ElementwiseLoss: TypeAlias = Callable[[Tree, Tree], jax.Array]
+"""``loss(predictions, targets)``: arrays whose leading axis is that of the examples."""
+
+Optimizer: TypeAlias = optax.GradientTransformation | Callable[..., optax.GradientTransformation]
+"""A transformation, the same for all members, or a function of hyperparameters."""
+
+_Key: TypeAlias = Key[jax.Array, ""]
+_Weight: TypeAlias = Float[AnyArray, "*member example"] | Shared
 
 
 class Supervised(NamedTuple):
     """One member's examples. In a swarm each array has a leading member axis, or is Shared."""
 
-    inputs: Any  # (example, ...), or a pytree of such
-    targets: Any  # (example, ...), or a pytree of such, or None
-    weight: Any  # (example,) 1.0, or 0.0 for padding
-    validation_inputs: Any = None  # (example, ...)
-    validation_targets: Any = None  # (example, ...)
-    validation_weight: Any = None  # (example,)
-    bootstrap: Any = None  # raw key (2,) uint32: learn from a bootstrap sample that it decides
+    inputs: Tree  # arrays (example, ...)
+    targets: Tree  # arrays (example, ...), or None
+    weight: _Weight  # 1.0, or 0.0 for padding
+    validation_inputs: Tree = None  # arrays (example, ...)
+    validation_targets: Tree = None  # arrays (example, ...)
+    validation_weight: _Weight | None = None
+    # A raw key: learn from a bootstrap sample that it decides.
+    bootstrap: UInt32[AnyArray, "*member 2"] | None = None
 
 
 class Batch(NamedTuple):
-    """Examples of one step. ``weight`` is 0.0 in places without an example."""
+    """Examples of one step. ``weight`` is 0.0 where there is no example."""
 
-    inputs: Any  # (example, ...)
-    targets: Any  # (example, ...)
-    weight: Any  # (example,)
+    inputs: Tree  # arrays (example, ...)
+    targets: Tree  # arrays (example, ...)
+    weight: Float[AnyArray, " example"]
 
 
-def functions_of(model: Any) -> Functions:
-    """A model as pure functions: a function ``build(rngs)`` of a module, a pair ``(init, apply)``,
-    or :class:`Functions`."""
+def functions_of(model: object) -> Functions:
+    """A :data:`Model` as pure functions. Raises SwarmError for anything else."""
     if isinstance(model, Functions):
         return model
-    if isinstance(model, tuple) and len(model) == 2:
-        return pure_functions(*model)
-    if not callable(model):
+    if isinstance(model, tuple):
+        pair = cast(tuple[Callable[..., Tree], ...], model)
+        if len(pair) == 2:
+            return pure_functions(*pair)
+    if not callable(cast(object, model)):
         raise SwarmError(
             "model: expected a function build(rngs) of a flax.nnx module, or a pair (init, apply); "
             f"got {model!r}"
         )
-    build: Any = model
-    return module_functions(build)
+    return module_functions(cast(Build, model))
 
 
 def shuffled_batches(
-    key: jax.Array, valid: jax.Array, batch_size: int, labels: jax.Array | None = None
-):
+    key: _Key,
+    valid: Bool[jax.Array, " example"],
+    batch_size: int,
+    labels: Int[jax.Array, " example"] | None = None,
+) -> tuple[Int[jax.Array, "step batch"], Bool[jax.Array, "step batch"], Bool[jax.Array, " step"]]:
     """A random order of the valid examples, cut into batches.
 
-    ``valid`` (example,) bool. Where an example comes depends on the key and on its label, whole
-    numbers (example,), by default its place: padding changes nothing. Returns indices (step,
-    batch), their weights (step, batch), 0.0 for places without an example, and which steps have
-    any, (step,).
+    When an example's turn comes depends on the key and on its label, by default its position:
+    padding changes nothing. Returns the examples' indices, which of them are examples at all, and
+    which steps have any.
     """
     examples = valid.shape[0]
     steps = math.ceil(examples / batch_size)
     labels = jnp.arange(examples) if labels is None else labels
-    draw = jax.vmap(lambda label: jax.random.uniform(jax.random.fold_in(key, label)))(labels)
-    order = jnp.argsort(jnp.where(valid, draw, jnp.inf))
+
+    def priority(label: jax.Array) -> jax.Array:
+        return jax.random.uniform(jax.random.fold_in(key, label))
+
+    order = jnp.argsort(jnp.where(valid, jax.vmap(priority)(labels), jnp.inf))
     order = jnp.pad(order, (0, steps * batch_size - examples)).reshape(steps, batch_size)
-    place = jnp.arange(steps * batch_size).reshape(steps, batch_size)
-    weight = place < valid.sum()
-    return order, weight, weight.any(1)
+    position = jnp.arange(steps * batch_size).reshape(steps, batch_size)
+    is_example = position < valid.sum()
+    return order, is_example, is_example.any(1)
 
 
-def bootstrap_sample(key: jax.Array, valid: jax.Array) -> jax.Array:
-    """For each example the valid one that stands in its place in a bootstrap sample, (example,).
+def bootstrap_sample(key: _Key, valid: Bool[jax.Array, " example"]) -> Int[jax.Array, " example"]:
+    """For each example the valid one that takes its place in a bootstrap sample.
 
-    Efron (1979): as many draws with replacement as there are examples.
+    Efron (1979), Annals of Statistics 7: as many draws with replacement as there are examples.
     """
-    places = jnp.argsort(~valid, stable=True)  # the valid ones first
-    return places[jax.random.randint(key, valid.shape, 0, jnp.maximum(valid.sum(), 1))]
+    positions = jnp.argsort(~valid, stable=True)  # the valid ones first
+    return positions[jax.random.randint(key, valid.shape, 0, jnp.maximum(valid.sum(), 1))]
 
 
 def supervised(
-    model: Any,
-    loss: Callable[[Any, Any], jax.Array] | None = None,
+    model: Model,
+    loss: ElementwiseLoss | None = None,
     *,
     loss_fn: Callable[..., jax.Array] | None = None,
     batch_size: int | None = None,
-    optimizer: Any = adamw,
+    optimizer: Optimizer = adamw,
     accumulate: int = 1,
     validated: bool = True,
-    compute_dtype: Any = None,
+    compute_dtype: DTypeLike | None = None,
 ) -> Task:
     """Make a :class:`Task` over :class:`Supervised` data.
 
-    ``model``: ``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`.
-    ``loss(predictions, targets)`` is elementwise; it has a leading example axis and is averaged
-    over the valid examples here. Or ``loss_fn(params, batch, key)`` of a :class:`Batch`, a scalar;
-    its key is None in validation. ``batch_size``: by default all examples. ``compute_dtype``: of
-    the model's arithmetic, such as ``bfloat16``; weights and losses stay float32.
+    - ``model``: ``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`.
+    - ``loss(predictions, targets)``: elementwise, with a leading example axis; it is averaged over
+      the valid examples here.
+    - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`; its
+      key is None in validation. It may take ``hyperparams`` too.
+    - ``batch_size``: by default all examples.
+    - ``optimizer``, ``accumulate``: see :func:`inject_hyperparams`.
+    - ``validated``: whether the data have validation examples, which decide when to stop.
+    - ``compute_dtype``: of the model's arithmetic, such as ``bfloat16``; weights and losses stay
+      float32.
+
+    Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given.
     """
     functions = functions_of(model)
-    if (loss is None) == (loss_fn is None):
-        raise SwarmError("give either loss, elementwise, or loss_fn(params, batch, key)")
-    if loss_fn is None:
-        assert loss is not None
-        one_loss = functools.partial(_mean_loss, functions.apply, loss, compute_dtype)
-    else:
-        one_loss = functools.partial(_whole_loss, loss_fn, compute_dtype)
-
-    def batches(data: Supervised, key):
-        valid = data.weight > 0
-        size = batch_size or valid.shape[0]
-        index, weight, active = shuffled_batches(key, valid, size)
-        if data.bootstrap is not None:
-            index = bootstrap_sample(jax.random.wrap_key_data(data.bootstrap), valid)[index]
-        return (index, weight), active
-
-    def take(data: Supervised, index):
-        rows, weight = index
-        inputs, targets = jax.tree.map(lambda a: a[rows], (data.inputs, data.targets))
-        return Batch(inputs, targets, weight * data.weight[rows])
-
-    def validate(params, data: Supervised):
-        if data.validation_weight is None:
-            raise SwarmError(
-                "validation: expected validation_inputs, validation_targets and validation_weight; "
-                "got none. Give them, or make the task with validated=False"
-            )
-        held_back = data.validation_inputs, data.validation_targets, data.validation_weight
-        return one_loss(params, Batch(*held_back), None, None)
-
+    one_loss = _loss_of(functions, loss, loss_fn, compute_dtype)
     return Task(
         init=functions.init,
         loss=one_loss,
-        batches=batches,
-        take=take,
-        validate=validate if validated else None,
+        batches=functools.partial(_batches, batch_size),
+        take=_take,
+        validate=functools.partial(_validate, one_loss) if validated else None,
         optimizer=inject_hyperparams(optimizer, accumulate),
     )
 
 
-def _mean_loss(apply, loss, dtype, params, batch: Batch, key, hyperparams):
+def _loss_of(
+    functions: Functions,
+    loss: ElementwiseLoss | None,
+    loss_fn: Callable[..., jax.Array] | None,
+    dtype: DTypeLike | None,
+) -> Callable[..., jax.Array]:
+    if loss is not None and loss_fn is None:
+        return functools.partial(_mean_loss, functions.apply, loss, dtype)
+    if loss is None and loss_fn is not None:
+        return functools.partial(_whole_loss, loss_fn, dtype)
+    raise SwarmError("give either loss, elementwise, or loss_fn(params, batch, key)")
+
+
+def _batches(
+    batch_size: int | None, data: Supervised, key: _Key
+) -> tuple[tuple[jax.Array, jax.Array], Bool[jax.Array, " step"]]:
+    valid = cast(jax.Array, data.weight) > 0
+    size = batch_size or valid.shape[0]
+    index, weight, active = shuffled_batches(key, valid, size)
+    if data.bootstrap is not None:
+        key_data = cast(jax.Array, data.bootstrap)
+        sample = bootstrap_sample(cast(_Key, jax.random.wrap_key_data(key_data)), valid)
+        index = sample[index]
+    return (index, weight), active
+
+
+def _take(
+    data: Supervised, index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]]
+) -> Batch:
+    rows, is_example = index
+    inputs, targets = jax.tree.map(operator.itemgetter(rows), (data.inputs, data.targets))
+    return Batch(inputs, targets, is_example * cast(jax.Array, data.weight)[rows])
+
+
+def _validate(loss: Callable[..., jax.Array], params: Params, data: Supervised) -> jax.Array:
+    if data.validation_weight is None:
+        raise SwarmError(
+            "validation: expected validation_inputs, validation_targets and validation_weight; "
+            "got none. Give them, or make the task with validated=False"
+        )
+    weight = cast(jax.Array, data.validation_weight)
+    return loss(params, Batch(data.validation_inputs, data.validation_targets, weight), None, None)
+
+
+def _mean_loss(
+    apply: Callable[..., Tree],
+    loss: ElementwiseLoss,
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    key: _Key | None,
+    hyperparams: Hyperparams | None,
+) -> Float[jax.Array, ""]:
     """An elementwise loss, averaged over the valid examples."""
     used = batch.weight > 0
 
-    def known(x):
+    def known(x: AnyArray) -> jax.Array:
         # What stands in padding, NaN even, must not reach the gradient.
         return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
 
@@ -154,25 +207,36 @@ def _mean_loss(apply, loss, dtype, params, batch: Batch, key, hyperparams):
         _cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams
     )
     losses = loss(_cast(predictions, dtype and jnp.float32), targets)
-    if losses.ndim == 0 or losses.shape[0] != used.shape[0]:
-        raise SwarmError(
-            f"loss(predictions, targets): expected one loss per example, shape ({used.shape[0]}, "
-            f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
-            f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
-        )
-    sizes = [leaf.size for leaf in jax.tree.leaves((predictions, targets))]
-    if losses.size > max(sizes):
-        raise SwarmError(
-            f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
-            f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
-            "spread over each other. Give both the same shape"
-        )
+    _check_losses(losses, len(used), predictions, targets)
     each = losses.reshape(losses.shape[0], -1).mean(1)
     total = batch.weight.sum()
     return (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
 
 
-def _whole_loss(loss_fn, dtype, params, batch: Batch, key, hyperparams):
+def _check_losses(losses: jax.Array, examples: int, predictions: Tree, targets: Tree) -> None:
+    """Raise SwarmError unless there is a loss per example, and no more than there are numbers."""
+    if losses.ndim == 0 or losses.shape[0] != examples:
+        raise SwarmError(
+            f"loss(predictions, targets): expected one loss per example, shape ({examples}, "
+            f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
+            f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
+        )
+    if losses.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
+        raise SwarmError(
+            f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
+            f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
+            "spread over each other. Give both the same shape"
+        )
+
+
+def _whole_loss(
+    loss_fn: Callable[..., jax.Array],
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    key: _Key | None,
+    hyperparams: Hyperparams | None,
+) -> Float[jax.Array, ""]:
     """The caller's own loss of a whole batch."""
     extra = (
         {"hyperparams": hyperparams}
@@ -197,16 +261,16 @@ def _whole_loss(loss_fn, dtype, params, batch: Batch, key, hyperparams):
     return loss.astype(jnp.float32)
 
 
-def _cast(tree: Any, dtype: Any) -> Any:
+def _cast(tree: Tree, dtype: DTypeLike | None) -> Tree:
     """Floats as another type; nothing changes without one."""
     if dtype is None:
         return tree
 
-    def cast(leaf):
+    def convert(leaf: AnyArray) -> AnyArray:
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
-    return jax.tree.map(cast, tree)
+    return jax.tree.map(convert, tree)
 
 
-def _shapes(tree: Any) -> Any:
+def _shapes(tree: Tree) -> Tree:
     return jax.tree.map(jnp.shape, tree)

@@ -1,13 +1,25 @@
 """Training of ONE member: state, an epoch, a block of epochs. The engine maps it over members."""
 
 import enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Bool, Float, Int32, Key, UInt32
 
-from forecaster.swarm.task import Data, Hyperparams, Params, Task
+from forecaster.swarm.task import (
+    AnyArray,
+    Data,
+    Hyperparams,
+    Limits,
+    OptState,
+    Params,
+    Task,
+    Tree,
+)
+
+_T = TypeVar("_T")
 
 
 class Status(enum.IntEnum):
@@ -20,103 +32,95 @@ class Status(enum.IntEnum):
 
 
 class State(NamedTuple):
-    """All that training a member carries along. In a swarm every leaf has a leading member axis.
+    """All that training carries along for a member. In a swarm every leaf has a member axis first.
 
-    On the devices the leaves are JAX arrays, on the host numpy arrays.
+    The leaves are JAX arrays on the devices and numpy arrays on the host.
     """
 
-    key: Any  # raw key data, (2,) uint32
+    key: UInt32[AnyArray, "*member 2"]  # raw key data
     params: Params
-    opt_state: Any
-    epoch: Any  # epochs completed
-    status: Any
+    opt_state: OptState
+    epoch: Int32[AnyArray, "*member"]  # epochs completed
+    status: Int32[AnyArray, "*member"]  # of Status
     best_params: Params
-    best_loss: Any
-    best_epoch: Any  # 0: the initial weights
+    best_loss: Float[AnyArray, "*member"]
+    best_epoch: Int32[AnyArray, "*member"]  # 0: the initial weights
 
 
 class Losses(NamedTuple):
-    """Losses of an epoch; NaN where the member did not train."""
+    """Losses of one epoch or of several; NaN where the member did not train."""
 
-    train: Any
-    validation: Any
+    train: Float[AnyArray, "..."]
+    validation: Float[AnyArray, "..."]
 
 
-def init_state(task: Task, key_data: jax.Array, hyperparams: Hyperparams) -> State:
+def init_state(task: Task, key_data: UInt32[AnyArray, "2"], hyperparams: Hyperparams) -> State:
     """State of one member before it has seen any data."""
-    params = task.init(jax.random.fold_in(jax.random.wrap_key_data(key_data), 0))
+    params = task.init(jax.random.fold_in(_typed_key(key_data), 0))
     opt_state = task.optimizer(hyperparams).init(params)
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
 
 
-def start(task: Task, key_data: jax.Array, data: Data, hyperparams: Hyperparams) -> State:
+def start(
+    task: Task,
+    key_data: UInt32[AnyArray, "2"],
+    data: Data,
+    hyperparams: Hyperparams,
+    limits: Limits,
+) -> State:
     """Initial state of one member; its initial weights are the first candidate for the best."""
-    return go_on(task, init_state(task, key_data, hyperparams), data, hyperparams)
+    return resume(task, init_state(task, key_data, hyperparams), data, hyperparams, limits)
 
 
-def go_on(task: Task, state: State, data: Data, hyperparams: Hyperparams) -> State:
-    """State of one member that trains further, on these data and up to ``hyperparams["epochs"]``.
+def resume(task: Task, state: State, data: Data, hyperparams: Hyperparams, limits: Limits) -> State:
+    """State of one member that trains further, on these data and up to these limits.
 
-    Its best weights are judged anew. One that had used up its epochs trains if it has more now.
+    The loss of its best weights is measured anew. A member that had used up its epochs trains
+    again if it has more of them now. Takes the hyperparameters as :func:`start` does, unused.
     """
+    del hyperparams
     usable = _all_finite(state.best_params)
     loss = jnp.float32(jnp.inf)
     if task.validate is not None:
         loss = task.validate(state.best_params, data)
         usable &= jnp.isfinite(loss)
         loss = jnp.where(usable, loss, jnp.inf).astype(loss.dtype)
-    finished = jnp.where(state.epoch < hyperparams["epochs"], Status.TRAINING, Status.FINISHED)
+    finished = jnp.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
     ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
     status = jnp.where(ended, state.status, finished)
     status = jnp.where(usable, status, Status.DIVERGED).astype(jnp.int32)
     return state._replace(status=status, best_loss=loss)
 
 
-def epoch_keys(key_data: jax.Array, epoch: Any) -> tuple[jax.Array, jax.Array]:
+def epoch_keys(
+    key_data: UInt32[AnyArray, "2"], epoch: int | Int32[AnyArray, ""]
+) -> tuple[Key[jax.Array, ""], Key[jax.Array, ""]]:
     """The keys of a member's epoch, counted from 1: for its batches and for its losses."""
-    first, second = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch))
+    first, second = jax.random.split(jax.random.fold_in(_typed_key(key_data), epoch))
     return first, second
 
 
 def train_epoch(
-    task: Task, state: State, data: Data, hyperparams: Hyperparams
+    task: Task, state: State, data: Data, hyperparams: Hyperparams, limits: Limits
 ) -> tuple[State, Losses]:
     """One epoch of one member that is still training.
 
-    Reads ``patience`` and ``epochs`` from the hyperparameters: training stops after that many
-    epochs without a better validation loss, and after that many in all. A loss or a weight that is
-    not finite marks the member as diverged; its best weights are kept.
+    Training stops after ``limits.patience`` epochs without a better validation loss, and after
+    ``limits.epochs`` in all. A loss or a weight that is not finite marks the member as diverged;
+    its best weights are kept.
     """
     epoch = state.epoch + 1
     batch_key, loss_key = epoch_keys(state.key, epoch)
-    index, active = task.batches(data, batch_key)
-    optimizer = task.optimizer(hyperparams)
-
-    def step(carry, now):
-        params, opt_state = carry
-        index, is_active, key = now
-        batch = task.take(data, index)
-        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
-        updates, opt_state = update(
-            task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
-        )
-        after = optax.apply_updates(params, updates), opt_state
-        return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
-
-    keys = jax.random.split(loss_key, active.shape[0])
-    (params, opt_state), losses = jax.lax.scan(
-        step, (state.params, state.opt_state), (index, active, keys)
+    params, opt_state, train_loss = _train_on_batches(
+        task, state, data, hyperparams, batch_key, loss_key
     )
-    train_loss = losses.sum() / jnp.maximum(active.sum(), 1)
     loss = train_loss if task.validate is None else task.validate(params, data)
     diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & _all_finite(params))
     better = ~diverged & ((loss < state.best_loss) | (task.validate is None))
     best_epoch = jnp.where(better, epoch, state.best_epoch)
-    status = jnp.where(
-        epoch - best_epoch >= hyperparams["patience"], Status.STOPPED_EARLY, state.status
-    )
-    status = jnp.where(epoch >= hyperparams["epochs"], Status.FINISHED, status)
+    status = jnp.where(epoch - best_epoch >= limits.patience, Status.STOPPED_EARLY, state.status)
+    status = jnp.where(epoch >= limits.epochs, Status.FINISHED, status)
     status = jnp.where(diverged, Status.DIVERGED, status).astype(jnp.int32)
     trained = State(
         key=state.key,
@@ -131,16 +135,48 @@ def train_epoch(
     return trained, Losses(train_loss, loss)
 
 
+def _train_on_batches(
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    batch_key: Key[jax.Array, ""],
+    loss_key: Key[jax.Array, ""],
+) -> tuple[Params, OptState, Float[jax.Array, ""]]:
+    """Weights and optimiser state after an epoch's batches, and their mean loss."""
+    index, active = task.batches(data, batch_key)
+    optimizer = task.optimizer(hyperparams)
+
+    def step(
+        carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
+    ) -> tuple[tuple[Params, OptState], jax.Array]:
+        params, opt_state = carry
+        index, is_active, key = batch_of_step
+        batch = task.take(data, index)
+        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
+        updates, opt_state = update(
+            task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
+        )
+        after = optax.apply_updates(params, updates), opt_state
+        return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
+
+    keys = jax.random.split(loss_key, active.shape[0])
+    (params, opt_state), losses = jax.lax.scan(
+        step, (state.params, state.opt_state), (index, active, keys)
+    )
+    return params, opt_state, losses.sum() / jnp.maximum(active.sum(), 1)
+
+
 def train_step(
-    task: Task, state: State, batch: Any, hyperparams: Hyperparams
-) -> tuple[State, jax.Array]:
+    task: Task, state: State, batch: Tree, hyperparams: Hyperparams
+) -> tuple[State, Float[jax.Array, ""]]:
     """One step of one member on a batch of the caller's; it counts as an epoch.
 
     There is no validation: the weights after the step are the best. A loss or a weight that is not
     finite changes nothing but the status.
     """
     epoch = state.epoch + 1
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), epoch)
+    key = jax.random.fold_in(_typed_key(state.key), epoch)
     loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyperparams)
     optimizer, params, opt_state = task.optimizer(hyperparams), state.params, state.opt_state
     updates, opt_state = update(
@@ -161,53 +197,113 @@ def train_step(
     return _where(training, _where(sound, after, failed), state), loss
 
 
-def update(task: Task, optimizer: Any, grads, opt_state, params, loss, batch, key, hyperparams):
-    """An optimiser's update; those that search along a line get what they ask for too."""
-    extra = {}
-    if isinstance(optimizer, optax.GradientTransformationExtraArgs):
-        extra = {"value": loss, "grad": grads}
-        extra["value_fn"] = lambda params: task.loss(params, batch, key, hyperparams)
-    return optimizer.update(grads, opt_state, params, **extra)
+def update(
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    grads: Params,
+    opt_state: OptState,
+    params: Params,
+    loss: Float[jax.Array, ""],
+    batch: Tree,
+    key: jax.Array,
+    hyperparams: Hyperparams,
+) -> tuple[Params, OptState]:
+    """An optimiser's update of one member, and its next state.
+
+    - ``task``, ``optimizer``: the member's
+    - ``grads``, ``params``: the gradient and the weights, trees of the same structure
+    - ``opt_state``: what the optimiser remembers
+    - ``loss``, ``batch``, ``key``, ``hyperparams``: the batch's loss and all that it was made from,
+      for optimisers that search along a line
+    """
+    if not isinstance(optimizer, optax.GradientTransformationExtraArgs):
+        return optimizer.update(grads, opt_state, params)
+
+    def batch_loss(params: Params) -> jax.Array:
+        return task.loss(params, batch, key, hyperparams)
+
+    return optimizer.update(grads, opt_state, params, value=loss, grad=grads, value_fn=batch_loss)
 
 
 def train_block(
-    task: Task, state: State, data: Data, hyperparams: Hyperparams, epochs: Any, most: int
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    limits: Limits,
+    epochs: int | Int32[AnyArray, ""],
+    max_epochs: int,
 ) -> tuple[State, Losses]:
-    """Up to ``epochs`` epochs of one member; once it has stopped, nothing of it changes.
+    """Several epochs of one member; once it has stopped, nothing of it changes.
 
-    ``epochs``, at most ``most``, is data: blocks of other lengths compile nothing new. Returns the
-    state and the losses of each epoch, shape (most,), NaN where there was none.
+    - ``task``, ``data``, ``hyperparams``: as for :func:`train_epoch`
+    - ``state``: where the member stands
+    - ``limits``: when it stops
+    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new
+    - ``max_epochs``: how many there is room for
+
+    Returns the state and the losses of each epoch, shape (max_epochs,), NaN where there was none.
     """
 
-    def one(i, carry):
-        state, seen = carry
+    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
+        state, history = carry
         training = state.status == Status.TRAINING
-        after, losses = train_epoch(task, state, data, hyperparams)
-        seen = Losses(
-            *(
-                row.at[i].set(jnp.where(training, loss, jnp.nan))
-                for row, loss in zip(seen, losses, strict=True)
-            )
-        )
-        return _where(training, after, state), seen
+        after, losses = train_epoch(task, state, data, hyperparams, limits)
 
-    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams)[1])
-    blank = Losses(*(jnp.full((most,), jnp.nan, shape.dtype) for shape in shapes))
-    return jax.lax.fori_loop(0, epochs, one, (state, blank))
+        def write(row: AnyArray, loss: AnyArray) -> jax.Array:
+            return jnp.asarray(row).at[i].set(jnp.where(training, loss, jnp.nan))
+
+        return _where(training, after, state), jax.tree.map(write, history, losses)
+
+    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
+    blank = Losses(*(jnp.full((max_epochs,), jnp.nan, shape.dtype) for shape in shapes))
+    block = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
+    return block
 
 
-def train_one(task: Task, key_data: jax.Array, data: Data, hyperparams: Hyperparams) -> State:
-    """Train one member by itself until it stops: what a swarm does for each, without the swarm."""
-    epoch = jax.jit(lambda state, data, hyperparams: train_epoch(task, state, data, hyperparams)[0])
-    state = jax.jit(lambda *args: start(task, *args))(key_data, data, hyperparams)
+def train_one(
+    task: Task,
+    key_data: UInt32[AnyArray, "2"],
+    data: Data,
+    hyperparams: Hyperparams,
+    *,
+    epochs: int,
+    patience: int | None = None,
+) -> State:
+    """Train one member by itself until it stops: what a swarm does for each, without the swarm.
+
+    - ``task``: how it learns
+    - ``key_data``: its raw random key, see :func:`forecaster.swarm.member_keys`
+    - ``data``: what it learns from, without a member axis
+    - ``hyperparams``: by name, scalars
+    - ``epochs``, ``patience``: as in :func:`forecaster.swarm.fit`
+    """
+    limits = Limits(jnp.int32(epochs), jnp.int32(epochs if patience is None else patience))
+
+    @jax.jit
+    def begin(key_data: jax.Array, data: Data, hyperparams: Hyperparams, limits: Limits) -> State:
+        return start(task, key_data, data, hyperparams, limits)
+
+    @jax.jit
+    def epoch(state: State, data: Data, hyperparams: Hyperparams, limits: Limits) -> State:
+        return train_epoch(task, state, data, hyperparams, limits)[0]
+
+    state = cast(State, begin(key_data, data, hyperparams, limits))
     while state.status == Status.TRAINING:
-        state = epoch(state, data, hyperparams)
+        state = cast(State, epoch(state, data, hyperparams, limits))
     return state
 
 
-def _all_finite(tree: Any) -> jax.Array:
+def _typed_key(key_data: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
+    return cast(jax.Array, jax.random.wrap_key_data(cast(jax.Array, key_data)))
+
+
+def _all_finite(tree: Tree) -> Bool[jax.Array, ""]:
     return jnp.all(jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]))
 
 
-def _where(condition: jax.Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+def _where(condition: Bool[AnyArray, ""], yes: _T, no: _T) -> _T:
+    def choose(a: AnyArray, b: AnyArray) -> jax.Array:
+        return jnp.where(condition, a, b)
+
+    return jax.tree.map(choose, yes, no)

@@ -10,43 +10,31 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import jax
 import numpy as np
+from jaxtyping import Float, Int
 
 from forecaster.swarm.checkpoint import Checkpoint
-from forecaster.swarm.checks import SwarmError, check_ids
+from forecaster.swarm.checks import (
+    SwarmError,
+    broadcast_hyperparams,
+    broadcast_limits,
+    check_ids,
+)
 from forecaster.swarm.data import Shared, check_rows
-from forecaster.swarm.fitting import FitResult, Progress, fit, fitted_of, take_rows
+from forecaster.swarm.fitting import Progress, fit
+from forecaster.swarm.history import write_losses
 from forecaster.swarm.keys import member_keys
-from forecaster.swarm.task import Task
-from forecaster.swarm.training import Losses, State
+from forecaster.swarm.members import write_members
+from forecaster.swarm.result import FitResult
+from forecaster.swarm.task import ArrayLike, Data, Limits, Task
 
-Candidate = Mapping[str, Any]
+if TYPE_CHECKING:
+    import pandas as pd
 
-
-@dataclasses.dataclass(frozen=True)
-class Tuned:
-    """What a search found. ``choice`` (series,): the candidate with the lowest validation loss."""
-
-    ids: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
-    choice: np.ndarray  # (series,) of candidates
-    best_loss: np.ndarray  # (series, candidate), the lowest validation loss it came to
-    epochs: np.ndarray  # (series, candidate), epochs spent
-    winners: tuple["Winners", ...]  # the chosen members, by size
-    seconds: float
-
-    def summary(self) -> Any:
-        """A pandas DataFrame, a row per series: its choice, its loss, epochs of all tries."""
-        import pandas as pd
-
-        chosen = pd.DataFrame([dict(self.candidates[c]) for c in self.choice])
-        rows = np.arange(len(self.ids))
-        chosen["best_loss"] = self.best_loss[rows, self.choice]
-        chosen["epochs_tried"] = self.epochs.sum(1)
-        return chosen.set_axis(pd.Index(self.ids, name="id"))
+Candidate: TypeAlias = Mapping[str, Any]
+"""Values by name: of hyperparameters, and of what decides a network's size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +42,31 @@ class Winners:
     """The chosen members of one size: ``rows`` of the ids they belong to, and their training."""
 
     size: Candidate
-    rows: np.ndarray
-    fitted: FitResult
+    rows: Int[np.ndarray, " winner"]
+    result: FitResult
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What a search came to: each series' choice, what all candidates achieved, and the winners."""
+
+    ids: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    choice: Int[np.ndarray, " series"]  # of candidates: the one with the lowest validation loss
+    best_loss: Float[np.ndarray, "series candidate"]  # the lowest validation loss it came to
+    epochs: Int[np.ndarray, "series candidate"]  # spent
+    winners: tuple[Winners, ...]  # the chosen members, by size
+    seconds: float
+
+    def summary(self) -> "pd.DataFrame":
+        """A row per series: its choice, its loss, and the epochs of all that it tried."""
+        import pandas as pd
+
+        chosen = pd.DataFrame([dict(self.candidates[c]) for c in _integers(self.choice)])
+        rows = np.arange(len(self.ids))
+        chosen["best_loss"] = self.best_loss[rows, self.choice]
+        chosen["epochs_tried"] = self.epochs.sum(1)
+        return chosen.set_axis(pd.Index(self.ids, name="id"))
 
 
 def grid_candidates(**values: Sequence[Any]) -> list[Candidate]:
@@ -65,30 +76,38 @@ def grid_candidates(**values: Sequence[Any]) -> list[Candidate]:
     ]
 
 
-def random_candidates(count: int, seed: int = 0, **ranges: Any) -> list[Candidate]:
-    """Random candidates: a pair of positive floats is drawn log-uniformly between them, of anything
-    else one is chosen; e.g. ``random_candidates(20, learning_rate=(1e-4, 1e-1), hidden=[4, 8, 16])``."""
+def random_candidates(
+    count: int, seed: int = 0, **ranges: tuple[float, float] | Sequence[Any]
+) -> list[Candidate]:
+    """Random candidates, e.g. ``random_candidates(20, learning_rate=(1e-4, 1e-1), hidden=[4, 8])``.
+
+    From a pair of positive floats a value between them is drawn log-uniformly; of anything else
+    one item is chosen.
+    """
     random = np.random.default_rng(seed)
 
-    def one(values):
+    def draw(values: Sequence[Any]) -> Any:
         if isinstance(values, tuple) and len(values) == 2:
-            low, high = map(float, values)
+            low, high = float(values[0]), float(values[1])
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")
-            return float(np.exp(random.uniform(np.log(low), np.log(high))))
+            drawn: float = random.uniform(float(np.log(low)), float(np.log(high)))
+            return float(np.exp(drawn))
         return values[int(random.integers(len(values)))]
 
-    return [{name: one(values) for name, values in ranges.items()} for _ in range(count)]
+    return [{name: draw(values) for name, values in ranges.items()} for _ in range(count)]
 
 
 def tune(
     make_task: Callable[..., Task],
-    data: Any,
+    data: Data,
     ids: Sequence[str],
     candidates: Sequence[Candidate],
     *,
     seed: int,
-    hyperparams: Mapping[str, Any],
+    epochs: ArrayLike,
+    patience: ArrayLike | None = None,
+    hyperparams: Mapping[str, ArrayLike] | None = None,
     sizes: Sequence[str] = ("hidden",),
     eta: int = 3,
     checkpoint: Checkpoint | None = None,
@@ -97,35 +116,48 @@ def tune(
 ) -> Tuned:
     """Find each series' own best candidate by its validation loss.
 
-    ``candidates``: values by name, the same names in each, see :func:`grid_candidates` and :func:`random_candidates`. Names
-    in ``sizes`` go to ``make_task(**sizes)``, one compiled shape for each combination; the others
-    are hyperparameters and take the place of those in ``hyperparams``. ``data``: (series, ...). With
-    ``eta`` = 3 a third of the candidates goes on at each of the rungs, which are three times as
-    long one after the other; the last is ``hyperparams["epochs"]``. ``machine``: see :func:`fit`.
+    - ``make_task``: the task of a size, ``make_task(**sizes)``
+    - ``data``: a pytree of arrays (series, ...)
+    - ``ids``: the series' names, each once
+    - ``candidates``: values by name, the same names in each; see :func:`grid_candidates` and
+      :func:`random_candidates`
+    - ``seed``: with a series' name it decides the random key of all its members
+    - ``epochs``: how long a member of the last rung trains at the most; a number, or an array
+      (series,)
+    - ``patience``: epochs without a better validation loss after which a member stops; a number, an
+      array (series,), or None for as many as ``epochs``
+    - ``hyperparams``: those that candidates do not set; by name, a scalar or an array (series,)
+    - ``sizes``: the candidates' names that go to ``make_task``, one compiled shape for each
+      combination; the others are hyperparameters
+    - ``eta``: one in so many candidates stays at each of the rungs, and each rung is so many times
+      as long as the one before
+    - ``checkpoint``: see :class:`Checkpoint`; there is a file for each rung and size
+    - ``on_progress``: called after every block of epochs, with the progress of the whole search
+    - ``machine``: ``chunk``, ``block``, ``lanes`` and ``memory`` of :func:`fit`
+
+    Raises SwarmError when candidates differ in their names, and what :func:`fit` raises.
     """
     ids = tuple(ids)
     check_ids(ids)
     check_rows(data, len(ids), "data")
-    search = _Search(
-        make_task, data, ids, tuple(candidates), seed, hyperparams, sizes, eta, machine
-    )
-    rungs = rungs_of(len(candidates), int(np.max(hyperparams["epochs"])), eta)
-    seconds, before = 0.0, 0
-    for number, (kept, epochs) in enumerate(rungs):
+    _check(candidates, eta)
+    limits = broadcast_limits(epochs, patience, len(ids))
+    settings = broadcast_hyperparams(hyperparams or {}, len(ids))
+    search = _Search(make_task, data, ids, candidates, seed, limits, settings, sizes, machine)
+    rungs = rungs_of(len(candidates), int(limits.epochs.max()), eta)
+    seconds, epochs_before = 0.0, 0
+    for rung, (kept, epochs_after) in enumerate(rungs):
         search.keep(kept)
-        later = zip(rungs[number:], rungs[number + 1 :], strict=False)
-        to_come = len(ids) * (
-            kept * (epochs - before) + sum(k * (e - b) for (_, b), (k, e) in later)
-        )
-        for place, group in enumerate(search.groups):
+        to_come = len(ids) * _epochs_of(rungs[rung:], epochs_before)  # at the most
+        for number, group in enumerate(search.groups):
             if len(group.active):
-                to_come -= len(group.active) * (epochs - before)
-                stage = checkpoint and _stage(checkpoint, f"{number}.{place}")
+                to_come -= len(group.active) * (epochs_after - epochs_before)
+                stage = checkpoint and _stage(checkpoint, f"{rung}.{number}")
                 report = on_progress and search.report(
-                    on_progress, group, to_come, seconds, f"rung {number + 1} of {len(rungs)}"
+                    on_progress, group, to_come, seconds, f"rung {rung + 1} of {len(rungs)}"
                 )
-                seconds += search.train(group, epochs, stage, report).seconds
-        before = epochs
+                seconds += search.train(group, epochs_after, stage, report).seconds
+        epochs_before = epochs_after
     return search.result(seconds)
 
 
@@ -138,100 +170,137 @@ def rungs_of(candidates: int, epochs: int, eta: int = 3) -> list[tuple[int, int]
     return [(kept, max(1, round(epochs / eta ** (last - n)))) for n, (kept, _) in enumerate(rungs)]
 
 
+def _epochs_of(rungs: Sequence[tuple[int, int]], before: int) -> int:
+    """Epochs of all candidates of a series on these rungs, from an epoch on."""
+    starts = [before, *(epochs for _, epochs in rungs)]
+    return sum(
+        kept * (epochs - start) for (kept, epochs), start in zip(rungs, starts, strict=False)
+    )
+
+
 class _Group:
     """The members of one size: every series with every candidate of that size."""
 
-    def __init__(self, size: Candidate, task: Task, numbers: Sequence[int], series: int):
+    def __init__(self, size: Candidate, task: Task, numbers: Sequence[int], ids: Sequence[str]):
         self.size, self.task = size, task
-        self.rows = np.repeat(np.arange(series), len(numbers))  # (member,) of the series
-        self.numbers = np.tile(numbers, series)  # (member,) of the candidates
-        self.active = np.arange(len(self.rows))
-        self.fitted: FitResult | None = (
-            None  # all members, those that were dropped as they were then
+        self.rows = np.repeat(np.arange(len(ids)), len(numbers))  # (member,) of the series
+        self.numbers = np.tile(numbers, len(ids))  # (member,) of the candidates
+        self.names = tuple(
+            f"{ids[row]}/{number}"
+            for row, number in zip(_integers(self.rows), _integers(self.numbers), strict=True)
         )
+        self.active = np.arange(len(self.rows))  # the members that still train
+        # Of all members; those that were dropped are in it as they were then.
+        self.result: FitResult | None = None
 
-    def update(self, new: FitResult, names: Sequence[str]) -> None:
+    def active_result(self) -> FitResult | None:
+        """The results of the active members so far."""
+        return self.result and self.result.select(self.active)
+
+    def update(self, new: FitResult) -> None:
         """Take over what training left of the active members."""
-        if self.fitted is None:
-            self.fitted = new
+        if self.result is None:
+            self.result = new
             return
-        width = new.losses.train.shape[1]
+        state = write_members(self.result.state, self.active, new.state)
+        losses = write_losses(self.result.losses, self.active, new.losses)
+        seconds = self.result.seconds + new.seconds
+        self.result = FitResult(self.names, state, losses, seconds)
 
-        def write(old, value):
-            old = old.copy()
-            old[self.active] = value
-            return old
-
-        state = jax.tree.map(write, self.fitted.state, new.state)
-        losses = [
-            write(np.pad(a, ((0, 0), (0, max(0, width - a.shape[1]))), constant_values=np.nan), b)
-            for a, b in zip(self.fitted.losses, new.losses, strict=True)
-        ]
-        seconds = self.fitted.seconds + new.seconds
-        self.fitted = fitted_of(tuple(names), State(*state), Losses(*losses), seconds)
+    def winners(self, choice: Int[np.ndarray, " series"], ids: Sequence[str]) -> Winners | None:
+        """The members that their series have chosen, under the series' names."""
+        chosen = np.flatnonzero(choice[self.rows] == self.numbers)
+        if not len(chosen) or self.result is None:
+            return None
+        rows = self.rows[chosen]
+        return Winners(
+            self.size, rows, self.result.select(chosen, [ids[row] for row in _integers(rows)])
+        )
 
 
 class _Search:
     """A search under way."""
 
-    def __init__(self, make_task, data, ids, candidates, seed, hyperparams, sizes, eta, machine):
-        _check(candidates, hyperparams, eta)
-        self.ids, self.candidates, self.hyperparams, self.data = ids, candidates, hyperparams, data
+    def __init__(
+        self,
+        make_task: Callable[..., Task],
+        data: Data,
+        ids: tuple[str, ...],
+        candidates: Sequence[Candidate],
+        seed: int,
+        limits: Limits,
+        hyperparams: Mapping[str, np.ndarray],
+        sizes: Sequence[str],
+        machine: Mapping[str, Any],
+    ):
+        self.ids, self.candidates, self.data = ids, tuple(candidates), data
+        self.limits, self.hyperparams = limits, hyperparams
         self._machine, self._keys = machine, member_keys(seed, ids)
         self._tuned = [name for name in candidates[0] if name not in sizes]
-        by_size: dict[tuple, list[int]] = {}
+        by_size: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         for number, candidate in enumerate(candidates):
             size = tuple((name, candidate[name]) for name in sizes if name in candidate)
             by_size.setdefault(size, []).append(number)
         self.groups = [
-            _Group(dict(size), make_task(**dict(size)), numbers, len(ids))
+            _Group(dict(size), make_task(**dict(size)), numbers, ids)
             for size, numbers in by_size.items()
         ]
         self._loss = np.full((len(ids), len(candidates)), np.inf)
         self._epochs = np.zeros(self._loss.shape, int)
 
-    def train(self, group: _Group, epochs: int, checkpoint, on_progress) -> FitResult:
+    def train(
+        self,
+        group: _Group,
+        epochs: int,
+        checkpoint: Checkpoint | None,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> FitResult:
         """Train a group's active members up to so many epochs."""
         rows, numbers = group.rows[group.active], group.numbers[group.active]
-        pairs = zip(group.rows, group.numbers, strict=True)
-        names = [f"{self.ids[row]}/{number}" for row, number in pairs]
-        hyperparams = {
-            name: np.broadcast_to(v, len(self.ids))[rows] for name, v in self.hyperparams.items()
-        }
+        hyperparams = {name: values[rows] for name, values in self.hyperparams.items()}
         for name in self._tuned:
-            hyperparams[name] = np.array([self.candidates[number][name] for number in numbers])
-        hyperparams["epochs"] = np.minimum(hyperparams["epochs"], epochs)
-        fitted = fit(
+            values = [self.candidates[number][name] for number in _integers(numbers)]
+            hyperparams[name] = np.array(values)
+        result = fit(
             group.task,
             Shared(self.data, rows),
-            [names[place] for place in group.active],
+            [group.names[member] for member in group.active],
             seed=0,
+            epochs=np.minimum(self.limits.epochs[rows], epochs),
+            patience=self.limits.patience[rows],
             keys=self._keys[rows],
             hyperparams=hyperparams,
-            previous=group.fitted and take_rows(group.fitted, group.active),
+            previous=group.active_result(),
             room_for=len(group.rows),
             checkpoint=checkpoint,
             on_progress=on_progress,
             **self._machine,
         )
-        group.update(fitted, names)
-        usable = np.isfinite(fitted.best_loss)
-        self._loss[rows, numbers] = np.where(usable, fitted.best_loss, np.inf)
-        self._epochs[rows, numbers] = fitted.epochs
-        return fitted
+        group.update(result)
+        usable = np.isfinite(result.best_loss)
+        self._loss[rows, numbers] = np.where(usable, result.best_loss, np.inf)
+        self._epochs[rows, numbers] = result.epochs
+        return result
 
-    def report(self, on_progress, group: _Group, to_come: int, seconds: float, stage: str):
+    def report(
+        self,
+        on_progress: Callable[[Progress], None],
+        group: _Group,
+        to_come: int,
+        seconds: float,
+        stage: str,
+    ) -> Callable[[Progress], None]:
         """Turn a group's progress into that of the search, ``to_come``: epochs after this group."""
         active = group.rows[group.active], group.numbers[group.active]
         others = int(self._epochs.sum() - self._epochs[active].sum())
 
-        def report(now: Progress) -> None:
+        def report(progress: Progress) -> None:
             on_progress(
                 dataclasses.replace(
-                    now,
-                    epochs_done=others + now.epochs_done,
-                    epochs_at_most=others + now.epochs_at_most + to_come,
-                    seconds=seconds + now.seconds,
+                    progress,
+                    epochs_done=others + progress.epochs_done,
+                    epochs_at_most=others + progress.epochs_at_most + to_come,
+                    seconds=seconds + progress.seconds,
                     stage=stage,
                 )
             )
@@ -239,27 +308,22 @@ class _Search:
         return report
 
     def keep(self, count: int) -> None:
-        """Let only each series' best candidates go on."""
+        """Let only each series' best candidates train on."""
         rank = np.argsort(np.argsort(self._loss, axis=1, kind="stable"), axis=1)
         for group in self.groups:
-            going = rank[group.rows[group.active], group.numbers[group.active]] < count
-            group.active = group.active[going]
+            stays = rank[group.rows[group.active], group.numbers[group.active]] < count
+            group.active = group.active[stays]
 
     def result(self, seconds: float) -> Tuned:
         """The best of all that was tried, also of what was dropped on the way."""
         choice = self._loss.argmin(1)
-        winners = []
-        for group in self.groups:
-            chosen = np.flatnonzero(choice[group.rows] == group.numbers)
-            if len(chosen) and group.fitted is not None:
-                rows = group.rows[chosen]
-                mine = take_rows(group.fitted, chosen, [self.ids[row] for row in rows])
-                winners.append(Winners(group.size, rows, mine))
-        winners = tuple(winners)
+        winners = tuple(
+            winners for group in self.groups if (winners := group.winners(choice, self.ids))
+        )
         return Tuned(self.ids, self.candidates, choice, self._loss, self._epochs, winners, seconds)
 
 
-def _check(candidates: Sequence[Candidate], hyperparams: Mapping[str, Any], eta: int) -> None:
+def _check(candidates: Sequence[Candidate], eta: int) -> None:
     if not candidates:
         raise SwarmError("candidates: none; expected at least one")
     for candidate in candidates:
@@ -268,12 +332,12 @@ def _check(candidates: Sequence[Candidate], hyperparams: Mapping[str, Any], eta:
                 f"candidates: expected the same names in each; got {sorted(candidates[0])} and "
                 f"{sorted(candidate)}"
             )
-    if "epochs" not in hyperparams or "patience" not in hyperparams:
-        raise SwarmError(
-            f"hyperparams: expected epochs and patience; got {', '.join(hyperparams) or 'none'}"
-        )
     if eta < 2:
         raise SwarmError(f"eta: expected 2 or more; got {eta}")
+
+
+def _integers(array: Int[np.ndarray, " item"]) -> list[int]:
+    return [int(item) for item in array]
 
 
 def _stage(checkpoint: Checkpoint, name: str) -> Checkpoint:

@@ -46,9 +46,9 @@ def main() -> None:
     }
 
     def train(epochs) -> float:
-        hyperparams = {"learning_rate": 1e-3, "weight_decay": 0.0, "clip": 1.0, "patience": 10**6}
+        hyperparams = {"learning_rate": 1e-3, "weight_decay": 0.0, "clip": 1.0}
         began = time.perf_counter()
-        swarm.fit(task, data, ids, seed=0, hyperparams=hyperparams | {"epochs": epochs})
+        swarm.fit(task, data, ids, seed=0, epochs=epochs, patience=10**6, hyperparams=hyperparams)
         return time.perf_counter() - began
 
     train(np.full(options.members, 1))  # compile

@@ -54,10 +54,12 @@ def main() -> None:
     compiled = count_programs()
 
     def train(rate) -> float:
-        hyperparams = {"learning_rate": rate, "epochs": options.epochs, "patience": options.epochs}
         began = time.perf_counter()
         ids = [f"m{member}" for member in range(members)]
-        swarm.fit(task, swarm.Shared(examples, rows), ids, seed=0, hyperparams=hyperparams)
+        swarm.fit(
+            task, swarm.Shared(examples, rows), ids, seed=0, epochs=options.epochs,
+            hyperparams={"learning_rate": rate},
+        )  # fmt: skip
         return time.perf_counter() - began
 
     train(rates["one rate"])
@@ -80,14 +82,14 @@ def main() -> None:
 
 def count_programs() -> list[str]:
     """A list that grows by one with every program that XLA compiles."""
-    found: list[str] = []
+    compilations: list[str] = []
 
     def listen(event: str, duration: float, **_) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
-            found.append(event)
+            compilations.append(event)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    return found
+    return compilations
 
 
 def arguments() -> argparse.Namespace:

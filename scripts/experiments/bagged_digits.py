@@ -134,16 +134,16 @@ def main() -> None:
 
     warnings.filterwarnings("ignore", message="Stochastic Optimizer")
     runs = {"ensemble, ours": bags, "single, PyTorch": single, "BaggingClassifier": sklearn}
-    times, found = harness.paired(runs, 1 if options.quick else 3)
+    times, predictions = harness.paired(runs, 1 if options.quick else 3)
     seconds = harness.medians(times, ["method"]).set_index("method")["median"]
-    each = found["ensemble, ours"]
+    each = predictions["ensemble, ours"]
     members = pd.DataFrame([scores("average member, ours", one, test_y) for one in each])
     average = {"model": "average member, ours", **members.drop(columns="model").mean()}
     together = each.mean(0)
     rows = [
-        scores("single, PyTorch", found["single, PyTorch"], test_y), average,
+        scores("single, PyTorch", predictions["single, PyTorch"], test_y), average,
         scores("ensemble, ours", together, test_y),
-        scores("BaggingClassifier", found["BaggingClassifier"], test_y),
+        scores("BaggingClassifier", predictions["BaggingClassifier"], test_y),
     ]  # fmt: skip
     table = pd.DataFrame(rows)
     table["seconds"] = table["model"].map(seconds)
@@ -159,12 +159,12 @@ def main() -> None:
         return confusion_matrix(test_y, probabilities.argmax(1), labels=range(10))
 
     alone = np.mean([confusion(one) for one in each], 0)
-    drawn, places = harness.axes(3, width=4.2, height=4.0)
+    drawn, axes = harness.axes(3, width=4.2, height=4.0)
     pictures = {
         "average member": alone, "ensemble": confusion(together),
         "ensemble less average member": confusion(together) - alone,
     }  # fmt: skip
-    for place, (title, matrix) in zip(places, pictures.items(), strict=True):
+    for place, (title, matrix) in zip(axes, pictures.items(), strict=True):
         difference = title.startswith("ensemble less")
         limit = max(np.abs(matrix).max(), 1e-9)
         hide = matrix.copy()

@@ -78,7 +78,8 @@ def main() -> None:
     rates = np.repeat(RATES, options.seeds)
     agents = Swarm(
         (lambda key: nnx.split(policy(nnx.Rngs(key)))[1], APPLY), ids,
-        loss_fn=surrogate, optimizer=optax.adam, hyperparams={"learning_rate": rates}, seed=options.seed,
+        loss_fn=surrogate, optimizer=optax.adam, hyperparams={"learning_rate": rates},
+        seed=options.seed,
     )  # fmt: skip
     lengths = []
     for update in range(options.updates):

@@ -21,8 +21,8 @@ def split(y: np.ndarray, clients: int, random) -> list[np.ndarray]:
     """Rows of each client: four in five of two classes, the rest of any."""
     rows = []
     for client in range(clients):
-        own = np.flatnonzero(np.isin(y, [client % 10, (client + 1) % 10]))
-        rows.append(np.concatenate([random.choice(own, 64), random.choice(len(y), 16)]))
+        local = np.flatnonzero(np.isin(y, [client % 10, (client + 1) % 10]))
+        rows.append(np.concatenate([random.choice(local, 64), random.choice(len(y), 16)]))
     return rows
 
 
@@ -49,7 +49,7 @@ def main() -> None:
         logits = np.asarray(swarm.predict(Shared(test_x)))
         return (logits.argmax(-1) == test_y).mean(1)
 
-    found = []
+    rows_of_table = []
     for number in range(options.rounds):
         local = {"epochs": options.local_epochs, "batch_size": 16}
         clients = clients.fit(inputs, labels, **local)
@@ -57,14 +57,14 @@ def main() -> None:
         clients = clients.with_params(average)
         alone = alone.fit(inputs, labels, **local)
         central = central.fit(Shared(x[everything]), Shared(y[everything]), **local)
-        found.append(
+        rows_of_table.append(
             {
                 "round": number + 1, "average of clients": correct(average)[0],
                 "clients alone, median": np.median(correct(alone)),
                 "all data in one place": correct(central)[0],
             }
         )  # fmt: skip
-    table = pd.DataFrame(found)
+    table = pd.DataFrame(rows_of_table)
     print(table.iloc[[0, -1]].round(3).to_string(index=False))
     harness.write(options, table.assign(clients=options.clients))
     drawn, (place,) = harness.axes()

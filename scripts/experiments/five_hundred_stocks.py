@@ -177,20 +177,20 @@ def main() -> None:
         options.stocks, options.epochs, options.minutes = 3, 2, 0.02
     panel = prices_of(options.source, options.stocks, DAYS)
     closes = np.array(panel.channel(panel.target))
-    way = "as published" if options.as_published else "honest"
-    print(f"{len(closes)} stocks, {closes.shape[1]} days, {way}", flush=True)
+    protocol = "as published" if options.as_published else "honest"
+    print(f"{len(closes)} stocks, {closes.shape[1]} days, {protocol}", flush=True)
     windows = cut(closes, options.as_published, options.seed)
     parts, rows = [], []
 
-    def note(method: str, found: pd.DataFrame, seconds: float, trained: str) -> None:
-        parts.append(found.assign(method=method, way=way).reset_index(drop=True))
+    def note(method: str, measured: pd.DataFrame, seconds: float, trained: str) -> None:
+        parts.append(measured.assign(method=method, way=protocol).reset_index(drop=True))
         rows.append(
             {
-                "way": way, "method": method, "seconds_for_all": seconds,
+                "way": protocol, "method": method, "seconds_for_all": seconds,
                 "seconds_per_stock": seconds / len(closes), "trained": trained,
-                "rmse_median": found["rmse"].median(),
-                "mae_relative_to_naive_median": found["mae_relative_to_naive"].median(),
-                "stocks": len(closes), "stocks_compared": len(found), "epochs": options.epochs,
+                "rmse_median": measured["rmse"].median(),
+                "mae_relative_to_naive_median": measured["mae_relative_to_naive"].median(),
+                "stocks": len(closes), "stocks_compared": len(measured), "epochs": options.epochs,
                 "source": panel_name(options),
             }
         )  # fmt: skip
@@ -198,19 +198,19 @@ def main() -> None:
               "mae_relative_to_naive_median")}, flush=True)  # fmt: skip
 
     ours, seconds, epochs = by_ours(windows, options.minutes, options.epochs)
-    found, each, some = by_torch(windows, options.minutes, epochs)
+    measured, each, some = by_torch(windows, options.minutes, epochs)
     note("ours", ours[:some], seconds, f"{len(closes)} stocks, {epochs} epochs")
     each *= options.epochs / epochs
-    note("PyTorch loop", found, each * len(closes), f"{some} stocks, {epochs} epochs")
-    goal = found["mae_relative_to_naive"].median()
+    note("PyTorch loop", measured, each * len(closes), f"{some} stocks, {epochs} epochs")
+    goal = measured["mae_relative_to_naive"].median()
     if not options.as_published:
         test = windows.test[0].shape[1] if not options.quick else 5
         for most in (1, 5, 25, 100):
-            found, seconds = by_default(panel, test, most)
-            reached = found["mae_relative_to_naive"].median() <= goal
+            measured, seconds = by_default(panel, test, most)
+            reached = measured["mae_relative_to_naive"].median() <= goal
             if reached or most == 100:
                 good = ", as good as PyTorch" if reached else ""
-                note("ours, default training", found[:some], seconds,
+                note("ours, default training", measured[:some], seconds,
                      f"all stocks, {most} epochs{good}")  # fmt: skip
                 break
 
@@ -228,7 +228,7 @@ def main() -> None:
                    label=part["method"].iloc[0])  # fmt: skip
     place.axvline(1, color="#bbbbbb", lw=1)
     place.set(xscale="log", xlabel='absolute error, "unchanged" = 1', ylabel="share of stocks",
-              title=f"{some} of {len(closes)} stocks, {epochs} epochs, {way}")  # fmt: skip
+              title=f"{some} of {len(closes)} stocks, {epochs} epochs, {protocol}")  # fmt: skip
     place.legend(frameon=False, fontsize=8)
     harness.figure(options, drawn, name)
 

@@ -24,17 +24,19 @@ COLOURS = ("#1f6f8b", "#c8553d", "#7a7a7a", "#8a6fa8", "#4f8a3c")
 
 def parser(doc: str | None, **defaults: int) -> argparse.ArgumentParser:
     """Options that every experiment has. ``defaults``: of the numbers it has besides."""
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("--quick", action="store_true", help="seconds instead of minutes, no result")
-    found.add_argument("--seed", type=int, default=0)
-    found.add_argument(
+    parser.add_argument(
+        "--quick", action="store_true", help="seconds instead of minutes, no result"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
         "--output", type=Path, help="folder for CSV and figure [default: beside the script]"
     )
     for name, value in defaults.items():
-        found.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
-    return found
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
+    return parser
 
 
 def folder(options: argparse.Namespace) -> Path:
@@ -115,10 +117,10 @@ def axes(count: int = 1, width: float = 5.0, height: float = 3.6) -> tuple[Any, 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    drawn, places = plt.subplots(1, count, figsize=(width * count, height), squeeze=False)
-    for place in places[0]:
+    drawn, axes = plt.subplots(1, count, figsize=(width * count, height), squeeze=False)
+    for place in axes[0]:
         place.spines[["top", "right"]].set_visible(False)
-    return drawn, places[0]
+    return drawn, axes[0]
 
 
 def log_log(place: Any, table: pd.DataFrame, x: str, title: str, label: str) -> None:

@@ -135,10 +135,10 @@ def convergence(series: int, epochs: int, patience: int, seed: int) -> tuple[dic
     ids = [f"s{i}" for i in range(series)]
 
     def train(epochs, patience):
-        hyperparams = {"learning_rate": 3e-3, "weight_decay": 0.0, "clip": 1.0,
-                 "epochs": epochs, "patience": patience}  # fmt: skip
+        hyperparams = {"learning_rate": 3e-3, "weight_decay": 0.0, "clip": 1.0}
         began = time.perf_counter()
-        fitted = swarm.fit(task, data, ids, seed=seed, hyperparams=hyperparams)
+        fitted = swarm.fit(task, data, ids, seed=seed, epochs=epochs, patience=patience,
+                           hyperparams=hyperparams)  # fmt: skip
         return time.perf_counter() - began, fitted.epochs
 
     train(1, 1)  # compile
@@ -199,13 +199,14 @@ def main() -> None:
         ("one call", "swarm", seconds), ("one call", "swarm, with compiling", first),
         ("one call", "PyTorch loop, scaled", steady),
     ]  # fmt: skip
-    found, work = convergence(options.series, options.longest, options.patience, options.seed)
+    elapsed, work = convergence(options.series, options.longest, options.patience, options.seed)
     print(
-        f"uneven convergence: {found['with compaction']:.1f} s, all until the slowest "
-        f"{found['without']:.1f} s ({1 - found['with compaction'] / found['without']:.0%} saved; "
+        f"uneven convergence: {elapsed['with compaction']:.1f} s, all until the slowest "
+        f"{elapsed['without']:.1f} s "
+        f"({1 - elapsed['with compaction'] / elapsed['without']:.0%} saved; "
         f"the members' epochs are {work:.0%} of that)"
     )
-    rows += [("convergence", name, value) for name, value in found.items()]
+    rows += [("convergence", name, value) for name, value in elapsed.items()]
     rows.append(("convergence", "share of epochs that were needed", work))
     parts.append(pd.DataFrame(rows, columns=["part", "method", "seconds"]))
     harness.write(options, pd.concat(parts, ignore_index=True).assign(series=options.series))

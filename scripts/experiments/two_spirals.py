@@ -91,8 +91,8 @@ def by_torch(hidden: tuple[int, ...], members: int, epochs: int, x, y, pool=None
     jobs = [(x, y, hidden, 2, epochs, len(x), RATE, seed) for seed in range(members)]
 
     def run() -> float:
-        found = pool.train(jobs) if pool else [torch_mlp.train(*job) for job in jobs]
-        return float(np.mean([(each.argmax(1) == y).mean() for each in found]))
+        outputs = pool.train(jobs) if pool else [torch_mlp.train(*job) for job in jobs]
+        return float(np.mean([(each.argmax(1) == y).mean() for each in outputs]))
 
     return run
 
@@ -130,8 +130,8 @@ def main() -> None:
     pool.close()
     table = pd.concat(parts, ignore_index=True)
     harness.write(options, table)
-    drawn, places = harness.axes(len(NETWORKS))
-    for place, size in zip(places, NETWORKS, strict=True):
+    drawn, panels = harness.axes(len(NETWORKS))
+    for place, size in zip(panels, NETWORKS, strict=True):
         part = harness.medians(table[table["network"] == size], ["method", "members"])
         harness.log_log(place, part, "members", f"two spirals, {size} networks", "seconds")
     harness.figure(options, drawn)

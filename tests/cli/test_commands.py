@@ -1,15 +1,19 @@
 """The commands as a user types them: results, exit codes, and one clear error for bad input."""
 
+import dataclasses
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
+import click
 import matplotlib.image
 import pandas as pd
 import pytest
 
+import forecaster as fc
 from forecaster.cli import main
 from tests.conftest import error, prices, run
 
@@ -259,7 +263,7 @@ def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
     with monkeypatch.context() as patch:
         patch.setattr(Schedule, "advance", interrupted)
         message = error(*arguments, "--home", home, code=130)
-        assert "Go on with `forecaster fit --resume`" in message
+        assert "Continue with `forecaster fit --resume`" in message
     assert not (home / "models").exists()
     assert "leave out --horizon" in error("fit", "--resume", "--horizon", 9, "--home", home, code=2)
     resumed = run("fit", "--resume", "--home", home)
@@ -312,3 +316,16 @@ def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings):
     assert command("fit", "--horizon", "0", "--source", "simulated").returncode == 2
     outside = [p.name for p in tmp_path.iterdir()]
     assert sorted(outside) == ["home", "t.txt"]
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_helps_tell_the_defaults_of_the_configuration(command):
+    helps = {
+        option.name: re.search(r"\[default: ([^\]]+)\]", option.help or "")
+        for option in main.commands[command].params
+        if isinstance(option, click.Option)
+    }
+    settings = dataclasses.asdict(fc.Config())
+    compared = {name: match[1] for name, match in helps.items() if match and name in settings}
+    assert len(compared) >= 6
+    assert compared == {name: str(settings[name]) for name in compared}

@@ -84,11 +84,15 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     table.to_csv(tmp_path / "p.csv", index=False)
     learned = {}
 
-    def fit(home, panel, masked, request, *rest):
-        learned[request.end] = (len(masked), int(panel.mask[0].sum()), str(panel.times[-1])[:10])
+    def fit(home, panel, masked, unfinished, *rest):
+        learned[unfinished.request.end] = (
+            len(masked),
+            int(panel.mask[0].sum()),
+            str(panel.times[-1])[:10],
+        )
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "_fit_panel", fit)
+    monkeypatch.setattr(pipeline, "_train_and_save", fit)
     for end in (table["date"][395], table["date"][396]):
         run("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--end", end, "--home", tmp_path)
     assert learned == {

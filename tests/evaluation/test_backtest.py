@@ -10,27 +10,37 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import UsageError
-from forecaster.evaluation.backtest import Evaluation, evaluate_to_folder
-from forecaster.evaluation.verdict import comparison, coverage, verdict
+from forecaster.errors import DataError, UsageError
+from forecaster.evaluation import (
+    BacktestCallbacks,
+    BacktestOptions,
+    Comparison,
+    Evaluation,
+    comparison,
+    coverage,
+    evaluate_to_folder,
+    verdict,
+)
+from forecaster.evaluation.backtest import Forecasts
+from forecaster.ingest import Membership
 from tests.conftest import error, run
 
 
-def against(found: Evaluation, score: str, model: str) -> dict[str, Any]:
+def against(evaluation: Evaluation, score: str, model: str) -> Comparison:
     """Our model against another, one step ahead."""
-    rows = comparison(found, 1).to_dict("records")
-    return next(row for row in rows if (row["score"], row["model"]) == (score, model))  # pyright: ignore[reportReturnType]
+    rows = [Comparison(*row) for row in comparison(evaluation, 1).itertuples(index=False)]
+    return next(row for row in rows if (row.score, row.model) == (score, model))
 
 
 @pytest.fixture(scope="module")
-def found(panel, config, tmp_path_factory) -> Evaluation:
-    folder = tmp_path_factory.mktemp("evaluation") / "found"
-    return evaluate_to_folder(folder, panel, config, 30, 2, ["empirical"], seed=1)
+def evaluation(panel, config, tmp_path_factory) -> Evaluation:
+    folder = tmp_path_factory.mktemp("evaluation") / "evaluation"
+    return evaluate_to_folder(folder, panel, config, BacktestOptions(30, 2, ("empirical",), seed=1))
 
 
-def test_what_is_written_is_what_the_parts_say(panel, config, found):
-    again = Evaluation.read(found.folder)
-    assert again.scores.equals(found.scores) and again.tests.equals(found.tests)
+def test_what_is_written_is_what_the_parts_say(panel, config, evaluation):
+    again = Evaluation.read(evaluation.folder)
+    assert again.scores.equals(evaluation.scores) and again.tests.equals(evaluation.tests)
     frame = again.forecasts(["LSTM", "LSTM-lo-80", "LSTM-hi-80", "Naive", "Empirical"])
     expected = fc.cross_validation(panel, config, 30, 2, level=[80], seed=1)
     assert frame[["unique_id", "ds", "cutoff", "y"]].equals(expected.iloc[:, :4])
@@ -39,13 +49,13 @@ def test_what_is_written_is_what_the_parts_say(panel, config, found):
     assert frame["y"].dtype == np.float64 and frame["LSTM"].dtype == np.float32
     scores = fc.evaluate(expected, by_horizon=True, panel=panel)
     for name in ("mae", "mase", "coverage-80"):
-        mine = scores.query("model == 'LSTM'")[name].to_numpy()
-        its = again.scores.query("model == 'LSTM'")[name].to_numpy()
-        np.testing.assert_allclose(mine, its, rtol=1e-5)
+        expected_scores = scores.query("model == 'LSTM'")[name].to_numpy()
+        written = again.scores.query("model == 'LSTM'")[name].to_numpy()
+        np.testing.assert_allclose(expected_scores, written, rtol=1e-5)
 
 
-def test_the_summary_says_where_it_comes_from(found, config):
-    summary = json.loads((found.folder / "summary.json").read_text())
+def test_the_summary_says_where_it_comes_from(evaluation, config):
+    summary = json.loads((evaluation.folder / "summary.json").read_text())
     assert summary["models"] == ["Empirical", "LSTM", "Naive"] and summary["cutoffs"] == 30
     assert summary["config"] == dataclasses.asdict(config) and summary["seed"] == 1
     assert set(summary["seconds"]["baselines"]) == {"naive", "empirical"}
@@ -55,46 +65,47 @@ def test_the_summary_says_where_it_comes_from(found, config):
     )
 
 
-def test_the_verdict_is_what_the_tables_say(found):
-    scores = found.scores[found.scores["horizon"] == 1].pivot(
+def test_the_verdict_is_what_the_tables_say(evaluation):
+    scores = evaluation.scores[evaluation.scores["horizon"] == 1].pivot(
         index="unique_id", columns="model", values="crps"
     )
-    row = against(found, "crps", "Empirical")
+    row = against(evaluation, "crps", "Empirical")
     better = (scores["LSTM"] < scores["Empirical"]).mean()
-    assert row["better"] == better and row["series"] == len(scores)
-    np.testing.assert_allclose(row["ratio"], (scores["LSTM"] / scores["Empirical"]).mean())
-    lines = verdict(found)
+    assert row.better == better and row.series == len(scores)
+    np.testing.assert_allclose(row.ratio, (scores["LSTM"] / scores["Empirical"]).mean())
+    lines = verdict(evaluation)
     assert lines[0].startswith("5 series, 30 cutoffs from ")
     assert f"better than Empirical on {better:.0%} of 5 series, significantly on" in "".join(lines)
-    held = coverage(found).query("model == 'LSTM' and horizon == 1 and level == 80")["held"].iloc[0]
+    ours = coverage(evaluation).query("model == 'LSTM' and horizon == 1 and level == 80")
+    held = ours["held"].iloc[0]
     assert f"Bands hold {held:.1%} of 80 %" in "".join(lines)
 
 
 def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
     quick = dataclasses.replace(config, epochs=1)
-    few = evaluate_to_folder(tmp_path / "few", panel.only(panel.ids[:2]), quick, 3)
+    few = evaluate_to_folder(tmp_path / "few", panel.only(panel.ids[:2]), quick, BacktestOptions(3))
     assert few.tests["p_value"].isna().all()
     assert "needs at least 20 cutoffs; there are 3 (--windows)" in verdict(few)[-1]
     assert "significantly" not in "".join(verdict(few))
 
 
-def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, found):
+def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, evaluation):
     copy = tmp_path / "copy"
-    shutil.copytree(found.folder, copy)
+    shutil.copytree(evaluation.folder, copy)
     before = (copy / "summary.json").read_bytes()
     with pytest.raises(UsageError, match="exists; choose another folder, or add --overwrite"):
-        evaluate_to_folder(copy, panel, config, 3)
+        evaluate_to_folder(copy, panel, config, BacktestOptions(3))
     (copy / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"not an evaluation's \(notes.txt\), so it is not overw"):
-        evaluate_to_folder(copy, panel, config, 3, overwrite=True)
+        evaluate_to_folder(copy, panel, config, BacktestOptions(3), overwrite=True)
     (copy / "notes.txt").unlink()
     with pytest.raises(UsageError, match="is a file; expected the name of a folder"):
-        evaluate_to_folder(copy / "summary.json", panel, config, 3, overwrite=True)
+        evaluate_to_folder(copy / "summary.json", panel, config, BacktestOptions(3), overwrite=True)
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.tex").write_text("all of it")
     with pytest.raises(UsageError, match="holds no evaluation, so it is not overwritten"):
-        evaluate_to_folder(precious, panel, config, 3, overwrite=True)
+        evaluate_to_folder(precious, panel, config, BacktestOptions(3), overwrite=True)
     assert (copy / "summary.json").read_bytes() == before and (precious / "thesis.tex").exists()
 
     def interrupt(done, total):
@@ -102,9 +113,12 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, f
 
     quick = dataclasses.replace(config, epochs=1)
     with pytest.raises(KeyboardInterrupt):
-        evaluate_to_folder(copy, panel, quick, 3, overwrite=True, on_forecast=interrupt)
+        evaluate_to_folder(
+            copy, panel, quick, BacktestOptions(3), overwrite=True,
+            callbacks=BacktestCallbacks(forecast=interrupt),
+        )  # fmt: skip
     assert (copy / "summary.json").read_bytes() == before
-    evaluate_to_folder(copy, panel, quick, 3, overwrite=True)
+    evaluate_to_folder(copy, panel, quick, BacktestOptions(3), overwrite=True)
     assert json.loads((copy / "summary.json").read_text())["cutoffs"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "precious"]
 
@@ -134,14 +148,17 @@ def test_nothing_beats_naive_on_a_random_walk(tmp_path):
         }
     )
     config = fc.Config(hidden=4, horizon=1, validation=100, epochs=15, transform="log_return")
-    found = evaluate_to_folder(
-        tmp_path / "walks", fc.Panel.from_frame(frame), config, 100, 1, ["drift", "empirical"]
+    evaluation = evaluate_to_folder(
+        tmp_path / "walks",
+        fc.Panel.from_frame(frame),
+        config,
+        BacktestOptions(100, 1, ("drift", "empirical")),
     )
-    point = against(found, "mae", "Naive")
-    assert point["significantly_better"] == 0 and 0.985 < point["ratio"] < 1.02
+    point = against(evaluation, "mae", "Naive")
+    assert point.significantly_better == 0 and 0.985 < point.ratio < 1.02
     # The naive band is the truth here: normal steps of constant variance.
-    assert against(found, "crps", "Naive")["ratio"] > 0.995
-    directions = found.tests.query("test == 'direction' and model == 'LSTM'")
+    assert against(evaluation, "crps", "Naive").ratio > 0.995
+    directions = evaluation.tests.query("test == 'direction' and model == 'LSTM'")
     assert len(directions) == 12 and not (directions["p_adjusted"] < 0.05).any()
 
 
@@ -154,26 +171,30 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
 
     monkeypatch.setattr(simple, "drift", lambda *job: 1 / 0)
     quick = dataclasses.replace(config, epochs=1)
-    found = evaluate_to_folder(tmp_path / "one", panel, quick, 1, 1, ["drift"])
-    assert found.summary["models"] == ["LSTM", "Naive"]
-    assert set(found.summary["failed"]["drift"]) == set(panel.ids)
-    assert any("drift failed on 5 series" in line for line in verdict(found))
-    page = build_report(found).read_text()
+    options = BacktestOptions(1, 1, ("drift",))
+    evaluation = evaluate_to_folder(tmp_path / "one", panel, quick, options)
+    assert evaluation.summary.models == ("LSTM", "Naive")
+    assert set(evaluation.summary.failed["drift"]) == set(panel.ids)
+    assert any("drift failed on 5 series" in line for line in verdict(evaluation))
+    page = build_report(evaluation).read_text()
     assert "ZeroDivisionError" in page and "No series was left out" not in page
-    assert all(path.stat().st_size for path in (*write_figures(found), *write_tables(found)))
+    written = [*write_figures(evaluation), *write_tables(evaluation)]
+    assert all(path.stat().st_size for path in written)
 
 
 @pytest.mark.slow
 def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("forecaster.evaluation.cross_validation._AT_ONCE", 2)
+    monkeypatch.setattr("forecaster.evaluation.rolling_origin._AT_ONCE", 2)
     quick = dataclasses.replace(config, epochs=1)
-    found = evaluate_to_folder(tmp_path / "few", panel, quick, 3, 1, ["torch"], torch_sample=1)
-    frame = found.forecasts(["PyTorch", "PyTorch-lo-80"])
+    options = BacktestOptions(3, 1, ("torch",), torch_sample=1)
+    evaluation = evaluate_to_folder(tmp_path / "few", panel, quick, options)
+    frame = evaluation.forecasts(["PyTorch", "PyTorch-lo-80"])
     assert frame.groupby("unique_id")["PyTorch"].count().gt(0).sum() == 1
-    assert found.summary["torch_series"] == 1 and "torch" not in found.summary["failed"]
+    assert evaluation.summary.torch_series == 1 and "torch" not in evaluation.summary.failed
     with pytest.raises(UsageError, match="not beside --refit"):
-        evaluate_to_folder(tmp_path / "x", panel, quick, 3, 1, ["torch"], refit=2)
+        refitted = BacktestOptions(3, 1, ("torch",), refit=2)
+        evaluate_to_folder(tmp_path / "x", panel, quick, refitted)
 
 
 def test_series_that_end_before_the_cutoffs_are_named(panel, config, tmp_path):
@@ -181,13 +202,13 @@ def test_series_that_end_before_the_cutoffs_are_named(panel, config, tmp_path):
     gone = (frame["unique_id"] == "KO") & (frame["ds"] > panel.times[-40])
     some = fc.Panel.from_frame(frame[~gone])
     quick = dataclasses.replace(config, epochs=1)
-    found = evaluate_to_folder(tmp_path / "some", some, quick, 3)
-    assert found.summary["series"] == 4 and list(found.summary["skipped"]) == ["KO"]
-    assert "no rows at and after a cutoff (20" in found.summary["skipped"]["KO"]
+    evaluation = evaluate_to_folder(tmp_path / "some", some, quick, BacktestOptions(3))
+    assert evaluation.summary.series == 4 and list(evaluation.summary.skipped) == ["KO"]
+    assert "no rows at and after a cutoff (20" in evaluation.summary.skipped["KO"]
 
 
 def test_the_commands_evaluate_and_report(tmp_path):
-    output, home = tmp_path / "found", tmp_path / "home"
+    output, home = tmp_path / "evaluation", tmp_path / "home"
     tickers = tmp_path / "tickers.txt"
     tickers.write_text("AAPL\nKO\n")
     small = ("--epochs", 1, "--hidden", 2, "--validation", 60, "--windows", 25, "--horizon", 2)
@@ -216,3 +237,47 @@ def test_the_commands_evaluate_and_report(tmp_path):
         "evaluate", *source, "--baselines", "arima", "--output", tmp_path / "x", code=2
     )
     assert not (tmp_path / "x").exists()
+
+
+def forecasts_of_two_series() -> Forecasts:
+    days = pd.bdate_range("2024-01-01", periods=4)
+    frame = pd.DataFrame(
+        {
+            "unique_id": np.repeat(["a", "b"], 3), "ds": [*days[1:]] * 2, "cutoff": [*days[:3]] * 2,
+            "y": np.arange(6.0), "LSTM": np.arange(6) + 0.1, "latest": np.arange(6) - 1.0,
+        }
+    )  # fmt: skip
+    origins: Any = None  # the frame alone is looked at
+    return Forecasts(origins, frame)
+
+
+def test_only_forecasts_of_members_count():
+    forecasts = forecasts_of_two_series()
+    spans = [("a", "2024-01-02", "2024-01-03"), ("b", "2024-01-03", "2024-12-31")]
+    table = pd.DataFrame(spans, columns=["unique_id", "start", "end"])
+    dates = {"start": "datetime64[ns]", "end": "datetime64[ns]"}
+    members = forecasts.of_members(Membership(table.astype(dates)))
+    assert members.frame["y"].tolist() == [1, 2, 5] and members.frame.index.tolist() == [0, 1, 2]
+    assert forecasts.of_members(None) is forecasts
+
+
+def test_forecasts_are_stored_in_single_precision_and_outcomes_as_they_are():
+    stored = forecasts_of_two_series().to_store()
+    assert list(stored) == ["unique_id", "ds", "cutoff", "y", "LSTM"]
+    assert stored["LSTM"].dtype == np.float32 and stored["y"].dtype == np.float64
+
+
+def test_a_universe_without_members_is_refused_and_leaves_nothing(panel, config, tmp_path):
+    spans = pd.DataFrame({"unique_id": ["KO"], "start": ["1999-01-04"], "end": ["1999-12-31"]})
+    dates = {"start": "datetime64[ns]", "end": "datetime64[ns]"}
+    options = BacktestOptions(3, membership=Membership(spans.astype(dates)))
+    quick = dataclasses.replace(config, epochs=1)
+    with pytest.raises(DataError, match="no series belonged to the universe at any cutoff"):
+        evaluate_to_folder(tmp_path / "none", panel.only(panel.ids[:2]), quick, options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_baselines_of_the_options_are_each_run_once_naive_first():
+    options = BacktestOptions(baselines=("ewma", "torch", "naive", "ewma"))
+    assert options.runner_names == ["naive", "ewma"] and options.with_torch
+    assert not BacktestOptions().with_torch

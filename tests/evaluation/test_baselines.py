@@ -21,7 +21,7 @@ def series(steps=400, seed=0, calm=False) -> np.ndarray:
 
 def run(name: str, y, origins, horizon=3, season=5):
     baseline = BASELINES[name]
-    job = (y, np.asarray(origins), horizon, QUANTILES, season)
+    job = running.Job(y, np.asarray(origins), horizon, QUANTILES, season)
     made, reason, _ = running._make(baseline.module, baseline.function, job)
     assert made is not None, reason
     return made
@@ -146,7 +146,7 @@ def test_what_slow_baselines_made_is_kept_by_content(panel, tmp_path, monkeypatc
     monkeypatch.setattr(running, "_make", lambda *args: calls.append(args) or original(*args))
 
     def made(some):
-        from forecaster.evaluation.cross_validation import Origins
+        from forecaster.evaluation.rolling_origin import Origins
 
         origins = Origins.of(some, np.array([600, 610]), 2)
         with baselines.Runner(["garch"], 2, [80], some, cache=tmp_path, workers=1) as runner:

@@ -11,7 +11,7 @@ from scipy import stats
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import metrics
-from forecaster.evaluation.cross_validation import KEYS
+from forecaster.forecasting import KEYS
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +37,19 @@ def test_utilsforecast_takes_the_frame_as_it_is(frame):
     from utilsforecast.evaluation import evaluate
     from utilsforecast.losses import coverage, mae, rmse
 
-    theirs = evaluate(frame.drop(columns="cutoff"), metrics=[mae, rmse], models=["LSTM", "Naive"])
+    reference = evaluate(
+        frame.drop(columns="cutoff"), metrics=[mae, rmse], models=["LSTM", "Naive"]
+    )
     bands = evaluate(frame.drop(columns="cutoff"), metrics=[coverage], models=["LSTM"], level=[80])
     ours = fc.evaluate(frame)
     for name, metric in (("mae", "mae"), ("rmse", "rmse")):
         for model in ("LSTM", "Naive"):
-            mine = ours[ours["model"] == model].set_index("unique_id")[name]
-            its = theirs[theirs["metric"] == metric].set_index("unique_id")[model]
-            pd.testing.assert_series_equal(mine, its, check_names=False)
-    mine = ours[ours["model"] == "LSTM"].set_index("unique_id")["coverage-80"]
-    its = bands.set_index("unique_id")["LSTM"]
-    pd.testing.assert_series_equal(mine, its, check_names=False)
+            score = ours[ours["model"] == model].set_index("unique_id")[name]
+            expected = reference[reference["metric"] == metric].set_index("unique_id")[model]
+            pd.testing.assert_series_equal(score, expected, check_names=False)
+    held = ours[ours["model"] == "LSTM"].set_index("unique_id")["coverage-80"]
+    expected = bands.set_index("unique_id")["LSTM"]
+    pd.testing.assert_series_equal(held, expected, check_names=False)
     everything = evaluate(frame, metrics=[mae])  # no list of models: found by itself
     assert {"LSTM", "Naive"} <= set(everything)
 
@@ -59,16 +61,17 @@ def test_scaled_scores_are_those_of_utilsforecast(panel, frame):
     known = panel.to_frame()
     known = known[known["ds"] <= frame["cutoff"].min()]
     known = known.rename(columns={"adj_close": "y"})[["unique_id", "ds", "y"]]
-    theirs = evaluate(
+    reference = evaluate(
         frame[["unique_id", "ds", "y", "LSTM"]],
         metrics=[functools.partial(mase, seasonality=5), functools.partial(rmsse, seasonality=5)],
         train_df=known,
     ).set_index(["metric", "unique_id"])["LSTM"]
     ours = fc.evaluate(frame, panel=panel).query("model == 'LSTM'").set_index("unique_id")
     for name in ("mase", "rmsse"):
-        np.testing.assert_allclose(ours[name], theirs[name].loc[ours.index], rtol=1e-9)
-    its = evaluate(frame[["unique_id", "ds", "y", "LSTM"]], metrics=[smape])
-    np.testing.assert_allclose(ours["smape"] / 200, its.set_index("unique_id")["LSTM"], rtol=1e-9)
+        np.testing.assert_allclose(ours[name], reference[name].loc[ours.index], rtol=1e-9)
+    expected = evaluate(frame[["unique_id", "ds", "y", "LSTM"]], metrics=[smape])
+    expected = expected.set_index("unique_id")["LSTM"]
+    np.testing.assert_allclose(ours["smape"] / 200, expected, rtol=1e-9)
 
 
 def test_quantile_scores_are_those_of_utilsforecast_and_of_the_closed_form():
@@ -78,8 +81,8 @@ def test_quantile_scores_are_those_of_utilsforecast_and_of_the_closed_form():
     y, quantiles = random.normal(size=400), np.arange(1, 100) / 100
     forecasts = np.tile(stats.norm.ppf(quantiles), (400, 1))
     data = pd.DataFrame({"unique_id": "a", "ds": range(400), "y": y, "q": forecasts[:, 89]})
-    its = quantile_loss(data, models={"M": "q"}, q=0.9)["M"].iloc[0]
-    np.testing.assert_allclose(metrics.pinball(y, forecasts, quantiles)[:, 89].mean(), its)
+    expected = quantile_loss(data, models={"M": "q"}, q=0.9)["M"].iloc[0]
+    np.testing.assert_allclose(metrics.pinball(y, forecasts, quantiles)[:, 89].mean(), expected)
     closed = y * (2 * stats.norm.cdf(y) - 1) + 2 * stats.norm.pdf(y) - 1 / np.sqrt(np.pi)
     np.testing.assert_allclose(metrics.crps(y, forecasts, quantiles), closed, atol=0.01)
     some = [4, 9, 24, 49, 74, 89, 94]  # unevenly spread

@@ -27,23 +27,23 @@ def test_pytorch_comes_to_the_same_networks(panel, config, changes):
 
     config = dataclasses.replace(config, **changes)
     some = panel.only(panel.ids[:3])
-    ours, theirs = fc.fit(some, config, seed=1), fit_by_torch(some, config, 1, workers=1)
-    assert not theirs.skipped
+    by_jax, by_torch = fc.fit(some, config, seed=1), fit_by_torch(some, config, 1, workers=1)
+    assert not by_torch.skipped
     for name in ("status", "epochs", "best_epoch"):
-        assert ours.report[name].equals(theirs.report[name])
+        assert by_jax.report[name].equals(by_torch.report[name])
     np.testing.assert_allclose(
-        ours.report["validation_loss"], theirs.report["validation_loss"], rtol=1e-4
+        by_jax.report["validation_loss"], by_torch.report["validation_loss"], rtol=1e-4
     )
-    mine, its = (
-        fc.predict(model, some, [80]).set_index(["unique_id", "ds"]) for model in (ours, theirs)
+    our_forecast, their_forecast = (
+        fc.predict(model, some, [80]).set_index(["unique_id", "ds"]) for model in (by_jax, by_torch)
     )
-    moved = (mine["LSTM-hi-80"] / mine["LSTM-lo-80"] - 1).to_numpy()
+    moved = (our_forecast["LSTM-hi-80"] / our_forecast["LSTM-lo-80"] - 1).to_numpy()
     for name in ("LSTM", "LSTM-lo-80", "LSTM-hi-80"):
         # Within a hundredth of the width of the band.
-        assert (np.abs(mine[name] / its[name] - 1) < 0.01 * moved).all()
+        assert (np.abs(our_forecast[name] / their_forecast[name] - 1) < 0.01 * moved).all()
     untrained = fc.fit(some, dataclasses.replace(config, learning_rate=1e-12), seed=1)
     assert not np.allclose(
-        untrained.report["validation_loss"], ours.report["validation_loss"], 1e-3
+        untrained.report["validation_loss"], by_jax.report["validation_loss"], 1e-3
     )
 
 

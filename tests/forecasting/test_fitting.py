@@ -1,4 +1,4 @@
-"""Fit and predict on simulated prices: the invariants of the design, end to end."""
+"""Fit on simulated prices: the invariants of the design, end to end."""
 
 import dataclasses
 
@@ -7,30 +7,14 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, ModelError, UsageError
+from forecaster.errors import DataError
 from forecaster.evaluation.metrics import covered
-from forecaster.forecasting import fitting as forecasting
 from forecaster.series.panel import Panel
 from tests.conftest import TICKERS
 
 
 def forecasts(panel, config, seed=1) -> pd.DataFrame:
     return fc.predict(fc.fit(panel, config, seed), panel).set_index(["unique_id", "ds"])
-
-
-def test_forecast_frames_are_those_of_the_field(panel, model):
-    frame = fc.predict(model, panel, level=[95, 80])
-    assert list(frame) == [
-        "unique_id", "ds", "LSTM", "LSTM-lo-80", "LSTM-hi-80", "LSTM-lo-95", "LSTM-hi-95",
-        "probability_of_rise",
-    ]  # fmt: skip
-    assert frame.groupby("unique_id").size().to_dict() == dict.fromkeys(TICKERS, 3)
-    order = frame[["LSTM-lo-95", "LSTM-lo-80", "LSTM", "LSTM-hi-80", "LSTM-hi-95"]].to_numpy()
-    assert (np.diff(order, axis=1) > 0).all()
-    assert frame["probability_of_rise"].between(0.2, 0.8).all()
-    assert frame["ds"].min() == pd.Timestamp("2026-01-02")  # New Year's Day is no session
-    last = panel.channel("close")[:, -1]
-    assert np.abs(frame.groupby("unique_id", sort=False)["LSTM"].first() / last - 1).max() < 0.05
 
 
 def test_the_same_seed_gives_the_same_bits(panel, config):
@@ -77,30 +61,6 @@ def test_nothing_after_a_cutoff_changes_a_forecast_made_at_it(panel, config):
     assert not before.equals(after)
 
 
-def test_bands_and_weights_come_from_before_the_panels_end(panel, config, model):
-    """A model forecasts an earlier day as if the later ones had never been."""
-    early = panel.until(panel.times[-20])
-    fitted = fc.fit(early, config, seed=1)
-    now = fc.predict(fitted, early)
-    again = fc.predict(fitted, panel.until(panel.times[-20]))
-    pd.testing.assert_frame_equal(now, again, check_exact=True)
-    later = fc.predict(fitted, panel)  # new prices, old weights
-    assert later["ds"].min() > now["ds"].max()
-
-
-def test_predict_and_cross_validation_agree(panel, config):
-    """The last cutoff of a cross-validation is a prediction at that cutoff."""
-    frame = fc.cross_validation(panel, config, n_windows=5, seed=1)
-    first, last = frame["cutoff"].min(), frame["cutoff"].max()
-    model = fc.fit(panel.until(first), config, seed=1)
-    columns = ["unique_id", "ds", "LSTM", "LSTM-lo-80", "LSTM-hi-95"]
-    expected = fc.predict(model, panel.until(last))[columns]
-    got = frame.loc[frame["cutoff"] == last, columns]
-    pd.testing.assert_frame_equal(
-        got.reset_index(drop=True), expected, check_exact=False, rtol=1e-6
-    )
-
-
 def test_training_targets_and_validation_do_not_overlap(panel, config):
     """What lies in the validation span changes when training stops, never a training loss."""
     values = panel.values.copy()
@@ -115,16 +75,6 @@ def test_training_targets_and_validation_do_not_overlap(panel, config):
     kernels = (m.params["layers"][0]["kernel"][rows] for m in (before, after))
     np.testing.assert_array_equal(*kernels)
     assert (before.report["validation_loss"] != after.report["validation_loss"]).all()
-
-
-def test_prices_are_quoted_in_closes_where_learned_from_adjusted_ones(panel, config):
-    table = panel.to_frame()
-    halved = table.assign(adj_close=table["adj_close"] / 2)
-    plain = fc.predict(fc.fit(panel, config, seed=1), panel)
-    quoted = Panel.from_frame(halved)
-    np.testing.assert_allclose(
-        fc.predict(fc.fit(quoted, config, seed=1), quoted)["LSTM"], plain["LSTM"], rtol=1e-6
-    )
 
 
 def test_untrained_means_unchanged_with_the_current_volatility(panel, config):
@@ -173,20 +123,6 @@ def test_series_that_cannot_be_used_are_named(panel, config):
         fc.fit(mixed.only(["FLAT", "SHORT", "NEG"]), config, seed=1)
 
 
-def test_a_panel_of_another_kind_is_refused(panel, model):
-    lacking = Panel.from_frame(panel.to_frame().drop(columns="volume"))
-    with pytest.raises(ModelError, match="these prices lack volume"):
-        fc.predict(model, lacking)
-    other = fc.load_panel("simulated", ["NVDA"], start="2023-01-01")
-    with pytest.raises(ModelError, match="NVDA: the model has no network for it"):
-        fc.predict(model, other)
-    both = Panel.from_frame(pd.concat([panel.to_frame(), other.to_frame()]))
-    with pytest.warns(UserWarning, match="1 series left out:\n  NVDA: the model has no network"):
-        assert set(fc.predict(model, both)["unique_id"]) == set(TICKERS)
-    with pytest.raises(UsageError, match=r"level: expected percent.*got 100"):
-        fc.predict(model, panel, level=[80, 100])
-
-
 @pytest.mark.slow
 def test_bands_hold_on_a_simulated_market():
     """Calibrated on the validation span, tested on the year after it, over 40 tickers."""
@@ -202,62 +138,6 @@ def test_bands_hold_on_a_simulated_market():
     assert (
         0.97 < scores["mae_relative_to_naive"].median() < 1.02
     )  # a random walk: no skill, no leak
-
-
-def test_calibration_moves_on_with_new_prices(panel, config):
-    """After a fit, errors since then count: _append lays them behind the stored ones."""
-    stored = np.arange(12.0).reshape(2, 6, 1)
-    recent = -np.arange(8.0).reshape(2, 4, 1)
-    got = forecasting._append(stored, recent, keep=np.array([3, 1]))[..., 0]
-    nan = np.nan
-    # The first series has 2 rows since the fit, the second none; the last place is "now".
-    np.testing.assert_array_equal(
-        got, [[nan, 0, 1, 2, 3, 4, 5, -1, -2, -3], [nan, nan, nan, 6, 7, 8, 9, 10, 11, -7]]
-    )
-
-
-def test_each_series_goes_on_at_its_own_frequency(panel, config):
-    """Company that trades on weekends, or once a week, moves nobody's forecast dates."""
-    alone = fc.predict(fc.fit(panel, config, seed=1), panel)
-    table = panel.to_frame()
-    daily = table[table.unique_id == "KO"].assign(unique_id="BTC")
-    daily["ds"] = pd.date_range("2023-11-01", periods=len(daily))
-    weekly = table[table.unique_id == "KO"].assign(unique_id="WEEKLY")
-    weekly["ds"] = pd.date_range("2012-01-06", periods=len(weekly), freq="7D")
-    mixed = Panel.from_frame(pd.concat([table, daily, weekly]))
-    frame = fc.predict(fc.fit(mixed, config, seed=1), mixed)
-    pd.testing.assert_frame_equal(
-        frame[frame.unique_id.isin(TICKERS)].reset_index(drop=True), alone, check_exact=True
-    )
-    assert (frame[frame.unique_id == "BTC"]["ds"].diff().dropna() == pd.Timedelta("1D")).all()
-    assert (frame[frame.unique_id == "WEEKLY"]["ds"].diff().dropna() == pd.Timedelta("7D")).all()
-
-
-def test_a_missing_last_close_does_not_change_the_units(panel, config):
-    table = panel.to_frame().assign(adj_close=lambda t: t["close"] / 2)
-    quoted = Panel.from_frame(table).channel("close")[:, -1]
-    last = table["ds"] == table["ds"].max()
-    for bad in (np.nan, 0.0):
-        holed = Panel.from_frame(table.assign(close=table["close"].mask(last, bad)))
-        frame = fc.predict(fc.fit(holed, config, seed=1), holed)
-        first = frame.groupby("unique_id", sort=False)["LSTM"].first()
-        assert np.abs(first / quoted - 1).max() < 0.1
-
-
-def test_prices_that_gain_a_column_after_the_fit_still_forecast(panel, config):
-    before = Panel.from_frame(panel.to_frame().drop(columns="adj_close"))
-    model = fc.fit(before, config, seed=1)
-    pd.testing.assert_frame_equal(fc.predict(model, panel), fc.predict(model, before))
-
-
-def test_bands_beyond_what_the_errors_hold_are_warned_of(panel, model):
-    with pytest.warns(UserWarning, match=r"the 99.9 % band is only as wide.*up to 99.0 %"):
-        fc.predict(model, panel, level=[80, 99.9])
-
-
-def test_too_few_rows_to_look_back_on_are_refused(panel, model):
-    with pytest.raises(ModelError, match="10 rows; a forecast is made from 30"):
-        fc.predict(model, Panel.from_frame(panel.to_frame().groupby("unique_id").tail(10)))
 
 
 def test_a_series_beyond_numbers_is_named_not_saved(config):

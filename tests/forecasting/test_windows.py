@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.forecasting.windows import Split, gather
+from forecaster.forecasting.windows import Sequence, Split, Windowed, gather
 
 splits = st.builds(
     Split,
@@ -21,24 +21,30 @@ splits = st.builds(
 @settings(max_examples=5, deadline=None)
 @given(splits, st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
 def test_training_windows_never_predict_beyond_the_boundary(split, first, seed, batch_size):
-    starts, active = split.random_starts(jax.random.key(seed), jnp.int32(first), batch_size)
-    origins = np.asarray(split.window_origins(starts))
+    mode = Sequence(split)
+    (starts, used), active = mode.batches(jax.random.key(seed), jnp.int32(first), batch_size)
+    origins = np.asarray(mode.origins(starts))
     assert origins.max() < split.boundary  # so that at least one target is known
     assert starts.min() >= min(first, split.boundary - split.lookback)
-    assert active[0] and starts.shape[1] == batch_size
-    origins, weights, active = split.training_origins(
-        jax.random.key(seed), jnp.int32(first), batch_size
-    )
-    used = np.asarray(origins)[np.asarray(weights)]
-    expected = np.arange(min(first + split.lookback - 1, split.boundary - 1), split.boundary)
-    assert sorted(used) == expected.tolist()  # each once
-    assert (np.asarray(active) == np.asarray(weights).any(1)).all()
+    assert active[0] and starts.shape[1] == batch_size and np.asarray(used).all()
 
 
 @settings(max_examples=5, deadline=None)
-@given(splits)
-def test_validation_windows_cover_all_validation_origins_once(split):
-    origins = np.asarray(split.window_origins(split.validation_starts())).ravel()
+@given(splits, st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
+def test_windowed_training_predicts_from_each_origin_once(split, first, seed, batch_size):
+    mode = Windowed(split)
+    windows, active = mode.batches(jax.random.key(seed), jnp.int32(first), batch_size)
+    used = np.asarray(mode.origins(windows.starts))[np.asarray(windows.used)].ravel()
+    expected = np.arange(min(first + split.lookback - 1, split.boundary - 1), split.boundary)
+    assert sorted(used) == expected.tolist()  # each once
+    assert (np.asarray(active) == np.asarray(windows.used).any(1)).all()
+
+
+@settings(max_examples=5, deadline=None)
+@given(splits, st.sampled_from([Sequence, Windowed]))
+def test_validation_windows_cover_all_validation_origins_once(split, kind):
+    mode = kind(split)
+    origins = mode.origins(mode.validation_starts()).ravel()
     inside = origins[origins >= split.boundary]
     assert sorted(inside) == split.validation_origins.tolist()
     targets = np.asarray(split.target_steps(jnp.asarray(split.validation_origins)))
@@ -52,11 +58,11 @@ def test_draws_do_not_depend_on_how_long_others_are(seed, first, longer):
     small = Split(steps=150, lookback=10, burn_in=3, horizon=2, validation=20)
     large = Split(150 + longer, 10, 3, 2, 20)
     key = jax.random.key(seed)
-    few, active = small.random_starts(key, jnp.int32(first), 4)
-    many, active_many = large.random_starts(key, jnp.int32(first + longer), 4)
+    few, active = Sequence(small).batches(key, jnp.int32(first), 4)
+    many, active_many = Sequence(large).batches(key, jnp.int32(first + longer), 4)
     count = int(active.sum())
     assert int(active_many.sum()) == count
-    np.testing.assert_array_equal(few[:count], many[:count] - longer)
+    np.testing.assert_array_equal(few.starts[:count], many.starts[:count] - longer)
 
 
 def test_gather_masks_what_lies_before_the_first_step():

@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import StoreError, WriteError
+from forecaster.home import Home
 from forecaster.ingest.loading import ingest
 from forecaster.ingest.source import Fetched
 from forecaster.ingest.store import Store
@@ -100,34 +101,34 @@ def main(folder: Path, kind: str) -> None:
     begin = folder / "begin"
 
     def states(home: Path) -> dict[str, str]:
-        store = Store.open(home, "market")
+        store = Store.open(Home(home), "market")
         assert not store.damages()
-        return {name: entry["sha256"] for name, entry in store.manifest["series"].items()}
+        return {name: entry.sha256 for name, entry in store.manifest.series.items()}
 
     def first() -> int:
-        ingest(begin, Market(False), None)
+        ingest(Home(begin), Market(False), None)
         return 0
 
     def update(home: Path, number: int) -> int:
         failed = fail_at(number, kind)
         try:
-            ingest(home, Market(True), None)
+            ingest(Home(home), Market(True), None)
         except (StoreError, WriteError):
             return 2
         return TIDYING if failed() else NO_FAULT
 
     def check(home: Path) -> int:
         old = states(begin)
-        found = states(home)
-        ingest(home, Market(True), None)
+        updated = states(home)
+        ingest(Home(home), Market(True), None)
         new = states(home)
         assert len(new) == 5 and new["AAA"] != old["AAA"]
-        store = Store.open(home, "market")
+        store = Store.open(Home(home), "market")
         for name in new:
             pd.testing.assert_frame_equal(store.read_one(name), Market(True).frame(name))
-        for name, state in found.items():
+        for name, state in updated.items():
             assert state in (old.get(name), new[name]), name
-        assert set(old) <= set(found)
+        assert set(old) <= set(updated)
         store.flags()
         return 0
 

@@ -140,7 +140,7 @@ class StandIn:
         result = {
             "meta": meta,
             "timestamp": stamps,
-            "events": {kind: found for kind, found in events.items() if found},
+            "events": {kind: entries for kind, entries in events.items() if entries},
             "indicators": {"quote": [quote], "adjclose": [{"adjclose": adjusted_column}]},
         }
         return {"chart": {"result": [result], "error": None}}

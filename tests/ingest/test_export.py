@@ -6,14 +6,15 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
+from forecaster.home import Home
 from forecaster.ingest import ingest, open_source
 from forecaster.ingest.export import export_prices, unformulated
 
 
 @pytest.fixture
 def home(tmp_path):
-    ingest(tmp_path / "home", open_source("simulated"), ["AAPL", "KO"])
-    return tmp_path / "home"
+    ingest(Home(tmp_path / "home"), open_source("simulated"), ["AAPL", "KO"])
+    return Home(tmp_path / "home")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -26,7 +27,7 @@ def test_what_is_stored_comes_out(home, tmp_path, ending):
     expected = pd.concat([frame for frame in frames if frame is not None], ignore_index=True)
     pd.testing.assert_frame_equal(table, expected, check_dtype=False)
     # And in again.
-    again = ingest(tmp_path / "again", open_source(f"files:{path}"), None)
+    again = ingest(Home(tmp_path / "again"), open_source(f"files:{path}"), None)
     pd.testing.assert_frame_equal(again.store.read(["AAPL", "KO"]), expected, check_dtype=False)
 
 
@@ -38,8 +39,8 @@ def test_text_that_looks_like_a_formula_is_quoted(tmp_path):
     assert (out["y"] == -1.0).all()
     rows = pd.concat([table.assign(ds=d) for d in (1, 2)])
     rows.to_csv(tmp_path / "in.csv", index=False)
-    ingest(tmp_path / "home", open_source(f"files:{tmp_path / 'in.csv'}"), None)
-    export_prices(tmp_path / "home", tmp_path / "out.csv")
+    ingest(Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'in.csv'}"), None)
+    export_prices(Home(tmp_path / "home"), tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         cells = [row[0] for row in csv.reader(file)][1:]
     assert not [cell for cell in cells if cell[0] in "=+-@"]
@@ -51,7 +52,7 @@ def test_errors_say_what_to_do(home, tmp_path):
     with pytest.raises(UsageError, match="NOPE: not among the 2 series of simulated"):
         export_prices(home, tmp_path / "out.csv", ["NOPE"])
     with pytest.raises(UsageError, match="no prices are stored"):
-        export_prices(tmp_path / "nowhere", tmp_path / "out.csv")
+        export_prices(Home(tmp_path / "nowhere"), tmp_path / "out.csv")
     (tmp_path / "there.csv").write_text("mine")
     with pytest.raises(UsageError, match="exists; choose another file, or add --overwrite"):
         export_prices(home, tmp_path / "there.csv")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from forecaster.errors import StoreError, WriteError
+from forecaster.home import Home
 from forecaster.ingest import Store, ingest, open_source
 from tests.ingest.standin import Company, slowly, standing_in
 
@@ -33,8 +34,8 @@ def test_a_fault_at_any_write_leaves_the_old_state_or_the_new(tmp_path, kind):
 
 
 def test_a_thousand_flipped_bytes_are_all_found(tmp_path):
-    store = ingest(tmp_path, open_source("simulated"), ["AAPL", "KO", "GE"]).store
-    assert store.looked_through
+    store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
+    assert store.is_reviewed
     files = [path for path in sorted(store.folder.iterdir()) if path.is_file()]
     files = [path for path in files if path.suffix in (".parquet", ".json")]
     assert len(files) == 5  # three series, the flags and the manifest
@@ -47,12 +48,12 @@ def test_a_thousand_flipped_bytes_are_all_found(tmp_path):
         raw[at] ^= int(random.integers(1, 256))
         path.write_bytes(raw)
         with pytest.raises((StoreError, WriteError)):
-            again = Store.open(tmp_path, "simulated")
+            again = Store.open(Home(tmp_path), "simulated")
             again.flags()
             for name in again.ids:
                 again.read_one(name)
         path.write_bytes(sound[path])
-    assert not Store.open(tmp_path, "simulated").damages()
+    assert not Store.open(Home(tmp_path), "simulated").damages()
 
 
 def command(server, *arguments, today="2024-06-28 23:00", **options) -> subprocess.Popen:
@@ -88,7 +89,7 @@ def test_control_c_against_a_hanging_server_ends_at_once_and_keeps_what_arrived(
         took = time.monotonic() - began
         assert running.returncode == 130, said
         assert took < 2.0, f"{took:.1f} s"
-        assert set(Store.open(home, "yahoo").ids) == {f"T{i}" for i in range(5)}
+        assert set(Store.open(Home(home), "yahoo").ids) == {f"T{i}" for i in range(5)}
 
         server.trouble = lambda server, symbol, count: None
         server.forget()
@@ -111,13 +112,13 @@ def test_killed_at_any_moment_it_goes_on(tmp_path, tickers):
             time.sleep(0.05)
         running.kill()
         running.communicate()
-        there = set(Store.open(home, "yahoo").ids)
+        there = set(Store.open(Home(home), "yahoo").ids)
         server.forget()
         again = command(server, *arguments)
         again.communicate(timeout=60)
         assert again.returncode == 0
         assert set(server.charts()) == {f"T{i}" for i in range(12)} - there
-        assert not Store.open(home, "yahoo").damages()
+        assert not Store.open(Home(home), "yahoo").damages()
 
 
 def test_two_at_once_wait_for_each_other_and_say_so(tmp_path, tickers):

@@ -171,12 +171,12 @@ def test_other_separators_are_recognised(tmp_path, separator):
     assert fc.load_panel(f"files:{tmp_path / 'p.csv'}").mask.sum() == 400
 
 
-@pytest.mark.parametrize("way", ["%d/%m/%Y", "%d.%m.%Y", "%d-%b-%y"])
-def test_days_first_are_read_whatever_day_the_file_starts_with(tmp_path, way):
+@pytest.mark.parametrize("layout", ["%d/%m/%Y", "%d.%m.%Y", "%d-%b-%y"])
+def test_days_first_are_read_whatever_day_the_file_starts_with(tmp_path, layout):
     table = prices(rows=60)
     for start in (0, 15):
         part = table.iloc[start:].copy()
-        part["date"] = pd.to_datetime(part["date"]).dt.strftime(way)
+        part["date"] = pd.to_datetime(part["date"]).dt.strftime(layout)
         part.to_csv(tmp_path / "p.csv", index=False)
         times = fc.load_panel(f"files:{tmp_path / 'p.csv'}").times
         assert str(times[-1])[:10] == table["date"].iloc[-1]

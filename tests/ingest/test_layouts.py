@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError, ForecasterError
+from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.ingest.files import read_series
 
@@ -101,12 +102,12 @@ def test_a_part_of_a_folder_that_cannot_be_read_shortens_nothing(tmp_path):
     whole = prices("AAA", 500)
     for year, part in whole.groupby(whole["date"].str[:4]):
         part.to_csv(data / f"{year}.csv", index=False)
-    store = ingest(tmp_path / "home", open_source(f"files:{data}"), None).store
-    assert store.manifest["series"]["AAA"]["rows"] == 500
+    store = ingest(Home(tmp_path / "home"), open_source(f"files:{data}"), None).store
+    assert store.manifest.series["AAA"].rows == 500
     (data / "2020.csv").write_text("no table\n")
-    arrived = ingest(tmp_path / "home", open_source(f"files:{data}"), ["AAA"])
+    arrived = ingest(Home(tmp_path / "home"), open_source(f"files:{data}"), ["AAA"])
     assert "a file that cannot be read" in arrived.stale["AAA"]
-    assert arrived.store.manifest["series"]["AAA"]["rows"] == 500
+    assert arrived.store.manifest.series["AAA"].rows == 500
 
 
 def test_a_partitioned_data_set(tmp_path):

@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError
+from forecaster.home import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
+from forecaster.ingest.gaps import count_gaps
 from forecaster.ingest.loading import load_panel
-from forecaster.ingest.quality import count_gaps, find_flags, without_flagged
+from forecaster.ingest.quality import find_flags, without_flagged
 from forecaster.series.panel import Panel
 
 
@@ -25,7 +27,7 @@ def at(frame: pd.DataFrame, name: str, number: int) -> int:
     return int(np.flatnonzero(frame["unique_id"] == name)[number])
 
 
-def found(frame: pd.DataFrame, *kinds: str) -> set[tuple[str, str]]:
+def flagged(frame: pd.DataFrame, *kinds: str) -> set[tuple[str, str]]:
     flags = find_flags(Panel.from_frame(frame))
     some = flags[flags["flag"].isin(kinds)] if kinds else flags
     return {(str(row.unique_id), str(row.ds)[:10]) for row in some.itertuples()}
@@ -39,7 +41,9 @@ PRICES = ["open", "high", "low", "close"]
 
 
 def test_nothing_is_found_in_sound_prices(frame):
-    assert not found(frame, "copied", "reversed", "ohlc", "frozen", "zero_volume", "closed", "jump")
+    assert not flagged(
+        frame, "copied", "reversed", "ohlc", "frozen", "zero_volume", "closed", "jump"
+    )
 
 
 def test_a_session_copied_from_a_later_one(frame):
@@ -54,13 +58,13 @@ def test_a_session_copied_from_a_later_one(frame):
 def test_copies_without_their_volume_count_when_many_have_them_on_a_day(frame):
     days = frame.loc[frame["unique_id"] == "T0", "ds"].to_numpy()
     for name in [f"T{i}" for i in range(6)]:
-        own = frame[frame["unique_id"] == name].set_index("ds")
-        if days[100] in own.index and days[103] in own.index:
+        part = frame[frame["unique_id"] == name].set_index("ds")
+        if days[100] in part.index and days[103] in part.index:
             where = frame.index[(frame["unique_id"] == name) & (frame["ds"] == days[100])]
-            frame.loc[where, PRICES] = own.loc[[days[103]], PRICES].to_numpy()
-    assert len(found(frame, "copied")) >= 5
+            frame.loc[where, PRICES] = part.loc[[days[103]], PRICES].to_numpy()
+    assert len(flagged(frame, "copied")) >= 5
     single = frame[frame["unique_id"] == "T2"]
-    assert not found(single, "copied")  # of one series it may be chance
+    assert not flagged(single, "copied")  # of one series it may be chance
 
 
 def test_a_session_apart_that_is_taken_back(frame):
@@ -78,9 +82,9 @@ def test_a_crash_is_a_jump_and_one_today_waits_for_tomorrow(frame):
     frame.loc[later, PRICES] *= 0.4
     last = at(frame, "T2", -1)
     frame.loc[last, PRICES] *= 0.4
-    assert found(frame, "jump") == {row(frame, crash)}
-    assert found(frame, "unconfirmed") == {row(frame, last)}
-    assert not found(frame, "reversed")
+    assert flagged(frame, "jump") == {row(frame, crash)}
+    assert flagged(frame, "unconfirmed") == {row(frame, last)}
+    assert not flagged(frame, "reversed")
 
 
 def test_a_split_in_prices_that_are_not_adjusted_is_to_be_looked_at(frame):
@@ -90,15 +94,15 @@ def test_a_split_in_prices_that_are_not_adjusted_is_to_be_looked_at(frame):
     frame.loc[later, PRICES] *= 0.25
     frame["splits"] = 0.0
     frame.loc[crash, "splits"] = 4.0
-    assert found(frame, "jump") == {row(frame, crash)}
+    assert flagged(frame, "jump") == {row(frame, crash)}
     frame["adj_close"] = adjusted
-    assert not found(frame, "jump")
+    assert not flagged(frame, "jump")
 
 
 def test_of_two_equal_sessions_in_a_row_either_may_be_wrong(frame):
     first, second = at(frame, "T3", 100), at(frame, "T3", 101)
     frame.loc[second, [*PRICES, "volume"]] = frame.loc[first, [*PRICES, "volume"]].to_numpy()
-    assert found(frame, "copied") == {row(frame, first), row(frame, second)}
+    assert flagged(frame, "copied") == {row(frame, first), row(frame, second)}
 
 
 def test_symbols_of_other_exchanges_keep_their_own_calendar(frame):
@@ -119,12 +123,12 @@ def test_other_things_that_cannot_be(frame):
     frame.loc[outside, "close"] = frame.loc[outside, "high"] * 1.02
     negative = at(frame, "T1", 60)
     frame.loc[negative, "low"] = -1.0
-    assert found(frame, "ohlc") == {row(frame, outside), row(frame, negative)}
+    assert flagged(frame, "ohlc") == {row(frame, outside), row(frame, negative)}
     start = at(frame, "T2", 70)
     frame.loc[start : start + 6, PRICES] = frame.loc[start, "close"]
-    assert found(frame, "frozen") == {row(frame, start + k) for k in (4, 5, 6)}
+    assert flagged(frame, "frozen") == {row(frame, start + k) for k in (4, 5, 6)}
     frame.loc[at(frame, "T4", 9), "volume"] = 0
-    assert found(frame, "zero_volume") == {row(frame, at(frame, "T4", 9))}
+    assert flagged(frame, "zero_volume") == {row(frame, at(frame, "T4", 9))}
 
 
 def test_gaps_are_counted_against_the_exchange(frame):
@@ -145,9 +149,9 @@ def test_flags_depend_on_nothing_after_they_are_known(frame):
     whole = find_flags(Panel.from_frame(frame))
     for cutoff in pd.to_datetime(["2024-10-25", "2024-11-08", "2025-01-10", "2025-06-02"]):
         then = find_flags(Panel.from_frame(frame).until(cutoff))
-        told = [f[f["flag"].isin(["copied", "reversed"])] for f in (whole, then)]
-        early = told[0][told[0]["known"] <= cutoff].reset_index(drop=True)
-        pd.testing.assert_frame_equal(early, told[1].reset_index(drop=True))
+        flags = [f[f["flag"].isin(["copied", "reversed"])] for f in (whole, then)]
+        early = flags[0][flags[0]["known"] <= cutoff].reset_index(drop=True)
+        pd.testing.assert_frame_equal(early, flags[1].reset_index(drop=True))
 
 
 def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
@@ -180,8 +184,8 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     bad.loc[at(bad, "T5", 150), PRICES] *= 1.3
     bad.to_parquet(tmp_path / "prices.parquet")
     source = open_source(f"files:{tmp_path / 'prices.parquet'}")
-    store = ingest(tmp_path / "home", source, None).store
-    assert store.manifest["quality"]["series"]["T5"]["reversed"] == 1
+    store = ingest(Home(tmp_path / "home"), source, None).store
+    assert store.manifest.flags_of("T5")["reversed"] == 1
     whole = panel_from_store(store, store.ids)
     clean = panel_from_store(store, store.ids, mask=("reversed",))
     assert whole.mask.sum() - clean.mask.sum() == 1

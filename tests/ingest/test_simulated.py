@@ -11,10 +11,10 @@ NAMES = [f"SIM{i:02d}" for i in range(60)]
 
 
 def market(seed=0) -> dict[str, pd.DataFrame]:
-    found = {
+    frames = {
         item.unique_id: item.frame for item in open_source("simulated", seed=seed).fetch(NAMES)
     }
-    return {name: frame for name, frame in found.items() if frame is not None}
+    return {name: frame for name, frame in frames.items() if frame is not None}
 
 
 def test_it_looks_like_a_market():

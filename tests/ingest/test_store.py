@@ -9,29 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError, StoreError, WriteError
+from forecaster.home import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.source import Fetched
-from forecaster.ingest.store import file_name
 
 
 @pytest.fixture
 def store(tmp_path) -> Store:
-    return ingest(tmp_path, open_source("simulated"), ["AAPL", "KO"]).store
+    return ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO"]).store
 
 
 def test_what_was_stored_is_read(tmp_path, store):
-    again = Store.open(tmp_path, "simulated")
+    again = Store.open(Home(tmp_path), "simulated")
     assert again.ids == ["AAPL", "KO"] and again.manifest == store.manifest
     frame = again.read(["KO"])
     fetched = next(open_source("simulated").fetch(["KO"])).frame
     assert fetched is not None
     pd.testing.assert_frame_equal(frame, fetched)
     assert panel_from_store(again, ["KO", "AAPL"]).ids == ("KO", "AAPL")
-    assert [s.manifest["source"] for s in Store.all_of(tmp_path)] == ["simulated"]
+    assert [s.source for s in Store.all_of(Home(tmp_path))] == ["simulated"]
 
 
 def test_every_flipped_bit_is_found(tmp_path, store):
-    path = store.folder / store.manifest["series"]["KO"]["file"]
+    path = store.folder / store.manifest.series["KO"].file
     good = path.read_bytes()
     random = np.random.default_rng(0)
     for place, bit in zip(
@@ -54,14 +54,14 @@ def test_every_flipped_bit_is_found(tmp_path, store):
 def test_a_damaged_manifest_is_one_clear_error(tmp_path, store, text):
     (store.folder / "manifest.json").write_text(text)
     with pytest.raises(StoreError, match="the manifest cannot be read"):
-        Store.open(tmp_path, "simulated")
+        Store.open(Home(tmp_path), "simulated")
 
 
 def test_a_newer_store_is_refused(tmp_path, store):
     path = store.folder / "manifest.json"
-    path.write_text(json.dumps(store.manifest | {"schema": 3}))
+    path.write_text(json.dumps(store.manifest.to_json() | {"schema": 3}))
     with pytest.raises(StoreError, match=r"version 3 of the store; this program reads .* 2\. Upd"):
-        Store.open(tmp_path, "simulated")
+        Store.open(Home(tmp_path), "simulated")
 
 
 class Failing:
@@ -88,18 +88,18 @@ class Failing:
 def test_what_arrived_before_an_interruption_is_kept(tmp_path, store):
     before = store.read(["KO"])
     with pytest.raises(KeyboardInterrupt):
-        ingest(tmp_path, Failing("KO"), None)
-    again = Store.open(tmp_path, "simulated")
+        ingest(Home(tmp_path), Failing("KO"), None)
+    again = Store.open(Home(tmp_path), "simulated")
     assert len(again.read(["AAPL"])) < len(store.read(["KO"]))  # the new, shorter one
     pd.testing.assert_frame_equal(again.read(["KO"]), before)
     assert not [p for p in again.folder.iterdir() if p.name.startswith(".tmp")]
 
 
 def test_series_that_fail_are_named(tmp_path):
-    arrived = ingest(tmp_path, Failing(None), None)
+    arrived = ingest(Home(tmp_path), Failing(None), None)
     assert arrived.ids == ["AAPL", "KO"] and arrived.skipped == {"GE": "no such company"}
-    with pytest.raises(DataError, match="no series could be had:\n  GE: no such company"):
-        ingest(tmp_path, Failing(None), ["GE"])
+    with pytest.raises(DataError, match="no series could be loaded:\n  GE: no such company"):
+        ingest(Home(tmp_path), Failing(None), ["GE"])
 
 
 def test_a_full_disk_leaves_the_old_state(tmp_path, store, monkeypatch):
@@ -111,8 +111,8 @@ def test_a_full_disk_leaves_the_old_state(tmp_path, store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
         with pytest.raises(WriteError, match="No space left on device"):
-            ingest(tmp_path, Failing(None), ["AAPL"])
-    again = Store.open(tmp_path, "simulated")
+            ingest(Home(tmp_path), Failing(None), ["AAPL"])
+    again = Store.open(Home(tmp_path), "simulated")
     pd.testing.assert_frame_equal(again.read(["KO"]), before)
     again.read(["AAPL"])
     assert not [p for p in again.folder.iterdir() if p.name.startswith(".tmp")]
@@ -148,20 +148,20 @@ def test_file_names_do_not_collide():
 def test_readers_find_the_old_state_until_the_new_one_counts(tmp_path, store):
     """A writer that is killed before it commits has changed nothing for anybody."""
     before = store.read(["KO"])
-    writer = Store.open(tmp_path, "simulated")
+    writer = Store.open(Home(tmp_path), "simulated")
     writer.write("KO", before.head(10))
-    pd.testing.assert_frame_equal(Store.open(tmp_path, "simulated").read(["KO"]), before)
+    pd.testing.assert_frame_equal(Store.open(Home(tmp_path), "simulated").read(["KO"]), before)
     writer.commit()
-    assert len(Store.open(tmp_path, "simulated").read(["KO"])) == 10
+    assert len(Store.open(Home(tmp_path), "simulated").read(["KO"])) == 10
     assert len(list(store.folder.glob("KO.*.parquet"))) == 1  # the old one is gone
 
 
 def test_two_writers_lose_nothing_of_each_other(tmp_path):
-    first, second = (Store.open(tmp_path, "simulated") for _ in range(2))
+    first, second = (Store.open(Home(tmp_path), "simulated") for _ in range(2))
     frame = next(open_source("simulated").fetch(["KO"])).frame
     assert frame is not None
     first.write("KO", frame)
     second.write("GE", frame)
     first.commit()
     second.commit()
-    assert set(Store.open(tmp_path, "simulated").ids) == {"KO", "GE"}
+    assert set(Store.open(Home(tmp_path), "simulated").ids) == {"KO", "GE"}

@@ -96,17 +96,17 @@ def test_the_universes_that_come_along(tmp_path, monkeypatch):
     st.text(max_size=12),
 ), max_size=8))  # fmt: skip
 def test_any_file_gives_safe_symbols_or_one_clear_error(tmp_path_factory, words):
+    from forecaster.home import file_name
     from forecaster.ingest import read_membership
-    from forecaster.ingest.store import file_name
 
     path = tmp_path_factory.mktemp("any") / "tickers.txt"
     path.write_bytes("\n".join(words).encode("utf-8", "surrogatepass"))
     for read in (read_universe, read_membership):
         try:
-            found = read(path)
+            universe = read(path)
         except UsageError:
             continue
-        names = [] if found is None else found if isinstance(found, list) else found.tickers
+        names = universe if isinstance(universe, list) else universe.tickers if universe else []
         for name in names:
             assert re.fullmatch(r"\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}", name) and ".." not in name
             assert "/" not in file_name(name) and file_name(name).lower() != "con"

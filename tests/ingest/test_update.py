@@ -9,6 +9,7 @@ import pytest
 import stamina
 
 from forecaster.errors import NoNetwork, ServerError, StoreError
+from forecaster.home import Home
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.export import export_prices
 from forecaster.ingest.yahoo import Yahoo
@@ -30,7 +31,7 @@ def update(server: StandIn, home, names=NAMES, start=None, **options):
         rewrite=server.rewrite, now=server.now, requests_per_second=500.0, cool_down=0.05, **options
     )
     server.forget()
-    return ingest(home, source, names, start=start)
+    return ingest(Home(home), source, names, start=start)
 
 
 def test_a_month_of_daily_updates_ends_as_one_download(server, tmp_path):
@@ -46,7 +47,7 @@ def test_a_month_of_daily_updates_ends_as_one_download(server, tmp_path):
         update(server, tmp_path / "daily")
         assert not server.charts()  # nothing new on the same evening
     once = update(server, tmp_path / "once").store
-    daily = Store.open(tmp_path / "daily", "yahoo")
+    daily = Store.open(Home(tmp_path / "daily"), "yahoo")
     pd.testing.assert_frame_equal(daily.read(NAMES), once.read(NAMES))
     assert asked == 2  # at the split: the overlap, then all of it
 
@@ -58,12 +59,12 @@ def test_a_ticker_that_seems_gone_is_kept_as_suspect_until_it_is_back(server, tm
     gone = server.companies.pop("GE")
     arrived = update(server, tmp_path)
     assert arrived.ids == NAMES and list(arrived.stale) == ["GE"] and not arrived.skipped
-    entry = Store.open(tmp_path, "yahoo").manifest["series"]["GE"]
-    assert entry["state"] == "suspect" and "delisted" in entry["reason"]
-    pd.testing.assert_frame_equal(Store.open(tmp_path, "yahoo").read(["GE"]), before)
+    entry = Store.open(Home(tmp_path), "yahoo").manifest.series["GE"]
+    assert entry.state == "suspect" and entry.reason and "delisted" in entry.reason
+    pd.testing.assert_frame_equal(Store.open(Home(tmp_path), "yahoo").read(["GE"]), before)
     server.companies["GE"] = gone
     assert not update(server, tmp_path).stale
-    assert Store.open(tmp_path, "yahoo").manifest["series"]["GE"]["state"] == "ok"
+    assert Store.open(Home(tmp_path), "yahoo").manifest.series["GE"].state == "ok"
 
 
 def test_a_lost_history_is_not_believed_unless_refreshed(server, tmp_path):
@@ -76,16 +77,16 @@ def test_a_lost_history_is_not_believed_unless_refreshed(server, tmp_path):
     arrived = update(server, tmp_path, refresh=True)
     assert not arrived.stale
     assert len(arrived.store.read(["GE"])) < 30
-    assert arrived.store.manifest["series"]["GE"]["state"] == "ok"
+    assert arrived.store.manifest.series["GE"].state == "ok"
 
 
 def test_a_later_start_shortens_nothing_and_an_earlier_one_fetches_more(server, tmp_path):
     update(server, tmp_path, start="2024-03-01")
-    assert Store.open(tmp_path, "yahoo").manifest["series"]["KO"]["first"] == "2024-03-01"
+    assert Store.open(Home(tmp_path), "yahoo").manifest.series["KO"].first == "2024-03-01"
     update(server, tmp_path, start="2024-05-01")
     assert not server.charts()
     store = update(server, tmp_path).store
-    assert store.manifest["series"]["KO"]["first"] == "2024-01-02"
+    assert store.manifest.series["KO"].first == "2024-01-02"
     panel = panel_from_store(store, NAMES, start="2024-05-01", end="2024-05-15")
     assert str(panel.times[0])[:10] == "2024-05-01" and str(panel.times[-1])[:10] == "2024-05-15"
 
@@ -94,16 +95,16 @@ def test_without_a_network_what_is_stored_is_used(server, tmp_path):
     update(server, tmp_path)
     server.today = pd.Timestamp("2024-06-03 23:00", tz="UTC")
     nowhere = Yahoo(rewrite=lambda url: "http://127.0.0.1:9/", now=server.now)
-    arrived = ingest(tmp_path, nowhere, NAMES)
+    arrived = ingest(Home(tmp_path), nowhere, NAMES)
     assert arrived.ids == NAMES and "cannot be reached" in arrived.stale["KO"]
     with pytest.raises(NoNetwork, match="cannot be reached"):
-        ingest(tmp_path, nowhere, [*NAMES, "IBM"])
+        ingest(Home(tmp_path), nowhere, [*NAMES, "IBM"])
 
 
 def test_damaged_files_are_set_aside_and_fetched_again(server, tmp_path):
     store = update(server, tmp_path).store
     good = store.read(NAMES)
-    path = store.folder / store.manifest["series"]["KO"]["file"]
+    path = store.folder / store.manifest.series["KO"].file
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
@@ -111,21 +112,21 @@ def test_damaged_files_are_set_aside_and_fetched_again(server, tmp_path):
     arrived = update(server, tmp_path)
     assert list(arrived.quarantined) == ["KO"] and set(server.charts()) == {"KO"}
     pd.testing.assert_frame_equal(arrived.store.read(NAMES), good)
-    (aside,) = Store.open(tmp_path, "yahoo").manifest["quarantine"]
-    assert aside["series"] == "KO" and "damaged" in aside["reason"]
-    assert (store.folder / "quarantine" / aside["file"]).read_bytes() == bytes(raw)
+    (aside,) = Store.open(Home(tmp_path), "yahoo").manifest.quarantine
+    assert aside.series == "KO" and "damaged" in aside.reason
+    assert (store.folder / "quarantine" / str(aside.file)).read_bytes() == bytes(raw)
 
 
 def test_a_damaged_manifest_is_set_aside_and_made_anew_from_the_files(server, tmp_path):
     store = update(server, tmp_path, start="2024-02-01").store
-    good, entries = store.read(NAMES), store.manifest["series"]
+    good, entries = store.read(NAMES), store.manifest.series
     path = store.folder / "manifest.json"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(StoreError, match=r"manifest cannot be read.*ingest` sets it aside"):
-        Store.open(tmp_path, "yahoo")
+        Store.open(Home(tmp_path), "yahoo")
     again = update(server, tmp_path, start="2024-02-01").store
     assert not server.charts()  # nothing had to be fetched
-    assert again.manifest["series"] == entries
+    assert again.manifest.series == entries
     pd.testing.assert_frame_equal(again.read(NAMES), good)
     assert len(list((store.folder / "quarantine").iterdir())) == 1
 
@@ -133,7 +134,8 @@ def test_a_damaged_manifest_is_set_aside_and_made_anew_from_the_files(server, tm
 def test_damaged_flags_are_found_again(server, tmp_path):
     store = update(server, tmp_path).store
     flags = store.flags()
-    (store.folder / store.manifest["quality"]["file"]).write_bytes(b"no")
+    assert store.manifest.quality is not None
+    (store.folder / store.manifest.quality.file).write_bytes(b"no")
     with pytest.raises(StoreError, match="damaged"):
         store.flags()
     pd.testing.assert_frame_equal(update(server, tmp_path).store.flags(), flags)
@@ -143,7 +145,7 @@ def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
     """As the first version wrote it: no hash of the manifest, no states, names in the files."""
     frame = next(open_source("simulated").fetch(["KO"])).frame
     assert frame is not None
-    folder = Store.open(tmp_path, "simulated").folder
+    folder = Store.open(Home(tmp_path), "simulated").folder
     folder.mkdir(parents=True)
     raw = frame.to_parquet(index=False)
     digest = hashlib.sha256(raw).hexdigest()
@@ -154,10 +156,10 @@ def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
     }  # fmt: skip
     old = {"schema": 1, "source": "simulated", "series": {"KO": entry}}
     (folder / "manifest.json").write_text(json.dumps(old, indent=1))
-    store = Store.open(tmp_path, "simulated")
+    store = Store.open(Home(tmp_path), "simulated")
     pd.testing.assert_frame_equal(store.read(["KO"]), frame)
     assert panel_from_store(store, ["KO"]).ids == ("KO",)
-    store = ingest(tmp_path, open_source("simulated"), ["KO", "GE"]).store
+    store = ingest(Home(tmp_path), open_source("simulated"), ["KO", "GE"]).store
     assert json.loads((folder / "manifest.json").read_text())["schema"] == 2
     assert store.ids == ["KO", "GE"] and len(store.flags()) >= 0
 
@@ -170,7 +172,7 @@ def test_prices_are_stored_as_they_were_and_adjusted_when_asked_for(server, tmp_
     assert panel.target == "adj_close" and not {"dividends", "splits"} & set(panel.channels)
     factor = stored["adj_close"] / stored["close"]
     assert factor.iloc[0] < 0.99 and factor.iloc[-1] == 1.0
-    export_prices(tmp_path, tmp_path / "adjusted.parquet", ["KO"], adjusted=True)
+    export_prices(Home(tmp_path), tmp_path / "adjusted.parquet", ["KO"], adjusted=True)
     table = pd.read_parquet(tmp_path / "adjusted.parquet")
     assert "adj_close" not in table
     for name in ("open", "high", "low", "close"):
@@ -183,14 +185,14 @@ def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path,
 
     path = tmp_path / "prices.csv"
     pd.concat([prices("AAA"), prices("BBB")]).to_csv(path, index=False)
-    first = ingest(tmp_path / "home", open_source(f"files:{path}"), None)
+    first = ingest(Home(tmp_path / "home"), open_source(f"files:{path}"), None)
     assert first.changed == 2
     with monkeypatch.context() as patch:
         patch.setattr(files, "read_series", lambda *args: pytest.fail("it was read"))
-        again = ingest(tmp_path / "home", open_source(f"files:{path}"), None)
+        again = ingest(Home(tmp_path / "home"), open_source(f"files:{path}"), None)
         assert again.changed == 0 and again.ids == ["AAA", "BBB"]
     pd.concat([prices("AAA"), prices("BBB", rows=410), prices("CCC")]).to_csv(path, index=False)
-    third = ingest(tmp_path / "home", open_source(f"files:{path}"), None)
+    third = ingest(Home(tmp_path / "home"), open_source(f"files:{path}"), None)
     assert third.changed == 2 and third.ids == ["AAA", "BBB", "CCC"]
 
 
@@ -200,36 +202,36 @@ def old(store: Store) -> None:
 
 
 def test_a_lost_manifest_loses_nothing(tmp_path):
-    store = ingest(tmp_path, open_source("simulated"), NAMES).store
+    store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
     good = store.read(NAMES)
     (store.folder / "manifest.json").unlink()
     old(store)
-    again = ingest(tmp_path, open_source("simulated"), ["MSFT"]).store
+    again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
     assert set(again.ids) == {*NAMES, "MSFT"}
     pd.testing.assert_frame_equal(again.read(NAMES), good)
 
 
 def test_damaged_files_beside_a_damaged_manifest_are_set_aside(tmp_path):
-    store = ingest(tmp_path, open_source("simulated"), NAMES).store
-    path = store.folder / store.manifest["series"]["KO"]["file"]
+    store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
+    path = store.folder / store.manifest.series["KO"].file
     path.write_bytes(path.read_bytes()[:-1])
     (store.folder / "manifest.json").write_text("{")
     old(store)
-    again = ingest(tmp_path, open_source("simulated"), ["MSFT"]).store
+    again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
     assert set(again.ids) == {"AAPL", "GE", "MSFT"}
-    aside = {record["series"]: record["file"] for record in again.manifest["quarantine"]}
-    assert "KO" in aside and (store.folder / "quarantine" / aside["KO"]).exists()
+    aside = {record.series: record.file for record in again.manifest.quarantine}
+    assert "KO" in aside and (store.folder / "quarantine" / str(aside["KO"])).exists()
 
 
 def test_damage_of_a_ticker_that_was_not_asked_for_stays_until_it_is(server, tmp_path):
     store = update(server, tmp_path, start="2024-03-01").store
-    path = store.folder / store.manifest["series"]["KO"]["file"]
+    path = store.folder / store.manifest.series["KO"].file
     path.write_bytes(path.read_bytes()[:-1])
     assert not update(server, tmp_path, ["AAPL"]).quarantined
-    assert list(Store.open(tmp_path, "yahoo").damages()) == ["KO"]
+    assert list(Store.open(Home(tmp_path), "yahoo").damages()) == ["KO"]
     again = update(server, tmp_path, start="2024-05-01")
     assert list(again.quarantined) == ["KO"]
-    assert again.store.manifest["series"]["KO"]["first"] == "2024-03-01"  # as had been asked for
+    assert again.store.manifest.series["KO"].first == "2024-03-01"  # as had been asked for
 
 
 def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
@@ -240,19 +242,19 @@ def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
         both.to_csv(tmp_path / "p.csv", index=False)
         return open_source(f"files:{tmp_path / 'p.csv'}")
 
-    ingest(tmp_path, write(100), None)
-    ingest(tmp_path, write(110), ["AAA"])
-    third = ingest(tmp_path, open_source(f"files:{tmp_path / 'p.csv'}"), None)
+    ingest(Home(tmp_path), write(100), None)
+    ingest(Home(tmp_path), write(110), ["AAA"])
+    third = ingest(Home(tmp_path), open_source(f"files:{tmp_path / 'p.csv'}"), None)
     assert third.changed == 1
-    assert [e["rows"] for e in third.store.manifest["series"].values()] == [110, 110]
-    assert ingest(tmp_path, write(100), ["AAA"]).changed == 1
-    assert ingest(tmp_path, write(110), None).changed == 1
+    assert [e.rows for e in third.store.manifest.series.values()] == [110, 110]
+    assert ingest(Home(tmp_path), write(100), ["AAA"]).changed == 1
+    assert ingest(Home(tmp_path), write(110), None).changed == 1
 
 
 def test_refresh_with_a_start_loses_no_earlier_history(server, tmp_path):
     update(server, tmp_path)
     store = update(server, tmp_path, start="2024-05-01", refresh=True).store
-    assert store.manifest["series"]["KO"]["first"] == "2024-01-02"
+    assert store.manifest.series["KO"].first == "2024-01-02"
 
 
 def test_sessions_that_yahoo_loses_stay(server, tmp_path):

@@ -1,12 +1,14 @@
 """The report in a real browser."""
 
+import dataclasses
 import json
 import re
 import shutil
+from typing import Any
 
 import pytest
 
-from forecaster.evaluation.backtest import Evaluation, evaluate_to_folder
+from forecaster.evaluation import BacktestOptions, Evaluation, Provenance, evaluate_to_folder
 from forecaster.report import build_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
@@ -17,25 +19,35 @@ FLAGS = (
 )  # fmt: skip
 
 
+REAL = Provenance(source="files:prices.parquet").stamped()
+
+
+def with_summary(evaluation: Evaluation, **changes: Any) -> Evaluation:
+    return dataclasses.replace(
+        evaluation, summary=dataclasses.replace(evaluation.summary, **changes)
+    )
+
+
 @pytest.fixture(scope="module")
 def report(panel, config, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report") / "found"
+    folder = tmp_path_factory.mktemp("report") / "evaluation"
     names = ["AAPL", "IBM", "KO"]
-    found = evaluate_to_folder(
-        folder, panel.only(names), config, 30, 2, ["ewma"], seed=1,
-        provenance={"source": "simulated", "note": "</script><b>"},
+    evaluation = evaluate_to_folder(
+        folder, panel.only(names), config, BacktestOptions(30, 2, ("ewma",), seed=1),
+        provenance=Provenance(source="simulated", data_sha256="</script><b>"),
     )  # fmt: skip
-    found.summary["skipped"] = {"<b>EVIL</b>": "a name & a </script> tag"}
-    return build_report(found)
+    return build_report(
+        with_summary(evaluation, skipped={"<b>EVIL</b>": "a name & a </script> tag"})
+    )
 
 
 def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp_path):
-    found = Evaluation.read(report.parent)
-    found.summary["source"] = "files:prices.parquet"
-    page = build_report(found, tmp_path / "r.html").read_text(encoding="utf-8")
+    evaluation = Evaluation.read(report.parent)
+    evaluation = with_summary(evaluation, provenance=REAL)
+    page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Survivorship: only companies that are in the data" in page
-    found.summary["membership"] = True
-    page = build_report(found, tmp_path / "r.html").read_text(encoding="utf-8")
+    evaluation = with_summary(evaluation, membership=True)
+    page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Survivorship" not in page and "point-in-time membership" in page
 
 

@@ -45,7 +45,7 @@ def test_histories_are_aligned_at_their_end_without_gaps():
     assert histories.first.tolist() == [0, 1]
     y = histories.values[:, :, 0]
     np.testing.assert_array_equal(y, [[1, 2, 3, 5, 6], [np.nan, 1, 2, 3, 4]])
-    assert histories.at.tolist() == [[0, 1, 2, 4, 5], [-1, 0, 1, 2, 3]]
+    assert histories.positions.tolist() == [[0, 1, 2, 4, 5], [-1, 0, 1, 2, 3]]
 
 
 def test_the_target_is_y_or_the_adjusted_close_or_the_close():

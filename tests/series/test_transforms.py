@@ -46,7 +46,7 @@ def any_series(table: pd.DataFrame) -> pd.DataFrame:
     st.sampled_from([1e-3, 0.5, 7.0, 1e6]),
 )
 def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, column, factor):
-    """Invariant 4: whatever happens later, features, levels and scales up to a step stay."""
+    """Invariant 4: whatever happens later, features, bases and scales up to a step stay."""
     transform = Transform(name, 5 if name == "seasonal" else 1)
     table = market(seed)
     times = np.sort(table["ds"].unique())
@@ -57,8 +57,8 @@ def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, 
     after = transform.apply(Panel.from_frame(edited), HORIZON)
     truncated = transform.apply(Panel.from_frame(table[~later]), HORIZON)
     for row in range(3):
-        known = (before.at[row] >= 0) & (times[before.at[row]] <= times[cutoff])
-        for part in ("features", "level", "scale"):
+        known = (before.positions[row] >= 0) & (times[before.positions[row]] <= times[cutoff])
+        for part in ("features", "base", "scale"):
             a, b = getattr(before, part)[row, known], getattr(after, part)[row, known]
             np.testing.assert_array_equal(a, b)
             cut = getattr(truncated, part)[row]
@@ -70,7 +70,7 @@ def test_targets_turn_back_into_the_series(name):
     panel = Panel.from_frame(market())
     transform = Transform(name, 5 if name == "seasonal" else 1)
     t = transform.apply(panel, HORIZON)
-    back = transform.invert(t.level + t.scale * t.targets())
+    back = transform.invert(t.base + t.scale * t.targets())
     y = transform.invert(t.z)
     for row in range(3):
         for h in range(HORIZON):
@@ -98,14 +98,14 @@ def test_missing_highs_volumes_and_opens_do_not_spread():
     assert np.isfinite(t.targets()[0, t.first[0] : -HORIZON]).all()
 
 
-def test_the_seasonal_level_is_the_latest_known_value_of_that_season():
+def test_the_seasonal_base_is_the_latest_known_value_of_that_season():
     y = np.tile([1.0, 2.0, 4.0, 8.0], 10) + np.arange(40) * 1e-3
     table = pd.DataFrame({"unique_id": "s", "ds": np.arange(40), "y": y})
     t = Transform("seasonal", 4).apply(Panel.from_frame(table), 6)
     for h in range(6):
         back = 4 * -(-(h + 1) // 4) - (h + 1)
-        assert t.level[0, 20, h] == y[20 - back]
-        assert round(t.level[0, 20, h]) == round(y[21 + h])
+        assert t.base[0, 20, h] == y[20 - back]
+        assert round(t.base[0, 20, h]) == round(y[21 + h])
 
 
 def test_transforms_are_chosen_by_what_the_series_are():

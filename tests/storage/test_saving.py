@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterError, ModelError, WriteError
-from forecaster.storage import saving
+from forecaster.home import Home
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_missing_model_says_what_to_do(tmp_path):
     with pytest.raises(ModelError, match="run `forecaster fit` first"):
         fc.load(tmp_path / "nothing")
     with pytest.raises(ModelError, match="run `forecaster fit` first"):
-        saving.latest_run(tmp_path)
+        Home(tmp_path).latest_run()
 
 
 def test_nothing_is_overwritten_and_nothing_half_written_stays(model, saved, tmp_path, monkeypatch):
@@ -97,12 +97,12 @@ def test_nothing_is_overwritten_and_nothing_half_written_stays(model, saved, tmp
 
 
 def test_the_latest_run_is_the_newest_complete_one(model, tmp_path):
-    first = fc.save(model, saving.new_run(tmp_path, "lstm"))
-    second = fc.save(model, saving.new_run(tmp_path, "gru"))
+    first = fc.save(model, Home(tmp_path).new_run("lstm"))
+    second = fc.save(model, Home(tmp_path).new_run("gru"))
     (tmp_path / "models" / ".tmp-interrupted").mkdir()
     (tmp_path / "models" / "99999999-empty").mkdir()
-    assert saving.runs(tmp_path) == [first, second]
-    assert saving.latest_run(tmp_path) == second
+    assert Home(tmp_path).runs() == [first, second]
+    assert Home(tmp_path).latest_run() == second
 
 
 def test_every_error_of_the_package_has_an_exit_code():

@@ -16,18 +16,18 @@ from safetensors.numpy import load_file
 
 from forecaster.swarm import Checkpoint
 from forecaster.swarm import schedule as schedules
-from tests.swarm.test_fitting import HYPER, IDS, TASKS, data, run, same
+from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
 
 __all__ = ["data"]  # the fixture
 
-TO_THE_END = HYPER | {"epochs": 600, "patience": 1000}
-LONG = HYPER | {"epochs": 40, "patience": np.arange(len(IDS)) % 4 + 2}
+TO_THE_END: dict[str, Any] = {"epochs": 600, "patience": 1000}
+LONG: dict[str, Any] = {"epochs": 40, "patience": np.arange(len(IDS)) % 4 + 2}
 
 
 @pytest.mark.parametrize("kind", TASKS)
 @pytest.mark.parametrize("memory", [None, 1])  # all members at once; in turns
 def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
-    whole = run(TASKS[kind], data, hyperparams=LONG, memory=memory)
+    whole = run(TASKS[kind], data, **LONG, memory=memory)
     path = tmp_path / "fit.checkpoint"
     blocks = 0
 
@@ -41,7 +41,7 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
     for attempt in range(40):
         try:
             resumed = run(
-                TASKS[kind], data, hyperparams=LONG, memory=memory, on_progress=interrupt,
+                TASKS[kind], data, **LONG, memory=memory, on_progress=interrupt,
                 checkpoint=Checkpoint(path, resume=attempt > 0),
             )  # fmt: skip
             break
@@ -56,25 +56,23 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
 
 
 def test_an_interruption_while_results_are_written_harms_nothing(data, tmp_path, monkeypatch):
-    whole = run(TASKS["Perceptron"], data, hyperparams=LONG)
+    whole = run(TASKS["Perceptron"], data, **LONG)
     path = tmp_path / "fit.checkpoint"
-    written, calls = schedules._written, 0
+    write_members, calls = schedules.write_members, 0
 
     def interrupted(state, rows, new):
         nonlocal calls
         calls += 1
-        result = written(state, rows, new)
+        result = write_members(state, rows, new)
         if calls == 3:
             raise KeyboardInterrupt
         return result
 
     with monkeypatch.context() as patch:
-        patch.setattr(schedules, "_written", interrupted)
+        patch.setattr(schedules, "write_members", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run(TASKS["Perceptron"], data, hyperparams=LONG, checkpoint=Checkpoint(path))
-    resumed = run(
-        TASKS["Perceptron"], data, hyperparams=LONG, checkpoint=Checkpoint(path, resume=True)
-    )
+            run(TASKS["Perceptron"], data, **LONG, checkpoint=Checkpoint(path))
+    resumed = run(TASKS["Perceptron"], data, **LONG, checkpoint=Checkpoint(path, resume=True))
     assert same(resumed.params, whole.params)
 
 
@@ -89,7 +87,8 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     assert same(again.params, run(task, data).params)
     for change in (
         {"seed": 6},
-        {"hyperparams": HYPER | {"clip": 2.0}},
+        {"hyperparams": HYPERPARAMS | {"clip": 2.0}},
+        {"patience": 4},
         {"ids": [*IDS[:-1], "another"]},
         {"data": data._replace(targets=data.targets + 1)},
     ):
@@ -134,8 +133,8 @@ from tests.swarm.test_fitting import TASKS, make_data, run
 swarm.keep_compiled(Path(sys.argv[3]))
 path, out = Path(sys.argv[1]), Path(sys.argv[2])
 checkpoint = swarm.Checkpoint(path, every=0, resume=path.exists())
-fitted = run(TASKS["SmallLSTM"], make_data(), hyperparams=TO_THE_END, checkpoint=checkpoint, block=1)
-leaves = __import__("jax").tree.leaves(fitted.params)
+result = run(TASKS["SmallLSTM"], make_data(), **TO_THE_END, checkpoint=checkpoint, block=1)
+leaves = __import__("jax").tree.leaves(result.params)
 save_file({str(i): np.ascontiguousarray(leaf) for i, leaf in enumerate(leaves)}, out)
 """
 
@@ -179,10 +178,10 @@ def written(path) -> tuple[int, int] | None:
         return None
 
 
-def assert_unharmed(data, found):
-    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, hyperparams=TO_THE_END).params)
-    for place, leaf in enumerate(whole):
-        np.testing.assert_array_equal(found[str(place)], leaf)
+def assert_unharmed(data, leaves):
+    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, **TO_THE_END).params)
+    for number, leaf in enumerate(whole):
+        np.testing.assert_array_equal(leaves[str(number)], leaf)
 
 
 def test_killed_and_resumed_is_unharmed(data, tmp_path):

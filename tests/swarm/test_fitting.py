@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,8 @@ from forecaster.swarm import Status
 
 MEMBERS, EXAMPLES = 11, 24
 IDS = [f"member {i}" for i in range(MEMBERS)]
-HYPER = {"learning_rate": 1e-2, "weight_decay": 1e-3, "clip": 1.0, "epochs": 12, "patience": 3}
+HYPERPARAMS = {"learning_rate": 1e-2, "weight_decay": 1e-3, "clip": 1.0}
+LIMITS: dict[str, Any] = {"epochs": 12, "patience": 3}
 
 
 class Perceptron(nnx.Module):
@@ -63,7 +65,8 @@ def data() -> swarm.Supervised:
     return make_data()
 
 
-def run(task, data, ids=IDS, seed=5, hyperparams=HYPER, **options):
+def run(task, data, ids=IDS, seed=5, hyperparams=HYPERPARAMS, **options):
+    options = LIMITS | options
     return swarm.fit(task, data, ids, seed=seed, hyperparams=hyperparams, **options)
 
 
@@ -78,16 +81,17 @@ def same(a, b) -> bool:
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_a_swarm_is_a_loop_over_single_members(kind, data):
-    fitted = run(TASKS[kind], data)
+    result = run(TASKS[kind], data)
     keys = swarm.member_keys(5, IDS)
-    hyperparams = {name: jnp.asarray(value) for name, value in HYPER.items()}
+    hyperparams = {name: jnp.asarray(value) for name, value in HYPERPARAMS.items()}
     for k in (0, 3, MEMBERS - 1):
-        alone = swarm.train_one(TASKS[kind], jnp.asarray(keys[k]), rows(data, k), hyperparams)
-        assert fitted.epochs[k] == alone.epoch
-        assert fitted.best_epoch[k] == alone.best_epoch
-        assert fitted.status[k] == alone.status
-        mine, its = jax.tree.leaves(rows(fitted.params, k)), jax.tree.leaves(alone.best_params)
-        for a, b in zip(mine, its, strict=True):
+        key = jnp.asarray(keys[k])
+        alone = swarm.train_one(TASKS[kind], key, rows(data, k), hyperparams, **LIMITS)
+        assert result.epochs[k] == alone.epoch
+        assert result.best_epoch[k] == alone.best_epoch
+        assert result.status[k] == alone.status
+        leaves = jax.tree.leaves(rows(result.params, k)), jax.tree.leaves(alone.best_params)
+        for a, b in zip(*leaves, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
 
 
@@ -128,10 +132,10 @@ def test_many_devices_and_the_form_for_gpus_learn_the_same(data, tmp_path):
     environment = os.environ | flags | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    here, there = run(TASKS["SmallLSTM"], data), np.load(tmp_path / "out.npz")
-    assert np.array_equal(here.epochs, there["epochs"])
-    for number, leaf in enumerate(jax.tree.leaves(here.params)):
-        np.testing.assert_allclose(there[f"arr_{number}"], leaf, rtol=2e-3, atol=2e-5)
+    expected, others = run(TASKS["SmallLSTM"], data), np.load(tmp_path / "out.npz")
+    assert np.array_equal(expected.epochs, others["epochs"])
+    for number, leaf in enumerate(jax.tree.leaves(expected.params)):
+        np.testing.assert_allclose(others[f"arr_{number}"], leaf, rtol=2e-3, atol=2e-5)
 
 
 def test_a_member_that_diverges_is_isolated_and_keeps_its_best_weights(data):
@@ -143,7 +147,7 @@ def test_a_member_that_diverges_is_isolated_and_keeps_its_best_weights(data):
     after = run(
         TASKS["Perceptron"],
         data._replace(inputs=inputs),
-        hyperparams=HYPER | {"learning_rate": rate},
+        hyperparams=HYPERPARAMS | {"learning_rate": rate},
     )
     assert list(np.flatnonzero(after.status == Status.DIVERGED)) == [2, 7]
     assert after.epochs[7] == 1 and after.epochs[2] <= 3
@@ -163,9 +167,8 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
     patience = np.full(MEMBERS, 50)
     patience[:5] = 1
     rate = np.where(np.arange(MEMBERS) < 5, 1.0, 1e-3)  # the first five overshoot at once
-    fitted = run(
-        TASKS["Perceptron"], data, hyperparams=HYPER | {"patience": patience, "learning_rate": rate}
-    )
+    hyperparams = HYPERPARAMS | {"learning_rate": rate}
+    fitted = run(TASKS["Perceptron"], data, hyperparams=hyperparams, patience=patience)
     assert (fitted.status[:5] == Status.STOPPED_EARLY).all()
     assert (fitted.status[5:] == Status.FINISHED).all()
     assert fitted.epochs[:5].max() < fitted.epochs[5:].min()
@@ -200,7 +203,7 @@ def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
     """37 epochs are no multiple of any block."""
     from forecaster.swarm import schedule
 
-    hyperparams, results, lengths = HYPER | {"epochs": 37, "patience": patience}, [], []
+    results, lengths = [], []
     train_block = schedule.Schedule._call
 
     def call(self, function, rows, tree):
@@ -213,7 +216,7 @@ def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
         monkeypatch.setattr(schedule, "_IDLE", idle)
         monkeypatch.setattr(schedule, "_LONG_VALIDATED", 1e9)
         lengths.append([])
-        results.append(run(TASKS["Perceptron"], data, hyperparams=hyperparams))
+        results.append(run(TASKS["Perceptron"], data, epochs=37, patience=patience))
     assert max(lengths[0]) == 5 and max(lengths[1]) > 8
     assert same(results[0].state, results[1].state)
     assert all(
@@ -259,14 +262,14 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
             ),
             take=whole.take,
             validate=None,
-            optimizer=lambda hyperparams: optax.adam(hyperparams["learning_rate"]),
+            optimizer=lambda hyperparams: optax.adam(jnp.asarray(hyperparams["learning_rate"])),
         )
         rate = 2.0**-8  # the same number in every precision
-        hyperparams = {"learning_rate": rate, "epochs": steps, "patience": steps}
-        untrained = run(task, data, hyperparams=hyperparams | {"learning_rate": 0.0}).params
-        fitted = run(task, data, hyperparams=hyperparams)
-    start, mine = rows(untrained, k), rows(fitted.params, k)
-    assert mine["cell"]["kernel"].dtype == dtype
+        limits = {"epochs": steps, "patience": steps}
+        untrained = run(task, data, hyperparams={"learning_rate": 0.0}, **limits).params
+        fitted = run(task, data, hyperparams={"learning_rate": rate}, **limits)
+    start, trained = rows(untrained, k), rows(fitted.params, k)
+    assert trained["cell"]["kernel"].dtype == dtype
 
     cell, out = torch.nn.LSTM(2, 4).to(getattr(torch, dtype)), torch.nn.Linear(4, 1)
     cell.load_state_dict(torch_weights(torch, start["cell"]["kernel"], start["cell"]["bias"], 2))
@@ -282,17 +285,19 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
         ((out(cell(x)[0][-1]) - y) ** 2).mean().backward()
         optimizer.step()
 
-    theirs = {
+    expected = {
         "kernel": np.concatenate(
             [cell.weight_ih_l0.detach().numpy().T, cell.weight_hh_l0.detach().numpy().T]
         ),
         "bias": cell.bias_ih_l0.detach().numpy(),
     }
-    for name, value in theirs.items():
+    for name, value in expected.items():
         moved = np.linalg.norm(value - start["cell"][name])
         assert moved > 0.1  # it did learn something
-        assert np.linalg.norm(mine["cell"][name] - value) < tolerance * moved, name
-    np.testing.assert_allclose(mine["out"]["kernel"], out.weight.detach().numpy().T, rtol=tolerance)
+        assert np.linalg.norm(trained["cell"][name] - value) < tolerance * moved, name
+    np.testing.assert_allclose(
+        trained["out"]["kernel"], out.weight.detach().numpy().T, rtol=tolerance
+    )
 
 
 @pytest.mark.parametrize(
@@ -302,8 +307,15 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
         ({"ids": ["a"] * MEMBERS}, "must be unique; more than once: a"),
         ({"ids": IDS[:-1]}, "expected a leading axis of 10 members.*shape \\(11, 24, 3, 2\\)"),
         (
-            {"hyperparams": HYPER | {"clip": np.ones(3)}},
+            {"hyperparams": HYPERPARAMS | {"clip": np.ones(3)}},
             "hyperparams\\['clip'\\].*\\(11,\\); got \\(3,\\)",
+        ),
+        ({"epochs": 0}, "epochs: expected whole numbers of 1 or more; got 0"),
+        ({"epochs": 2.5}, "epochs: expected whole numbers of 1 or more; got 2.5"),
+        ({"patience": [1, 2]}, "patience: expected a scalar or shape \\(11,\\); got \\(2,\\)"),
+        (
+            {"hyperparams": HYPERPARAMS | {"patience": 3}},
+            "hyperparams: expected neither epochs.*got patience",
         ),
         ({"lanes": 99}, "lanes must lie between 1 and"),
     ],

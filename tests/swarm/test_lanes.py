@@ -20,7 +20,7 @@ def test_placing_and_unpacking_loses_nobody(members, lanes, chunk, limit):
     assert layout.groups < 8 or layout.groups % 2 == 0  # few compiled shapes
     rows = np.random.default_rng(members).permutation(members)[: layout.capacity]
     values = np.arange(members) * 10
-    packed = place(lambda places: values[places], rows, layout, lane_mesh(lanes))
+    packed = place(lambda rows: values[rows], rows, layout, lane_mesh(lanes))
     assert packed.shape == (layout.lanes, layout.groups, layout.chunk)
     used = layout.groups_for(len(rows))
     assert (layout.unpack(packed, len(rows)) == values[rows]).all()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,7 +39,7 @@ def problem(seed, members, steps, batch, features, hidden, cell=lstm):
     arrays = [(random.normal(size=(members, *s)) * by).astype(np.float32) for s, by in shapes]
     valid = (random.random((members, steps, batch)) < 0.8).astype(np.float32)
     weights = random.normal(size=(members, steps, batch, hidden)).astype(np.float32)
-    return (*arrays, valid, weights)
+    return tuple(map(jnp.asarray, (*arrays, valid, weights)))
 
 
 def compare(recurrence, oracle, *arrays, last_only=False):
@@ -54,10 +55,10 @@ def compare(recurrence, oracle, *arrays, last_only=False):
         return jax.jit(jax.vmap(jax.value_and_grad(one, argnums=differentiated, has_aux=True)))
 
     ours = functools.partial(recurrence, last_only=last_only)
-    theirs = (lambda *a: oracle(*a)[-1]) if last_only else oracle
-    found = outputs(ours, last_only)(*arrays)
-    expected = outputs(theirs, last_only)(*arrays)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    reference = (lambda *a: oracle(*a)[-1]) if last_only else oracle
+    got = outputs(ours, last_only)(*arrays)
+    expected = outputs(reference, last_only)(*arrays)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         tolerance = 2e-6 * max(1.0, float(jnp.abs(b).max()))
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=tolerance * 5)
 
@@ -88,9 +89,9 @@ def test_what_is_not_differentiated_costs_nothing_and_changes_nothing():
     def loss(recurrence, kernel):
         return (recurrence(kernel, bias, inputs, valid) * weights).sum()
 
-    found = jax.grad(lambda k: loss(lstm, k))(kernel)
+    got = jax.grad(lambda k: loss(lstm, k))(kernel)
     np.testing.assert_allclose(
-        found, jax.grad(lambda k: loss(jax_lstm, k))(kernel), rtol=1e-4, atol=1e-5
+        got, jax.grad(lambda k: loss(jax_lstm, k))(kernel), rtol=1e-4, atol=1e-5
     )
     last = jax.grad(lambda k: lstm(k, bias, inputs, valid)[-1].sum())(kernel)
     expected = jax.grad(lambda k: jax_lstm(k, bias, inputs, valid)[-1].sum())(kernel)
@@ -102,9 +103,9 @@ def test_what_is_not_differentiated_costs_nothing_and_changes_nothing():
 @needs_kernel
 def test_two_layers_pass_gradients_through():
     random = np.random.default_rng(0)
-    first, second = ((random.normal(size=(n, 48)) * 0.3).astype(np.float32) for n in (14, 24))
-    inputs, valid = random.normal(size=(5, 6, 2)).astype(np.float32), np.ones((5, 6), np.float32)
-    bias = np.zeros(48, np.float32)
+    first, second = (jnp.float32(random.normal(size=(n, 48)) * 0.3) for n in (14, 24))
+    inputs, valid = jnp.float32(random.normal(size=(5, 6, 2))), jnp.ones((5, 6))
+    bias = jnp.zeros(48)
 
     def loss(recurrence):
         def stacked(first, second):
@@ -140,8 +141,9 @@ def test_lesser_instruction_sets_agree_too(instructions):
     assert out.stdout.strip() in (instructions, "neon", "plain")
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_shapes_that_do_not_fit_are_an_error():
-    kernel, bias, inputs, valid, _ = (jnp.asarray(a[0]) for a in problem(2, 1, 4, 3, 2, 5))
+    kernel, bias, inputs, valid, _ = (a[0] for a in problem(2, 1, 4, 3, 2, 5))
     for wrong in ((kernel[1:], bias, inputs, valid), (kernel, bias, inputs, valid.T)):
         with pytest.raises(ValueError, match=r"expected inputs \(T, B, F\), valid \(T, B\)"):
             lstm(*wrong)
@@ -149,12 +151,21 @@ def test_shapes_that_do_not_fit_are_an_error():
         lstm(kernel, bias[1:], inputs, valid)
 
 
+@pytest.mark.skipif(os.environ.get("FORECASTER_TEST_TYPES") == "off", reason="it is switched off")
+def test_the_checker_of_types_is_on_in_tests():
+    kernel, bias, inputs, valid, _ = (a[0] for a in problem(2, 1, 4, 3, 2, 5))
+    with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'valid'"):
+        lstm(kernel, bias, inputs, valid.T)
+    with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'inputs'"):
+        lstm(kernel, bias, inputs.astype(int), valid)
+
+
 def test_other_types_are_left_to_jax():
     with jax.enable_x64(True):
         arrays = [jnp.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
         assert not native.usable(*arrays)
         assert lstm(*arrays[:4]).dtype == np.float64
-    half = [jnp.asarray(a[0]).astype("bfloat16") for a in problem(2, 1, 4, 3, 2, 5)[:4]]
+    half = [a[0].astype("bfloat16") for a in problem(2, 1, 4, 3, 2, 5)[:4]]
     assert lstm(*half).dtype == jnp.bfloat16
 
 

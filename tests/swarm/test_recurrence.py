@@ -41,6 +41,7 @@ def plain_lstm(kernel, bias, inputs, valid):
 
 
 def plain_gru(kernel, bias, new_bias, inputs, valid):
+    """The textbook, in the variant with the reset after the product."""
     features, size = inputs.shape[-1], kernel.shape[1] // 3
     h = jnp.zeros((inputs.shape[1], size), inputs.dtype)
     out = []
@@ -60,7 +61,7 @@ def problem(random, gates, steps, batch, features, hidden):
     inputs = random.normal(size=(steps, batch, features))
     valid = (random.random((steps, batch)) < 0.8).astype(float)
     weights = random.normal(size=(steps, batch, hidden))  # makes a scalar of all outputs
-    return kernel, bias, inputs, valid, weights
+    return tuple(map(jnp.asarray, (kernel, bias, inputs, valid, weights)))
 
 
 @settings(max_examples=3, deadline=None)
@@ -89,7 +90,7 @@ def test_gru_values_and_gradients_are_those_of_the_textbook(
     random = np.random.default_rng(seed)
     with jax.enable_x64(True), as_on_gpus(unroll):
         kernel, bias, inputs, valid, weights = problem(random, 3, steps, batch, features, hidden)
-        new_bias = random.normal(size=hidden)
+        new_bias = jnp.asarray(random.normal(size=hidden))
 
         def loss(recurrence):
             return lambda k, b, n, x: (weights * recurrence(k, b, n, x, valid)).sum()
@@ -109,10 +110,9 @@ def test_windows_are_unrolled_on_gpus_alone(monkeypatch):
 def test_lstm_is_torchs_lstm():
     torch = pytest.importorskip("torch")
     kernel, bias, inputs, _, _ = problem(np.random.default_rng(0), 4, 7, 3, 2, 5)
-    theirs = torch.nn.LSTM(2, 5)
-    theirs.load_state_dict(torch_weights(torch, kernel, bias, 2))
-    expected = theirs(torch.tensor(inputs, dtype=torch.float32))[0].detach().numpy()
-    kernel, bias, inputs = (jnp.asarray(a, jnp.float32) for a in (kernel, bias, inputs))
+    reference = torch.nn.LSTM(2, 5)
+    reference.load_state_dict(torch_weights(torch, kernel, bias, 2))
+    expected = reference(torch.tensor(np.asarray(inputs)))[0].detach().numpy()
     got = lstm(kernel, bias, inputs, jnp.ones((7, 3)))
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
@@ -122,11 +122,11 @@ def test_gru_is_torchs_gru():
     random = np.random.default_rng(0)
     kernel, bias, inputs, _, _ = problem(random, 3, 7, 3, 2, 5)
     new_bias = random.normal(size=5)
-    theirs = torch.nn.GRU(2, 5)
+    reference = torch.nn.GRU(2, 5)
     weights = torch_weights(torch, kernel, bias, 2)
     weights["bias_hh_l0"][10:] = torch.tensor(new_bias)
-    theirs.load_state_dict(weights)
-    expected = theirs(torch.tensor(inputs, dtype=torch.float32))[0].detach().numpy()
+    reference.load_state_dict(weights)
+    expected = reference(torch.tensor(np.asarray(inputs)))[0].detach().numpy()
     ours = [jnp.asarray(a, jnp.float32) for a in (kernel, bias, new_bias, inputs)]
     got = gru(ours[0], ours[1], ours[2], ours[3], jnp.ones((7, 3)))
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,7 @@
 """The search along the swarm's axis."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from tests.swarm.test_fitting import same, squared
 
 SERIES, EXAMPLES = 5, 40
 IDS = [f"s{i}" for i in range(SERIES)]
-HYPER = {"epochs": 18, "patience": 6}
+LIMITS: dict[str, Any] = {"epochs": 18, "patience": 6}
 CANDIDATES = swarm.grid_candidates(learning_rate=[1e-4, 1e-2, 1e30], hidden=[3, 6])
 
 
@@ -44,8 +46,9 @@ def data() -> swarm.Supervised:
     return swarm.Supervised(x[:, 8:], y[:, 8:], w[:, 8:], x[:, :8], y[:, :8], w[:, :8])
 
 
-def tune(data, candidates=CANDIDATES, hyperparams=HYPER, **options):
-    return swarm.tune(make_task, data, IDS, candidates, seed=7, hyperparams=hyperparams, **options)
+def tune(data, candidates=CANDIDATES, **options):
+    options = LIMITS | options
+    return swarm.tune(make_task, data, IDS, candidates, seed=7, **options)
 
 
 @pytest.fixture(scope="module")
@@ -60,20 +63,20 @@ def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
         chosen = [tuned.candidates[c] for c in tuned.choice[rows]]
         assert {c["hidden"] for c in chosen} == {winners.size["hidden"]}
         rate = np.array([c["learning_rate"] for c in chosen])
-        mine = jax.tree.map(lambda leaf, rows=rows: leaf[rows], data)
+        chosen_data = jax.tree.map(lambda leaf, rows=rows: leaf[rows], data)
         ids = [IDS[row] for row in rows]
-        assert winners.fitted.ids == tuple(ids)
+        assert winners.result.ids == tuple(ids)
         # A winner that was dropped on its way had trained for fewer epochs.
-        hyperparams = HYPER | {
-            "learning_rate": rate,
-            "epochs": np.maximum(winners.fitted.epochs, 1),
-        }
-        plain = swarm.fit(make_task(**winners.size), mine, ids, seed=7, hyperparams=hyperparams)
+        plain = swarm.fit(
+            make_task(**winners.size), chosen_data, ids, seed=7,
+            hyperparams={"learning_rate": rate},
+            epochs=np.maximum(winners.result.epochs, 1), patience=LIMITS["patience"],
+        )  # fmt: skip
         for a, b in zip(
-            jax.tree.leaves(plain.params), jax.tree.leaves(winners.fitted.params), strict=True
+            jax.tree.leaves(plain.params), jax.tree.leaves(winners.result.params), strict=True
         ):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(plain.best_loss, winners.fitted.best_loss, rtol=1e-5)
+        np.testing.assert_allclose(plain.best_loss, winners.result.best_loss, rtol=1e-5)
 
 
 def test_each_series_keeps_its_own_best(tuned):
@@ -97,7 +100,7 @@ def test_worse_candidates_are_given_up_early(tuned):
 def test_a_series_searches_alone(data, tuned):
     alone = swarm.tune(
         make_task, jax.tree.map(lambda leaf: leaf[[4, 1]], data), [IDS[4], IDS[1]], CANDIDATES,
-        seed=7, hyperparams=HYPER,
+        seed=7, **LIMITS,
     )  # fmt: skip
     assert (alone.choice == tuned.choice[[4, 1]]).all()
     assert (alone.best_loss == tuned.best_loss[[4, 1]]).all()
@@ -105,9 +108,9 @@ def test_a_series_searches_alone(data, tuned):
 
 def test_a_search_of_one_is_a_fit(data):
     one = tune(data, [{"learning_rate": 1e-2, "hidden": 3}])
-    plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyperparams=HYPER | {"learning_rate": 1e-2})
-    assert (one.winners[0].fitted.epochs == plain.epochs).all()
-    np.testing.assert_allclose(one.winners[0].fitted.best_loss, plain.best_loss, rtol=1e-5)
+    plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyperparams={"learning_rate": 1e-2}, **LIMITS)
+    assert (one.winners[0].result.epochs == plain.epochs).all()
+    np.testing.assert_allclose(one.winners[0].result.best_loss, plain.best_loss, rtol=1e-5)
 
 
 def test_interrupted_and_resumed(data, tuned, tmp_path):
@@ -118,18 +121,18 @@ def test_interrupted_and_resumed(data, tuned, tmp_path):
         if len(seen) in (2, 4):
             raise KeyboardInterrupt
 
-    found = None
+    resumed = None
     for attempt in range(5):
         try:
             checkpoint = swarm.Checkpoint(path, resume=attempt > 0)
-            found = tune(data, checkpoint=checkpoint, on_progress=interrupt)
+            resumed = tune(data, checkpoint=checkpoint, on_progress=interrupt)
             break
         except KeyboardInterrupt:
             continue
-    assert found is not None and len(seen) > 4
-    assert (found.best_loss == tuned.best_loss).all() and (found.epochs == tuned.epochs).all()
-    for a, b in zip(found.winners, tuned.winners, strict=True):
-        assert same(a.fitted.params, b.fitted.params)
+    assert resumed is not None and len(seen) > 4
+    assert (resumed.best_loss == tuned.best_loss).all() and (resumed.epochs == tuned.epochs).all()
+    for a, b in zip(resumed.winners, tuned.winners, strict=True):
+        assert same(a.result.params, b.result.params)
 
 
 def test_progress_comes_to_its_end(data):
@@ -156,7 +159,11 @@ def test_random_candidates_lie_in_their_ranges_and_repeat_with_the_seed():
     [
         ({"candidates": []}, "candidates: none"),
         ({"candidates": [{"hidden": 3}, {"learning_rate": 1.0}]}, "expected the same names in"),
-        ({"hyperparams": {"epochs": 3}}, "expected epochs and patience; got epochs"),
+        (
+            {"hyperparams": {"epochs": 3}},
+            "hyperparams: expected neither epochs nor patience.*got epochs",
+        ),
+        ({"epochs": 0}, "epochs: expected whole numbers of 1 or more; got 0"),
         ({"eta": 1}, "eta: expected 2 or more; got 1"),
     ],
 )

@@ -1,10 +1,12 @@
-"""GARCH with Student-t errors, by the ``arch`` library; see
-:mod:`forecaster.evaluation.baselines.simple`.
+"""GARCH with Student-t errors, by the ``arch`` library.
+
+Arguments as of :mod:`forecaster.evaluation.baselines.simple`. Parameters are estimated once, as the
+networks' are, on what was known at the first origin, and the variance is updated from there. The
+sum of several days' returns is taken as Student-t with the summed variance, which is exact for one
+day.
 
 Bollerslev (1987), Review of Economics and Statistics 69; with leverage Glosten, Jagannathan &
-Runkle (1993), Journal of Finance 48. Parameters are estimated once, on what was known at the first
-origin, as the networks are, and the variance goes on from there. The sum of several days' returns
-is taken as Student-t with the summed variance, which is exact for one day.
+Runkle (1993), Journal of Finance 48.
 """
 
 import warnings
@@ -15,17 +17,23 @@ from scipy.stats import t as student_t
 from forecaster.evaluation.baselines.simple import logarithmic
 
 
-def garch(y, origins, horizon, quantiles, season) -> np.ndarray:
+def garch(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
     """GARCH(1,1)-t with a constant mean."""
     return _volatility(y, origins, horizon, quantiles, leverage=0)
 
 
-def gjr(y, origins, horizon, quantiles, season) -> np.ndarray:
+def gjr(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
     """GJR-GARCH(1,1,1)-t: falls may raise the variance more than rises."""
     return _volatility(y, origins, horizon, quantiles, leverage=1)
 
 
-def _volatility(y, origins, horizon, quantiles, leverage) -> np.ndarray:
+def _volatility(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, *, leverage: int
+) -> np.ndarray:
     from arch import arch_model
 
     z = np.log(y) if logarithmic(y) else y
@@ -37,12 +45,11 @@ def _volatility(y, origins, horizon, quantiles, leverage) -> np.ndarray:
     scaled = steps / size  # the optimiser wants numbers near one
     model = arch_model(scaled, mean="Constant", vol="GARCH", p=1, o=leverage, q=1, dist="t")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what does not converge is found by its forecasts
+        warnings.simplefilter("ignore")  # what did not converge shows in its forecasts
         fitted = model.fit(last_obs=known, disp="off", show_warning=False)
     # Of an estimate made up to `last_obs`, the forecasts from every later step.
     forecast = fitted.forecast(horizon=horizon, start=known - 1, reindex=False)
-    at = origins - known
-    variance = np.cumsum(forecast.variance.to_numpy()[at], axis=1)
+    variance = np.cumsum(forecast.variance.to_numpy()[origins - known], axis=1)
     dof = max(float(fitted.params["nu"]), 2.05)
     unit = student_t.ppf(quantiles, dof) * np.sqrt((dof - 2) / dof)
     mean = float(fitted.params["mu"]) * np.arange(1, horizon + 1)

@@ -1,4 +1,4 @@
-"""Run baselines over all series and cutoffs, over all cores, what was made before not again."""
+"""Run baselines over all series and cutoffs, on all cores; slow ones keep what they made."""
 
 import concurrent.futures
 import dataclasses
@@ -7,29 +7,35 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
-import resource
+import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.evaluation.cross_validation import Origins
-from forecaster.forecasting import check_levels
+from forecaster.evaluation.baselines.simple import Method
+from forecaster.evaluation.rolling_origin import Origins
+from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
 from forecaster.series import Panel, default_season
 
-_VERSION = 2  # of what is kept; raise it when a baseline's numbers change
+_VERSION = 2  # of kept forecasts; raise it when a baseline's numbers change
 
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """``module`` and ``function`` of :mod:`forecaster.evaluation.baselines`; ``column`` in frames; ``library``
-    that it needs and the ``extra`` that brings it."""
+    """A baseline, by name so that nothing is imported before it is used.
+
+    - ``column``: its name in frames
+    - ``module``, ``function``: where it is, in :mod:`forecaster.evaluation.baselines`
+    - ``library``: what must be installed; ``extra``: the extra of this package that brings it
+    """
 
     column: str
     module: str
@@ -39,8 +45,26 @@ class Baseline:
 
     @property
     def slow(self) -> bool:
-        """Whether it is worth other processes, and keeping."""
+        """Whether it is worth processes of its own, and keeping its forecasts."""
         return bool(self.library)
+
+
+class Job(NamedTuple):
+    """One series to forecast; arguments as of :mod:`forecaster.evaluation.baselines.simple`."""
+
+    y: np.ndarray
+    origins: np.ndarray
+    horizon: int
+    quantiles: np.ndarray
+    season: int
+
+
+class Result(NamedTuple):
+    """Forecasts (origin, horizon, quantile) of a series; or None, and the reason."""
+
+    forecasts: np.ndarray | None
+    reason: str
+    seconds: float
 
 
 BASELINES = {
@@ -58,32 +82,46 @@ BASELINES = {
 
 def forecast(
     panel: Panel,
-    cutoffs: Sequence[Any] | np.ndarray,
+    cutoffs: ArrayLike,
     name: str,
     *,
     horizon: int = 5,
     level: Sequence[float] = (80, 95),
     workers: int | None = None,
 ) -> pd.DataFrame:
-    """One baseline's forecasts of all series from these cutoffs (times of the panel).
+    """One baseline's forecasts of all series.
 
-    Returns a frame as :func:`forecaster.cross_validation` does: ``unique_id, ds, cutoff, y``, the
+    - ``cutoffs``: times of the panel
+    - ``name``: of :data:`BASELINES`
+    - ``horizon``: how many steps ahead; ``level``: of the bands, in percent
+    - ``workers``: processes, by default one per core
+
+    Returns a frame as of :func:`forecaster.cross_validation`: ``unique_id, ds, cutoff, y``, the
     median and bounds per level. A series on which the baseline fails has NaN, and a warning says
-    why. Raises UsageError for an unknown baseline, or one whose library is not installed.
+    why.
+
+    Raises UsageError for an unknown baseline, or one whose library is not installed.
     """
-    places = np.flatnonzero(np.isin(panel.times, np.asarray(cutoffs, panel.times.dtype)))
-    origins = Origins.of(panel, places, horizon)
+    positions = np.flatnonzero(np.isin(panel.times, np.asarray(cutoffs, panel.times.dtype)))
+    origins = Origins.of(panel, positions, horizon)
     with Runner([name], horizon, level, panel, workers=workers) as runner:
-        made = runner.run(origins)
+        forecasts = runner.run(origins)
     runner.warn()
-    return pd.concat([origins.keys, made], axis=1)
+    return pd.concat([origins.keys, forecasts], axis=1)
 
 
 class Runner:
-    """Makes the forecasts of some baselines; keeps processes running and what they made.
+    """Makes the forecasts of some baselines, in processes that it keeps running.
 
-    ``cache``: a folder for what slow baselines made, by content. ``failed``: by baseline, the
-    series it failed on and why.
+    - ``names``: of :data:`BASELINES`
+    - ``horizon``, ``level``: of the forecasts
+    - ``panel``: says how long a season is
+    - ``cache``: a folder where slow baselines keep their forecasts, by content
+    - ``workers``: processes, by default one per core
+    - ``on_series``: called with a baseline's name and how many series it has done
+
+    As it goes on, ``failed`` names the series that each baseline failed on, with the reason,
+    ``seconds`` adds up their times, and ``memory`` has the largest of each process in KiB.
     """
 
     def __init__(
@@ -101,7 +139,7 @@ class Runner:
         self.baselines = {name: BASELINES[name] for name in dict.fromkeys(names)}
         self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
         self.seconds: dict[str, float] = dict.fromkeys(self.baselines, 0.0)
-        self.memory: dict[int, int] = {}  # largest of each process, by its number, KiB
+        self.memory: dict[int, int] = {}
         self._horizon, self._levels = horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
         self._season = default_season(panel.frequency)
@@ -115,7 +153,7 @@ class Runner:
             self._pool = concurrent.futures.ProcessPoolExecutor(self._workers, mp_context=context)
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -123,12 +161,12 @@ class Runner:
         """Forecasts of all baselines, a row per entry of ``origins``; NaN where one failed."""
         columns = {}
         for name, baseline in self.baselines.items():
-            made = self._series(name, baseline, origins)
-            columns |= columns_of(baseline.column, made, self._levels)
+            quantiles = self._forecasts(name, baseline, origins)
+            columns |= columns_of_quantiles(baseline.column, quantiles, self._levels)
         return pd.DataFrame(columns)
 
     def warn(self) -> None:
-        """Say in warnings which series which baseline failed on."""
+        """Warn of the series that each baseline failed on, with the reason."""
         import warnings
 
         from forecaster.errors import name_reasons
@@ -139,58 +177,63 @@ class Runner:
                     f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}", stacklevel=3
                 )
 
-    def _series(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
+    def _forecasts(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
         """Quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
-        target = origins.panel.channels.index(origins.panel.target)
-        jobs = {}
-        for row in np.unique(origins.row):
-            entries = np.flatnonzero(origins.row == row)
-            first = origins.histories.first[row]
-            y = origins.histories.values[row, first:, target]
-            steps = np.unique(origins.step[entries]) - first
-            jobs[row] = entries, steps, (y, steps, self._horizon, self._quantiles, self._season)
-        results = self._made(name, baseline, {row: job[2] for row, job in jobs.items()})
-        for done, (row, (entries, steps, _)) in enumerate(jobs.items(), start=1):
-            made, reason, seconds = results[row]
+        jobs = {int(row): self._job(origins, row) for row in np.unique(origins.row)}
+        results = self._results(name, baseline, jobs)
+        for done, (row, job) in enumerate(jobs.items(), start=1):
+            forecasts, reason, seconds = results[row]
             self.seconds[name] += seconds
-            if reason:
+            if forecasts is None:
                 self.failed[name][origins.panel.ids[row]] = reason
             else:
-                first = origins.histories.first[row]
-                place = np.searchsorted(steps, origins.step[entries] - first)
-                out[entries] = made[place, origins.ahead[entries]]
+                entries = np.flatnonzero(origins.row == row)
+                steps = origins.step[entries] - origins.histories.first[row]
+                positions = np.searchsorted(job.origins, steps)
+                out[entries] = forecasts[positions, origins.ahead[entries]]
             self._on_series(name, done)
         return out
 
-    def _made(self, name: str, baseline: Baseline, jobs: dict[int, tuple]) -> dict[int, tuple]:
-        kept = {row: self._keeping(name, job) for row, job in jobs.items()}
-        results: dict[int, Any] = {row: _read(path) for row, path in kept.items()}
-        missing = [row for row, result in results.items() if result is None]
-        call = (baseline.module, baseline.function)
-        if self._pool is not None and baseline.slow:
-            waiting = {row: self._pool.submit(_make, *call, jobs[row]) for row in missing}
-            fresh = {row: future.result() for row, future in waiting.items()}
-            for process, used in self._pool.map(memory_used, range(4 * self._workers)):
-                self.memory[process] = max(used, self.memory.get(process, 0))
-        else:
-            fresh = {row: _make(*call, jobs[row]) for row in missing}
-        for row, result in fresh.items():
-            results[row] = result
-            if (path := kept[row]) is not None and not result[1]:
-                _keep(path, result)
-        return {row: result for row, result in results.items() if result is not None}
+    def _job(self, origins: Origins, row: int) -> Job:
+        """A series' history from its first observation on, and the steps it is forecast from."""
+        target = origins.panel.channels.index(origins.panel.target)
+        first = origins.histories.first[row]
+        y = origins.histories.values[row, first:, target]
+        steps = np.unique(origins.step[origins.row == row]) - first
+        return Job(y, steps, self._horizon, self._quantiles, self._season)
 
-    def _keeping(self, name: str, job: tuple) -> Path | None:
+    def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
+        """The result of every job, kept or made."""
+        paths = {row: self._path(name, job) for row, job in jobs.items()}
+        kept = {row: result for row, path in paths.items() if (result := _read(path)) is not None}
+        made = self._made(baseline, {row: job for row, job in jobs.items() if row not in kept})
+        for row, result in made.items():
+            if (path := paths[row]) is not None and result.forecasts is not None:
+                _keep(path, result)
+        return kept | made
+
+    def _made(self, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
+        call = (baseline.module, baseline.function)
+        if self._pool is None or not baseline.slow:
+            return {row: _make(*call, job) for row, job in jobs.items()}
+        waiting = {row: self._pool.submit(_make, *call, job) for row, job in jobs.items()}
+        results = {row: future.result() for row, future in waiting.items()}
+        for process, used in self._pool.map(memory_used, range(4 * self._workers)):
+            self.memory[process] = max(used, self.memory.get(process, 0))
+        return results
+
+    def _path(self, name: str, job: Job) -> Path | None:
+        """Where a slow baseline's forecasts of a series are kept: a hash of all they depend on."""
         if self._cache is None or not self.baselines[name].slow:
             return None
         library = importlib.import_module(self.baselines[name].library)
-        known = hashlib.sha256(
-            f"{_VERSION} {name} {library.__version__} {job[2]} {job[4]}".encode()
+        digest = hashlib.sha256(
+            f"{_VERSION} {name} {library.__version__} {job.horizon} {job.season}".encode()
         )
-        for array in (job[0], job[1], job[3]):
-            known.update(np.ascontiguousarray(array).tobytes() + b"|")
-        return self._cache / name / f"{known.hexdigest()[:32]}.npz"
+        for array in (job.y, job.origins, job.quantiles):
+            digest.update(np.ascontiguousarray(array).tobytes() + b"|")
+        return self._cache / name / f"{digest.hexdigest()[:32]}.npz"
 
 
 def check_available(names: Sequence[str]) -> None:
@@ -202,7 +245,7 @@ def check_available(names: Sequence[str]) -> None:
             require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
 
 
-def check_torch(config: Config, refit: bool | int = False) -> None:
+def check_torch(config: Config, *, refit: bool | int = False) -> None:
     """Raise UsageError where the PyTorch baseline cannot be trained."""
     require("torch", "torch", "baseline torch")
     if refit is not False:
@@ -219,24 +262,8 @@ def require(library: str, extra: str, what: str) -> None:
         )
 
 
-def quantiles_of(levels: Sequence[float]) -> np.ndarray:
-    """The quantiles that bounds of these levels (percent) and the median are, in order."""
-    half = np.asarray(sorted(levels, reverse=True)) / 200
-    return np.round(np.concatenate([0.5 - half, [0.5], 0.5 + half[::-1]]), 6)
-
-
-def columns_of(column: str, made: np.ndarray, levels: Sequence[float]) -> dict[str, np.ndarray]:
-    """Quantiles (entry, quantile) as columns of a frame: median and bounds."""
-    count = len(levels)
-    columns = {column: made[:, count]}
-    for number, percent in enumerate(sorted(levels, reverse=True)):
-        columns[f"{column}-lo-{percent:g}"] = made[:, number]
-        columns[f"{column}-hi-{percent:g}"] = made[:, 2 * count - number]
-    return columns
-
-
-def _make(module: str, function: str, job: tuple) -> tuple[np.ndarray | None, str, float]:
-    """One series by one baseline: its forecasts, or why there are none, and the seconds."""
+def _make(module: str, function: str, job: Job) -> Result:
+    """One series by one baseline."""
     import time
 
     began = time.perf_counter()
@@ -244,51 +271,74 @@ def _make(module: str, function: str, job: tuple) -> tuple[np.ndarray | None, st
         run = getattr(
             importlib.import_module(f"forecaster.evaluation.baselines.{module}"), function
         )
-        return _known_alone(run, *job), "", time.perf_counter() - began
+        return Result(_while_positive(run, *job), "", time.perf_counter() - began)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return None, reason, time.perf_counter() - began
+        return Result(None, reason, time.perf_counter() - began)
 
 
-def _known_alone(run, y, origins, horizon, quantiles, season) -> np.ndarray:
-    """A series above zero is taken in logarithms. Whether it is, is decided by what was known at
-    the first origin; from the step on where it no longer is, there are no forecasts."""
+def _while_positive(
+    run: Method,
+    y: np.ndarray,
+    origins: np.ndarray,
+    horizon: int,
+    quantiles: np.ndarray,
+    season: int,
+) -> np.ndarray:
+    """Forecasts by a baseline that takes logarithms of a series above zero.
+
+    Whether the series is above zero is decided by what was known at the first origin. From the step
+    on where it no longer is, there are no forecasts.
+    """
     bad = np.flatnonzero(y <= 0)
     if not len(bad) or bad[0] <= origins[0]:
         return np.asarray(run(y, origins, horizon, quantiles, season), np.float64)
-    made = np.full((len(origins), horizon, len(quantiles)), np.nan)
+    forecasts = np.full((len(origins), horizon, len(quantiles)), np.nan)
     before = origins < bad[0]
-    made[before] = run(y[: bad[0]], origins[before], horizon, quantiles, season)
-    return made
+    forecasts[before] = run(y[: bad[0]], origins[before], horizon, quantiles, season)
+    return forecasts
 
 
-def _read(path: Path | None) -> tuple[np.ndarray, str, float] | None:
+def _read(path: Path | None) -> Result | None:
     try:
         if path is None:
             return None
         with np.load(path) as kept:
-            return kept["made"], "", float(kept["seconds"])
+            return Result(kept["made"], "", float(kept["seconds"]))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # made anew
 
 
-def _keep(path: Path, result: tuple) -> None:
-    def write(to) -> None:
-        with open(to, "wb") as file:
-            np.savez(file, made=result[0], seconds=result[2])
+def _keep(path: Path, result: Result) -> None:
+    assert result.forecasts is not None
+    arrays = {"made": result.forecasts, "seconds": np.float64(result.seconds)}
+
+    def write(temporary: Path) -> None:
+        with open(temporary, "wb") as file:
+            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
     atomic.write_file(path, write)
 
 
 def memory_used(_: int = 0) -> tuple[int, int]:
-    """This process's number, and the largest memory it has had, KiB."""
+    """This process's number, and its peak memory in KiB."""
     try:
-        # What getrusage says of a new process includes the one it was started from.
+        # getrusage of a new process includes the one it was started from.
         lines = Path("/proc/self/status").read_text().splitlines()
         peak = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
         return os.getpid(), int(peak)
     except (OSError, StopIteration, ValueError):
-        return os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return os.getpid(), _peak_by_getrusage()
+
+
+def _peak_by_getrusage() -> int:
+    """This process's peak memory in KiB where the system has no ``/proc``; 0 on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak  # bytes on macOS
 
 
 def has(library: str) -> bool:

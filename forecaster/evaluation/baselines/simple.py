@@ -1,16 +1,24 @@
 """Baselines that need no library and no training.
 
 Each takes one series ``y`` (step,), the ``origins`` it is forecast from (steps, in order), the
-horizon, the ``quantiles`` wanted and the length of a season, and returns forecasts (origin,
+horizon, the ``quantiles`` wanted and the length of a season in steps. It returns forecasts (origin,
 horizon, quantile) in the units of ``y``, each made from the steps up to its origin alone. Series
 above zero are taken in logarithms, so that what is forecast is a return.
 """
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 from scipy.special import ndtri
 
-WINDOW = 250  # steps that empirical quantiles are taken from
-DECAY = 0.94  # RiskMetrics Technical Document, J.P. Morgan (1996), for daily data
+Method: TypeAlias = Callable[[np.ndarray, np.ndarray, int, np.ndarray, int], np.ndarray]
+"""A baseline: ``y, origins, horizon, quantiles, season`` to forecasts."""
+
+WINDOW = 250
+"""Steps that empirical quantiles are taken from."""
+DECAY = 0.94
+"""Of the variance; RiskMetrics Technical Document, J.P. Morgan (1996), for daily data."""
 
 
 def logarithmic(y: np.ndarray) -> bool:
@@ -18,16 +26,20 @@ def logarithmic(y: np.ndarray) -> bool:
     return bool((y > 0).all())
 
 
-def naive(y, origins, horizon, quantiles, season) -> np.ndarray:
-    """The last value; bands of a random walk, its normal steps as wide as all before."""
+def naive(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
+    """The last value; bands of a random walk whose normal steps are as wide as all so far."""
     z, back = _taken(y)
     steps = np.diff(z)
     deviation = np.sqrt(_so_far(steps**2, origins - 1))
     return back(_normal(z[origins], 0.0, deviation, horizon, quantiles))
 
 
-def drift(y, origins, horizon, quantiles, season) -> np.ndarray:
-    """The last value and the mean step of all before; Hyndman & Athanasopoulos (2021), 5.2."""
+def drift(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
+    """The last value and the mean of all steps so far; Hyndman & Athanasopoulos (2021), 5.2."""
     z, back = _taken(y)
     steps = np.diff(z)
     mean = _so_far(steps, origins - 1)
@@ -38,33 +50,39 @@ def drift(y, origins, horizon, quantiles, season) -> np.ndarray:
     return back(middle[..., None] + spread[..., None] * ndtri(quantiles))
 
 
-def seasonal_naive(y, origins, horizon, quantiles, season) -> np.ndarray:
+def seasonal_naive(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
     """The latest value of the same season; the variance is that of seasonal differences so far."""
     z, back = _taken(y)
     ahead = np.arange(1, horizon + 1)
     seasons = -(-ahead // season)
-    at = origins[:, None] + ahead - season * seasons
-    middle = np.where(at >= 0, z[np.maximum(at, 0)], np.nan)
+    step = origins[:, None] + ahead - season * seasons
+    middle = np.where(step >= 0, z[np.maximum(step, 0)], np.nan)
     differences = z[season:] - z[:-season] if len(z) > season else np.zeros(0)
     deviation = np.sqrt(_so_far(differences**2, origins - season))
     spread = deviation[:, None] * np.sqrt(seasons)
     return back(middle[..., None] + spread[..., None] * ndtri(quantiles))
 
 
-def empirical(y, origins, horizon, quantiles, season) -> np.ndarray:
+def empirical(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
     """The last value and the quantiles of the latest 250 changes over as many steps."""
     z, back = _taken(y)
     out = np.full((len(origins), horizon, len(quantiles)), np.nan)
     for h in range(1, horizon + 1):
         changes = z[h:] - z[:-h]  # changes[i] is known at step i + h
-        for place, origin in enumerate(origins):
+        for position, origin in enumerate(origins):
             known = changes[max(0, origin - h + 1 - WINDOW) : origin - h + 1]
             if len(known) > 1:
-                out[place, h - 1] = z[origin] + np.quantile(known, quantiles)
+                out[position, h - 1] = z[origin] + np.quantile(known, quantiles)
     return back(out)
 
 
-def ewma(y, origins, horizon, quantiles, season) -> np.ndarray:
+def ewma(
+    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
+) -> np.ndarray:
     """The last value; normal bands of an exponentially weighted variance (RiskMetrics)."""
     z, back = _taken(y)
     steps = np.diff(z)
@@ -77,11 +95,14 @@ def ewma(y, origins, horizon, quantiles, season) -> np.ndarray:
     return back(_normal(z[origins], 0.0, np.sqrt(variance[origins]), horizon, quantiles))
 
 
-def _taken(y: np.ndarray):
+def _taken(y: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """The series as it is forecast, in logarithms or not, and the way back."""
     return (np.log(y), np.exp) if logarithmic(y) else (y, lambda z: z)
 
 
-def _normal(middle, mean, deviation, horizon, quantiles) -> np.ndarray:
+def _normal(
+    middle: np.ndarray, mean: float, deviation: np.ndarray, horizon: int, quantiles: np.ndarray
+) -> np.ndarray:
     """Normal quantiles of a sum of independent steps, (origin, horizon, quantile)."""
     ahead = np.arange(1, horizon + 1)
     spread = (deviation[:, None] * np.sqrt(ahead))[..., None] * ndtri(quantiles)
@@ -89,7 +110,7 @@ def _normal(middle, mean, deviation, horizon, quantiles) -> np.ndarray:
 
 
 def _so_far(values: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Means of all values up to each of these places; NaN where there are none."""
+    """Means of all values up to each of the positions ``last``; NaN where there are none."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     count = np.clip(last + 1, 0, len(values))
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,29 +1,33 @@
 """The same networks trained by PyTorch, one after another, a process a core.
 
-Architecture, head, loss, data, batches, initial weights, optimiser, budget and early stopping are
-those of :mod:`forecaster.forecasting.training`; what comes out is forecast with by the same code. So two
-distributions of errors can be laid over each other, and the times set beside each other.
+Architecture, head, loss, data, batches, initial weights, optimizer, budget and early stopping are
+those of :mod:`forecaster.forecasting.training`, and the same code forecasts with the result. So two
+distributions of errors can be laid over each other, and the times set side by side.
 """
 
 import concurrent.futures
 import functools
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.evaluation.baselines.running import check_torch, cores, memory_used
 from forecaster.forecasting import (
+    MODES,
     Model,
+    Networks,
     Series,
     Split,
-    Trained,
+    TrainingMode,
+    Windows,
     fit_with,
     make_task,
     series_data,
@@ -31,6 +35,9 @@ from forecaster.forecasting import (
 )
 from forecaster.series import Panel, Transformed
 from forecaster.swarm import epoch_keys, init_state
+
+if TYPE_CHECKING:
+    import torch
 
 COLUMN = "PyTorch"
 
@@ -43,21 +50,29 @@ def fit_by_torch(
     workers: int | None = None,
     on_series: Callable[[int, int], None] | None = None,
 ) -> Model:
-    """As :func:`forecaster.fit`, trained by PyTorch. A series that PyTorch did not train is
-    left out and named in ``skipped``, with the error.
+    """Fit as :func:`forecaster.fit` does, trained by PyTorch.
+
+    A series that PyTorch could not train is left out and named in ``skipped``, with the error.
+
+    - ``panel, config, seed``: as for :func:`forecaster.fit`
+    - ``workers``: processes; by default one per core
+    - ``on_series``: called after each series with how many are done, and of how many
 
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
     check_torch(config)
-    train = functools.partial(_train_all, workers=workers or cores(), on_series=on_series)
-    return fit_with(train, panel, config, seed)
+    trainer = functools.partial(_train_all, workers=workers or cores(), on_series=on_series)
+    return fit_with(trainer, panel, config, seed)
 
 
 class Job(NamedTuple):
-    """One series: its data, initial weights, and the windows of every epoch's batches.
+    """One series, all that a process needs to train its network.
 
-    ``at`` (epoch, step, batch): starts of windows, or their last steps when windowed; ``used``
-    likewise: 0 where there is no window; ``active`` (epoch, step): which batches count.
+    - ``config, split``: settings, and sizes of windows and spans
+    - ``features, targets, first``: the data; see :class:`forecaster.forecasting.Series`
+    - ``params``: the initial weights
+    - ``windows``: of every epoch's batches, (epoch, batch, window)
+    - ``active``: which batches hold any window, (epoch, batch)
     """
 
     config: Config
@@ -65,22 +80,27 @@ class Job(NamedTuple):
     features: np.ndarray
     targets: np.ndarray
     first: int
-    params: Any
-    at: np.ndarray
-    used: np.ndarray
+    params: Mapping[Any, Any]
+    windows: Windows
     active: np.ndarray
 
 
 class Outcome(NamedTuple):
-    """A trained network. ``error``: why there is none; then weights are the initial ones."""
+    """A trained network, or why there is none.
 
-    params: Any
+    - ``params``: the best weights; the initial ones where training failed
+    - ``status, epochs, best_epoch, best_loss``: as the swarm reports them
+    - ``error``: why training failed; empty where it did not
+    - ``memory``: of its process: number and peak, KiB
+    """
+
+    params: Mapping[Any, Any]
     status: str
     epochs: int
     best_epoch: int
     best_loss: float
     error: str
-    memory: tuple[int, int] = (0, 0)  # of its process: number and peak, KiB
+    memory: tuple[int, int] = (0, 0)
 
 
 def _train_all(
@@ -91,20 +111,25 @@ def _train_all(
     *,
     workers: int,
     on_series: Callable[[int, int], None] | None,
-) -> Trained:
+) -> tuple[Networks, float]:
     jobs = _jobs(config, transformed, ids, seed)
     context = multiprocessing.get_context("spawn")
     workers = min(workers, len(jobs))
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        list(pool.map(_warm_up, range(workers)))  # starting processes is not training
+        list(pool.map(_start_process, range(workers)))  # starting processes is not training
         began = time.perf_counter()
-        outcomes = []
+        outcomes: list[Outcome] = []
         for done, outcome in enumerate(pool.map(train_one, jobs), start=1):
             outcomes.append(outcome)
             if on_series:
                 on_series(done, len(jobs))
         seconds = time.perf_counter() - began
-    report = {
+    params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
+    return Networks(config, tuple(ids), params, _report(ids, outcomes)), seconds
+
+
+def _report(ids: Sequence[str], outcomes: Sequence[Outcome]) -> pd.DataFrame:
+    columns = {
         "status": np.array([o.status for o in outcomes], object),
         "epochs": np.array([o.epochs for o in outcomes], np.int32),
         "best_epoch": np.array([o.best_epoch for o in outcomes], np.int32),
@@ -113,8 +138,7 @@ def _train_all(
         "process_memory": np.array([o.memory[1] for o in outcomes]),
         "why_not": np.array([o.error for o in outcomes], object),
     }
-    params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
-    return Trained(config, params, report, seconds)
+    return pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
 
 
 def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: int) -> list[Job]:
@@ -127,24 +151,24 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
         name: jnp.float32(value) for name, value in (rates | {"clip": config.clip}).items()
     }
 
-    def begin(key, first):
-        own = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first)  # batches need no more
+    def begin(key: jax.Array, first: jax.Array) -> tuple[Any, tuple[Windows, jax.Array]]:
+        empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first)  # batches need no more
         epochs = jnp.arange(1, config.epochs + 1)
-        drawn = jax.lax.map(lambda epoch: task.batches(own, epoch_keys(key, epoch)[0]), epochs)
+        drawn = jax.lax.map(lambda epoch: task.batches(empty, epoch_keys(key, epoch)[0]), epochs)
         return init_state(task, key, hyperparams).params, drawn
 
-    params, ((at, used), active) = swarm.map_members(begin, keys, data.first, members=len(ids))
+    params, (windows, active) = swarm.map_members(begin, keys, data.first, members=len(ids))
     return [
         Job(
-            config, split, data.features[row], data.targets[row], int(data.first[row]),
-            jax.tree.map(lambda leaf, row=row: np.array(leaf[row]), params),
-            at[row], used[row], active[row],
+            config, split, np.asarray(data.features[row]), np.asarray(data.targets[row]),
+            int(data.first[row]), jax.tree.map(lambda leaf, row=row: np.array(leaf[row]), params),
+            Windows(windows.starts[row], windows.used[row]), active[row],
         )
         for row in range(len(ids))
     ]  # fmt: skip
 
 
-def _warm_up(_: int) -> None:
+def _start_process(_: int) -> None:
     import torch
 
     torch.set_num_threads(1)
@@ -164,49 +188,25 @@ def _train(job: Job) -> Outcome:
     import torch
 
     torch.set_num_threads(1)
-    config, split = job.config, job.split
+    config = job.config
     network = _Network(job.params, config)
+    examples = _Examples(job)
     optimizer = torch.optim.AdamW(
         network.weights, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
     )
-    features, targets = torch.tensor(job.features), torch.tensor(job.targets)
-    windowed = config.way == "windowed"
-    if windowed:
-        held_back = np.asarray(split.validation_origins)
-    else:
-        held_back = np.asarray(split.validation_starts())
-
-    def loss_of(at: np.ndarray, used: Any, earliest: int, latest: int):
-        at = np.where(used > 0, at, split.boundary)  # in place of no window, any that is whole
-        starts = at - config.lookback + 1 if windowed else at
-        if starts.min() < job.first:
-            raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")
-        inputs = features[torch.tensor(starts[:, None] + np.arange(config.lookback))]
-        origins = at[:, None] if windowed else np.asarray(split.window_origins(jnp.asarray(at)))
-        ahead = origins[..., None] + 1 + np.arange(config.horizon)
-        inside = (origins >= earliest)[..., None] & (ahead <= latest) & (used > 0)[:, None, None]
-        wanted = targets[torch.tensor(np.clip(origins, 0, split.steps - 1))]
-        known = torch.tensor(inside) & torch.isfinite(wanted)
-        outputs = network(inputs)[:, -origins.shape[1] :]
-        losses = network.loss(outputs, torch.where(known, wanted, 0.0))
-        return torch.where(known, losses, 0.0).sum() / known.sum().clamp(min=1)
-
-    def validate() -> float:
-        with torch.no_grad():
-            everything, earliest = np.ones(len(held_back)), max(job.first, split.boundary)
-            return float(loss_of(held_back, everything, earliest, split.steps - 1))
-
-    best, best_epoch, best_loss, status, epoch = network.exported(), 0, validate(), "finished", 0
+    best, best_epoch, best_loss = network.exported(), 0, examples.validation_loss(network)
+    status, epoch = "finished", 0
     for epoch in range(1, config.epochs + 1):
-        for at, used, active in zip(
-            job.at[epoch - 1], job.used[epoch - 1], job.active[epoch - 1], strict=True
-        ):
+        for starts, used, active in zip(
+            job.windows.starts[epoch - 1], job.windows.used[epoch - 1], job.active[epoch - 1],
+            strict=True,
+        ):  # fmt: skip
             if active:
                 optimizer.zero_grad(set_to_none=True)
-                loss_of(at, used, job.first, split.boundary).backward()
+                examples.training_loss(network, starts, used).backward()
                 network.clip(config.clip)
                 optimizer.step()
-        loss = validate()
+        loss = examples.validation_loss(network)
         if not np.isfinite(loss):
             status = "diverged"
             break
@@ -218,43 +218,75 @@ def _train(job: Job) -> Outcome:
     return Outcome(best, status, epoch, best_epoch, best_loss, "")
 
 
+class _Examples:
+    """The windows of one series and their targets, and a network's loss on them."""
+
+    def __init__(self, job: Job):
+        import torch
+
+        self._split, self._first = job.split, job.first
+        self._mode: TrainingMode = MODES[job.config.training_mode](job.split)
+        self._features, self._targets = torch.tensor(job.features), torch.tensor(job.targets)
+        self._held_back = self._mode.validation_starts()
+
+    def training_loss(
+        self, network: "_Network", starts: np.ndarray, used: np.ndarray
+    ) -> "torch.Tensor":
+        """The loss of one batch; False in ``used`` where it has no window."""
+        return self._loss(network, starts, used, self._first, self._split.boundary)
+
+    def validation_loss(self, network: "_Network") -> float:
+        """The loss over the validation span."""
+        import torch
+
+        used, earliest = np.ones(len(self._held_back), bool), max(self._first, self._split.boundary)
+        with torch.no_grad():
+            return float(
+                self._loss(network, self._held_back, used, earliest, self._split.steps - 1)
+            )
+
+    def _loss(
+        self, network: "_Network", starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
+    ) -> "torch.Tensor":
+        """As in :func:`forecaster.forecasting.training.make_task`."""
+        import torch
+
+        split = self._split
+        whole = split.boundary - split.lookback + 1  # in place of no window, any that is whole
+        starts = np.where(used, starts, whole)
+        if starts.min() < self._first:
+            raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")
+        inputs = self._features[torch.tensor(starts[:, None] + np.arange(split.lookback))]
+        origins = self._mode.origins(starts)
+        inside = split.targets_within(origins, earliest, latest) & used[:, None, None]
+        targets = self._targets[torch.tensor(np.clip(origins, 0, split.steps - 1))]
+        known = torch.tensor(inside) & torch.isfinite(targets)
+        outputs = network(inputs)[:, -origins.shape[1] :]
+        losses = network.loss(outputs, torch.where(known, targets, 0.0))
+        return torch.where(known, losses, 0.0).sum() / known.sum().clamp(min=1)
+
+
 class _Network:
     """:class:`forecaster.forecasting.networks.Recurrent` of LSTM layers, and its head's loss."""
 
-    def __init__(self, params: Any, config: Config):
+    def __init__(self, params: Mapping[Any, Any], config: Config):
         import torch
 
-        self._head, self._horizon, self._like = config.head, config.horizon, params
-        kernels = [params["layers"][layer] for layer in range(config.layers)]
-        inputs = [len(layer["kernel"]) - config.hidden for layer in kernels]
-        self._inputs = inputs
-        self._cell = torch.nn.LSTM(inputs[0], config.hidden, config.layers, batch_first=True)
-        state = {}
-        for number, (layer, width) in enumerate(zip(kernels, inputs, strict=True)):
-            kernel = torch.tensor(layer["kernel"])
-            state[f"weight_ih_l{number}"] = kernel[:width].T
-            state[f"weight_hh_l{number}"] = kernel[width:].T
-            state[f"bias_ih_l{number}"] = torch.tensor(layer["bias"])
-            state[f"bias_hh_l{number}"] = torch.zeros(len(layer["bias"]))
-        self._cell.load_state_dict(state)
-        for number in range(config.layers):
-            getattr(self._cell, f"bias_hh_l{number}").requires_grad_(False)  # ours has one bias
+        self._head, self._horizon = config.head, config.horizon
+        layers = [params["layers"][number] for number in range(config.layers)]
+        self._cell = _lstm(layers, config.hidden)
         self._out = torch.nn.Linear(*params["out"]["kernel"].shape)
-        self._out.load_state_dict(
-            {
-                "weight": torch.tensor(params["out"]["kernel"]).T,
-                "bias": torch.tensor(params["out"]["bias"]),
-            }
-        )
+        weight, bias = params["out"]["kernel"], params["out"]["bias"]
+        self._out.load_state_dict({"weight": torch.tensor(weight).T, "bias": torch.tensor(bias)})
         self._constants = torch.nn.Parameter(torch.tensor(params["constants"]))
         parameters = [*self._cell.parameters(), *self._out.parameters(), self._constants]
         self.weights = [p for p in parameters if p.requires_grad and p.numel()]
 
-    def __call__(self, inputs):
-        """(B, T, F) to (B, T, outputs)."""
+    def __call__(self, inputs: "torch.Tensor") -> "torch.Tensor":
+        """From (window, step, feature) to (window, step, output)."""
         return self._out(self._cell(inputs)[0])
 
-    def loss(self, outputs, targets):
+    def loss(self, outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
         """As of :mod:`forecaster.forecasting.heads`, elementwise."""
         import torch
 
@@ -268,25 +300,47 @@ class _Network:
         z = (targets - location) * torch.exp(-log_scale)
         return log_scale - normalise + 0.5 * (dof + 1) * torch.log1p(z * z / dof)
 
-    def clip(self, most: float) -> None:
+    def clip(self, largest: float) -> None:
         """Scale the gradient down to a norm, as ``optax.clip_by_global_norm`` does."""
         import torch
 
         gradients = [weight.grad for weight in self.weights if weight.grad is not None]
         norm = torch.sqrt(torch.stack([(g * g).sum() for g in gradients]).sum())
-        if norm >= most:
+        if norm >= largest:
             for gradient in gradients:
-                gradient.mul_(most / norm)
+                gradient.mul_(largest / norm)
 
-    def exported(self) -> Any:
-        """The weights in our layout."""
-        copy = lambda tensor: tensor.detach().numpy().copy()  # noqa: E731
+    def exported(self) -> dict[str, Any]:
+        """The weights in the layout of :class:`forecaster.forecasting.Model`."""
         layers = {}
-        for number in range(len(self._inputs)):
+        for number in range(self._cell.num_layers):
             kernel = [getattr(self._cell, f"weight_{part}_l{number}").T for part in ("ih", "hh")]
             layers[number] = {
-                "kernel": np.concatenate([copy(part) for part in kernel]),
-                "bias": copy(getattr(self._cell, f"bias_ih_l{number}")),
+                "kernel": np.concatenate([_copy(part) for part in kernel]),
+                "bias": _copy(getattr(self._cell, f"bias_ih_l{number}")),
             }
-        out = {"kernel": copy(self._out.weight.T), "bias": copy(self._out.bias)}
-        return {"constants": copy(self._constants), "layers": layers, "out": out}
+        out = {"kernel": _copy(self._out.weight.T), "bias": _copy(self._out.bias)}
+        return {"constants": _copy(self._constants), "layers": layers, "out": out}
+
+
+def _lstm(layers: Sequence[Mapping[str, np.ndarray]], hidden: int) -> "torch.nn.LSTM":
+    """PyTorch's LSTM with these weights, a ``kernel`` and a ``bias`` per layer."""
+    import torch
+
+    inputs = [len(layer["kernel"]) - hidden for layer in layers]
+    cell = torch.nn.LSTM(inputs[0], hidden, len(layers), batch_first=True)
+    state = {}
+    for number, (layer, width) in enumerate(zip(layers, inputs, strict=True)):
+        kernel = torch.tensor(layer["kernel"])
+        state[f"weight_ih_l{number}"] = kernel[:width].T
+        state[f"weight_hh_l{number}"] = kernel[width:].T
+        state[f"bias_ih_l{number}"] = torch.tensor(layer["bias"])
+        state[f"bias_hh_l{number}"] = torch.zeros(len(layer["bias"]))
+    cell.load_state_dict(state)
+    for number in range(len(layers)):
+        getattr(cell, f"bias_hh_l{number}").requires_grad_(False)  # ours has one bias
+    return cell
+
+
+def _copy(tensor: "torch.Tensor") -> np.ndarray:
+    return tensor.detach().numpy().copy()

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 from forecaster.errors import Interrupted, RateLimited
 
-MOST_STRIKES = 6  # cool-downs in a row without one answer in between, until we give up
+MOST_STRIKES = 6  # cool-downs in a row without one answer in between, and it gives up
 _LONGEST = 600.0  # seconds
 
 
 class Limiter:
     """Lets requests through, ``rate`` a second at the most.
 
-    The first answer "too many requests" stops all threads for a while: as long as the server says,
-    or ``cool_down`` seconds, doubled at each further one until an answer arrives. The answers to
-    requests that were already under way then do not count again.
+    The first refusal ("too many requests") stops all threads for a while: as long as the server
+    says, or ``cool_down`` seconds, doubled at each further refusal until an answer arrives.
+    Refusals of requests that were already under way do not count again.
 
-    ``on_wait(seconds)`` is told of each cool-down.
+    ``on_wait(seconds)`` is called at each cool-down.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Limiter:
         self._strikes = 0
 
     def enter(self) -> float:
-        """Wait for one's turn; returns the time at which it came.
+        """Wait for a turn; returns the time at which it came, by the monotonic clock.
 
         Raises Interrupted when :meth:`stop` is called meanwhile.
         """
@@ -85,7 +85,7 @@ class Limiter:
             self._on_wait(wait)
 
     def stop(self) -> None:
-        """Wake all that wait; they raise Interrupted."""
+        """Wake all threads that wait; they raise Interrupted."""
         self._stopped.set()
 
     def overdue(self, since: float, seconds: float) -> bool:

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -21,17 +21,16 @@ from forecaster.errors import (
     UsageError,
 )
 from forecaster.ingest.pool import run_all
-from forecaster.ingest.source import Fetched, Known
+from forecaster.ingest.source import Date, Fetched, Known, Stored
 from forecaster.ingest.update import bring_up_to_date, earliest
 from forecaster.ingest.yahoo.limiter import Limiter
 from forecaster.ingest.yahoo.transport import open_session
 from forecaster.series import exchange_of, last_closed, timezone_of
 
 ATTEMPTS = 30  # requests for one ticker, most of them refused
-# Until we believe that there is no network, that the server is out of order, or that it has
-# nothing better to say.
+# So many failures of a kind for one ticker, and no further attempt is made.
 _MOST_FAILURES = {NoNetwork: 3, ServerError: 3, BadAnswer: 6}
-_MOST_BROKEN = 8  # tickers in a row, until we believe it of all
+_MOST_BROKEN = 8  # tickers in a row, and the server is taken to be out of order for all
 _OVERDUE = 300.0  # seconds for one ticker, pauses not counted
 _COLUMNS = {
     "Open": "open", "High": "high", "Low": "low", "Close": "close", "Adj Close": "adj_close",
@@ -43,10 +42,12 @@ _DAY = pd.Timedelta(days=1)
 class Yahoo:
     """Yahoo's daily prices, unadjusted, with ``adj_close``, ``dividends`` and ``splits``.
 
-    ``requests_per_second``: at most, over all ``workers`` (threads). ``refresh``: fetch all
-    history, whatever is stored. ``cool_down``: seconds of the first pause when Yahoo refuses and
-    names none. ``on_wait(seconds)`` is told of each pause. ``rewrite(url)`` and ``now()`` are for
-    tests: the address to ask instead, and the time (UTC).
+    - ``requests_per_second``: at most, over all workers
+    - ``workers``: threads
+    - ``refresh``: fetch all history, whatever is stored
+    - ``cool_down``: seconds of the first pause when Yahoo refuses and names none
+    - ``on_wait(seconds)``: called at each pause
+    - ``rewrite(url)``, ``now()``: for tests, the address to ask instead and the time (UTC)
     """
 
     name = "yahoo"
@@ -71,41 +72,28 @@ class Yahoo:
         self._cool_down, self._on_wait, self._rewrite, self._now = cool_down, on_wait, rewrite, now
 
     def tickers(self) -> list[str]:
+        """Raises UsageError: Yahoo has no list."""
         raise UsageError(
             "yahoo cannot list its tickers; name them with --tickers FILE, e.g. --tickers sp500.txt"
         )
 
     def fingerprint(self) -> str | None:
+        """None: only fetching can tell what is new."""
         return None
 
     def fetch(
-        self, tickers: Sequence[str], start=None, known: Known | None = None
+        self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
         """Each ticker as it arrives.
 
-        Raises NoNetwork when Yahoo cannot be reached, RateLimited when it refuses everybody.
+        Raises NoNetwork when Yahoo cannot be reached, RateLimited when it refuses everybody,
+        ServerError when it is out of order.
         """
         limiter = Limiter(self._rate, self._cool_down, self._on_wait)
         client = _Client(limiter, self._rewrite)
 
         def work(name: str) -> Fetched:
-            exchange, zone = exchange_of(name), timezone_of(name)
-            closed = last_closed(exchange, self._now(), zone)
-
-            def get(since: pd.Timestamp | None) -> pd.DataFrame:
-                frame = client.history(name, since, zone)
-                final = last_closed(exchange, self._now(), zone or frame.attrs["timezone"])
-                # The last row may be of a session still under way: its close is a latest price.
-                done = frame[frame["ds"] <= final]
-                if done.empty:
-                    raise NotFound("Yahoo has no prices for it in that span")
-                return done
-
-            stored = None if known is None else known(name)
-            if self._refresh and stored is not None:
-                since = earliest(None if start is None else pd.Timestamp(start), stored)
-                return bring_up_to_date(name, get, None, since, closed)
-            return bring_up_to_date(name, get, stored, start, closed)
+            return self._fetch_one(client, name, start, None if known is None else known(name))
 
         def overdue(since: float) -> bool:
             return limiter.overdue(since, _OVERDUE)
@@ -113,9 +101,8 @@ class Yahoo:
         broken = 0  # tickers in a row that a server out of order did not give
         try:
             for name, result, error in run_all(work, tickers, self._workers, overdue):
-                item = result if error is None else _failed(name, error)
                 broken = broken + 1 if isinstance(error, ServerError | TimeoutError) else 0
-                yield item
+                yield _failed(name, error) if error is not None else cast(Fetched, result)
                 if broken >= _MOST_BROKEN:
                     raise ServerError(
                         f"{error}, and so for {broken} tickers in a row. What has arrived is kept; "
@@ -124,16 +111,36 @@ class Yahoo:
         finally:
             limiter.stop()
 
+    def _fetch_one(
+        self, client: "_Client", name: str, start: Date | None, stored: Stored | None
+    ) -> Fetched:
+        exchange, zone = exchange_of(name), timezone_of(name)
+        closed = last_closed(exchange, self._now(), zone)
+
+        def get(since: pd.Timestamp | None) -> pd.DataFrame:
+            frame = client.history(name, since, zone)
+            final = last_closed(exchange, self._now(), zone or frame.attrs["timezone"])
+            # The last row may be of a session still under way: its close is a latest price.
+            done = frame[frame["ds"] <= final]
+            if done.empty:
+                raise NotFound("Yahoo has no prices for it in that span")
+            return done
+
+        if self._refresh and stored is not None:
+            since = earliest(None if start is None else pd.Timestamp(start), stored)
+            return bring_up_to_date(name, get, None, since, closed)
+        return bring_up_to_date(name, get, stored, start, closed)
+
 
 class _Client:
-    """yfinance, told to raise, with a session of ours and without its caches on disk."""
+    """yfinance, made to raise errors, with our own session and without its caches on disk."""
 
     def __init__(self, limiter: Limiter, rewrite: Callable[[str], str] | None):
         import yfinance
 
         _no_cache()
         yfinance.config.debug.hide_exceptions = False
-        # What they log is said in our own words, once per ticker.
+        # Errors name every ticker once, in our words; their logs would repeat it.
         for logger in ("yfinance", "stamina"):
             logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
         self._session = open_session(limiter, rewrite)
@@ -158,7 +165,7 @@ class _Client:
         import yfinance
         from yfinance.data import YfData
 
-        # It keeps error pages: a healthy server would not even be asked again.
+        # It caches error pages: a server that has recovered would not even be asked again.
         YfData.cache_get.cache_clear()
         ticker = yfinance.Ticker(name, session=self._session)
         if zone is not None and hasattr(ticker, "_tz"):
@@ -178,12 +185,14 @@ class _Client:
 
 
 def _worth_retrying(error: Exception) -> bool | float:
+    """Whether to ask again, or the seconds to wait before."""
     if not isinstance(error, ServerError | BadAnswer | NoNetwork | RateLimited) or error.final:
         return False
     return 0.01 if isinstance(error, RateLimited) else True  # the limiter waits for those
 
 
 def _translated(error: Exception) -> SourceError:
+    """An error of yfinance as one of ours."""
     kind = type(error).__name__
     text = str(error).splitlines()[0] if str(error) else "no details"
     if kind == "YFRateLimitError":
@@ -194,7 +203,7 @@ def _translated(error: Exception) -> SourceError:
 
 
 def _failed(name: str, error: Exception) -> Fetched:
-    """What an error means for one ticker. Raises it where it concerns all."""
+    """What an error means for one ticker. Raises an error that concerns all of them."""
     if isinstance(error, NoNetwork):
         raise NoNetwork(
             f"{error}. Check the network, or use --source files:PATH or --source simulated"
@@ -207,6 +216,7 @@ def _failed(name: str, error: Exception) -> Fetched:
 
 
 def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Bring yfinance's table into the layout of a source, with its timezone in ``attrs``."""
     frame = table.rename(columns=_COLUMNS)
     frame = frame.reindex(columns=list(_COLUMNS.values())).astype(float)
     frame[["dividends", "splits"]] = frame[["dividends", "splits"]].fillna(0.0)
@@ -215,7 +225,7 @@ def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
     times = pd.DatetimeIndex(frame.index)
     frame.insert(0, "unique_id", name)
     frame.insert(1, "ds", times.tz_localize(None).normalize().to_numpy("datetime64[ns]"))
-    # A missing price is a gap, recorded as such; a session given twice counts as at first.
+    # A missing price is a gap, recorded as such; of a session given twice the first row counts.
     frame = frame.dropna(subset=["close"]).drop_duplicates("ds").reset_index(drop=True)
     frame.attrs["timezone"] = str(times.tz) if times.tz else None
     return frame
@@ -226,8 +236,11 @@ def _since(frame: pd.DataFrame, since: pd.Timestamp) -> pd.DataFrame:
 
 
 def _no_cache() -> None:
-    """Let yfinance keep nothing on disk: it pickles cookies, and two processes in one database
-    lock each other out. A folder that cannot be made turns its caches off."""
+    """Keep yfinance from writing to the disk.
+
+    It pickles cookies, and two processes lock each other out of its database. A folder that cannot
+    be made turns its caches off.
+    """
     import yfinance
 
     yfinance.set_tz_cache_location(str(Path(yfinance.__file__) / "no cache"))

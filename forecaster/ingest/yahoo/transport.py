@@ -1,8 +1,8 @@
 """The HTTP session that yfinance is given: limits the rate, and tells one failure from another.
 
 yfinance hides what went wrong: a missing ticker, a broken server and a refusal look alike in it,
-and at any status from 400 on it fetches cookies and asks again. So the answer is judged here,
-before yfinance sees it.
+and at any status of 400 or more it fetches cookies and asks again. So answers are judged here,
+before yfinance sees them.
 """
 
 import threading
@@ -32,7 +32,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
     refused: list[int] = []  # 401 and 403 since the last good answer
 
     class Transport(requests.Session):
-        def request(self, method, url, *args, **kwargs):
+        def request(self, method: Any, url: str, *args: Any, **kwargs: Any) -> Any:
             if urlsplit(url).hostname != _COOKIE_HOST:
                 return self._ask(method, url, *args, **kwargs)
             with cookie_lock:  # yfinance would ask for the cookie with every chart
@@ -40,7 +40,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
                     cookie.append(self._ask(method, url, *args, **kwargs))
                 return cookie[0]
 
-        def _ask(self, method, url, *args, **kwargs):
+        def _ask(self, method: Any, url: str, *args: Any, **kwargs: Any) -> Any:
             entered = limiter.enter()
             kwargs["timeout"] = min(kwargs.get("timeout") or TIMEOUT, TIMEOUT)
             try:
@@ -66,7 +66,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
 
 
 def _judge(url: str, answer: Any) -> None:
-    """Raise what an answer means. What is no error of the server passes on to yfinance."""
+    """Raise the error that an answer stands for; all other answers go on to yfinance."""
     status = answer.status_code
     if status == 429:
         wait = _retry_after(answer.headers.get("Retry-After"))
@@ -92,12 +92,12 @@ def _judge(url: str, answer: Any) -> None:
 
 
 def _description(answer: Any) -> str | None:
-    """Yahoo's own words on why there is nothing."""
+    """Yahoo's own explanation of why there is nothing."""
     try:
-        said = answer.json()["chart"]["error"]["description"]
+        description = answer.json()["chart"]["error"]["description"]
     except (ValueError, KeyError, TypeError):
         return None
-    return f"not found at Yahoo: {str(said)[:200]}" if said else None
+    return f"not found at Yahoo: {str(description)[:200]}" if description else None
 
 
 def _retry_after(header: str | None) -> float | None:

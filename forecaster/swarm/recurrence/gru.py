@@ -6,68 +6,119 @@ reset, update, new. Why the backward pass is written by hand: see ``lstm.py``.
 """
 
 import functools
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
+from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
+from forecaster.swarm.task import AnyArray
+
+_Steps: TypeAlias = Literal["all", "last"]
+_Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
+
+
+class _Residuals(NamedTuple):
+    """What the backward pass needs; the gates in the order of who computed them."""
+
+    kernel: Float[Array, "row gates"]
+    inputs: Float[Array, "time batch feature"]
+    valid: Shaped[Array, "time batch"]
+    hidden: Float[Array, "time batch hidden"]
+    gates: tuple[Array, ...]
+
+
+class _Saved(NamedTuple):
+    """What the forward pass hands to the backward pass."""
+
+    residuals: _Residuals
+    compiled: _Flag
+    want_inputs: _Flag
 
 
 def gru(
-    kernel: Array,
-    bias: Array,
-    new_bias: Array,
-    inputs: Array,
-    valid: Array,
+    kernel: Float[AnyArray, "row gates"],
+    bias: Float[AnyArray, " gates"],
+    new_bias: Float[AnyArray, " gates//3"],
+    inputs: Float[AnyArray, "time batch feature"],
+    valid: Shaped[AnyArray, "time batch"],
     *,
     last_only: bool = False,
-) -> Array:
+) -> Float[Array, "... batch gates//3"]:
     """Run a GRU over time from a zero state and return the hidden state of every step.
 
-    Shapes, for time T, batch B, features F and hidden size H: ``kernel`` (F + H, 3H), its first F
-    rows for the input and the rest for the hidden state; ``bias`` (3H,), added to the input part;
-    ``new_bias`` (H,), added to the recurrent part of the new gate, inside the reset; ``inputs``
-    (T, B, F); ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which
-    leaves the state as it was. Returns (T, B, H), or with ``last_only`` the last step's, (B, H),
-    whose gradient is cheaper. Not differentiable in ``valid``.
+    With F features and hidden size H:
 
-    On CPUs, in float32, compiled code does it where it was built; see ``native``.
+    - ``kernel``: (F + H, 3H), its first F rows for the input and the rest for the hidden state.
+    - ``bias``: (3H,), added to the input part.
+    - ``new_bias``: (H,), added to the recurrent part of the new gate, inside the reset.
+    - ``inputs``: (time, batch, F).
+    - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
+      leaves the state as it was; there is no derivative in it.
+    - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
+
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
+    not fit together.
+
+    On CPUs, in float32, compiled code does the work if it was built; see ``native``.
     """
+    arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
+    kernel, bias, new_bias, inputs, valid = arrays
     native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
-    return _gru(last_only, kernel, bias, new_bias, inputs, valid)
+    return _gru("last" if last_only else "all", kernel, bias, new_bias, inputs, valid)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _gru(last_only, kernel, bias, new_bias, inputs, valid):
+def _gru(
+    steps: _Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
+) -> Array:
     if native.usable(kernel, bias, new_bias, inputs, valid):
         hidden = native.gru_infer(kernel, bias, new_bias, inputs, valid)
     else:
         hidden = _forward(kernel, bias, new_bias, inputs, valid)[0]
-    return hidden[-1] if last_only else hidden
+    return hidden[-1] if steps == "last" else hidden
 
 
-@jax.custom_vjp
-def jax_gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
-    """The same in JAX alone: what the compiled code has to agree with."""
+def jax_gru(
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    new_bias: Float[Array, " gates//3"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Shaped[Array, "time batch"],
+) -> Float[Array, "time batch gates//3"]:
+    """The same in JAX alone: the reference that the compiled code has to agree with."""
+    return _jax_gru(kernel, bias, new_bias, inputs, valid)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=())
+def _jax_gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
     return _forward(kernel, bias, new_bias, inputs, valid)[0]
 
 
-def _forward(kernel, bias, new_bias, inputs, valid):
+def _forward(
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    new_bias: Float[Array, " gates//3"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Shaped[Array, "time batch"],
+) -> tuple[Float[Array, "time batch gates//3"], ...]:
+    """Hidden state, reset gate, update gate, new gate and its recurrent part, of every step."""
     steps, batch, features = inputs.shape
     size, unroll = kernel.shape[-1] // 3, steps_per_iteration(steps)
     input_kernel, hidden_kernel = kernel[:features], kernel[features:]
     hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
 
-    def step(hidden, now):
+    def step(hidden: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, ...]]:
         x, observed = now
-        from_input = x if hoisted else x @ input_kernel + bias  # (B, 3H)
-        from_hidden = hidden @ hidden_kernel  # (B, 3H)
+        from_input = x if hoisted else x @ input_kernel + bias  # (batch, 3H)
+        from_hidden = hidden @ hidden_kernel  # (batch, 3H)
         gates = jax.nn.sigmoid(from_input[:, : 2 * size] + from_hidden[:, : 2 * size])
         reset, update = gates[:, :size], gates[:, size:]
-        recurrent = from_hidden[:, 2 * size :] + new_bias  # (B, H)
+        recurrent = from_hidden[:, 2 * size :] + new_bias  # (batch, H)
         new = jnp.tanh(from_input[:, 2 * size :] + reset * recurrent)
         hidden = hidden + observed[:, None] * (1 - update) * (new - hidden)
         return hidden, (hidden, reset, update, new, recurrent)
@@ -78,49 +129,77 @@ def _forward(kernel, bias, new_bias, inputs, valid):
     return jax.lax.scan(step, start, (inputs, valid), unroll=unroll)[1]
 
 
-def _gru_forward(last_only, kernel, bias, new_bias, inputs, valid):
-    want_inputs = None if not inputs.perturbed else ()  # static: it is part of the structure
+def _gru_forward(
+    steps: _Steps,
+    kernel: CustomVJPPrimal,
+    bias: CustomVJPPrimal,
+    new_bias: CustomVJPPrimal,
+    inputs: CustomVJPPrimal,
+    valid: CustomVJPPrimal,
+) -> tuple[Array, _Saved]:
+    want_inputs = () if inputs.perturbed else None
     arrays = kernel.value, bias.value, new_bias.value, inputs.value, valid.value
     if native.usable(*arrays):
         hidden, gates = native.gru_forward(*arrays)
-        saved = (arrays[0], *arrays[3:], hidden, gates), (), want_inputs
+        residuals = _Residuals(arrays[0], *arrays[3:], hidden, (gates,))
+        saved = _Saved(residuals, (), want_inputs)
     else:
         hidden, residuals = _jax_forward(*arrays)
-        saved = residuals, None, want_inputs
-    return (hidden[-1] if last_only else hidden), saved
+        saved = _Saved(residuals, None, want_inputs)
+    return (hidden[-1] if steps == "last" else hidden), saved
 
 
-def _gru_backward(last_only, saved, grad_hidden):
-    residuals, by_kernel, want_inputs = saved
+def _gru_backward(
+    steps: _Steps, saved: _Saved, grad_hidden: Array | SymbolicZero
+) -> tuple[Array, ...]:
+    residuals, compiled, want_inputs = saved
     if isinstance(grad_hidden, SymbolicZero):
-        grad_hidden = jnp.zeros(grad_hidden.shape, residuals[0].dtype)
-    if by_kernel is None:
-        if last_only:
-            grad_hidden = jnp.zeros_like(residuals[3]).at[-1].set(grad_hidden)
+        grad_hidden = jnp.zeros(grad_hidden.shape, residuals.kernel.dtype)
+    if compiled is None:
+        if steps == "last":
+            grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
         return _jax_backward(residuals, grad_hidden)
-    grads = native.gru_backward(residuals, grad_hidden, last_only, want_inputs is not None)
-    return *grads, jnp.zeros_like(residuals[2])
+    grads = native.gru_backward(
+        (*residuals[:-1], *residuals.gates),
+        grad_hidden,
+        last_only=steps == "last",
+        want_inputs=want_inputs is not None,
+    )
+    return *grads, jnp.zeros_like(residuals.valid)
 
 
-def _jax_forward(kernel, bias, new_bias, inputs, valid):
+def _jax_forward(
+    kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
+) -> tuple[Array, _Residuals]:
     hidden, *gates = _forward(kernel, bias, new_bias, inputs, valid)
-    return hidden, (kernel, inputs, valid, hidden, tuple(gates))
+    return hidden, _Residuals(kernel, inputs, valid, hidden, tuple(gates))
 
 
-def _jax_backward(residuals, grad_hidden):
+def _jax_backward(
+    residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
+) -> tuple[
+    Float[Array, "row 3*hidden"],
+    Float[Array, " 3*hidden"],
+    Float[Array, " hidden"],
+    Float[Array, "time batch row-hidden"],
+    Float[Array, "time batch"],
+]:
+    """Gradients of kernel, both biases and inputs, and zeros for what is not differentiated."""
     kernel, inputs, valid, hidden, gates = residuals
     features, size = inputs.shape[-1], hidden.shape[-1]
     hidden_kernel = kernel[features:]
-    previous = jnp.pad(hidden[:-1], ((1, 0), (0, 0), (0, 0)))  # (T, B, H)
+    previous = jnp.pad(hidden[:-1], ((1, 0), (0, 0), (0, 0)))  # (time, batch, H)
 
-    def step(grad_h, now):
+    def step(
+        grad_h: Array, now: tuple[Array, tuple[Array, ...], Array, Array]
+    ) -> tuple[Array, tuple[Array, Array]]:
         grad_out, (reset, update, new, recurrent), before, observed = now
         grad_h = grad_h + grad_out
         grad_now = observed[:, None] * grad_h
         grad_new = grad_now * (1 - update) * (1 - new * new)
         grad_update = grad_now * (before - new) * update * (1 - update)
         grad_reset = grad_new * recurrent * reset * (1 - reset)
-        grad_input = jnp.concatenate([grad_reset, grad_update, grad_new], axis=-1)  # (B, 3H)
+        grad_input = jnp.concatenate([grad_reset, grad_update, grad_new], axis=-1)  # (batch, 3H)
         grad_recurrent = jnp.concatenate([grad_reset, grad_update, grad_new * reset], axis=-1)
         grad_h = grad_h - grad_now * (1 - update) + grad_recurrent @ hidden_kernel.T
         return grad_h, (grad_input, grad_recurrent)
@@ -130,11 +209,10 @@ def _jax_backward(residuals, grad_hidden):
     _, (grad_input, grad_recurrent) = jax.lax.scan(
         step, start, steps, reverse=True, unroll=steps_per_iteration(len(hidden))
     )
-    flat = lambda array: array.reshape(-1, array.shape[-1])  # noqa: E731
     grad_kernel = jnp.concatenate(
         [
-            flat(inputs).T @ flat(grad_input),
-            flat(previous).T @ flat(grad_recurrent),
+            _flat(inputs).T @ _flat(grad_input),
+            _flat(previous).T @ _flat(grad_recurrent),
         ]
     )
     grad_new_bias = grad_recurrent[..., 2 * size :].sum((0, 1))
@@ -142,5 +220,9 @@ def _jax_backward(residuals, grad_hidden):
     return grad_kernel, grad_input.sum((0, 1)), grad_new_bias, grad_inputs, jnp.zeros_like(valid)
 
 
+def _flat(array: Float[Array, "time batch column"]) -> Float[Array, "time*batch column"]:
+    return array.reshape(-1, array.shape[-1])
+
+
 _gru.defvjp(_gru_forward, _gru_backward, symbolic_zeros=True)
-jax_gru.defvjp(_jax_forward, _jax_backward)
+_jax_gru.defvjp(_jax_forward, _jax_backward)

@@ -10,69 +10,128 @@ gates; the weight gradient is then one matrix product over (time x batch).
 """
 
 import functools
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
+from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
+from forecaster.swarm.task import AnyArray
+
+_Steps: TypeAlias = Literal["all", "last"]
+_Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
+
+
+class _Residuals(NamedTuple):
+    """What the backward pass needs; cell states and gates in the order of who computed them."""
+
+    kernel: Float[Array, "row gates"]
+    inputs: Float[Array, "time batch feature"]
+    valid: Shaped[Array, "time batch"]
+    hidden: Float[Array, "time batch hidden"]
+    cell: Array
+    gates: Array
+
+
+class _Saved(NamedTuple):
+    """What the forward pass hands to the backward pass."""
+
+    residuals: _Residuals
+    compiled: _Flag
+    want_inputs: _Flag
 
 
 def lstm(
-    kernel: Array, bias: Array, inputs: Array, valid: Array, *, last_only: bool = False
-) -> Array:
+    kernel: Float[AnyArray, "row gates"],
+    bias: Float[AnyArray, " gates"],
+    inputs: Float[AnyArray, "time batch feature"],
+    valid: Shaped[AnyArray, "time batch"],
+    *,
+    last_only: bool = False,
+) -> Float[Array, "... batch gates//4"]:
     """Run an LSTM over time from a zero state and return the hidden state of every step.
 
-    Shapes, for time T, batch B, features F and hidden size H: ``kernel`` (F + H, 4H), its first F
-    rows for the input and the rest for the hidden state; ``bias`` (4H,); ``inputs`` (T, B, F);
-    ``valid`` (T, B), 1.0 where the step is observed and 0.0 where it is padding, which leaves the
-    state as it was, no other values. Returns (T, B, H), or with ``last_only`` the last step's,
-    (B, H), whose gradient is cheaper. Not differentiable in ``valid``.
+    With F features and hidden size H:
 
-    On CPUs, in float32, compiled code does it where it was built; see ``native``. It has no second
-    derivatives: for those set ``FORECASTER_KERNEL=off``. Raises ValueError for wrong shapes.
+    - ``kernel``: (F + H, 4H), its first F rows for the input and the rest for the hidden state.
+    - ``bias``: (4H,).
+    - ``inputs``: (time, batch, F).
+    - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
+      leaves the state as it was; no other value is allowed, and there is no derivative in it.
+    - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
+
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
+    not fit together.
+
+    On CPUs, in float32, compiled code does the work if it was built; see ``native``. It has no
+    second derivatives: set ``FORECASTER_KERNEL=off`` for those.
     """
+    arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
+    kernel, bias, inputs, valid = arrays
     native.check_shapes(kernel, 4, inputs, valid, bias)
-    return _lstm(last_only, kernel, bias, inputs, valid)
+    return _lstm("last" if last_only else "all", kernel, bias, inputs, valid)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _lstm(last_only, kernel, bias, inputs, valid):
+def _lstm(steps: _Steps, kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
     if native.usable(kernel, bias, inputs, valid):
         hidden = native.lstm_infer(kernel, bias, inputs, valid)
     else:
         hidden = _forward(kernel, bias, inputs, valid)[0]
-    return hidden[-1] if last_only else hidden
+    return hidden[-1] if steps == "last" else hidden
 
 
-@jax.custom_vjp
-def jax_lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
-    """The same in JAX alone: what the compiled code has to agree with."""
+def jax_lstm(
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Shaped[Array, "time batch"],
+) -> Float[Array, "time batch gates//4"]:
+    """The same in JAX alone: the reference that the compiled code has to agree with."""
+    return _jax_lstm(kernel, bias, inputs, valid)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=())
+def _jax_lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
     return _forward(kernel, bias, inputs, valid)[0]
 
 
-def _activate(preactivation: Array) -> Array:
+def _activate(preactivation: Float[Array, "batch gates"]) -> Float[Array, "batch gates"]:
     """Sigmoid of the input, forget and output gates and tanh of the cell gate, by one tanh."""
     size = preactivation.shape[-1] // 4
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], preactivation.dtype), size)
     return half * jnp.tanh(half * preactivation) + (1 - half)
 
 
-def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
+def _forward(
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Shaped[Array, "time batch"],
+) -> tuple[
+    Float[Array, "time batch gates//4"],
+    Float[Array, "time batch gates//4"],
+    Float[Array, "time batch gates"],
+]:
+    """Hidden states, cell states and activated gates of every step."""
     steps, batch, features = inputs.shape
     size, unroll = kernel.shape[-1] // 4, steps_per_iteration(steps)
     hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
 
-    def step(carry, now):
+    def step(
+        carry: tuple[Array, Array], now: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
         hidden, cell = carry
         x, observed = now
         if hoisted:
             gates = x + hidden @ kernel[features:]
         else:
             gates = jnp.concatenate([x, hidden], axis=-1) @ kernel + bias
-        gates = _activate(gates)  # (B, 4H)
+        gates = _activate(gates)  # (batch, 4H)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         keep = observed[:, None]
         new_cell = f * cell + i * g
@@ -88,48 +147,71 @@ def _forward(kernel: Array, bias: Array, inputs: Array, valid: Array):
     return hidden, cell, gates
 
 
-def _lstm_forward(last_only, kernel, bias, inputs, valid):
-    want_inputs = None if not inputs.perturbed else ()  # static: it is part of the structure
+def _lstm_forward(
+    steps: _Steps,
+    kernel: CustomVJPPrimal,
+    bias: CustomVJPPrimal,
+    inputs: CustomVJPPrimal,
+    valid: CustomVJPPrimal,
+) -> tuple[Array, _Saved]:
+    want_inputs = () if inputs.perturbed else None
     arrays = kernel.value, bias.value, inputs.value, valid.value
     if native.usable(*arrays):
         hidden, cell, gates = native.lstm_forward(*arrays)
-        saved = (arrays[0], *arrays[2:], hidden, cell, gates), (), want_inputs
+        residuals = _Residuals(arrays[0], *arrays[2:], hidden, cell, gates)
+        saved = _Saved(residuals, (), want_inputs)
     else:
         hidden, residuals = _jax_forward(*arrays)
-        saved = residuals, None, want_inputs
-    return (hidden[-1] if last_only else hidden), saved
+        saved = _Saved(residuals, None, want_inputs)
+    return (hidden[-1] if steps == "last" else hidden), saved
 
 
-def _lstm_backward(last_only, saved, grad_hidden):
-    residuals, by_kernel, want_inputs = saved
+def _lstm_backward(
+    steps: _Steps, saved: _Saved, grad_hidden: Array | SymbolicZero
+) -> tuple[Array, ...]:
+    residuals, compiled, want_inputs = saved
     if isinstance(grad_hidden, SymbolicZero):
-        grad_hidden = jnp.zeros(grad_hidden.shape, residuals[0].dtype)
-    if by_kernel is None:
-        if last_only:
-            grad_hidden = jnp.zeros_like(residuals[3]).at[-1].set(grad_hidden)
+        grad_hidden = jnp.zeros(grad_hidden.shape, residuals.kernel.dtype)
+    if compiled is None:
+        if steps == "last":
+            grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
         return _jax_backward(residuals, grad_hidden)
-    grads = native.lstm_backward(residuals, grad_hidden, last_only, want_inputs is not None)
-    return *grads, jnp.zeros_like(residuals[2])
+    grads = native.lstm_backward(
+        residuals, grad_hidden, last_only=steps == "last", want_inputs=want_inputs is not None
+    )
+    return *grads, jnp.zeros_like(residuals.valid)
 
 
-def _jax_forward(kernel, bias, inputs, valid):
+def _jax_forward(
+    kernel: Array, bias: Array, inputs: Array, valid: Array
+) -> tuple[Array, _Residuals]:
     hidden, cell, gates = _forward(kernel, bias, inputs, valid)
-    return hidden, (kernel, inputs, valid, hidden, cell, gates)
+    return hidden, _Residuals(kernel, inputs, valid, hidden, cell, gates)
 
 
-def _jax_backward(residuals, grad_hidden):
+def _jax_backward(
+    residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
+) -> tuple[
+    Float[Array, "row 4*hidden"],
+    Float[Array, " 4*hidden"],
+    Float[Array, "time batch row-hidden"],
+    Float[Array, "time batch"],
+]:
+    """Gradients of kernel, bias and inputs, and zeros for what is not differentiated."""
     kernel, inputs, valid, hidden, cell, gates = residuals
     features = inputs.shape[-1]
     hidden_kernel = kernel[features:]
     previous = functools.partial(jnp.pad, pad_width=((1, 0), (0, 0), (0, 0)))
-    previous_hidden, previous_cell = previous(hidden[:-1]), previous(cell[:-1])  # (T, B, H)
+    previous_hidden, previous_cell = previous(hidden[:-1]), previous(cell[:-1])
 
-    def step(carry, now):
+    def step(
+        carry: tuple[Array, Array], now: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
         grad_h, grad_c = carry
         grad_out, gates, c, c_before, observed = now
         keep = observed[:, None]
         i, f, g, o = jnp.split(gates, 4, axis=-1)
-        tanh_c = jnp.tanh(c)  # where padded, c is another but counts for nothing
+        tanh_c = jnp.tanh(c)  # in padding c is not what the gates gave, but counts for nothing
         grad_h = grad_h + grad_out
         grad_now = keep * grad_h
         dc = keep * grad_c + grad_now * o * (1 - tanh_c * tanh_c)
@@ -141,7 +223,7 @@ def _jax_backward(residuals, grad_hidden):
                 grad_now * tanh_c * o * (1 - o),
             ],
             axis=-1,
-        )  # (B, 4H)
+        )  # (batch, 4H)
         grad_h = grad_gates @ hidden_kernel.T + (grad_h - grad_now)
         grad_c = dc * f + (1 - keep) * grad_c
         return (grad_h, grad_c), grad_gates
@@ -150,7 +232,7 @@ def _jax_backward(residuals, grad_hidden):
     steps = (grad_hidden, gates, cell, previous_cell, valid)
     _, grad_gates = jax.lax.scan(
         step, (zero, zero), steps, reverse=True, unroll=steps_per_iteration(len(hidden))
-    )  # (T, B, 4H)
+    )  # (time, batch, 4H)
     seen = jnp.concatenate([inputs, previous_hidden], axis=-1).reshape(-1, len(kernel))
     grad_kernel = seen.T @ grad_gates.reshape(len(seen), -1)
     grad_inputs = grad_gates @ kernel[:features].T
@@ -158,4 +240,4 @@ def _jax_backward(residuals, grad_hidden):
 
 
 _lstm.defvjp(_lstm_forward, _lstm_backward, symbolic_zeros=True)
-jax_lstm.defvjp(_jax_forward, _jax_backward)
+_jax_lstm.defvjp(_jax_forward, _jax_backward)

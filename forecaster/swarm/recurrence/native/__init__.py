@@ -1,18 +1,19 @@
-"""The compiled recurrence for CPUs: loads it, and says why it does not run where it does not.
+"""The compiled recurrence for CPUs: loads it, and says why where it does not run.
 
-``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2`` or ``avx512`` asks for no more than that
-instruction set, the best one that the machine has being the default.
+``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2`` or ``avx512`` allows no more than that
+instruction set. By default the best one that the machine has is used.
 """
 
 import ctypes
 import functools
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 from forecaster.swarm.recurrence.native.compiling import NOT_BUILT
 
@@ -49,7 +50,7 @@ def kernel_status() -> tuple[str | None, str]:
 
 
 def _why_not_built() -> str:
-    """What the build of the package wrote down."""
+    """The reason that the build of the package wrote down."""
     try:
         return (_LIBRARY.parent / NOT_BUILT).read_text().strip()
     except OSError:
@@ -57,12 +58,19 @@ def _why_not_built() -> str:
 
 
 def usable(*arrays: Array) -> bool:
-    """Whether the kernel can be called on these."""
+    """Whether the kernel can be called on these arrays: float32, on a CPU, and it was loaded."""
     return all(array.dtype == jnp.float32 for array in arrays) and kernel_status()[0] is not None
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:
-    """Raise ValueError where shapes do not fit: compiled code would see numbers in wrong places."""
+    """Raise ValueError where shapes do not fit: compiled code would read past the arrays' ends.
+
+    - ``kernel``: (F + H, gates x H), for F features and hidden size H.
+    - ``gates``: 4 of an LSTM, 3 of a GRU.
+    - ``inputs``: (time, batch, F).
+    - ``valid``: (time, batch).
+    - ``biases``: one of all gates, (gates x H,), and of a GRU that of the new gate, (H,).
+    """
     size = kernel.shape[-1] // gates
     expected = (inputs.shape[-1] + size, gates * size)
     if inputs.ndim != 3 or kernel.shape != expected or valid.shape != inputs.shape[:2]:
@@ -75,57 +83,77 @@ def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases
             raise ValueError(f"expected a bias ({width},); got {bias.shape}")
 
 
-def lstm_infer(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
-    """Hidden states (T, B, H); arguments as of :func:`forecaster.swarm.recurrence.lstm`."""
+def lstm_infer(
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Float[Array, "time batch"],
+) -> Float[Array, "time batch gates//4"]:
+    """Hidden states; arguments as for :func:`forecaster.swarm.recurrence.lstm`."""
     out = _array(*inputs.shape[:2], bias.shape[-1] // 4)
     return _call("lstm_infer", out)(kernel, bias, inputs, valid)
 
 
-def lstm_forward(kernel: Array, bias: Array, inputs: Array, valid: Array) -> list[Array]:
+def lstm_forward(
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Float[Array, "time batch"],
+) -> Sequence[Array]:
     """Hidden states, and cell states and gates for the backward pass, in an order of its own."""
     steps, batch, size = *inputs.shape[:2], bias.shape[-1] // 4
     saved = _saved_width(size)
     out = [_array(steps, batch, width) for width in (size, saved, 4 * saved)]
-    return _call("lstm_forward", out)(kernel, bias, inputs, valid)
+    return _call_many("lstm_forward", out)(kernel, bias, inputs, valid)
 
 
 def lstm_backward(
-    residuals: tuple[Array, ...], grad_hidden: Array, last_only: bool, want_inputs: bool
-) -> list[Array]:
+    residuals: Sequence[Array], grad_hidden: Array, *, last_only: bool, want_inputs: bool
+) -> Sequence[Array]:
     """Gradients of kernel, bias and inputs; those of the inputs are worthless unless wanted.
 
     ``residuals``: kernel, inputs, valid and what :func:`lstm_forward` returned. ``grad_hidden``:
-    (T, B, H), or with ``last_only`` the last step's, (B, H).
+    (time, batch, H), or with ``last_only`` the last step's, (batch, H).
     """
     kernel, inputs = residuals[:2]
     out = [_array(*kernel.shape), _array(kernel.shape[-1]), _array(*inputs.shape)]
-    call = _call("lstm_backward", out)
+    call = _call_many("lstm_backward", out)
     return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
 
 
-def gru_infer(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
-    """Hidden states (T, B, H); arguments as of :func:`forecaster.swarm.recurrence.gru`."""
+def gru_infer(
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    new_bias: Float[Array, " gates//3"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Float[Array, "time batch"],
+) -> Float[Array, "time batch gates//3"]:
+    """Hidden states; arguments as for :func:`forecaster.swarm.recurrence.gru`."""
     out = _array(*inputs.shape[:2], new_bias.shape[-1])
     return _call("gru_infer", out)(kernel, bias, new_bias, inputs, valid)
 
 
 def gru_forward(
-    kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
-) -> list[Array]:
+    kernel: Float[Array, "row gates"],
+    bias: Float[Array, " gates"],
+    new_bias: Float[Array, " gates//3"],
+    inputs: Float[Array, "time batch feature"],
+    valid: Float[Array, "time batch"],
+) -> Sequence[Array]:
     """Hidden states, and gates for the backward pass, in an order of its own."""
     steps, batch, size = *inputs.shape[:2], new_bias.shape[-1]
     out = [_array(steps, batch, width) for width in (size, 4 * _saved_width(size))]
-    return _call("gru_forward", out)(kernel, bias, new_bias, inputs, valid)
+    return _call_many("gru_forward", out)(kernel, bias, new_bias, inputs, valid)
 
 
 def gru_backward(
-    residuals: tuple[Array, ...], grad_hidden: Array, last_only: bool, want_inputs: bool
-) -> list[Array]:
+    residuals: Sequence[Array], grad_hidden: Array, *, last_only: bool, want_inputs: bool
+) -> Sequence[Array]:
     """Gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`."""
     kernel, inputs = residuals[:2]
     width = kernel.shape[-1]
     out = [_array(*kernel.shape), _array(width), _array(width // 3), _array(*inputs.shape)]
-    call = _call("gru_backward", out)
+    call = _call_many("gru_backward", out)
     return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
 
 
@@ -138,5 +166,9 @@ def _array(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _call(name: str, out: Any) -> Any:
+def _call(name: str, out: jax.ShapeDtypeStruct) -> Callable[..., Array]:
+    return jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all")
+
+
+def _call_many(name: str, out: Sequence[jax.ShapeDtypeStruct]) -> Callable[..., Sequence[Array]]:
     return jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all")

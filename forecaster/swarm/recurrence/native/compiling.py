@@ -14,7 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAME = "_recurrence.so"
-NOT_BUILT = "not_built.txt"  # beside it or in its place: why there is none
+NOT_BUILT = "not_built.txt"  # in place of the library: why it was not built
 _COMMON = "-O3 -std=c++17 -fPIC -ffp-contract=fast -fno-math-errno -w"
 # Instruction set: flags, floats of a vector, rows of a tile (6 where there are 32 registers).
 _X86 = {
@@ -69,8 +69,8 @@ def _compiler() -> str:
     if os.name == "nt":
         raise CompileError("not built on Windows")
     for name in ("c++", "g++", "clang++"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise CompileError("no C++ compiler found (tried c++, g++, clang++)")
 
 

@@ -1,0 +1,96 @@
+"""An evaluation as a value, and the folder that holds it."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from forecaster.errors import DataError, UsageError
+from forecaster.evaluation.summary import Summary
+from forecaster.forecasting import KEYS
+
+FORECASTS = "forecasts.parquet"
+_SCORES, _TESTS, _DAILY, _SUMMARY = (
+    "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
+)  # fmt: skip
+_REQUIRED = {FORECASTS, _SCORES, _TESTS, _DAILY, _SUMMARY}
+_ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """A rolling-origin evaluation.
+
+    - ``folder``: where it is stored, with its forecasts
+    - ``scores``: a row per series, model and horizon
+    - ``tests``: a row per series, horizon and test
+    - ``daily``: a row per cutoff and model: losses one step ahead, in units of the series' changes,
+      means over series
+    - ``summary``: settings, provenance, times, what was left out
+    """
+
+    folder: Path
+    scores: pd.DataFrame
+    tests: pd.DataFrame
+    daily: pd.DataFrame
+    summary: Summary
+
+    @staticmethod
+    def read(folder: Path) -> "Evaluation":
+        """The evaluation in a folder.
+
+        Raises UsageError when there is none, DataError when it cannot be read.
+        """
+        try:
+            summary = Summary.read(folder / _SUMMARY)
+            scores, tests, daily = (
+                pd.read_parquet(folder / name) for name in (_SCORES, _TESTS, _DAILY)
+            )
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"{folder} holds no evaluation: {Path(error.filename or _SUMMARY).name} is "
+                f"missing; make one with `forecaster evaluate --output {folder}`"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder}: the evaluation cannot be read: {error}") from error
+        return Evaluation(folder, scores, tests, daily, summary)
+
+    def write(self) -> None:
+        """Write everything but the forecasts into the folder."""
+        self.scores.to_parquet(self.folder / _SCORES, index=False)
+        self.tests.to_parquet(self.folder / _TESTS, index=False)
+        self.daily.to_parquet(self.folder / _DAILY, index=False)
+        self.summary.write(self.folder / _SUMMARY)
+
+    @property
+    def model(self) -> str:
+        """The column of our own model."""
+        return self.summary.model
+
+    @property
+    def sharpest_score(self) -> str:
+        """The score that judges whole distributions where there are any, else point forecasts."""
+        return "crps" if "crps" in self.scores else "mae"
+
+    def forecasts(self, columns: Sequence[str]) -> pd.DataFrame:
+        """These columns of the forecasts, after ``unique_id, ds, cutoff, y``."""
+        return pd.read_parquet(self.folder / FORECASTS, columns=[*KEYS, *columns])
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Raise UsageError for a folder that exists, unless it is an evaluation to overwrite."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is a file; expected the name of a folder")
+    if not overwrite:
+        raise UsageError(f"{folder} exists; choose another folder, or add --overwrite")
+    names = {path.name for path in folder.iterdir()}
+    if names and not names >= _REQUIRED:
+        raise UsageError(f"{folder} holds no evaluation, so it is not overwritten; choose another")
+    if foreign := sorted(names - _REQUIRED - _ADDED):
+        raise UsageError(
+            f"{folder} holds files that are not an evaluation's ({', '.join(foreign[:3])}), so it "
+            "is not overwritten; move them, or choose another folder"
+        )

@@ -1,0 +1,320 @@
+"""Forecasts of all series from a rolling origin, next to the outcomes."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from forecaster import atomic, swarm
+from forecaster.config import Config
+from forecaster.errors import DataError, UsageError
+from forecaster.forecasting import (
+    RISE,
+    Model,
+    check_levels,
+    fit,
+    forecast_columns,
+    forecast_latest,
+    match_panel,
+)
+from forecaster.series import Histories, Panel, show_time
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+NAIVE = "Naive"
+_AT_ONCE = 64  # series whose forecasts are in memory at the same time
+
+
+@dataclasses.dataclass(frozen=True)
+class Origins:
+    """What is forecast: one entry per series, cutoff and horizon, in this order.
+
+    - ``panel``: the series, with their ``histories``
+    - ``row`` (entry,): the series
+    - ``step`` (entry,): the step of its history that the forecast is made at
+    - ``ahead`` (entry,): the horizon less one
+    - ``keys``: ``unique_id, ds, cutoff, y``, a row per entry; ``y`` is the outcome
+    """
+
+    panel: Panel
+    histories: Histories
+    row: np.ndarray
+    step: np.ndarray
+    ahead: np.ndarray
+    keys: pd.DataFrame
+
+    @staticmethod
+    def of(panel: Panel, cutoffs: np.ndarray, horizon: int) -> "Origins":
+        """The entries of all series.
+
+        Series are forecast from the cutoffs at which they were observed, as far ahead as they were
+        observed after them. ``cutoffs``: positions on the panel's time axis.
+        """
+        histories = Histories.of(panel)
+        at, steps = histories.positions, histories.positions.shape[1]
+        row, step = np.nonzero(np.isin(at, cutoffs))
+        row, step = np.repeat(row, horizon), np.repeat(step, horizon)
+        ahead = np.tile(np.arange(horizon), len(row) // horizon)
+        known = step + 1 + ahead < steps
+        row, step, ahead = row[known], step[known], ahead[known]
+        target = step + 1 + ahead
+        keys = pd.DataFrame(
+            {
+                "unique_id": np.array(panel.ids, object)[row],
+                "ds": panel.times[at[row, target]],
+                "cutoff": panel.times[at[row, step]],
+                "y": histories.values[row, target, panel.channels.index(panel.target)],
+            }
+        )
+        return Origins(panel, histories, row, step, ahead, keys)
+
+    @property
+    def latest(self) -> np.ndarray:
+        """The value at the origin of each entry."""
+        return self.histories.values[
+            self.row, self.step, self.panel.channels.index(self.panel.target)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class RollingOrigin:
+    """Models fitted on what was known at their first cutoff, ready to forecast from all of them.
+
+    - ``panel``: the series that have networks
+    - ``parts``: each model, with the cutoffs that it forecasts from, positions on the panel's time
+      axis
+    - ``level``: of the bands, in percent
+    """
+
+    panel: Panel
+    parts: tuple[tuple[Model, np.ndarray], ...]
+    level: tuple[float, ...]
+
+    @staticmethod
+    def fit(
+        panel: Panel,
+        config: Config,
+        n_windows: int,
+        step_size: int = 1,
+        *,
+        refit: bool | int = False,
+        level: Sequence[float] = (80, 95),
+        seed: int = 0,
+        on_progress: Callable[[swarm.Progress], None] | None = None,
+    ) -> "RollingOrigin":
+        """Train networks on what was known at the first cutoff, or at each.
+
+        - ``panel``, ``config``: as for :func:`forecaster.fit`
+        - ``n_windows``: how many cutoffs; ``step_size``: times between two
+        - ``refit``: train at the first cutoff only (False), at each (True), or every so many
+        - ``level``: of the bands, in percent
+        - ``seed``: with a series' name it determines every random draw
+        - ``on_progress``: called now and then while networks train
+        """
+        levels = tuple(check_levels(level))
+        cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
+        parts = []
+        for group in _groups(cutoffs, refit=refit):
+            known = panel.until(panel.times[group[0]])
+            parts.append((fit(known, config, seed, on_progress=on_progress), group))
+        first = parts[0][0]
+        # A bad row must not decide, before it is seen, whether its series is forecast at all.
+        # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
+        fitted = panel.only(first.ids, first.skipped)
+        panel = match_panel(first, first.transform.without_bad_rows(fitted))
+        return RollingOrigin(panel, tuple(parts), levels)
+
+    @property
+    def config(self) -> Config:
+        """The config of all models."""
+        return self.parts[0][0].config
+
+    @property
+    def cutoffs(self) -> np.ndarray:
+        """All cutoffs, positions on the panel's time axis."""
+        return np.concatenate([cutoffs for _, cutoffs in self.parts])
+
+    def batches(self) -> Iterator[tuple[Origins, pd.DataFrame]]:
+        """Batch by batch of series, their origins and the models' forecasts from them.
+
+        Forecasts have a row per entry, and no keys.
+        """
+        for first in range(0, len(self.panel.ids), _AT_ONCE):
+            batch = self.panel.only(self.panel.ids[first : first + _AT_ONCE])
+            origins = Origins.of(batch, self.cutoffs, self.config.horizon)
+            if len(origins.keys):
+                yield origins, self.forecasts(origins)
+
+    def forecasts(self, origins: Origins) -> pd.DataFrame:
+        """The models' forecasts, a row per entry; NaN for series without a network."""
+        count = len(origins.keys)
+        columns = {
+            column: np.full(count, np.nan)
+            for column in forecast_columns(self.config.column, self.level)
+        }
+        steps = origins.histories.positions.shape[1]
+        for model, cutoffs in self.parts:
+            known = set(model.ids)
+            ids = [name for name in origins.panel.ids if name in known]
+            at = origins.histories.positions[origins.row, origins.step]
+            selected = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
+            if not selected.any():
+                continue
+            panel = origins.panel.only(ids)
+            transformed = model.transform.apply(panel, model.config.horizon)
+            # The longest history may have been that of a series without a network.
+            shift = steps - transformed.z.shape[1]
+            step = origins.step[selected] - shift
+            latest = int(transformed.z.shape[1] - step.min())
+            forecast = forecast_latest(model, panel, transformed, latest, self.level)
+            row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
+            for name, values in forecast.items():
+                if name == RISE:
+                    continue
+                columns[name][selected] = values[row, step - step.min(), origins.ahead[selected]]
+        return pd.DataFrame(columns)
+
+
+def cross_validation(
+    panel: Panel,
+    config: Config | None = None,
+    n_windows: int = 1,
+    step_size: int = 1,
+    *,
+    refit: bool | int = False,
+    level: Sequence[float] = (80, 95),
+    seed: int = 0,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+) -> pd.DataFrame:
+    """Forecasts from a rolling origin, next to the outcomes.
+
+    Networks are trained on what was known at the first cutoff. Series are forecast from the cutoffs
+    at which they were observed.
+
+    - ``n_windows``: how many cutoffs; the last is ``horizon`` times before the panel's end
+    - ``step_size``: times between two cutoffs
+    - ``refit``: True trains again at every cutoff, a number at every so many
+    - ``level``: of the bands, in percent
+    - ``seed``: decides on the initial weights and the batches
+    - ``on_progress``: called as networks train
+
+    Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
+    :func:`forecaster.predict`, and ``Naive``, the last value. ``y`` is in the units of the panel's
+    target.
+
+    Raises DataError when the panel is too short for so many cutoffs.
+    """
+    rolling = RollingOrigin.fit(
+        panel, config or Config(), n_windows, step_size,
+        refit=refit, level=level, seed=seed, on_progress=on_progress,
+    )  # fmt: skip
+    return pd.concat(_frames(rolling), ignore_index=True)
+
+
+def cross_validation_to_parquet(
+    path: str | Path,
+    panel: Panel,
+    config: Config | None = None,
+    n_windows: int = 1,
+    step_size: int = 1,
+    *,
+    refit: bool | int = False,
+    level: Sequence[float] = (80, 95),
+    seed: int = 0,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+) -> Path:
+    """As :func:`cross_validation`, written to a Parquet file; returns its path.
+
+    Series are forecast and written in batches, so the frame need not fit into memory. An unfinished
+    file is removed.
+
+    - ``path``: the file
+    - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
+      ``on_progress``: as for :func:`cross_validation`
+    """
+    rolling = RollingOrigin.fit(
+        panel, config or Config(), n_windows, step_size,
+        refit=refit, level=level, seed=seed, on_progress=on_progress,
+    )  # fmt: skip
+    write_frames(Path(path), _frames(rolling))
+    return Path(path)
+
+
+class FrameWriter:
+    """Writes frames of the same columns one after another into one Parquet file."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> "FrameWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append a frame; the first decides on the columns."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+        self._writer.write_table(table)
+
+
+def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
+    """Write frames of the same columns one after another into one Parquet file, or nothing."""
+
+    def write(temporary: Path) -> None:
+        with FrameWriter(temporary) as writer:
+            for frame in frames:
+                writer.write(frame)
+
+    atomic.write_file(path, write)
+
+
+def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np.ndarray:
+    """Positions of the cutoffs on the panel's time axis, in order.
+
+    Raises DataError when the panel is too short.
+    """
+    if n_windows < 1 or step_size < 1:
+        raise DataError(
+            f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
+        )
+    last = len(panel.times) - 1 - horizon
+    first = last - (n_windows - 1) * step_size
+    if first < 1:
+        raise DataError(
+            f"{n_windows} cutoffs {step_size} apart need more than "
+            f"{(n_windows - 1) * step_size + horizon + 1} times; the panel has {len(panel.times)}, "
+            f"up to {show_time(panel.times[-1])}"
+        )
+    return np.arange(first, last + 1, step_size)
+
+
+def _groups(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:
+    """Cutoffs that share a model."""
+    if refit is False:
+        return [cutoffs]
+    every = 1 if refit is True else refit
+    if every < 1:
+        raise UsageError(f"refit: expected True, False or a whole number of 1 or more; got {refit}")
+    return [cutoffs[start : start + every] for start in range(0, len(cutoffs), every)]
+
+
+def _rows_of(panel: Panel, ids: Sequence[str]) -> np.ndarray:
+    wanted = set(ids)
+    return np.array([row for row, name in enumerate(panel.ids) if name in wanted])
+
+
+def _frames(rolling: RollingOrigin) -> Iterator[pd.DataFrame]:
+    for origins, forecasts in rolling.batches():
+        yield pd.concat([origins.keys, forecasts.assign(**{NAIVE: origins.latest})], axis=1)

@@ -1,0 +1,174 @@
+"""What an evaluation says about itself: its settings, its data, its times, what was left out.
+
+In ``summary.json`` a summary is one flat table. What does not apply to an evaluation is absent.
+"""
+
+import dataclasses
+import json
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from forecaster.config import Config
+from forecaster.errors import UsageError
+
+SIMULATED = "simulated"
+"""The source whose prices are invented."""
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Which data an evaluation was made from, when, and by which program.
+
+    - ``created``, ``python``, ``versions``: set by :meth:`stamped`
+    - ``source``: the name of the source; None for a panel of unknown origin
+    - ``data_sha256``: the hash of the stored data
+    - ``mask``: rows with these flags were left out of training
+    - ``stale``: series that could not be updated before, with the reason
+    """
+
+    created: str = ""
+    python: str = ""
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    source: str | None = None
+    data_sha256: str | None = None
+    mask: tuple[str, ...] | None = None
+    stale: Mapping[str, str] | None = None
+
+    def stamped(self) -> "Provenance":
+        """With the time and the versions of now."""
+        return dataclasses.replace(
+            self,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            python=platform.python_version(),
+            versions={name: version(name) for name in ("forecaster", "jax", "flax")},
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Seconds:
+    """How long the parts of an evaluation took.
+
+    - ``training``: our networks, without preparing their data
+    - ``fitting``: everything up to the first forecast, by the clock
+    - ``torch``: PyTorch's networks, over all cores; None where it trained none
+    - ``baselines``: each baseline, summed over its processes
+    - ``all``: the whole evaluation, by the clock
+    """
+
+    training: float
+    fitting: float
+    torch: float | None
+    baselines: Mapping[str, float]
+    all: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Settings and circumstances of an evaluation.
+
+    - ``model``: the column of our own model; ``models``: of all that were scored
+    - ``series``: how many have scores; ``cutoffs``: how many there are, ``step_size`` times apart
+    - ``levels``: of the bands, as they are written in column names
+    - ``first_cutoff``, ``last_cutoff``, ``first``, ``last``: of the cutoffs and of the panel
+    - ``refit``: False, True (at every cutoff), or after how many cutoffs training starts again
+    - ``target``: the panel's channel that was forecast
+    - ``skipped``: series without scores; ``failed``: by baseline, the series it failed on; both
+      with the reason
+    - ``membership``: whether series counted only while they belonged to the universe
+    - ``torch_series``: how many networks PyTorch trained; None without PyTorch
+    - ``peak_memory_gb``: by kind of process
+    """
+
+    model: str
+    models: tuple[str, ...]
+    series: int
+    cutoffs: int
+    step_size: int
+    horizon: int
+    levels: tuple[str, ...]
+    first_cutoff: str
+    last_cutoff: str
+    first: str
+    last: str
+    refit: bool | int
+    seed: int
+    config: Config
+    target: str
+    skipped: Mapping[str, str]
+    failed: Mapping[str, Mapping[str, str]]
+    membership: bool
+    torch_series: int | None
+    seconds: Seconds
+    peak_memory_gb: Mapping[str, float]
+    provenance: Provenance
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the prices are invented."""
+        return self.provenance.source == SIMULATED
+
+    @property
+    def of_prices(self) -> bool:
+        """Whether what was forecast is a price, not any series ``y``."""
+        return self.target != "y"
+
+    @property
+    def has_torch(self) -> bool:
+        """Whether PyTorch's networks were scored."""
+        return "PyTorch" in self.models
+
+    def write(self, path: Path) -> None:
+        """Write ``summary.json``."""
+        path.write_text(json.dumps(self.to_dict(), indent=1, default=str))
+
+    @staticmethod
+    def read(path: Path) -> "Summary":
+        """Read ``summary.json``. Raises OSError, or ValueError for what is no summary."""
+        values = json.loads(path.read_text())
+        try:
+            return Summary.from_dict(values)
+        except (KeyError, TypeError, UsageError) as error:
+            raise ValueError(f"{path.name} is not a summary: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The flat table of ``summary.json``."""
+        values = _shallow(self)
+        values["config"] = dataclasses.asdict(self.config)
+        values["seconds"] = _shallow(self.seconds)
+        return values | _shallow(values.pop("provenance"))
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Summary":
+        """The summary of a flat table; entries of other versions are passed over."""
+        absent: dict[str, Any] = {"membership": False, "torch_series": None}
+        return _made(
+            Summary,
+            absent | dict(values),
+            models=tuple(values["models"]),
+            levels=tuple(values["levels"]),
+            config=_made(Config, values["config"]),
+            seconds=_made(Seconds, {"torch": None} | values["seconds"]),
+            provenance=_made(Provenance, values, mask=_tuple(values.get("mask"))),
+        )
+
+
+def _shallow(value: Any) -> dict[str, Any]:
+    """A dataclass as a dictionary, without the fields that are None."""
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: entry for name, entry in fields.items() if entry is not None}
+
+
+def _made(kind: type[_T], values: Mapping[str, Any], **changes: Any) -> _T:
+    """A dataclass of the entries that are fields of it."""
+    names = {field.name for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    return kind(**{name: entry for name, entry in values.items() if name in names} | changes)
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

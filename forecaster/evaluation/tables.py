@@ -1,0 +1,181 @@
+"""The tables of an evaluation: scores, tests and daily losses of some series, and of all.
+
+Series are forecast in batches, as all forecasts at once need not fit into memory; each batch is
+reduced to its tables, and those are combined in the end.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from forecaster.evaluation import metrics, significance
+from forecaster.evaluation.scores import evaluate, horizon_of
+from forecaster.forecasting import HORIZON, models_of, quantile_columns
+from forecaster.series import Panel
+
+LATEST = "latest"
+"""The column of the values that were known at the cutoffs."""
+VALUE_AT_RISK = (0.05, 0.025)
+"""Probabilities at which values at risk are tested."""
+
+Losses: TypeAlias = Mapping[tuple[str, str], np.ndarray]
+"""By score and model, the loss of each forecast, (row,)."""
+
+
+class SeriesTest(NamedTuple):
+    """One test of one series; ``value``: what was observed, e.g. the share of exceedances."""
+
+    unique_id: str
+    horizon: int
+    test: str
+    model: str
+    value: float
+    statistic: float = np.nan
+    p_value: float = np.nan
+
+
+class Tables(NamedTuple):
+    """Scores, tests and daily losses; columns as of :class:`Evaluation`.
+
+    Of a batch, ``daily`` holds sums over ``series``, how many they are, and ``tests`` have no
+    ``p_adjusted`` yet.
+    """
+
+    scores: pd.DataFrame
+    tests: pd.DataFrame
+    daily: pd.DataFrame
+
+    @staticmethod
+    def of_batch(frame: pd.DataFrame, panel: Panel, model: str, step_size: int) -> "Tables":
+        """The tables of some series.
+
+        ``frame``: keys and forecasts of all models, and ``latest``. ``panel``: with the history of
+        the series. ``model``: the one that is tested against the others. ``step_size``: times
+        between two cutoffs.
+        """
+        forecasts = frame.drop(columns=LATEST)
+        scores = evaluate(forecasts, by_horizon=True, panel=panel).dropna(subset="mae")
+        losses = losses_of(forecasts)
+        frame = frame.assign(**{HORIZON: horizon_of(frame)})
+        tests = pd.DataFrame(
+            series_tests(frame, losses, model, step_size), columns=SeriesTest._fields
+        )
+        return Tables(scores, tests, daily_losses(frame, losses, scores))
+
+    @staticmethod
+    def combined(batches: Sequence["Tables"]) -> "Tables":
+        """The tables of all series."""
+        scores, tests, daily = zip(*batches, strict=True)
+        return Tables(
+            pd.concat(scores, ignore_index=True), adjusted(pd.concat(tests)), daily_means(daily)
+        )
+
+
+def losses_of(forecasts: pd.DataFrame) -> Losses:
+    """Absolute error and CRPS of each forecast, by score and model."""
+    losses = {}
+    for model in models_of(forecasts):
+        losses["mae", model] = metrics.absolute_error(forecasts["y"], forecasts[model])
+        if columns := quantile_columns(forecasts, model):
+            values = forecasts[list(columns.values())].to_numpy()
+            losses["crps", model] = metrics.crps(forecasts["y"], values, list(columns))
+    return losses
+
+
+def daily_losses(frame: pd.DataFrame, losses: Losses, scores: pd.DataFrame) -> pd.DataFrame:
+    """Losses one step ahead by cutoff and model, in units of the series' changes, summed.
+
+    Columns: ``cutoff, model, series`` (how many were summed) and the scores.
+    """
+    first = scores.drop_duplicates("unique_id").set_index("unique_id")
+    unit = frame["unique_id"].map(first["mase"] / first["mae"]).to_numpy()
+    usable = (frame[HORIZON] == 1).to_numpy() & np.isfinite(unit)
+    parts = []
+    for model in dict.fromkeys(name for _, name in losses):
+        part = {score: (loss * unit)[usable] for (score, m), loss in losses.items() if m == model}
+        parts.append(frame.loc[usable, ["cutoff"]].assign(model=model, series=1, **part))
+    together = pd.concat(parts).dropna(subset="mae")
+    return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
+
+
+def daily_means(batches: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Means over all series, from the sums of batches."""
+    sums = pd.concat(batches).groupby(["cutoff", "model"], sort=False).sum()
+    return sums.div(sums.pop("series"), axis=0).reset_index()
+
+
+def series_tests(
+    frame: pd.DataFrame, losses: Losses, model: str, step_size: int
+) -> Iterator[SeriesTest]:
+    """All tests of every series.
+
+    ``model`` against the others at each horizon, by absolute error and CRPS; value at risk and
+    direction of every model, one step ahead.
+    """
+    quantiles = {
+        name: quantile_columns(frame, name) for name in dict.fromkeys(m for _, m in losses)
+    }
+    groups = frame.groupby(["unique_id", HORIZON], sort=False).indices
+    for (series, horizon), indices in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
+        rows = np.asarray(indices)
+        lags = -(-int(horizon) // step_size) - 1
+        yield from _comparisons(series, horizon, losses, rows, model, lags)
+        if horizon == 1:
+            yield from _tests_of_one_step(series, frame.iloc[rows], quantiles)
+
+
+def _comparisons(
+    series: str, horizon: int, losses: Losses, rows: np.ndarray, model: str, lags: int
+) -> Iterator[SeriesTest]:
+    """One series' losses against those of the other models at a horizon."""
+    for score, other in losses:
+        if other == model:
+            continue
+        ours, others = losses[score, model][rows], losses[score, other][rows]
+        tested = significance.diebold_mariano(ours, others, lags)
+        known = np.isfinite(ours).all() and np.isfinite(others).all()
+        better = float(np.mean(ours) < np.mean(others)) if known else np.nan
+        yield SeriesTest(series, horizon, f"{score}_against", other, better, *tested)
+
+
+def _tests_of_one_step(
+    series: str, frame: pd.DataFrame, quantiles: Mapping[str, Mapping[float, str]]
+) -> Iterator[SeriesTest]:
+    """Value at risk and direction of every model for one series, its rows one step ahead."""
+    for model, columns in quantiles.items():
+        for probability in VALUE_AT_RISK:
+            if probability in columns and np.isfinite(frame[columns[probability]]).all():
+                bound = frame[columns[probability]].to_numpy()
+                exceeded = frame["y"].to_numpy() < bound
+                yield from _value_at_risk(series, model, exceeded, probability)
+        if np.isfinite(frame[model].to_numpy(float)).all():
+            yield from _direction(series, model, frame)
+
+
+def _value_at_risk(
+    series: str, model: str, exceeded: np.ndarray, probability: float
+) -> Iterator[SeriesTest]:
+    share, label = float(exceeded.mean()), f"{probability:g}"
+    kupiec = significance.kupiec(exceeded, probability)
+    yield SeriesTest(series, 1, f"kupiec-{label}", model, share, *kupiec)
+    clusters = significance.christoffersen(exceeded)
+    yield SeriesTest(series, 1, f"christoffersen-{label}", model, share, *clusters)
+
+
+def _direction(series: str, model: str, frame: pd.DataFrame) -> Iterator[SeriesTest]:
+    y, latest = frame["y"].to_numpy(), frame[LATEST].to_numpy()
+    forecast = frame[model].to_numpy(float)
+    direction = significance.pesaran_timmermann(y - latest, forecast - latest)
+    hits = float(((y > latest) == (forecast > latest)).mean())
+    yield SeriesTest(series, 1, "direction", model, hits, *direction)
+    with_actual, with_latest = significance.echo(y, forecast, latest)
+    yield SeriesTest(series, 1, "echo", model, with_latest - with_actual)
+
+
+def adjusted(tests: pd.DataFrame) -> pd.DataFrame:
+    """With ``p_adjusted``: p-values adjusted over series, per horizon, test and model."""
+    groups = tests.groupby(["horizon", "test", "model"])["p_value"]
+    p_adjusted = groups.transform(lambda column: significance.false_discovery(column.to_numpy()))
+    return tests.assign(p_adjusted=p_adjusted).reset_index(drop=True)

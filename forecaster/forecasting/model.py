@@ -1,0 +1,102 @@
+"""A model: the trained networks of many series, and all that is needed to forecast with them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Shaped
+
+from forecaster.config import Config
+from forecaster.series import Frequency, Transform
+from forecaster.swarm import take_members
+
+Params: TypeAlias = Mapping[Any, Any]
+"""Weights as a nested dict of arrays, as Flax makes it; list members under whole numbers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Networks:
+    """Trained networks, one per series.
+
+    - ``config``: what they were trained with; after a search, with the widest hidden size
+    - ``ids``: the series
+    - ``params``: their weights; each array (series, ...)
+    - ``report``: how each training went; a row per series, by ``unique_id``
+    """
+
+    config: Config
+    ids: tuple[str, ...]
+    params: Params
+    report: pd.DataFrame
+
+    def rows_of(self, ids: Sequence[str]) -> np.ndarray:
+        """The rows of these series in all arrays. Raises KeyError for one without a network."""
+        row_of = {name: row for row, name in enumerate(self.ids)}
+        return np.array([row_of[name] for name in ids], int)
+
+    def only(self, ids: Sequence[str]) -> "Networks":
+        """The networks of these series, in this order."""
+        rows = self.rows_of(ids)
+        return dataclasses.replace(
+            self,
+            ids=tuple(ids),
+            params=take_members(self.params, rows),
+            report=self.report.iloc[rows],
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """One trained network per series, and all that is needed to forecast with them.
+
+    - ``networks``: the networks; ``config, ids, params, report`` can be read from the model itself
+    - ``channels, target, frequency``: of the panel that it was fitted on
+    - ``transform``: what the networks see of a series
+    - ``residuals``: of the forecasts over the validation span, (target - location) / scale, in
+      order of time; bands are calibrated on them
+    - ``fitted_until``: the latest time that each network has seen
+    - ``skipped``: series of the panel that have no network, with the reason
+    - ``provenance``: seed, source, dates
+    """
+
+    networks: Networks
+    channels: tuple[str, ...]
+    target: str
+    frequency: Frequency
+    transform: Transform
+    residuals: Float[np.ndarray, "series origin horizon"]
+    fitted_until: Shaped[np.ndarray, " series"]
+    skipped: Mapping[str, str]
+    provenance: Mapping[str, Any]
+
+    @property
+    def config(self) -> Config:
+        """The settings that the networks were trained with."""
+        return self.networks.config
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The series that have a network."""
+        return self.networks.ids
+
+    @property
+    def params(self) -> Params:
+        """The weights, a nested dict of arrays (series, ...)."""
+        return self.networks.params
+
+    @property
+    def report(self) -> pd.DataFrame:
+        """How the training of each series went, a row per series."""
+        return self.networks.report
+
+    def only(self, ids: Sequence[str]) -> "Model":
+        """The model of these series alone, in this order. Raises KeyError for one it lacks."""
+        rows = self.networks.rows_of(ids)
+        return dataclasses.replace(
+            self,
+            networks=self.networks.only(ids),
+            residuals=self.residuals[rows],
+            fitted_until=self.fitted_until[rows],
+        )

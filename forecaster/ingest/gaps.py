@@ -1,0 +1,72 @@
+"""Sessions that are missing, and rows on days without a session, by the exchanges' calendars."""
+
+import numpy as np
+import pandas as pd
+
+from forecaster.series import NEW_YORK, Panel, exchange_of, sessions
+
+
+def count_gaps(panel: Panel) -> dict[str, int]:
+    """By series, how many sessions of its exchange are missing between its first and last row.
+
+    Where the exchange is not known, sessions are the times at which at least half of the series
+    that are listed then have a row.
+    """
+    common, days = _common_times(panel), _days(panel)
+    gaps = {}
+    for row, name in enumerate(panel.ids):
+        observed = panel.mask[row]
+        first, last = np.flatnonzero(observed)[[0, -1]]
+        open_days = _sessions_of(panel, name) if is_daily(panel) and panel.target != "y" else None
+        outside_panel = 0
+        if open_days is None:
+            expected = common.copy()
+        else:
+            expected = np.isin(days, open_days)
+            inside = open_days[(open_days >= days[first]) & (open_days <= days[last])]
+            outside_panel = len(inside) - int(np.isin(inside, days).sum())
+        expected[:first] = expected[last + 1 :] = False
+        gaps[name] = outside_panel + int((expected & ~observed).sum())
+    return gaps
+
+
+def is_daily(panel: Panel) -> bool:
+    """Whether the panel's times are days of an exchange, or could be."""
+    return panel.frequency.alias in ("B", "D")
+
+
+def _sessions_of(panel: Panel, name: str) -> np.ndarray | None:
+    """The days within the panel's span on which a symbol's exchange was open; None: not known."""
+    first, last = pd.Timestamp(panel.times[0]), pd.Timestamp(panel.times[-1])
+    exchange = exchange_of(name)
+    if exchange is None or (exchange == NEW_YORK and not panel.frequency.nyse):
+        return None  # no symbol that names its exchange, or the days are not those of New York
+    try:
+        return sessions(exchange, first, last)
+    except (ValueError, NotImplementedError):
+        return None
+
+
+def is_session(panel: Panel, name: str) -> np.ndarray:
+    """Whether the exchange was open, (time,); True where that is not known."""
+    open_days = _sessions_of(panel, name)
+    if open_days is None or not len(open_days):
+        return np.ones(len(panel.times), bool)
+    days = _days(panel)
+    return np.isin(days, open_days) | (days < open_days[0])
+
+
+def _days(panel: Panel) -> np.ndarray:
+    """The panel's times without the time of day."""
+    return panel.times.astype("datetime64[D]").astype("datetime64[ns]")
+
+
+def _common_times(panel: Panel) -> np.ndarray:
+    """Times at which at least half of the series that are listed then have a row."""
+    first = panel.mask.argmax(1)
+    last = panel.mask.shape[1] - 1 - panel.mask[:, ::-1].argmax(1)
+    steps = np.arange(len(panel.times))
+    listed = np.zeros(len(steps) + 1, int)
+    np.add.at(listed, first, 1)
+    np.add.at(listed, last + 1, -1)
+    return panel.mask.sum(0) * 2 >= np.maximum(np.cumsum(listed)[:-1], 1)

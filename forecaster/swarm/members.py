@@ -1,0 +1,82 @@
+"""Some members of many: rows of trees of arrays, taken, written and appended."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar, cast
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import ArrayLike
+
+_T = TypeVar("_T")
+
+Rows: TypeAlias = int | Sequence[int] | np.ndarray
+"""Positions of members, or a mask (member,)."""
+
+
+def take_members(tree: _T, rows: Rows) -> _T:
+    """Some members of a tree of arrays, numpy leaves (member, ...), in the order of ``rows``."""
+
+    def take(leaf: Any) -> np.ndarray | np.generic:
+        return np.asarray(leaf)[rows]
+
+    return jax.tree.map(take, tree)
+
+
+def named_leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
+    """Every leaf of a tree and its name, such as ``['out']['kernel']``."""
+    leaves = cast(list[tuple[Any, Any]], jax.tree_util.tree_flatten_with_path(tree)[0])
+    return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in leaves]
+
+
+def write_members(tree: _T, rows: np.ndarray, new: _T) -> _T:
+    """A copy of a tree of numpy arrays (member, ...) with new values in some rows."""
+    if np.array_equal(rows, np.arange(len(jax.tree.leaves(tree)[0]))):
+        return new
+
+    def write(leaf: np.ndarray, value: np.ndarray) -> np.ndarray:
+        leaf = leaf.copy()
+        leaf[rows] = value
+        return leaf
+
+    return jax.tree.map(write, tree, new)
+
+
+def append_members(first: _T, *others: _T) -> _T:
+    """Trees of arrays (member, ...) as one, the members of the first come first."""
+    if not others:
+        return first
+
+    def append(*leaves: np.ndarray) -> np.ndarray:
+        return np.concatenate(leaves)
+
+    return jax.tree.map(append, first, *others)
+
+
+def mean_members(tree: _T, weights: Float[np.ndarray, " member"]) -> _T:
+    """The weighted mean over the members of a tree of arrays (member, ...), leaves (...)."""
+    share = weights / weights.sum()
+
+    def mean(leaf: np.ndarray) -> np.ndarray:
+        return np.tensordot(share, leaf, 1).astype(leaf.dtype)
+
+    return jax.tree.map(mean, tree)
+
+
+def broadcast_params(params: _T, like: _T) -> _T:
+    """Weights in the shapes and types of ``like``, leaves (member, ...).
+
+    ``params``: leaves (member, ...) or, the same for all members, (...). Raises SwarmError when
+    they have other shapes.
+    """
+    shapes = jax.tree.map(np.shape, like)
+    one = jax.tree.map(np.shape, take_members(like, 0))
+    if (given := jax.tree.map(np.shape, params)) not in (shapes, one):
+        raise SwarmError(f"params: expected shapes {shapes} or {one}; got {given}")
+
+    def broadcast(leaf: ArrayLike, like: np.ndarray) -> np.ndarray:
+        return np.array(np.broadcast_to(leaf, like.shape), like.dtype)
+
+    return jax.tree.map(broadcast, params, like)

@@ -1,0 +1,31 @@
+# Short words for what CONTRIBUTING.md says at length. `just` alone lists them.
+
+_list:
+    @just --list --unsorted
+
+# all tests but the slow ones; `just test tests/swarm` for some
+test *paths:
+    python -m pytest -n 2 --dist worksteal {{ paths }}
+
+# the slow ones
+slow *paths:
+    python -m pytest -m slow -n 2 --dist worksteal {{ paths }}
+
+# what a pull request must pass besides the tests
+lint:
+    ruff check .
+    ruff format --check .
+    pyright
+
+# what ruff can mend by itself
+fix:
+    ruff check --fix .
+    ruff format .
+
+# the site, into site/
+docs:
+    zensical build --clean --strict
+
+# how fast this machine trains, beside PyTorch
+bench *options:
+    forecaster benchmark {{ options }}

@@ -1,0 +1,86 @@
+"""Draw the two pictures of README.md into docs/assets: a forecast, and an evaluation.
+
+    python scripts/pictures.py
+
+The forecast is of the simulated market and takes some seconds to train; the evaluation is drawn
+from the tables in scripts/evaluation_2015.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+import forecaster as fc
+
+ROOT = Path(__file__).resolve().parents[1]
+ASSETS = ROOT / "docs" / "assets"
+TABLES = ROOT / "scripts" / "evaluation_2015"
+COLOURS = {"LSTM": "#1f5fa8", "Naive": "#7b5ea7", "GARCH": "#e08e2b", "EWMA": "#8a8a8a"}
+NAMES = {"Naive": 'random walk ("unchanged")', "EWMA": "EWMA (RiskMetrics)", "GARCH": "GARCH-t"}
+LINES = {"Naive": "-", "EWMA": ":", "GARCH": "--"}
+
+
+def main() -> None:
+    ASSETS.mkdir(parents=True, exist_ok=True)
+    save(forecast(), "forecast.png")
+    save(evaluation(), "evaluation.png")
+
+
+def forecast() -> Figure:
+    """Ten sessions of a simulated Apple, with three bands."""
+    panel = fc.load_panel("simulated", tickers=["AAPL"])
+    model = fc.fit(panel, fc.Config(horizon=10), seed=0)
+    frame = fc.predict(model, panel, level=[50, 80, 95])
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    axes = fc.plot_forecast(panel, frame, "AAPL", history=60, ax=figure.add_subplot())
+    axes.set_title("AAPL (simulated)", loc="left", fontweight="bold")
+    return figure
+
+
+def evaluation() -> Figure:
+    """Left: how far bands are from holding what they say. Right: CRPS against three baselines."""
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    held(left, pd.read_csv(TABLES / "coverage.csv"))
+    against(right, pd.read_csv(TABLES / "comparison.csv"))
+    for axes in (left, right):
+        axes.axhline(0 if axes is left else 1, color="#333333", lw=1)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def held(axes, coverage: pd.DataFrame) -> None:
+    tomorrow = coverage[coverage["horizon"] == 1]
+    for model, colour in COLOURS.items():
+        rows = tomorrow[tomorrow["model"] == model].sort_values("level")
+        off = 100 * rows["held"] - rows["level"]
+        axes.plot(rows["level"], off, "o-", ms=4, color=colour, label=NAMES.get(model, model))
+    axes.set_title("What bands hold, less what they say", loc="left", fontsize=11)
+    axes.set_xlabel("level of the band, %")
+    axes.set_ylabel("percentage points, one day ahead")
+
+
+def against(axes, comparison: pd.DataFrame) -> None:
+    crps = comparison[comparison["score"] == "crps"]
+    for model, name in NAMES.items():
+        rows = crps[crps["model"] == model].sort_values("horizon")
+        axes.plot(
+            rows["horizon"], rows["ratio"], "o", ls=LINES[model], ms=4, color=COLOURS[model],
+            label=f"against {name}",
+        )  # fmt: skip
+    axes.set_title("CRPS of the LSTM relative to a baseline", loc="left", fontsize=11)
+    axes.set_xlabel("days ahead")
+    axes.set_ylabel("mean ratio over 400 stocks; below 1: better")
+    axes.set_xticks(sorted(crps["horizon"].unique()))
+
+
+def save(figure: Figure, name: str) -> None:
+    figure.savefig(ASSETS / name, dpi=110)
+    print(f"docs/assets/{name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Cutoffs, entries and files of a rolling origin; forecasts themselves are in test_scores.py."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+from forecaster.evaluation import Origins, cutoffs_of
+from forecaster.evaluation.rolling_origin import FrameWriter, _groups, write_frames
+
+DAYS = pd.bdate_range("2024-01-01", periods=10)
+
+
+@pytest.fixture
+def panel() -> fc.Panel:
+    """Two series of ten and of six days; the second was not observed on the eighth."""
+    whole = pd.DataFrame({"unique_id": "a", "ds": DAYS, "y": np.arange(10.0)})
+    part = pd.DataFrame({"unique_id": "b", "ds": DAYS[3:], "y": np.arange(13.0, 20)})
+    return fc.Panel.from_frame(pd.concat([whole, part.drop(index=4)]))
+
+
+def test_the_last_cutoff_is_a_horizon_before_the_end(panel):
+    assert cutoffs_of(panel, 2, 3, 1).tolist() == [5, 6, 7]
+    assert cutoffs_of(panel, 1, 3, 2).tolist() == [4, 6, 8]
+    with pytest.raises(DataError, match="4 cutoffs 3 apart need more than 11 times; the panel has"):
+        cutoffs_of(panel, 1, 4, 3)
+
+
+def test_entries_are_in_order_of_series_cutoff_and_horizon(panel):
+    keys = Origins.of(panel, np.array([6, 8]), 2).keys
+    rows = [
+        ("a", 7, 6, 7.0), ("a", 8, 6, 8.0), ("a", 9, 8, 9.0),
+        ("b", 8, 6, 18.0), ("b", 9, 6, 19.0), ("b", 9, 8, 19.0),
+    ]  # fmt: skip
+    expected = [(name, DAYS[ds], DAYS[cutoff], y) for name, ds, cutoff, y in rows]
+    assert list(keys.itertuples(index=False, name=None)) == expected
+
+
+def test_the_latest_value_is_that_of_the_cutoff(panel):
+    origins = Origins.of(panel, np.array([6]), 2)
+    assert origins.latest.tolist() == [6, 6, 16, 16]
+    assert origins.ahead.tolist() == [0, 1, 0, 1]
+
+
+def test_a_series_is_not_forecast_from_a_cutoff_it_was_not_observed_at(panel):
+    assert set(Origins.of(panel, np.array([7]), 1).keys["unique_id"]) == {"a"}
+    assert set(Origins.of(panel, np.array([1]), 1).keys["unique_id"]) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("refit", "groups"),
+    [
+        (False, [[1, 2, 3, 4, 5]]),
+        (True, [[1], [2], [3], [4], [5]]),
+        (1, [[1], [2], [3], [4], [5]]),
+        (2, [[1, 2], [3, 4], [5]]),
+    ],
+)
+def test_cutoffs_that_share_a_model(refit, groups):
+    assert [group.tolist() for group in _groups(np.arange(1, 6), refit=refit)] == groups
+
+
+def test_refitting_every_zero_cutoffs_is_refused():
+    with pytest.raises(UsageError, match="refit: expected True, False or a whole number"):
+        _groups(np.arange(3), refit=0)
+
+
+def test_frames_are_written_one_after_another(tmp_path):
+    frames = [pd.DataFrame({"unique_id": [name], "y": [1.0]}) for name in "abc"]
+    write_frames(tmp_path / "all.parquet", iter(frames))
+    expected = pd.concat(frames, ignore_index=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "all.parquet"), expected)
+
+
+def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path):
+    def frames():
+        yield pd.DataFrame({"y": [1.0]})
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        write_frames(tmp_path / "all.parquet", frames())
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_frame_there_is_no_file(tmp_path):
+    with FrameWriter(tmp_path / "none.parquet"):
+        pass
+    assert not list(tmp_path.iterdir())

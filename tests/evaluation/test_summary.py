@@ -1,0 +1,69 @@
+"""Summaries of evaluations, and the file that holds them."""
+
+import json
+
+import pytest
+
+from forecaster.config import Config
+from forecaster.evaluation import Provenance, Summary
+from tests.evaluation.handmade import SUMMARY
+
+
+def test_a_file_of_every_entry_is_read_and_written_as_it_was(tmp_path):
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps(SUMMARY, indent=1))
+    summary = Summary.read(path)
+    summary.write(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == path.read_text()
+
+
+def test_entries_have_their_types():
+    summary = Summary.from_dict(SUMMARY)
+    assert summary.config == Config(**SUMMARY["config"])
+    assert summary.models == ("EWMA", "LSTM", "Naive") and summary.levels == ("80", "95")
+    assert summary.seconds.torch == 12.0 and summary.seconds.all == 30.25
+    assert summary.provenance.mask == ("copied", "reversed")
+    assert summary.provenance.stale == {"b": "no answer"}
+
+
+def test_what_does_not_apply_is_absent(tmp_path):
+    gone = {"torch_series", "source", "data_sha256", "mask", "stale"}
+    some = {name: value for name, value in SUMMARY.items() if name not in gone}
+    some["seconds"] = {k: v for k, v in SUMMARY["seconds"].items() if k != "torch"}
+    summary = Summary.from_dict(some)
+    assert summary.torch_series is None and summary.seconds.torch is None
+    assert summary.provenance.source is None and summary.provenance.stale is None
+    assert json.dumps(summary.to_dict()) == json.dumps(some)
+
+
+def test_entries_of_other_versions_are_passed_over():
+    older = {name: value for name, value in SUMMARY.items() if name != "membership"}
+    older["config"] = SUMMARY["config"] | {"dropout": 0.1}
+    assert Summary.from_dict(older | {"weather": "fair"}).membership is False
+
+
+def test_what_is_no_summary_is_refused(tmp_path):
+    path = tmp_path / "summary.json"
+    for text in ("{", "[]", '{"model": "LSTM"}', json.dumps(SUMMARY | {"seconds": 3})):
+        path.write_text(text)
+        with pytest.raises(ValueError):
+            Summary.read(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "simulated", "prices", "torch"),
+    [
+        ({}, False, True, False),
+        ({"source": "simulated", "target": "y", "models": ["PyTorch"]}, True, False, True),
+    ],
+)
+def test_what_a_summary_says(changes, simulated, prices, torch):
+    summary = Summary.from_dict(SUMMARY | changes)
+    assert (summary.simulated, summary.of_prices, summary.has_torch) == (simulated, prices, torch)
+
+
+def test_a_stamp_leaves_what_is_known_of_the_data():
+    stamped = Provenance(source="simulated", mask=()).stamped()
+    assert stamped.source == "simulated" and stamped.mask == ()
+    assert set(stamped.versions) == {"forecaster", "jax", "flax"}
+    assert stamped.created.startswith("20") and stamped.python.startswith("3.")

@@ -1,0 +1,126 @@
+"""Scores, tests and daily losses of batches, by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.evaluation import metrics, significance, tables
+from forecaster.evaluation.tables import Tables
+
+DAYS = pd.bdate_range("2024-01-01", periods=70)
+
+
+def values(number: int) -> np.ndarray:
+    return 100 + np.cumsum(np.random.default_rng(number).normal(size=70))
+
+
+@pytest.fixture(scope="module")
+def panel() -> fc.Panel:
+    parts = [pd.DataFrame({"unique_id": n, "ds": DAYS, "y": values(i)}) for i, n in enumerate("ab")]
+    return fc.Panel.from_frame(pd.concat(parts))
+
+
+@pytest.fixture(scope="module")
+def frame(panel) -> pd.DataFrame:
+    """25 cutoffs, two steps ahead; ``M`` has bands, ``Naive`` the latest value alone."""
+    parts = []
+    for number, name in enumerate("ab"):
+        y = values(number)
+        for cutoff in range(43, 68):
+            ahead = np.array([1, 2])
+            middle = y[cutoff] + 0.1 * ahead
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "unique_id": name, "ds": DAYS[cutoff + ahead], "cutoff": DAYS[cutoff],
+                        "y": y[cutoff + ahead], "M": middle, "M-lo-90": middle - 1.5,
+                        "M-hi-90": middle + 1.5, "Naive": y[cutoff], "latest": y[cutoff],
+                    }
+                )
+            )  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def made(frame, panel) -> Tables:
+    return Tables.of_batch(frame, panel, "M", 1)
+
+
+def test_scores_are_those_of_evaluate(made, frame, panel):
+    expected = fc.evaluate(frame.drop(columns="latest"), by_horizon=True, panel=panel)
+    pd.testing.assert_frame_equal(made.scores, expected)
+
+
+def test_ours_is_tested_against_the_others_with_the_lags_of_the_horizon(made, frame):
+    rows = made.tests[made.tests["test"] == "mae_against"]
+    assert set(rows["model"]) == {"Naive"} and len(rows) == 2 * 2
+    assert "crps_against" not in set(made.tests["test"])  # Naive has no bands
+    two = frame[frame["unique_id"] == "b"].groupby("cutoff").nth(1)
+    ours, naive = ((two["y"] - two[name]).abs().to_numpy() for name in ("M", "Naive"))
+    row = rows[(rows["unique_id"] == "b") & (rows["horizon"] == 2)].iloc[0]
+    expected = significance.diebold_mariano(ours, naive, lags=1)
+    assert (row["statistic"], row["p_value"]) == pytest.approx(tuple(expected))
+    assert row["value"] == float(ours.mean() < naive.mean())
+
+
+def test_a_step_of_two_leaves_no_overlap_two_steps_ahead(frame, panel):
+    every = Tables.of_batch(frame, panel, "M", 2).tests.query("horizon == 2 and unique_id == 'a'")
+    two = frame[frame["unique_id"] == "a"].groupby("cutoff").nth(1)
+    ours, naive = ((two["y"] - two[name]).abs().to_numpy() for name in ("M", "Naive"))
+    expected = significance.diebold_mariano(ours, naive, lags=0)
+    assert every["statistic"].tolist() == pytest.approx([expected.statistic])
+
+
+def test_one_step_ahead_value_at_risk_direction_and_echo_are_tested(made, frame):
+    first = frame[frame["unique_id"] == "a"].groupby("cutoff").nth(0)
+    rows = made.tests[(made.tests["unique_id"] == "a") & (made.tests["model"] == "M")]
+    rows = rows.set_index("test")
+    assert set(rows.index) == {"kupiec-0.05", "christoffersen-0.05", "direction", "echo"}
+    exceeded = (first["y"] < first["M-lo-90"]).to_numpy()
+    assert rows.loc["kupiec-0.05", "value"] == exceeded.mean()
+    assert rows.loc["kupiec-0.05", "p_value"] == significance.kupiec(exceeded, 0.05).p_value
+    hits = (first["y"] > first["latest"]) == (first["M"] > first["latest"])
+    assert rows.loc["direction", "value"] == hits.mean()
+    with_actual = np.corrcoef(first["M"], first["y"])[0, 1]
+    with_latest = np.corrcoef(first["M"], first["latest"])[0, 1]
+    assert rows.loc["echo", "value"] == pytest.approx(with_latest - with_actual)
+
+
+def test_where_a_model_has_no_forecast_there_is_no_test(frame, panel):
+    holes = frame.assign(M=frame["M"].where(frame.index != 0))
+    tests = Tables.of_batch(holes, panel, "M", 1).tests
+    tests = tests[(tests["unique_id"] == "a") & (tests["horizon"] == 1)].set_index("test")
+    assert tests["value"].isna()["mae_against"]
+    assert "M" not in tests.loc[["direction"], "model"].to_list()
+
+
+def test_daily_losses_are_scaled_and_means_over_the_series_of_all_batches(made, frame, panel):
+    halves = [
+        Tables.of_batch(part.reset_index(drop=True), panel, "M", 1)
+        for _, part in frame.groupby("unique_id")
+    ]
+    combined = Tables.combined(halves)
+    pd.testing.assert_frame_equal(combined.daily, Tables.combined([made]).daily)
+    errors = []
+    for number in range(2):
+        y = values(number)
+        unit = np.abs(y[5:44] - y[:39]).mean()  # changes over a week, up to the first cutoff
+        errors.append(abs(y[51] - y[50] - 0.1) / unit)
+    row = combined.daily[combined.daily["cutoff"] == DAYS[50]].query("model == 'M'")
+    assert row["mae"].item() == pytest.approx(np.mean(errors))
+
+
+def test_p_values_are_adjusted_over_series_for_each_test_apart(made):
+    combined = Tables.combined([made])
+    for _, rows in combined.tests.groupby(["horizon", "test", "model"]):
+        expected = significance.false_discovery(rows["p_value"].to_numpy())
+        np.testing.assert_array_equal(rows["p_adjusted"], expected)
+
+
+def test_losses_are_by_score_and_model(frame):
+    losses = tables.losses_of(frame.drop(columns="latest"))
+    assert set(losses) == {("mae", "M"), ("crps", "M"), ("mae", "Naive")}
+    bounds = frame[["M-lo-90", "M", "M-hi-90"]].to_numpy()
+    expected = metrics.crps(frame["y"], bounds, [0.05, 0.5, 0.95])
+    np.testing.assert_array_equal(losses["crps", "M"], expected)

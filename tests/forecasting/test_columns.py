@@ -1,0 +1,75 @@
+"""The names of forecast columns, parsed and built."""
+
+import numpy as np
+import pytest
+
+from forecaster.forecasting import (
+    Bound,
+    bounds_of,
+    columns_of_quantiles,
+    forecast_columns,
+    levels_of,
+    models_of,
+    quantile_columns,
+    quantiles_of,
+    renamed_columns,
+)
+
+FRAME = [
+    "unique_id", "ds", "cutoff", "y", "LSTM", "LSTM-lo-80", "LSTM-hi-80", "LSTM-lo-97.5",
+    "LSTM-hi-97.5", "Naive", "my-lo-model", "my-lo-model-lo-50", "my-lo-model-hi-50", "horizon",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "bound", "quantile"),
+    [
+        ("LSTM-lo-80", Bound("LSTM", "lo", "80"), 0.1),
+        ("LSTM-hi-80", Bound("LSTM", "hi", "80"), 0.9),
+        ("LSTM-hi-97.5", Bound("LSTM", "hi", "97.5"), 0.9875),
+        ("my-lo-model-lo-50", Bound("my-lo-model", "lo", "50"), 0.25),
+    ],
+)
+def test_a_bound_is_parsed_and_written(column, bound, quantile):
+    assert Bound.parse(column) == bound
+    assert bound.column == column and bound.quantile == quantile
+
+
+@pytest.mark.parametrize("column", ["LSTM", "y", "-lo-80", "LSTM-lo-", "LSTM-mid-80", 3])
+def test_other_columns_are_no_bounds(column):
+    assert Bound.parse(column) is None
+
+
+def test_columns_of_a_model_are_built_from_numbers_and_from_text():
+    assert bounds_of("LSTM", 80.0) == bounds_of("LSTM", "80") == ("LSTM-lo-80", "LSTM-hi-80")
+    assert forecast_columns("M", [97.5, "10"]) == [
+        "M", "M-lo-97.5", "M-hi-97.5", "M-lo-10", "M-hi-10",
+    ]  # fmt: skip
+
+
+def test_a_frame_says_its_models_levels_and_quantiles():
+    assert models_of(FRAME) == ["LSTM", "Naive", "my-lo-model"]
+    assert levels_of(FRAME, "LSTM") == ["80", "97.5"] and levels_of(FRAME, "Naive") == []
+    assert list(quantile_columns(FRAME, "LSTM").items()) == [
+        (0.0125, "LSTM-lo-97.5"), (0.1, "LSTM-lo-80"), (0.5, "LSTM"), (0.9, "LSTM-hi-80"),
+        (0.9875, "LSTM-hi-97.5"),
+    ]  # fmt: skip
+    assert quantile_columns(FRAME, "Naive") == {}
+
+
+def test_quantiles_become_columns_and_come_back():
+    levels = [80, 95]
+    np.testing.assert_array_equal(quantiles_of(levels), [0.025, 0.1, 0.5, 0.9, 0.975])
+    values = np.arange(10.0).reshape(2, 5)
+    columns = columns_of_quantiles("M", values, levels)
+    assert list(columns) == ["M", "M-lo-95", "M-hi-95", "M-lo-80", "M-hi-80"]
+    for position, (quantile, column) in enumerate(quantile_columns(columns, "M").items()):
+        assert quantile == quantiles_of(levels)[position]
+        np.testing.assert_array_equal(columns[column], values[:, position])
+
+
+def test_a_model_may_go_by_another_name():
+    assert renamed_columns(FRAME, "LSTM", "PyTorch") == {
+        "LSTM": "PyTorch", "LSTM-lo-80": "PyTorch-lo-80", "LSTM-hi-80": "PyTorch-hi-80",
+        "LSTM-lo-97.5": "PyTorch-lo-97.5", "LSTM-hi-97.5": "PyTorch-hi-97.5",
+    }  # fmt: skip

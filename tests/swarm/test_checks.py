@@ -1,0 +1,182 @@
+"""What a swarm refuses: each a named error that says what, where, expected and got."""
+
+from typing import Any, cast
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from forecaster import swarm
+from forecaster.swarm import Shared, Swarm, SwarmError
+from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits, check_counts
+from tests.swarm.test_swarm import HELD_BACK, IDS, N, Widened, X, Y, make
+
+
+def test_hyperparameters_become_arrays_of_a_number_per_member():
+    spread = broadcast_hyperparams({"rate": 0.5, "layers": [1, 2, 3]}, 3)
+    assert spread["rate"].dtype == np.float32 and list(spread["rate"]) == [0.5] * 3
+    assert spread["layers"].dtype == np.int32 and list(spread["layers"]) == [1, 2, 3]
+
+
+def test_patience_is_as_long_as_the_epochs_unless_given():
+    limits = broadcast_limits([4, 7], None, 2)
+    assert list(limits.epochs) == list(limits.patience) == [4, 7]
+    assert list(broadcast_limits(9, [1, 2], 2).patience) == [1, 2]
+    assert limits.epochs.dtype == limits.patience.dtype == np.int32
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_counts_are_whole_numbers_of_one_or_more(count):
+    check_counts(chunk=1, block=None)
+    with pytest.raises(SwarmError, match="block: expected a whole number of 1 or more; got"):
+        check_counts(chunk=1, block=count)
+
+
+def no_rngs(rngs):
+    return nnx.Sequential(
+        nnx.Linear(3, 4, rngs=rngs), nnx.Dropout(0.5), nnx.Linear(4, 1, rngs=rngs)
+    )
+
+
+def needs_key(params, batch, key):
+    return (params["inner"]["bias"] * jax.random.normal(key, (8,))).sum()
+
+
+class Normed(nnx.Module):
+    def __init__(self, rngs):
+        self.norm = nnx.BatchNorm(3, rngs=rngs)
+
+
+def nan():
+    broken = X.copy()
+    broken[4, 2, 1] = np.nan
+    return broken
+
+
+ERRORS = {
+    "zero members": (lambda: make([]), "no members: ids is empty"),
+    "ids repeat": (lambda: make(["a", "b", "a"]), "ids must be unique; more than once: a"),
+    "ids no strings": (lambda: make([1, 2]), "ids: expected strings; got 1"),
+    "members of different shapes": (
+        lambda: make().fit([x[: 10 + i % 2] for i, x in enumerate(X)], Y),
+        r"inputs: the members' shapes differ.*\(10, 3\) \(member 0\), \(11, 3\) \(member 1\)",
+    ),
+    "examples of different shapes": (
+        lambda: swarm.stack([X[0], X[1, :, :2]]),
+        r"the shapes of single examples differ.*\(32, 2\) \(member 1\), \(32, 3\) \(member 0\)",
+    ),
+    "data and ids": (
+        lambda: make().fit(X[:5], Y[:5]),
+        r"inputs: expected a leading axis of 9 members, one per id; got shape \(5, 32, 3\)",
+    ),
+    "targets and inputs": (
+        lambda: make().fit(X, Y[:, :7]),
+        "targets: expected 32 examples, as in the inputs; got 7",
+    ),
+    "validation and training": (
+        lambda: make().fit(X, Y, validation=(X[..., :2], Y)),
+        r"training and validation inputs: single examples differ: \[\(3,\)\] and \[\(2,\)\]",
+    ),
+    "NaN": (
+        lambda: make().fit(nan(), Y),
+        r"inputs: expected finite numbers; got NaN.*first in member m4, example 2 \(1 in all: m4\)",
+    ),
+    "NaN in targets": (lambda: make().fit(X, Y * np.nan), "targets: expected finite numbers"),
+    "NaN in shared": (
+        lambda: make().fit(Shared(nan()[4]), Shared(Y[0])),
+        "inputs: expected finite numbers.*first in example 2",
+    ),
+    "a vector for a loss": (
+        lambda: make(loss=None, loss_fn=lambda p, b, k: b.inputs.sum(-1)).fit(X, Y),
+        r"loss_fn\(params, batch, key\): expected a scalar, shape \(\); got shape \(32,\)",
+    ),
+    "a scalar for elementwise": (
+        lambda: make(loss=lambda p, y: ((p - y) ** 2).mean()).fit(X, Y),
+        r"expected one loss per example, shape \(32, \.\.\.\); got \(\)",
+    ),
+    "targets spread over predictions": (
+        lambda: make(loss=lambda p, y: (p - y) ** 2).fit(X, Y[..., 0]),
+        r"at most one loss per number; got \(32, 32\) from predictions \(32, 1\)",
+    ),
+    "both losses": (lambda: make(loss_fn=needs_key), "give either loss, elementwise, or loss_fn"),
+    "a loss without the key it needs": (
+        lambda: make(loss=None, loss_fn=needs_key).fit(X, Y, validation=HELD_BACK),
+        "loss_fn failed without a key.*In validation",
+    ),
+    "a module without the key it needs": (
+        lambda: Swarm(no_rngs, IDS, loss=optax.squared_error).fit(X, Y),
+        "module.*needs a random key.*rngs",
+    ),
+    "an optimiser that is none": (
+        lambda: make(optimizer="adam"),
+        "optimizer: expected an optax transformation.*got 'adam'",
+    ),
+    "an optimiser that makes none": (
+        lambda: make(optimizer=lambda learning_rate: learning_rate),
+        "optimizer: expected an optax transformation; got a",
+    ),
+    "an optimiser that lacks a value": (
+        lambda: make(optimizer=lambda rate: optax.sgd(rate)),
+        "needs rate; hyperparameters given: learning_rate",
+    ),
+    "hyperparams of another length": (
+        lambda: make(hyperparams={"learning_rate": [1e-3, 1e-2]}),
+        r"hyperparams\['learning_rate'\]: expected a scalar or shape \(9,\); got \(2,\)",
+    ),
+    "hyperparams no number": (
+        lambda: make(hyperparams={"learning_rate": "fast"}),
+        r"hyperparams\['learning_rate'\]: expected numbers; got 'fast'",
+    ),
+    "unknown hyperparams": (
+        lambda: make().with_hyperparams(momentum=1.0),
+        "no hyperparameter momentum; there",
+    ),
+    "patience without validation": (lambda: make().fit(X, Y, patience=3), "patience: nothing to"),
+    "no epochs": (lambda: make().fit(X, Y, epochs=0), "epochs: expected a whole number of 1 or"),
+    "limits among the hyperparams": (
+        lambda: make(hyperparams={"learning_rate": 1e-3, "patience": 3}),
+        "hyperparams: expected neither epochs nor patience.*got patience",
+    ),
+    "no patience": (
+        lambda: make().fit(X, Y, validation=HELD_BACK, patience=0),
+        "patience: expected whole numbers of 1 or more; got 0",
+    ),
+    "no chunk": (lambda: make(chunk=0).fit(X, Y), "chunk: expected a whole number of 1 or more"),
+    "no model": (
+        lambda: Swarm(cast(Any, 3), IDS, loss=optax.squared_error),
+        "model: expected a function",
+    ),
+    "running statistics": (
+        lambda: Swarm(Normed, IDS, loss=optax.squared_error),
+        "norm.mean is a BatchStat; expected weights",
+    ),
+    "unknown member": (
+        lambda: make().member("x"),
+        "no member 'x'; there are 9: m0, m1, m2, m3, m4",
+    ),
+    "nobody left": (lambda: make().drop(IDS), "no members would be left"),
+    "appended twice": (lambda: make().append(["m3"]), "ids must be unique; more than once: m3"),
+    "another model appended": (
+        lambda: make().append(Swarm(Widened, ["w"], loss=optax.squared_error)),
+        r"the other swarm: of another model.*expected shape \(8,\).*got \(12,\)",
+    ),
+    "weights of another shape": (
+        lambda: make().with_params({"a": np.zeros(3)}),
+        "params: expected shapes",
+    ),
+    "rows outside": (
+        lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
+        "rows of shared data: expected whole numbers from 0 to 8; got int64 from 1 to 9",
+    ),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("what", ERRORS)
+def test_bad_input_is_a_named_error(what):
+    call, message = ERRORS[what]
+    with pytest.raises(SwarmError, match=f"(?s){message}"):
+        call()

@@ -1,0 +1,65 @@
+"""Examples as callers have them, brought into the shape that training wants."""
+
+import numpy as np
+import pytest
+
+from forecaster.swarm import Shared, Streamed, Supervised, SwarmError, stack
+from forecaster.swarm.examples import part, training_data
+
+IDS = ("A", "B")
+X = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+Y = X[..., 0]
+
+
+def test_members_of_unequal_length_are_padded_with_weight_zero():
+    stacked, weight = stack([X[0], X[1, :2]])
+    np.testing.assert_array_equal(stacked[0], X[0])
+    np.testing.assert_array_equal(stacked[1], [*X[1, :2], [0, 0, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(weight, [[1, 1, 1, 1], [1, 1, 0, 0]])
+    with pytest.raises(SwarmError, match=r"differ: expected one shape; got \(4, 2\) \(member 1\)"):
+        stack([X[0], X[1, :, :2]])
+
+
+def test_the_weight_is_one_unless_given_and_shared_where_the_inputs_are():
+    np.testing.assert_array_equal(part(IDS, X, Y, None, "").weight, np.ones((2, 4)))
+    shared = part(IDS, Shared(X[0]), Shared(Y[0]), None, "").weight
+    assert isinstance(shared, Shared) and shared.values.shape == (4,)
+
+
+def test_numbers_that_are_not_finite_matter_where_they_count():
+    bad, weight = X.copy(), np.ones((2, 4), np.float32)
+    bad[1, 2, 0] = np.nan
+    with pytest.raises(SwarmError, match=r"inputs: .* first in member B, example 2 \(1 in all: B"):
+        part(IDS, bad, Y, weight, "")
+    part(IDS, bad, Y, weight, "", check=False)
+    weight[1, 2] = 0
+    part(IDS, bad, Y, weight, "")
+    with pytest.raises(SwarmError, match=r"validation inputs: .* first in example 2\."):
+        part(IDS, Shared(bad[1]), Shared(Y[1]), None, "validation ")
+
+
+def test_validation_examples_have_the_shape_of_those_of_training():
+    data = training_data(IDS, X, Y, None, (X[:, :2], Y[:, :2]), None)
+    assert isinstance(data, Supervised)
+    np.testing.assert_array_equal(data.validation_weight, np.ones((2, 2)))
+    with pytest.raises(SwarmError, match="training and validation inputs: single examples differ"):
+        training_data(IDS, X, Y, None, (X[..., :2], Y), None)
+    with pytest.raises(SwarmError, match=r"targets: expected 4 examples, as in the inputs; got 3"):
+        training_data(IDS, X, Y[:, :3], None, None, None)
+
+
+@pytest.mark.parametrize("given", [1, 2, 3])
+def test_streams_may_leave_out_targets_and_weight(given):
+    weight = np.full((2, 4), 0.5, np.float32)
+    keys = np.arange(4, dtype=np.uint32).reshape(2, 2)
+
+    def load(rows):
+        return (X[rows], Y[rows], weight[rows])[:given] if given > 1 else X[rows]
+
+    data = training_data(IDS, Streamed(load), None, None, None, keys)
+    assert isinstance(data, Streamed)
+    loaded = data.load(np.array([1]))
+    np.testing.assert_array_equal(loaded.inputs, X[1:])
+    assert (loaded.targets is None) == (given == 1)
+    np.testing.assert_array_equal(loaded.weight, np.full((1, 4), 0.5 if given == 3 else 1.0))
+    np.testing.assert_array_equal(loaded.bootstrap, keys[1:])

@@ -1,0 +1,61 @@
+"""How many members fit: counted from shapes, never by trying."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from forecaster.swarm import Shared, Supervised, memory, supervised
+from forecaster.swarm.data import Held
+
+WIDTH, MEMBERS = 256, 6
+MODEL = (lambda key: jnp.zeros(WIDTH), lambda params, inputs: inputs @ params)
+TASK = supervised(MODEL, optax.squared_error, optimizer=optax.sgd, validated=False)
+HYPERPARAMS = {
+    "learning_rate": np.full(MEMBERS, 0.1, np.float32),
+    "epochs": np.ones(MEMBERS, np.int32),
+    "patience": np.ones(MEMBERS, np.int32),
+}
+
+
+def held(*, shared=False):
+    x, one = np.ones((MEMBERS, 10, WIDTH), np.float32), np.ones((MEMBERS, 10), np.float32)
+    return Held(Supervised(Shared(x[0]) if shared else x, one, one), MEMBERS)
+
+
+def test_a_state_is_weights_best_weights_and_a_few_numbers():
+    state = memory.state_bytes(TASK, held(), HYPERPARAMS)
+    assert 2 * 4 * WIDTH < state < 2 * 4 * WIDTH + 64
+
+
+def test_what_a_step_saves_grows_with_its_batch():
+    small = supervised(MODEL, optax.squared_error, optimizer=optax.sgd, batch_size=2)
+    saved = [memory.saved_bytes(task, held(), HYPERPARAMS) for task in (small, TASK)]
+    assert 4 * WIDTH < saved[0] < saved[1]
+
+
+def test_more_memory_is_room_for_more_members(monkeypatch):
+    monkeypatch.setattr(memory, "_used", lambda: 0)
+    fits = [
+        memory.members_at_once(kibibytes * 2**10, TASK, held(), HYPERPARAMS, 2)
+        for kibibytes in (10, 1000, 100_000)
+    ]
+    assert fits[0] == 1 and 1 < fits[1] < fits[2]
+
+
+def test_shared_arrays_count_once_a_lane():
+    assert held(shared=True).bytes_each == 2 * 4 * 10
+    assert held().bytes_each == 4 * 10 * WIDTH + 2 * 4 * 10
+
+
+class Gpu:
+    platform = "gpu"
+
+    def memory_stats(self):
+        return {"bytes_limit": 2**20}
+
+
+def test_on_gpus_half_of_the_memory_is_used_unless_more_is_asked_for(monkeypatch):
+    monkeypatch.setattr(jax, "local_devices", lambda: [Gpu()])
+    half = memory.members_at_once(None, TASK, held(), HYPERPARAMS, 2)
+    assert half == memory.members_at_once(2**20, TASK, held(), HYPERPARAMS, 2) > 1

@@ -1,0 +1,102 @@
+"""Optimisers: their settings are hyperparameters, and any of optax's will do."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from forecaster.swarm import SwarmError, adamw, inject_hyperparams
+from tests.swarm.test_swarm import X, Y, close, make, untrained
+
+__all__ = ["untrained"]  # the fixture
+
+PARAMS: Any = {"w": jnp.array([1.0, -2.0])}
+GRADS: Any = {"w": jnp.array([0.5, 3.0])}
+
+
+def step(optimizer: optax.GradientTransformation, count: int = 1) -> Any:
+    """The last of so many updates by the same gradients."""
+    state, updates = optimizer.init(PARAMS), None
+    for _ in range(count):
+        updates, state = optimizer.update(GRADS, state, PARAMS)
+    return updates
+
+
+def test_arguments_come_from_the_hyperparameters_of_their_names():
+    hyperparams = {
+        "learning_rate": jnp.float32(0.1),
+        "momentum": jnp.float32(0.9),
+        "x": jnp.ones(()),
+    }
+    made = inject_hyperparams(optax.sgd)(hyperparams)
+    close(step(made, 2), step(optax.sgd(0.1, momentum=0.9), 2))
+    others = step(optax.sgd(0.1), 2)
+    assert not np.allclose(step(made, 2)["w"], others["w"])
+
+
+def test_a_transformation_is_used_as_it_is():
+    close(step(inject_hyperparams(optax.sgd(0.3))({})), {"w": -0.3 * GRADS["w"]})
+
+
+def test_accumulated_gradients_are_averaged_and_move_nothing_before():
+    made = inject_hyperparams(optax.sgd, accumulate=3)({"learning_rate": jnp.float32(0.1)})
+    close(step(made, 2), {"w": jnp.zeros(2)})
+    close(step(made, 3), {"w": -0.1 * GRADS["w"]})
+
+
+def test_adamw_clips_by_the_global_norm():
+    large = jax.tree.map(lambda gradient: 1e3 * gradient, GRADS)
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in jax.tree.leaves(large)))
+    clipped = jax.tree.map(lambda gradient: gradient / norm, large)
+    ours, plain = adamw(0.1, clip=jnp.float32(1.0)), optax.adamw(0.1)
+    _, after = ours.update(large, ours.init(PARAMS), PARAMS)
+    _, expected = plain.update(clipped, plain.init(PARAMS), PARAMS)
+    for moment in ("mu", "nu"):
+        close(optax.tree_utils.tree_get(after, moment), optax.tree_utils.tree_get(expected, moment))
+
+
+def test_random_keys_in_a_state_are_plain_numbers():
+    made = inject_hyperparams(optax.noisy_sgd)({"learning_rate": jnp.float32(0.1)})
+    leaves = jax.tree.leaves(made.init(PARAMS))
+    assert not any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves)
+    assert step(made)["w"].shape == (2,)  # and it can be used
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_no_optimiser_is_a_named_error():
+    with pytest.raises(SwarmError, match="expected an optax transformation, or a function"):
+        inject_hyperparams("adam")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SwarmError, match="sgd: needs learning_rate; hyperparameters given: rate"):
+        inject_hyperparams(optax.sgd)({"rate": jnp.ones(())})
+
+
+@pytest.mark.slow
+def test_accumulated_batches_are_one_large_batch():
+    options = {"optimizer": optax.sgd, "hyperparams": {"learning_rate": 0.1}}
+    four = make(accumulate=4, **options).fit(X, Y, epochs=3, batch_size=8)
+    close(four.params, make(**options).fit(X, Y, epochs=3, batch_size=None).params)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("noisy_sgd", marks=pytest.mark.slow),
+        pytest.param("lbfgs", marks=pytest.mark.slow),
+        "lion",
+        "chain",
+        pytest.param("inject", marks=pytest.mark.slow),
+    ],
+)
+def test_optimisers_of_many_kinds(untrained, name):
+    optimizer = {
+        "noisy_sgd": optax.noisy_sgd,  # keeps a random key
+        "lbfgs": optax.lbfgs(),  # searches along a line
+        "lion": optax.lion,
+        "chain": optax.chain(optax.clip(1.0), optax.adam(optax.cosine_decay_schedule(0.02, 99))),
+        "inject": optax.inject_hyperparams(optax.adam)(learning_rate=0.02),
+    }[name]
+    made = make(optimizer=optimizer, hyperparams={"learning_rate": 0.01}).fit(X, Y, epochs=5)
+    assert (made.evaluate(X, Y) < untrained.evaluate(X, Y)).all()

@@ -1,0 +1,69 @@
+"""The schedule: who trains when, and how long blocks are."""
+
+import numpy as np
+import pytest
+
+from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
+from forecaster.swarm.data import Held
+from forecaster.swarm.keys import member_keys
+from forecaster.swarm.lanes import Layout, lane_mesh
+from forecaster.swarm.schedule import Schedule, run_to_the_end
+from forecaster.swarm.training import Status
+from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, same
+
+__all__ = ["data"]  # the fixture
+
+
+@pytest.fixture
+def schedule(data):
+    """Room for two members on each lane at once, blocks of two epochs."""
+    mesh = lane_mesh(2)
+    hyperparams = broadcast_hyperparams(HYPERPARAMS, MEMBERS)
+    limits = broadcast_limits(np.arange(MEMBERS) + 1, None, MEMBERS)
+    held, keys = Held(data, MEMBERS), member_keys(5, IDS)
+    layout = Layout(lanes=2, groups=1, chunk=2)
+    return Schedule(TASKS["Perceptron"], held, hyperparams, limits, keys, mesh, layout, block=2)
+
+
+def test_waiting_members_take_the_places_of_those_that_stopped(schedule):
+    running = []
+    while not schedule.done():
+        schedule.advance()
+        running.append(schedule.started.sum() - schedule.stopped)
+        assert running[-1] <= 4 and len(running) < 30
+    assert list(schedule.state.epoch) == list(range(1, MEMBERS + 1))
+    assert (schedule.state.status == Status.FINISHED).all()
+    # 66 epochs by four at a time, and the last member's alone: without waiting for the slow ones.
+    assert len(running) < MEMBERS
+
+
+def test_blocks_grow_while_they_are_short_and_shrink_to_the_first_length(schedule):
+    schedule._seconds = 0.01
+    lengths = []
+    for _ in range(8):
+        schedule._adapt_block()
+        lengths.append(schedule.block)
+    assert lengths == [4, 8, 16, 32, 64, 128, 128, 128]
+    schedule._seconds = 100.0
+    for _ in range(8):
+        schedule._adapt_block()
+    assert schedule.block == 2
+    schedule._seconds, schedule._moving = 0.2, 0.0  # long enough, and busy
+    schedule._adapt_block()
+    assert schedule.block == 2
+    schedule._moving = 0.1  # half of it spent on moving states
+    schedule._adapt_block()
+    assert schedule.block == 4
+
+
+def test_what_is_saved_is_restored(schedule, tmp_path):
+    path = tmp_path / "checkpoint"
+    schedule.advance()
+    schedule.save(path, "this fit")
+    started, state, history = schedule.started, schedule.state, schedule.history
+    run_to_the_end(schedule, None, "", lambda: None)
+    assert not same(schedule.state, state)
+    schedule.restore(path, "this fit")
+    assert same(schedule.started, started) and same(schedule.state, state)
+    np.testing.assert_array_equal(schedule.history.losses.train, history.losses.train)
+    np.testing.assert_array_equal(schedule.history.latest, history.latest)

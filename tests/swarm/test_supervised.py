@@ -1,0 +1,113 @@
+"""A task from a model and a loss: batches, losses, validation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from forecaster.swarm import (
+    Batch,
+    Supervised,
+    SwarmError,
+    shuffled_batches,
+    supervised,
+    use_all_cores,
+)
+from forecaster.swarm.supervised import bootstrap_sample
+
+LINEAR = (lambda key: jnp.float32(2), lambda params, inputs: params * inputs)
+
+
+@pytest.fixture
+def key():
+    use_all_cores()  # before anything starts JAX
+    return jax.random.key(0)
+
+
+def batch():
+    x, y, weight = data()[:3]
+    return Batch(x, y, jnp.asarray(weight))
+
+
+def data(examples=5, padded=2, **options):
+    x = jnp.arange(examples + padded, dtype=jnp.float32).at[examples:].set(jnp.nan)
+    weight = jnp.ones(examples + padded).at[examples:].set(0)
+    return Supervised(x, x, weight, **options)
+
+
+def test_every_valid_example_comes_once_and_padding_changes_nothing(key):
+    valid = jnp.array([True] * 5 + [False] * 4)
+    index, is_example, active = shuffled_batches(key, valid, 3)
+    assert sorted(index[is_example].tolist()) == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(active, [True, True, False])
+    unpadded, _, _ = shuffled_batches(key, valid[:5], 3)
+    np.testing.assert_array_equal(index[is_example], unpadded.ravel()[:5])
+
+
+def test_labels_decide_when_an_example_comes(key):
+    labels = jnp.arange(6)[::-1]
+    valid = jnp.ones(6, bool)
+    index, _, _ = shuffled_batches(key, valid, 2)
+    relabelled, _, _ = shuffled_batches(key, valid, 2, labels=labels)
+    np.testing.assert_array_equal(labels[relabelled], index)
+
+
+def test_a_bootstrap_sample_draws_valid_examples_only(key):
+    valid = jnp.array([False, True, True, False, True])
+    sample = jax.vmap(lambda key: bootstrap_sample(key, valid))(jax.random.split(key, 50))
+    assert set(np.unique(sample)) == {1, 2, 4}
+
+
+def test_an_elementwise_loss_is_averaged_over_valid_examples(key):
+    task = supervised(LINEAR, optax.squared_error)
+    (index, _), _ = task.batches(data(), key)
+    assert index.shape == (1, 7)  # one batch of all examples
+    loss, gradient = jax.value_and_grad(task.loss)(jnp.float32(2), batch(), key, {})
+    np.testing.assert_allclose(loss, np.mean(np.arange(5) ** 2))  # (2x - x)^2
+    np.testing.assert_allclose(gradient, np.mean(2 * np.arange(5) ** 2))  # no NaN of the padding
+
+
+def test_validation_is_of_the_examples_held_back():
+    held_back = data()
+    full = data(3, 0, validation_inputs=held_back.inputs, validation_targets=held_back.targets,
+                validation_weight=held_back.weight)  # fmt: skip
+    task = supervised(LINEAR, optax.squared_error)
+    assert task.validate is not None
+    np.testing.assert_allclose(task.validate(jnp.float32(3), full), np.mean(4 * np.arange(5) ** 2))
+    with pytest.raises(SwarmError, match="make the task with validated=False"):
+        task.validate(jnp.float32(3), data())
+    assert supervised(LINEAR, optax.squared_error, validated=False).validate is None
+
+
+def test_a_loss_of_a_whole_batch_may_take_hyperparameters(key):
+    def loss_fn(params, batch, key, hyperparams):
+        return (params * batch.weight).sum() * hyperparams["factor"]
+
+    task = supervised(LINEAR, loss_fn=loss_fn)
+    assert task.loss(jnp.float32(2), batch(), key, {"factor": jnp.float32(0.5)}) == 5
+
+
+def test_exactly_one_loss():
+    for loss in (None, optax.squared_error):
+        with pytest.raises(SwarmError, match="give either loss, elementwise, or loss_fn"):
+            supervised(LINEAR, loss, loss_fn=loss)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda p, y: ((p - y) ** 2).mean(), "expected one loss per example"),
+        (lambda p, y: (p[:, None] - y) ** 2, "spread over each other"),
+    ],
+)
+def test_losses_of_other_shapes_are_named_errors(key, loss, message):
+    task = supervised(LINEAR, loss)
+    with pytest.raises(SwarmError, match=message):
+        task.loss(jnp.float32(2), batch(), key, {})
+
+
+def test_the_models_arithmetic_may_be_half_and_losses_stay_whole(key):
+    task = supervised(LINEAR, optax.squared_error, compute_dtype=jnp.bfloat16)
+    loss = task.loss(jnp.float32(1.001), batch(), key, {})
+    assert loss.dtype == jnp.float32 and loss == 0  # 1.001 is 1 in bfloat16

@@ -1,0 +1,45 @@
+"""Settings: their defaults, and errors that name the setting."""
+
+import dataclasses
+
+import pytest
+
+import forecaster as fc
+from forecaster.config import read_settings
+from forecaster.errors import UsageError
+
+
+def test_defaults_that_depend_on_others_are_resolved_once():
+    assert fc.Config().burn_in == 20 and fc.Config(lookback=30).burn_in == 10
+    assert fc.Config().training_mode == "sequence"
+    assert fc.Config(model="mlp").training_mode == "windowed"
+    assert fc.Config(training="windowed", burn_in=60).training_mode == "windowed"
+    assert dataclasses.asdict(fc.Config(clip=1))["clip"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model": "cnn"}, "model: expected one of lstm, gru, mlp; got 'cnn'"),
+        ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
+        ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
+        ({"burn_in": 60}, "burn_in: expected less than lookback, 60; got 60"),
+        ({"season": 0}, "season: expected a whole number of 1 or more; got 0"),
+        ({"clip": 0.0}, "clip: expected a positive number; got 0.0"),
+        ({"validation": 13}, "validation: expected at least horizon \\+ 9 = 14"),
+        ({"model": "mlp", "training": "sequence"}, "model mlp sees a window as a whole"),
+        ({"size": 3}, "fast.toml: no setting 'size'; there are: model, head"),
+    ],
+)
+def test_errors_name_the_setting(settings, message):
+    with pytest.raises(UsageError, match=message):
+        fc.Config.from_dict(settings, "fast.toml")
+
+
+def test_settings_are_read_from_toml(tmp_path):
+    path = tmp_path / "fast.toml"
+    path.write_text("hidden = 4")
+    assert read_settings(path) == {"hidden": 4}
+    path.write_text("hidden =")
+    with pytest.raises(UsageError, match="cannot be read as TOML"):
+        read_settings(path)

@@ -1,0 +1,227 @@
+"""README and site: they build, their links lead somewhere, and what they tell to type works."""
+
+import importlib
+import inspect
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.cli import main
+
+ROOT = Path(__file__).parents[1]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REPOSITORY, SITE = PROJECT["urls"]["Repository"], PROJECT["urls"]["Documentation"]
+SOURCES = ("docs", "forecaster", "scripts/docs_roles.py", "zensical.toml", "CHANGELOG.md")
+
+
+def tool(name: str) -> str:
+    """A program of this environment, or of the path."""
+    beside = shutil.which(name, path=str(Path(sys.executable).parent))
+    return beside or shutil.which(name) or pytest.skip(f"{name} is not installed")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def build(folder: Path, **pages: str) -> subprocess.CompletedProcess[str]:
+    """The site of the sources, with more pages, in a folder of its own."""
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, folder / name)
+    for name, text in pages.items():
+        (folder / "docs" / f"{name}.md").write_text(text)
+    command = [tool("zensical"), "build", "--clean", "--strict"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = build(folder)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-5000:]
+    assert not re.search("warning|error", said, re.IGNORECASE), said
+    return folder / "site"
+
+
+def test_the_site_builds_without_a_warning(site):
+    html = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+    assert len(html) == len(list(DOCS.rglob("*.md"))) + 1  # 404.html
+    # A name without an entry is no warning, but stays as it was written.
+    assert not [name for name, text in html.items() if re.search(r"\]\[forecaster[.\w]*\]", text)]
+    assert not [name for name, text in html.items() if re.search(r":(class|func|mod|meth):", text)]
+
+
+@pytest.mark.parametrize("text", ["[a page](nowhere.md)", "[a heading](index.md#nowhere)"])
+def test_a_link_to_nowhere_fails_the_build(tmp_path, text):
+    assert build(tmp_path, extra=f"# Extra\n\n{text}\n").returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("package", "page"),
+    [
+        ("forecaster", "forecaster"),
+        ("forecaster.swarm", "swarm"),
+    ],
+)
+def test_every_public_name_has_an_entry(site, package, page):
+    module = importlib.import_module(package)
+    text = (site / "reference" / page / "index.html").read_text()
+    entries = {name.split(".")[-1] for name in re.findall(r'id="(forecaster[\w.]*)"', text)}
+    values = {name: getattr(module, name) for name in module.__all__ if not name.startswith("_")}
+    wanted = {n for n, v in values.items() if inspect.isclass(v) or inspect.isfunction(v)}
+    missing = wanted - entries
+    assert not missing
+
+
+def test_paths_and_tests_that_are_named_exist():
+    missing = []
+    for page in PAGES:
+        for path, test in re.findall(
+            r"`((?:forecaster|tests|scripts|notebooks|docs|data)/[\w/.]+)(?:::(\w+))?`",
+            page.read_text(),
+        ):
+            file = ROOT / path
+            if not file.exists() or (test and f"def {test}(" not in file.read_text()):
+                missing.append(f"{page.name}: {path} {test}")
+    assert not missing
+
+
+def test_names_of_the_package_exist():
+    missing = []
+    for page in (DOCS / "architecture.md", *(DOCS / "guide").glob("*.md"), DOCS / "evaluation.md"):
+        for name in set(re.findall(r"`(forecaster(?:\.\w+)+)`", page.read_text())):
+            if not exists(name):
+                missing.append(f"{page.name}: {name}")
+    assert not missing
+
+
+def exists(name: str) -> bool:
+    parent, _, last = name.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(parent), last)
+    except ImportError:
+        return False
+
+
+def commands() -> list[str]:
+    """Every line of a block that calls the program."""
+    lines = []
+    for page in PAGES:
+        for block in re.findall(r"^```(?:bash)?\n(.*?)^```", page.read_text(), re.DOTALL | re.M):
+            lines += re.findall(r"^forecaster .*", block, re.MULTILINE)
+    return sorted({line.split("  #")[0].strip() for line in lines})
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_that_are_shown_are_understood(line):
+    _, name, *arguments = shlex.split(line, comments=True)
+    command = main.commands[name]
+    known = {text: option for option in command.params for text in option.opts}
+    for argument in arguments:
+        assert not argument.startswith("-") or argument in known, f"{name} has no {argument}"
+
+
+def test_every_command_is_described():
+    described = re.findall(r"^## (\w+)$", (DOCS / "commands.md").read_text(), re.MULTILINE)
+    assert set(main.commands) <= set(described)
+
+
+def test_links_of_the_readme_lead_to_what_is_there():
+    """On a package index the README stands alone, so its links are absolute."""
+    text = README.read_text()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links and all(link.startswith((f"{REPOSITORY}/", SITE)) for link in links)
+    for link in links:
+        if link.startswith(SITE):
+            page = link.removeprefix(SITE).strip("/")
+            assert (DOCS / f"{page}.md").exists() or (DOCS / page / "index.md").exists(), link
+        else:
+            kind, _, path = link.removeprefix(f"{REPOSITORY}/").partition("/main/")
+            assert kind in ("blob", "tree", "raw") and (ROOT / path).exists(), link
+    assert len(text.splitlines()) < 120
+
+
+def test_the_address_is_the_same_everywhere():
+    config = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    assert config["repo_url"] == REPOSITORY and config["site_url"] == SITE
+    for page in PAGES:
+        links = re.findall(r"https://github.com/[\w-]*forecaster[\w-]*/[\w-]+", page.read_text())
+        assert set(links) <= {REPOSITORY}, page
+    urls = PROJECT["urls"].values()
+    assert all(url.startswith((REPOSITORY, SITE)) for url in urls)
+
+
+@pytest.fixture
+def prices_here(panel, tmp_path, monkeypatch):
+    """A folder to work in, with the simulated market as the reader's own prices."""
+    monkeypatch.chdir(tmp_path)
+    frame = panel.to_frame().rename(columns={"unique_id": "ticker", "ds": "date"})
+    frame.to_parquet("prices.parquet")
+
+
+def test_the_notebook_section_works(prices_here):
+    matplotlib.use("agg")
+    section, baselines = blocks(DOCS / "guide" / "notebooks.md", "python")
+    assert blocks(README, "python") == [section]
+    names: dict = {}
+    exec(compile(section + "\n" + baselines, "In a notebook", "exec"), names)
+    assert {"LSTM", "LSTM-lo-80", "LSTM-hi-95"} <= set(names["forecast"])
+    assert names["frame"]["cutoff"].nunique() == 250 and Path("my-model").is_dir()
+    scores = fc.evaluate(names["frame"])
+    assert {"mae", "crps", "coverage-80", "mae_relative_to_naive"} <= set(scores)
+    assert len(names["ewma"]) == len(names["frame"])
+
+
+@pytest.mark.slow
+def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    days = pd.date_range("2024-01-01", periods=300)
+    week = 20 + 5 * np.sin(np.arange(300) * 2 * np.pi / 7)
+    noise = np.random.default_rng(0).normal(size=(2, 300))
+    frames = [
+        pd.DataFrame({"unique_id": name, "ds": days, "y": week + values})
+        for name, values in zip(["north", "south"], noise, strict=True)
+    ]
+    pd.concat(frames).to_csv("sales.csv", index=False)
+    (section,) = blocks(DOCS / "guide" / "panels.md", "python")
+    names: dict = {}
+    exec(compile(section, "Any panel", "exec"), names)
+    assert names["model"].transform.name == "seasonal" and len(names["forecast"]) == 14
+
+
+def test_settings_that_are_shown_are_settings():
+    for page in PAGES:
+        for block in blocks(page, "toml"):
+            fc.Config.from_dict(tomllib.loads(block))
+
+
+def test_the_pictures_are_those_of_the_script():
+    names = set(re.findall(r'"(\w+\.png)"', (ROOT / "scripts" / "pictures.py").read_text()))
+    assert names == {path.name for path in (DOCS / "assets").glob("*.png")}
+    assert all((DOCS / "assets" / name).stat().st_size > 20_000 for name in names)
+
+
+@pytest.mark.parametrize(("options", "slow"), [([], False), (["-m", "slow"], True)])
+def test_slow_tests_run_when_asked_for(options, slow):
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--noconftest", *options]
+    done = subprocess.run(
+        [*command, "tests/test_experiments.py"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert ("test_an_experiment_runs" in done.stdout) is slow
+    assert ("test_results_are_beside_their_script" in done.stdout) is not slow

@@ -1,0 +1,44 @@
+"""Pictures draw the numbers of their frames."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+import forecaster as fc
+from forecaster.plotting import plot_forecast, plot_scaling
+
+DAYS = pd.bdate_range("2024-01-01", periods=6)
+
+
+def labels(ax: Axes) -> list[str]:
+    return ax.get_legend_handles_labels()[1]
+
+
+def test_a_forecast_goes_on_from_the_latest_value_as_a_fan_of_bands():
+    y = [1.0, 2.0, 3.0, 4.0]
+    panel = fc.Panel.from_frame(pd.DataFrame({"unique_id": "a", "ds": DAYS[:4], "y": y}))
+    forecast = pd.DataFrame(
+        {"unique_id": ["a", "a", "b"], "ds": [DAYS[4], DAYS[5], DAYS[4]], "LSTM": [5.0, 6.0, 99.0],
+         "LSTM-lo-50": [4.5, 5.0, 0], "LSTM-hi-50": [5.5, 7.0, 0], "LSTM-lo-97.5": [4.0, 4.0, 0],
+         "LSTM-hi-97.5": [6.0, 8.0, 0], "probability_of_rise": 0.6}
+    )  # fmt: skip
+    ax = plot_forecast(panel, forecast, "a", history=3)
+    history, median = ax.get_lines()
+    np.testing.assert_array_equal(history.get_ydata(), [2, 3, 4])
+    np.testing.assert_array_equal(median.get_ydata(), [4, 5, 6])
+    assert labels(ax) == ["y", "97.5 % band", "50 % band", "LSTM median"]
+    wide, narrow = (band.get_paths()[0].get_extents() for band in ax.collections)
+    assert (wide.y0, wide.y1) == (4.0, 8.0) and (narrow.y0, narrow.y1) == (4.0, 7.0)
+
+
+def test_scaling_is_seconds_of_all_networks_together():
+    frame = pd.DataFrame(
+        {"method": ["ours", "ours", "loop"], "members": [1, 64, 64],
+         "seconds_per_model_epoch": [0.1, 0.01, 0.2]}
+    )  # fmt: skip
+    ax = plot_scaling(frame)
+    ours, loop = ax.get_lines()
+    np.testing.assert_allclose(np.asarray(ours.get_ydata(), float), [0.1, 0.64])
+    np.testing.assert_allclose(np.asarray(loop.get_ydata(), float), [12.8])
+    assert labels(ax) == ["ours", "loop"]
+    assert ax.get_xscale() == ax.get_yscale() == "log"
