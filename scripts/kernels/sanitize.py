@@ -26,13 +26,10 @@ def build(folder: Path, extra: Sequence[str] = ()) -> Path:
     """Compile the kernels and the program that runs them; returns the program."""
     command = [*compiling.compiler(), *FLAGS]
     objects = []
-    for name, (flags, vector, rows) in compiling.instruction_sets().items():
+    for name, flags in compiling.instruction_sets().items():
         objects.append(str(folder / f"{name}.o"))
-        choice = [f"-DISA_NAME={name}", f"-DVECTOR={vector}", f"-DMOST_ROWS={rows}"]
         source = str(compiling.HERE / "isa.cc")
-        subprocess.run(
-            [*command, *flags.split(), *choice, "-c", source, "-o", objects[-1]], check=True
-        )
+        subprocess.run([*command, *flags, "-c", source, "-o", objects[-1]], check=True)
     program = folder / "sanitized"
     subprocess.run(
         [*command, *extra, str(HERE / "sanitized.cc"), *objects, "-o", str(program)], check=True

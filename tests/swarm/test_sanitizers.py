@@ -1,23 +1,28 @@
 """The compiled kernels under the address and undefined-behaviour sanitizers."""
 
+import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from forecaster.swarm.recurrence.native.compiling import CompileError, compiler
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "kernels"
 
 
 @pytest.fixture(scope="module")
 def sanitize():
-    """The script as a module, skipped aloud where there is no compiler with sanitizers."""
-    sys.path.insert(0, str(SCRIPTS))
+    """The script as a module; skipped aloud where there is no C++ compiler."""
     try:
-        import sanitize
-    finally:
-        sys.path.remove(str(SCRIPTS))
-    return sanitize
+        compiler()
+    except CompileError as error:
+        pytest.skip(str(error))
+    spec = importlib.util.spec_from_file_location("sanitize", SCRIPTS / "sanitize.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.slow

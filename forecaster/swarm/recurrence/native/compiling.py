@@ -37,23 +37,19 @@ def compile_kernel(output: Path) -> Path:
     The best one is chosen when the library is loaded. Raises CompileError; then no file is left.
     """
     try:
-        command = shlex.split(os.environ.get("CXX", "")) or [_compiler()]
-        return _compile(command, output)
+        return _compile(compiler(), output)
     except (OSError, ValueError) as error:  # a CXX that is no command, a folder that is read-only
         raise CompileError(str(error)) from error
 
 
 def _compile(command: list[str], output: Path) -> Path:
     headers = _headers()
-    machine = platform.machine().lower()
-    sets = _X86 if machine in ("x86_64", "amd64") else _OTHER
     with tempfile.TemporaryDirectory() as folder:
         common = [*command, *_COMMON.split(), f"-isystem{headers}", f"-I{HERE}", "-c"]
         objects = []
-        for name, (flags, vector, rows) in sets.items():
+        for name, flags in instruction_sets().items():
             objects.append(str(Path(folder) / f"{name}.o"))
-            choice = [f"-DISA_NAME={name}", f"-DVECTOR={vector}", f"-DMOST_ROWS={rows}"]
-            _run([*common, *flags.split(), *choice, str(HERE / "isa.cc"), "-o", objects[-1]])
+            _run([*common, *flags, str(HERE / "isa.cc"), "-o", objects[-1]])
         objects.append(str(Path(folder) / "ffi.o"))
         _run([*common, str(HERE / "ffi.cc"), "-o", objects[-1]])
         library = Path(folder) / NAME
@@ -65,13 +61,25 @@ def _compile(command: list[str], output: Path) -> Path:
     return output
 
 
-def _compiler() -> str:
+def compiler() -> list[str]:
+    """The command that compiles C++: ``CXX``, or what there is. Raises CompileError."""
+    if command := shlex.split(os.environ.get("CXX", "")):
+        return command
     if os.name == "nt":
         raise CompileError("not built on Windows")
     for name in ("c++", "g++", "clang++"):
         if path := shutil.which(name):
-            return path
+            return [path]
     raise CompileError("no C++ compiler found (tried c++, g++, clang++)")
+
+
+def instruction_sets() -> dict[str, list[str]]:
+    """The instruction sets of this processor family, and the compiler's flags for each."""
+    sets = _X86 if platform.machine().lower() in ("x86_64", "amd64") else _OTHER
+    return {
+        name: [*flags.split(), f"-DISA_NAME={name}", f"-DVECTOR={vector}", f"-DMOST_ROWS={rows}"]
+        for name, (flags, vector, rows) in sets.items()
+    }
 
 
 def _headers() -> Path:
