@@ -1,7 +1,8 @@
 """Small simulated data and a model fitted on them once, shared by the tests.
 
-Types and shapes of the annotated modules are checked at each call, by jaxtyping and beartype. Set
-``FORECASTER_TEST_TYPES=off`` to run without, for instance to time something.
+Types and shapes of the modules that are dense with arrays are checked at each call, by jaxtyping
+and beartype. ``FORECASTER_TEST_TYPES=all`` checks the whole engine, which takes a third longer;
+``off`` checks nothing, for instance to time something.
 """
 
 import os
@@ -12,10 +13,16 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-CHECKED = ["forecaster.swarm", "forecaster.forecasting.heads", "forecaster.forecasting.windows"]
+WINDOWS = ["forecaster.forecasting.heads", "forecaster.forecasting.windows"]
+DENSE = ["recurrence", "data", "examples", "history", "keys", "members", "result"]
+CHECKED = {
+    "off": [],
+    "": [*WINDOWS, *(f"forecaster.swarm.{module}" for module in DENSE)],
+    "all": [*WINDOWS, "forecaster.swarm"],
+}[os.environ.get("FORECASTER_TEST_TYPES", "")]
 # An int will do for a float, as for static checkers.
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
-if os.environ.get("FORECASTER_TEST_TYPES") != "off":  # before anything imports them
+if CHECKED:  # before anything imports them
     jaxtyping.install_import_hook(CHECKED, CHECKER)
 
 import forecaster as fc  # noqa: E402
