@@ -172,8 +172,9 @@ def test_garch_by_its_recursion_from_an_estimate_of_our_own(forecasts, adjusted)
 def test_quantiles_are_in_order(forecasts, folder):
     levels = json.loads((folder / "summary.json").read_text())["levels"]
     for model in ("LSTM", "EWMA", "GARCH", "Naive"):
-        places = sorted({0.5, *(0.5 + s * float(level) / 200 for level in levels for s in (-1, 1))})
-        values = forecasts[[column(model, round(q, 6)) for q in places]].to_numpy()
+        halves = [side * float(level) / 200 for level in levels for side in (-1, 1)]
+        quantiles = sorted({0.5, *(0.5 + half for half in halves)})
+        values = forecasts[[column(model, round(q, 6)) for q in quantiles]].to_numpy()
         assert (np.diff(values, axis=1) >= 0).all(), model
 
 
