@@ -12,7 +12,8 @@ _CHOICES = {
     "model": ("lstm", "gru", "mlp"),
     "head": ("student_t", "point"),
     "training": ("auto", "sequence", "windowed"),
-    "transform": ("auto", "log_return", "difference", "seasonal", "identity"),
+    "transform": ("auto", "log_return", "difference", "seasonal", "identity", "combined"),
+    "start": ("pooled", "independent"),
 }
 
 
@@ -32,12 +33,18 @@ class Config:
     - ``burn_in``: steps of a window that only warm up the state and predict nothing; by default a
       third of the lookback, 20 at most
     - ``validation``: the latest rows, held back to stop early, choose weights and calibrate bands;
-      a year of sessions, so that a band of 99 % still has enough residuals
+      by default a quarter of a series' rows, 252 at most, a year of sessions
     - ``training``: ``sequence``, every step of a window after ``burn_in`` predicts; ``windowed``,
       only the last; ``auto``, sequence where the model can, because it takes fewer windows
-    - ``transform``: what a network sees of a series: ``log_return``, ``difference``, ``seasonal``
-      or ``identity``; ``auto`` takes log returns for prices, otherwise goes by the frequency
-    - ``season``: steps in a season, for the seasonal transform; by default from the frequency
+    - ``transform``: what a network sees of a series: ``log_return``, ``difference``, ``seasonal``,
+      ``identity``, or ``combined``, its errors against a combination of simple forecasts; ``auto``
+      takes log returns for prices and the combination for all else
+    - ``season``: steps in a season, or in several; by default from the frequency, and where times
+      are whole numbers from the series itself
+    - ``start``: where a series' networks start from: ``pooled``, one that all series trained for a
+      short time; ``independent``, random weights, so that no series has a part in another's
+    - ``members``: networks per series, whose distributions are averaged
+    - ``shrinkage``: weight decay towards the pooled start
     - ``epochs``: the most passes over the training rows
     - ``patience``: epochs without a better validation loss until training stops
     - ``batch_size``: windows per gradient step
@@ -50,16 +57,19 @@ class Config:
 
     model: str = "lstm"
     head: str = "student_t"
-    hidden: int = 8
+    hidden: int = 16
     layers: int = 1
     horizon: int = 5
     lookback: int = 60
     # None until it is resolved: the default depends on lookback.
     burn_in: int = None  # pyright: ignore[reportAssignmentType]
-    validation: int = 252
+    validation: int | None = None
     training: str = "auto"
     transform: str = "auto"
-    season: int | None = None
+    season: int | tuple[int, ...] | None = None
+    start: str = "pooled"
+    members: int = 3
+    shrinkage: float = 3.0
     epochs: int = 100
     patience: int = 15
     batch_size: int = 32
@@ -75,7 +85,9 @@ class Config:
             object.__setattr__(self, "burn_in", max(0, min(20, self.lookback // 3)))
         for field in dataclasses.fields(self):
             value: Any = getattr(self, field.name)
-            if field.type is int or (field.name == "season" and value is not None):
+            if field.name == "season":
+                object.__setattr__(self, "season", _checked_season(value))
+            elif field.type is int or (field.name == "validation" and value is not None):
                 _check_count(field.name, value)
             elif field.type is float:
                 # TOML writes 1 for 1.0.
@@ -85,7 +97,7 @@ class Config:
     def _check_together(self) -> None:
         if self.training_mode == "sequence" and self.burn_in >= self.lookback:
             raise _wrong("burn_in", f"less than lookback, {self.lookback}", self.burn_in)
-        if self.validation < self.horizon + 9:
+        if self.validation is not None and self.validation < self.horizon + 9:
             raise _wrong(
                 "validation",
                 f"at least horizon + 9 = {self.horizon + 9}, so that 10 errors calibrate each band",
@@ -103,6 +115,37 @@ class Config:
         if self.training == "auto":
             return "windowed" if self.model == "mlp" else "sequence"
         return cast(Literal["sequence", "windowed"], self.training)
+
+    @property
+    def shortest_validation(self) -> int:
+        """The fewest rows that can be held back: 10 errors calibrate each band."""
+        return self.horizon + 9 if self.validation is None else self.validation
+
+    @property
+    def longest_validation(self) -> int:
+        """The most rows that are held back of a series."""
+        return max(252, self.horizon + 9) if self.validation is None else self.validation
+
+    @property
+    def rows_to_forecast(self) -> int:
+        """The fewest rows of a series that a forecast is made from."""
+        return self.lookback if self.validation is not None else min(self.lookback, 20)
+
+    @property
+    def rows_to_fit(self) -> int:
+        """The fewest rows of a series that has networks of its own."""
+        if self.validation is not None:
+            return self.lookback + self.horizon + self.validation
+        return 2 * self.horizon + self.shortest_validation + 10
+
+    @property
+    def why_rows(self) -> str:
+        """How :attr:`rows_to_fit` comes about, in words."""
+        if self.validation is not None:
+            return (
+                f"lookback {self.lookback} + horizon {self.horizon} + validation {self.validation}"
+            )
+        return f"2 x horizon {self.horizon} + validation {self.shortest_validation} + 10"
 
     @property
     def column(self) -> str:
@@ -138,8 +181,20 @@ def _check_count(name: str, value: object) -> None:
         raise _wrong(name, f"a whole number of {lowest} or more", value)
 
 
+def _checked_season(value: object) -> int | tuple[int, ...] | None:
+    """Steps in a season or in several; TOML and JSON have lists."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        _check_count("season", value)
+        return cast(int, value)
+    for steps in cast(list[object], value):
+        _check_count("season", steps)
+    return tuple(sorted(cast(list[int], value)))
+
+
 def _checked_number(name: str, value: object) -> float:
-    lowest = 0.0 if name == "weight_decay" else 1e-12
+    lowest = 0.0 if name in ("weight_decay", "shrinkage") else 1e-12
     if not isinstance(value, int | float) or not lowest <= value < float("inf"):
         raise _wrong(name, "a positive number", value)
     return float(value)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-WINDOWS = ["forecaster.forecasting.heads", "forecaster.forecasting.windows"]
+WINDOWS = [f"forecaster.forecasting.{module}" for module in ("heads", "mixture", "windows")]
 DENSE = ["recurrence", "data", "examples", "history", "keys", "members", "result"]
 CHECKED = {
     "off": [],
@@ -64,7 +64,7 @@ def config() -> fc.Config:
     """Small enough to train in a second."""
     return fc.Config(
         hidden=4, lookback=30, burn_in=10, horizon=3, validation=100, epochs=4, patience=4,
-        learning_rate=1e-2,
+        learning_rate=1e-2, start="independent", members=1,
     )  # fmt: skip
 
 
@@ -107,6 +107,8 @@ def prices(
 FAST = """
 hidden = 4
 lookback = 30
+start = "independent"
+members = 1
 burn_in = 10
 horizon = 3
 validation = 100

@@ -7,13 +7,14 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.model import Model, Networks
-from forecaster.forecasting.predicting import distributions, standardised_residuals
-from forecaster.forecasting.training import split_of, train
+from forecaster.forecasting.predicting import distributions, targets_at
+from forecaster.forecasting.task import split_of, validation_of
+from forecaster.forecasting.training import train
 from forecaster.series import Panel, Transform, Transformed
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
@@ -67,10 +68,14 @@ def fit_with(
     networks, seconds = trainer(config, transformed, panel.ids, seed)
     split = split_of(networks.config, transformed.z.shape[1])
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
-    location, scale, _ = distributions(networks, transformed, origins)
-    residuals = standardised_residuals(transformed, origins, location, scale)
+    mixture = distributions(networks, transformed, origins)
+    held_back = validation_of(networks.config, panel.mask.sum(1))
+    validated = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
+    outcomes = np.where(validated[:, :, None], targets_at(transformed, origins), np.nan)
     with np.errstate(over="ignore", invalid="ignore"):
-        errors = _validation_errors(transform, transformed, origins, location)
+        median = mixture.quantiles(np.zeros(mixture.shape))
+        errors = _validation_errors(transformed, origins, validated, median)
+        scores = mixture.scores(outcomes)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))
     broken = _broken(report)
@@ -81,7 +86,7 @@ def fit_with(
         target=panel.target,
         frequency=panel.frequency,
         transform=transform,
-        residuals=residuals.astype(np.float32),
+        normal_scores=scores.astype(np.float32),
         fitted_until=panel.times[transformed.positions[:, -1]],
         skipped=panel.skipped,
         provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned},
@@ -91,22 +96,18 @@ def fit_with(
 def _usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """The panel without series that the transform cannot take or that are too short."""
     reasons = transform.unusable(panel)
-    needed = config.lookback + config.horizon + config.validation
-    seasonal = f" + season {transform.season}" if transform.season > 1 else ""
-    needed += transform.season if seasonal else 0
+    seasonal = f" + season {transform.season}" if transform.rows_needed() else ""
+    needed = config.rows_to_fit + transform.rows_needed()
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
-            reasons[name] = (
-                f"{rows} rows; {needed} needed (lookback {config.lookback} + horizon "
-                f"{config.horizon} + validation {config.validation}{seasonal})"
-            )
+            reasons[name] = f"{rows} rows; {needed} needed ({config.why_rows}{seasonal})"
     return panel.only([name for name in panel.ids if name not in reasons], reasons)
 
 
 def _validation_errors(
-    transform: Transform,
     transformed: Transformed,
     origins: Int[np.ndarray, "series origin"],
+    validated: Bool[np.ndarray, "series origin"],
     location: Float[np.ndarray, "series origin horizon"],
 ) -> dict[str, Float[np.ndarray, " series"]]:
     """Mean absolute errors over the validation span and all horizons.
@@ -115,14 +116,14 @@ def _validation_errors(
     """
     last_step = transformed.z.shape[1] - 1
     ahead = origins[:, :, None] + 1 + np.arange(location.shape[-1])
-    inside = ahead <= last_step
+    inside = (ahead <= last_step) & validated[:, :, None]
     rows = np.arange(len(origins))[:, None, None]
-    actual = transform.invert(transformed.z[rows, np.minimum(ahead, last_step)])
-    forecast = transform.invert(
+    actual = transformed.invert(transformed.z[rows, np.minimum(ahead, last_step)])
+    forecast = transformed.invert(
         transformed.base[rows[:, :, 0], origins]
         + transformed.scale[rows[:, :, 0], origins] * location
     )
-    naive = transform.invert(np.take_along_axis(transformed.z, origins, axis=1))[:, :, None]
+    naive = transformed.invert(np.take_along_axis(transformed.z, origins, axis=1))[:, :, None]
 
     def mae(guess: np.ndarray) -> np.ndarray:
         return np.where(inside, np.abs(actual - guess), 0).sum((1, 2)) / inside.sum((1, 2))

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
@@ -18,11 +19,11 @@ Params: TypeAlias = Mapping[Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Networks:
-    """Trained networks, one per series.
+    """Trained networks: one per series, or several whose distributions are averaged.
 
     - ``config``: what they were trained with; after a search, with the widest hidden size
     - ``ids``: the series
-    - ``params``: their weights; each array (series, ...)
+    - ``params``: their weights; each array (series, member, ...)
     - ``report``: how each training went; a row per series, by ``unique_id``
     """
 
@@ -54,8 +55,8 @@ class Model:
     - ``networks``: the networks; ``config, ids, params, report`` can be read from the model itself
     - ``channels, target, frequency``: of the panel that it was fitted on
     - ``transform``: what the networks see of a series
-    - ``residuals``: of the forecasts over the validation span, (target - location) / scale, in
-      order of time; bands are calibrated on them
+    - ``normal_scores``: of what came of the forecasts over the validation span, in order of time,
+      NaN before a series' own; bands are calibrated on them
     - ``fitted_until``: the latest time that each network has seen
     - ``skipped``: series of the panel that have no network, with the reason
     - ``provenance``: seed, source, dates
@@ -66,7 +67,7 @@ class Model:
     target: str
     frequency: Frequency
     transform: Transform
-    residuals: Float[np.ndarray, "series origin horizon"]
+    normal_scores: Float[np.ndarray, "series origin horizon"]
     fitted_until: Shaped[np.ndarray, " series"]
     skipped: Mapping[str, str]
     provenance: Mapping[str, Any]
@@ -83,7 +84,7 @@ class Model:
 
     @property
     def params(self) -> Params:
-        """The weights, a nested dict of arrays (series, ...)."""
+        """The weights, a nested dict of arrays (series, member, ...)."""
         return self.networks.params
 
     @property
@@ -97,6 +98,23 @@ class Model:
         return dataclasses.replace(
             self,
             networks=self.networks.only(ids),
-            residuals=self.residuals[rows],
+            normal_scores=self.normal_scores[rows],
             fitted_until=self.fitted_until[rows],
         )
+
+
+def split_members(leaf: np.ndarray, each: int) -> np.ndarray:
+    """An array (series x member, ...) as (series, member, ...)."""
+    return leaf.reshape(len(leaf) // each, each, *leaf.shape[1:])
+
+
+def merge_members(params: Params) -> Params:
+    """Weights (series, member, ...) as (series x member, ...)."""
+    return jax.tree.map(
+        lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]), params
+    )
+
+
+def leading_axes(params: Params) -> tuple[int, int]:
+    """How many series there are weights of, and how many networks each has."""
+    return jax.tree.leaves(params)[0].shape[:2]

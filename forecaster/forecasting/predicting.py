@@ -15,10 +15,18 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, name_reasons
 from forecaster.forecasting.columns import bounds_of
-from forecaster.forecasting.conformal import half_widths
+from forecaster.forecasting.conformal import band_scores
 from forecaster.forecasting.heads import HEADS
-from forecaster.forecasting.model import Model, Networks, Params
-from forecaster.forecasting.training import functions
+from forecaster.forecasting.mixture import Mixture
+from forecaster.forecasting.model import (
+    Model,
+    Networks,
+    Params,
+    leading_axes,
+    merge_members,
+    split_members,
+)
+from forecaster.forecasting.task import functions
 from forecaster.forecasting.windows import gather
 from forecaster.series import Panel, Transformed, infer_frequency
 
@@ -41,7 +49,7 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     """
     level = check_levels(level)
     panel = match_panel(model, panel)
-    _warn_of_few_residuals(model, level)
+    _warn_of_few_scores(model, level)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     forecast = forecast_latest(model, panel, transformed, 1, level)
@@ -70,7 +78,7 @@ def forecast_latest(
     Only what was known at a step has a part in its forecast: of the network's inputs, and of the
     residuals that its bands are calibrated on, those since the fit included.
 
-    - ``model``: has a network for every series of the panel
+    - ``model``: has networks for every series of the panel
     - ``panel``: as :func:`match_panel` returns it
     - ``transformed``: the panel under the model's transform
     - ``count``: how many of the latest steps
@@ -82,44 +90,41 @@ def forecast_latest(
     # The outcomes of the last origins before the fit's end were not all known then.
     n_origins = min(steps, max(count, int(n_new.max()) + horizon))
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
-    location, scale, dof = distributions(model.networks, transformed, origins)
-    recent = standardised_residuals(transformed, origins, location, scale)
-    residuals = _append(model.residuals, recent, n_new + horizon)
-    first_new = residuals.shape[1] - 1 - n_new
-    widths = half_widths(residuals, first_new, level, model.config.validation, count)
-    latest = (part[:, -count:] for part in (location, scale, dof))
-    bands = zip(level, widths, strict=True)
-    return _columns(model, transformed, origins[:, -count:], tuple(latest), dict(bands))
+    mixture = distributions(model.networks, transformed, origins)
+    recent = mixture.scores(targets_at(transformed, origins))
+    scores = _append(model.normal_scores, recent, n_new + horizon)
+    first_new = scores.shape[1] - 1 - n_new
+    bounds = band_scores(scores, first_new, level, model.config.longest_validation, count)
+    bands = dict(zip(level, bounds, strict=True))
+    return _columns(model, transformed, origins[:, -count:], mixture.latest(count), bands)
 
 
 def _columns(
     model: Model,
     transformed: Transformed,
     origins: Int[np.ndarray, "series origin"],
-    distribution: tuple[ByHorizon, ...],
-    widths: dict[float, ByHorizon],
+    mixture: Mixture,
+    bounds: dict[float, Float[np.ndarray, "2 series origin horizon"]],
 ) -> dict[str, ByHorizon]:
     """Forecasts in the series' own units, by column.
 
-    ``distribution``: location, scale and degrees of freedom in standardised units; ``widths``: half
-    widths of the band of each level in percent, in forecast scales.
+    ``mixture``: the distributions in standardised units; ``bounds``: the normal scores of the lower
+    and the upper bound of each level in percent.
     """
-    location, scale, dof = distribution
     base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
     now = np.take_along_axis(transformed.z, origins, axis=1)[:, :, None]
 
     def in_own_units(standardised: ByHorizon) -> ByHorizon:
-        return model.transform.invert(base + unit * standardised)
+        return transformed.invert(base + unit * standardised)
 
     name = model.config.column
-    columns = {name: in_own_units(location)}
-    for percent, width in widths.items():
-        low, high = bounds_of(name, percent)
-        columns[low] = in_own_units(location - width * scale)
-        columns[high] = in_own_units(location + width * scale)
-    head = HEADS[model.config.head]
-    columns[RISE] = head.probability_above((now - base) / unit, location, scale, dof)
+    median = mixture.quantiles(np.zeros(mixture.shape))
+    columns = {name: in_own_units(median)}
+    for percent, scores in bounds.items():
+        for column, score in zip(bounds_of(name, percent), scores, strict=True):
+            columns[column] = in_own_units(mixture.quantiles(score))
+    columns[RISE] = mixture.probability_above((now - base) / unit)
     return columns
 
 
@@ -132,19 +137,13 @@ def _steps_since_fit(
     return ((times > fitted_until[:, None]) & (positions >= 0)).sum(1)
 
 
-def standardised_residuals(
-    transformed: Transformed,
-    origins: Int[np.ndarray, "series origin"],
-    location: ByHorizon,
-    scale: ByHorizon,
-) -> ByHorizon:
-    """What came of forecasts made at these steps, minus location, over scale; NaN where unknown."""
-    targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
-    return (targets - location) / scale
+def targets_at(transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> ByHorizon:
+    """What came of forecasts made at these steps, in standardised units; NaN where unknown."""
+    return np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
 
 
 def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series"]) -> ByHorizon:
-    """Residuals of the validation span and those since, in order of time.
+    """Normal scores of the validation span and those since, in order of time.
 
     ``stored`` ends one origin before the fit's last row; of ``recent`` the last ``keep`` origins
     count and replace what they overlap. The last origin is "now"; NaN where there is none.
@@ -164,19 +163,21 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
 
 def distributions(
     networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
-) -> tuple[ByHorizon, ByHorizon, ByHorizon]:
-    """Location, scale and degrees of freedom of forecasts made at these steps.
+) -> Mixture:
+    """The distributions of forecasts made at these steps, in standardised units.
 
-    In standardised units; the rows of ``transformed`` and ``origins`` are the networks' series.
+    The rows of ``transformed`` and ``origins`` are the networks' series.
     """
-    return swarm.map_members(
+    series, each = leading_axes(networks.params)
+    rows = np.repeat(np.arange(series), each)
+    data = transformed.features, transformed.first.astype(np.int32), origins.astype(np.int32)
+    parts = swarm.map_members(
         _forecast_function(networks.config, transformed.features.shape[-1]),
-        networks.params,
-        transformed.features,
-        transformed.first.astype(np.int32),
-        origins.astype(np.int32),
-        members=len(origins),
+        merge_members(networks.params),
+        swarm.Shared(data, rows) if each > 1 else data,
+        members=series * each,
     )
+    return Mixture(*(np.moveaxis(split_members(part, each), 1, -1) for part in parts))
 
 
 @functools.lru_cache(maxsize=8)
@@ -188,8 +189,9 @@ def _forecast_function(
     head = HEADS[config.head](config.horizon)
 
     def forecast(
-        params: Params, features: jax.Array, first: jax.Array, origins: jax.Array
+        params: Params, data: tuple[jax.Array, jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        features, first, origins = data
         starts = origins - config.lookback + 1
         inputs, valid = gather(features, first, starts, config.lookback)
         outputs, constants = apply(params, inputs, valid, last_only=True)
@@ -209,9 +211,10 @@ def match_panel(model: Model, panel: Panel) -> Panel:
     for name in model.ids:
         reasons.pop(name, None)
     reasons |= model.transform.unusable(panel)
+    needed = model.config.rows_to_forecast
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
-        if rows < model.config.lookback:
-            reasons[name] = f"{rows} rows; a forecast is made from {model.config.lookback}"
+        if rows < needed:
+            reasons[name] = f"{rows} rows; a forecast is made from {needed}"
     left_out = {name: reasons[name] for name in panel.ids if name in reasons}
     known = [name for name in panel.ids if name not in left_out]
     if not known:
@@ -247,14 +250,15 @@ def check_levels(level: Sequence[float]) -> list[float]:
     return sorted(set(level))
 
 
-def _warn_of_few_residuals(model: Model, level: Sequence[float]) -> None:
-    """A band of n residuals covers at most n / (n + 1); warn of levels above it."""
-    count = model.config.validation - model.config.horizon + 1
-    highest = 100 * count / (count + 1)
+def _warn_of_few_scores(model: Model, level: Sequence[float]) -> None:
+    """Of n outcomes the outermost is at about 1 / (n + 1) on each side; warn of levels beyond."""
+    count = int(np.isfinite(model.normal_scores).sum(1).min(axis=1).min(initial=10**9))
+    highest = 100 * (1 - 2 / (count + 1))
     if beyond := [f"{percent:g} %" for percent in level if percent > highest]:
         warnings.warn(
-            f"the {' and '.join(beyond)} band is only as wide as the largest of {count} errors it "
-            f"is calibrated on, which hold up to {highest:.1f} %; fit with a larger validation",
+            f"the {' and '.join(beyond)} band rests on the forecast distribution more than on the "
+            f"{count} errors it is calibrated on, which hold up to {highest:.1f} %; fit with a "
+            "larger validation",
             stacklevel=3,
         )
 

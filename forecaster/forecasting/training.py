@@ -1,134 +1,31 @@
-"""From a Config to trained networks: windows, targets and losses of one series, and the swarm."""
+"""Train the networks of all series: each by itself, or from a start that all of them share."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jax import Array
-from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.forecasting.heads import HEADS
-from forecaster.forecasting.model import Networks, Params
-from forecaster.forecasting.networks import builder, widen
-from forecaster.forecasting.windows import (
-    MODES,
-    AnyArray,
-    Split,
-    Step,
-    TrainingMode,
-    Windows,
-    gather,
+from forecaster.forecasting.model import Networks, Params, split_members
+from forecaster.forecasting.networks import widen
+from forecaster.forecasting.pooled import train_pooled
+from forecaster.forecasting.task import (
+    Series,
+    Started,
+    cached_task,
+    functions,
+    series_data,
+    split_of,
 )
+from forecaster.forecasting.windows import Split
 from forecaster.series import Transformed
 
-
-class Series(NamedTuple, Generic[AnyArray]):
-    """What one member learns from. In a swarm each array has a leading member axis.
-
-    - ``features``: of every step
-    - ``targets``: of forecasts made at every step, NaN where unknown
-    - ``first``: the first step that may be an input
-    """
-
-    features: Float[AnyArray, "*member step feature"]
-    targets: Float[AnyArray, "*member step horizon"]
-    first: Int[AnyArray, "*member"]
-
-
-def series_data(transformed: Transformed) -> Series[np.ndarray]:
-    """The data of all members, arrays (series, ...)."""
-    return Series(transformed.features, transformed.targets(), transformed.first.astype(np.int32))
-
-
-def split_of(config: Config, steps: int) -> Split:
-    """Spans and windows of a config over histories of so many steps."""
-    return Split(steps, config.lookback, config.burn_in, config.horizon, config.validation)
-
-
-def functions(config: Config, features: int) -> swarm.Functions:
-    """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
-    head = HEADS[config.head](config.horizon)
-    return swarm.module_functions(
-        builder(config.model, features, config.lookback, config.hidden, config.layers, head)
-    )
-
-
-def make_task(config: Config, split: Split, features: int) -> swarm.Task:
-    """The task of one series under a config."""
-    init, apply, _ = functions(config, features)
-    head = HEADS[config.head](config.horizon)
-    mode = MODES[config.training_mode](split)
-
-    def mean_loss(params: Params, examples: Examples) -> Float[Array, ""]:
-        inputs, valid, targets = examples
-        outputs, constants = apply(params, inputs, valid, last_only=mode.last_only)
-        outputs = outputs[:, -targets.shape[1] :]
-        known = jnp.isfinite(targets)
-        # A NaN target must not reach the gradient, not even times zero.
-        losses = head.loss(outputs, constants, jnp.where(known, targets, 0.0))
-        return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
-
-    def take(data: Series[Array], windows: Windows) -> Examples:
-        examples = cut(mode, data, windows.starts, data.first, split.boundary)
-        used = windows.used[:, None, None]
-        return examples._replace(targets=jnp.where(used, examples.targets, jnp.nan))
-
-    def validate(params: Params, data: Series[Array]) -> Float[Array, ""]:
-        starts = jnp.asarray(mode.validation_starts())
-        earliest = jnp.maximum(data.first, split.boundary)
-        return mean_loss(params, cut(mode, data, starts, earliest, split.steps - 1))
-
-    return swarm.Task(
-        init=init,
-        loss=lambda params, batch, key, hyperparams: mean_loss(params, batch),
-        batches=lambda data, key: mode.batches(key, data.first, config.batch_size),
-        take=take,
-        validate=validate,
-        optimizer=swarm.inject_hyperparams(swarm.adamw),
-    )
-
-
-class Examples(NamedTuple):
-    """Windows of one member, cut out.
-
-    - ``inputs``: zero where there is nothing
-    - ``valid``: 1.0 where there is an input
-    - ``targets``: of the predicting steps, which are a window's last; NaN where none counts
-    """
-
-    inputs: Float[Array, "window lookback feature"]
-    valid: Float[Array, "window lookback"]
-    targets: Float[Array, "window predicting horizon"]
-
-
-def cut(
-    mode: TrainingMode,
-    data: Series[Array],
-    starts: Int[Array, " window"],
-    earliest: Step,
-    latest: Step,
-) -> Examples:
-    """Windows and their targets.
-
-    - ``mode``: which steps of a window predict
-    - ``data``: of one member
-    - ``starts``: the first step of each window
-    - ``earliest``: forecasts made before this step have no target
-    - ``latest``: the last step that may be a target
-    """
-    split = mode.split
-    inputs, valid = gather(data.features, data.first, starts, split.lookback)
-    origins = mode.origins(starts)
-    inside = split.targets_within(origins, earliest, latest)
-    targets = data.targets[jnp.clip(origins, 0, split.steps - 1)]
-    return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan))
+FINE = 1 / 3  # of the learning rate, where weights start from those of all series
+FINE_EPOCHS, FINE_PATIENCE = 20, 5
 
 
 def train(
@@ -141,7 +38,7 @@ def train(
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> tuple[Networks, float]:
-    """Train one network per series; returns the networks, and the seconds that it took.
+    """Train the networks of all series; returns them, and the seconds that it took.
 
     - ``config``: the settings; those searched are the first candidate
     - ``transformed``: what the networks learn from, a row per series
@@ -150,29 +47,74 @@ def train(
     - ``tune``: search each series' own settings first, among :func:`candidates`
     - ``checkpoint, on_progress``: as for :func:`forecaster.swarm.fit`
     """
-    split = split_of(config, transformed.z.shape[1])
     features = transformed.features.shape[-1]
-    data = series_data(transformed)
-    hyperparams = {
-        "learning_rate": config.learning_rate,
-        "weight_decay": config.weight_decay,
-        "clip": config.clip,
-    }
-    options: Any = {
-        "epochs": config.epochs,
-        "patience": config.patience,
-        "hyperparams": hyperparams,
-        "checkpoint": checkpoint,
-        "on_progress": on_progress,
-    }
-    if not tune:
-        fitted = swarm.fit(_task(config, split, features), data, ids, seed=seed, **options)
+    split = split_of(config, transformed.z.shape[1])
+    data = series_data(config, transformed)
+    options = _Options(seed, checkpoint, on_progress)
+    if tune:
+        return _search(config, split, features, data, ids, options)
+    rows = np.repeat(np.arange(len(ids)), config.members)
+    names = member_names(ids, config.members)
+    if config.start == "independent":
+        task = cached_task(config, split, features, started=False)
+        shared = data if config.members == 1 else swarm.Shared(data, rows)
+        fitted = swarm.fit(task, shared, names, **options.of(config))
         return _networks(config, ids, fitted.params, _report(fitted)), fitted.seconds
+    pooled = train_pooled(config, split, features, data, seed, on_progress=on_progress)
+    task = cached_task(config, split, features, started=True)
+    start = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
+    started = Started(cast(Any, swarm.Shared(data, rows)), cast(Any, start))
+    fitted = swarm.fit(task, started, names, **options.of(config, fine_tuning=True))
+
+    def added(difference: np.ndarray, common: np.ndarray) -> np.ndarray:
+        return difference + np.tile(common, (len(ids), *[1] * (common.ndim - 1)))
+
+    params = jax.tree.map(added, fitted.params, pooled.params)
+    return _networks(config, ids, params, _report(fitted)), pooled.seconds + fitted.seconds
+
+
+def member_names(ids: Sequence[str], members: int) -> list[str]:
+    """Names of each series' networks, which decide on their random draws; the first has its own."""
+    return [name if k == 0 else f"{name}\x1f{k}" for name in ids for k in range(members)]
+
+
+class _Options(NamedTuple):
+    """Of a fit, beside its settings."""
+
+    seed: int
+    checkpoint: swarm.Checkpoint | None
+    on_progress: Callable[[swarm.Progress], None] | None
+
+    def of(self, config: Config, *, fine_tuning: bool = False) -> dict[str, Any]:
+        """Arguments of :func:`forecaster.swarm.fit`."""
+        rate, decay = config.learning_rate, config.weight_decay
+        if fine_tuning:
+            rate, decay = config.learning_rate * FINE, config.shrinkage
+        return {
+            **self._asdict(),
+            "epochs": min(config.epochs, FINE_EPOCHS) if fine_tuning else config.epochs,
+            "patience": min(config.patience, FINE_PATIENCE) if fine_tuning else config.patience,
+            "hyperparams": {"learning_rate": rate, "weight_decay": decay, "clip": config.clip},
+        }
+
+
+def _search(
+    config: Config,
+    split: Split,
+    features: int,
+    data: Series[np.ndarray],
+    ids: Sequence[str],
+    options: _Options,
+) -> tuple[Networks, float]:
+    """One network per series, of settings that are searched for it, independent of the others."""
+    config = dataclasses.replace(config, start="independent", members=1)
 
     def make(hidden):
-        return _task(dataclasses.replace(config, hidden=hidden), split, features)
+        return cached_task(
+            dataclasses.replace(config, hidden=hidden), split, features, started=False
+        )
 
-    tuned = swarm.tune(make, data, ids, candidates(config), seed=seed, **options)
+    tuned = swarm.tune(make, data, ids, candidates(config), **options.of(config))
     widest = max(winners.size["hidden"] for winners in tuned.winners)
     config = dataclasses.replace(config, hidden=widest)
     shapes = jax.eval_shape(functions(config, features).init, jax.random.key(0))
@@ -191,8 +133,31 @@ def train(
 def _networks(
     config: Config, ids: Sequence[str], params: Params, report: Mapping[str, np.ndarray]
 ) -> Networks:
+    """From weights (series x member, ...) and a report of each network."""
+    each = jax.tree.leaves(params)[0].shape[0] // len(ids)
+    params = jax.tree.map(lambda leaf: split_members(np.asarray(leaf), each), params)
     index = pd.Index(ids, name="unique_id")
-    return Networks(config, tuple(ids), params, pd.DataFrame(dict(report), index=index))
+    table = pd.DataFrame(dict(report))
+    return Networks(config, tuple(ids), params, _of_series(table, each).set_axis(index))
+
+
+def _of_series(report: pd.DataFrame, each: int) -> pd.DataFrame:
+    """A report of each network as one of each series: the mean loss, epochs, the worst status."""
+    if each == 1:
+        return report
+    group = np.arange(len(report)) // each
+    rank = {name: place for place, name in enumerate(_STATUSES)}
+    return pd.DataFrame(
+        {
+            "status": report.groupby(group)["status"].agg(lambda s: max(s, key=rank.__getitem__)),
+            "epochs": report.groupby(group)["epochs"].max(),
+            "best_epoch": report.groupby(group)["best_epoch"].max(),
+            "validation_loss": report.groupby(group)["validation_loss"].mean(),
+        }
+    )
+
+
+_STATUSES = ("stopped_early", "finished", "training", "diverged")  # the worst last
 
 
 def candidates(config: Config) -> list[swarm.Candidate]:
@@ -213,9 +178,3 @@ def _report(fitted: swarm.FitResult) -> dict[str, np.ndarray]:
         "best_epoch": fitted.best_epoch,
         "validation_loss": fitted.best_loss,
     }
-
-
-@functools.lru_cache(maxsize=8)
-def _task(config: Config, split: Split, features: int) -> swarm.Task:
-    """Cached, so that fitting again with the same sizes compiles nothing."""
-    return make_task(config, split, features)

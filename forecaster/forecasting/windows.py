@@ -1,7 +1,7 @@
 """Which steps of a history are learned from, validated on and forecast from; windows by index.
 
-Histories are aligned at their end (:class:`~forecaster.series.Histories`), so the split falls on
-the same step for all. With ``steps`` in all and the last ``validation`` of them held back:
+Histories are aligned at their end (:class:`~forecaster.series.Histories`). With ``steps`` in all
+and the last of them held back, as many as the series has rows to spare:
 
     ... training targets ...  boundary | validation targets ... steps - 1
 
@@ -26,6 +26,7 @@ from forecaster.swarm import shuffled_batches
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)  # the same arithmetic on a device and a host
 Step: TypeAlias = int | Int[Array, ""]
+Steps: TypeAlias = int | Int[Array, "..."]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Split:
     - ``lookback``: steps of a window
     - ``burn_in``: steps of a window that only warm up the state
     - ``horizon``: steps ahead that are forecast
-    - ``validation``: the latest steps, held back
+    - ``validation``: the latest steps that are held back of any series, at most
+    - ``shortest_validation``: at least
     """
 
     steps: int
@@ -44,16 +46,17 @@ class Split:
     burn_in: int
     horizon: int
     validation: int
+    shortest_validation: int
 
     @property
-    def boundary(self) -> int:
-        """The last step that training may see as a target."""
-        return self.steps - self.validation - 1
+    def latest_boundary(self) -> int:
+        """The last step that training may see as a target, of any member."""
+        return self.steps - self.shortest_validation - 1
 
     @property
     def validation_origins(self) -> Int[np.ndarray, " origin"]:
-        """The steps whose forecasts are validated."""
-        return np.arange(self.boundary, self.steps - 1)
+        """The steps whose forecasts are validated, of members that hold back the most."""
+        return np.arange(self.steps - self.validation - 1, self.steps - 1)
 
     def target_steps(self, origins: Int[AnyArray, "*origins"]) -> Int[AnyArray, "*origins horizon"]:
         """The steps that forecasts made at these steps are about."""
@@ -77,6 +80,17 @@ class Windows(NamedTuple):
     used: Bool[Array, "*batch window"]
 
 
+class Span(NamedTuple):
+    """What of a history a member learns from.
+
+    - ``first``: the first step that may be an input
+    - ``boundary``: the last step that may be a training target
+    """
+
+    first: Step
+    boundary: Step
+
+
 class TrainingMode(Protocol):
     """How windows are drawn, and which of their steps predict.
 
@@ -91,13 +105,19 @@ class TrainingMode(Protocol):
         ...
 
     def batches(
-        self, key: Array, first: Step, batch_size: int
+        self, key: Array, span: "Span", batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
         """An epoch's training windows, in batches, and which batches hold any.
 
-        ``first``: the member's first step that may be an input. What is drawn does not depend on
-        how long other members' histories are.
+        ``span``: the member's. What is drawn does not depend on how long other members' histories
+        are.
         """
+        ...
+
+    def starts(
+        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
+    ) -> Int[Array, "*window"]:
+        """The first steps of windows that lie so far into a training span, from 0 to 1."""
         ...
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
@@ -117,21 +137,28 @@ class Sequence:
     last_only: ClassVar[bool] = False
 
     def batches(
-        self, key: Array, first: Step, batch_size: int
+        self, key: Array, span: Span, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
         """Random windows, about as many as cover the member's training span once.
 
         Stratified: each batch has one start in each of ``batch_size`` equal parts of that span.
         """
-        latest = self.split.boundary - self.split.lookback
-        earliest = jnp.minimum(first, latest)
-        steps = jnp.arange(max(1, self._covering_batches(0, batch_size)))
+        whole = Span(0, self.split.latest_boundary)
+        steps = jnp.arange(max(1, self._covering_batches(whole, batch_size)))
         keys = jax.vmap(lambda step: jax.random.fold_in(key, step))(steps)
         part = jax.vmap(lambda k: jax.random.uniform(k, (batch_size,)))(keys)
         offset = (jnp.arange(batch_size) + part) / batch_size
-        starts = earliest + (offset * (latest - earliest + 1)).astype(int)
-        active = steps < jnp.maximum(1, self._covering_batches(first, batch_size))
+        starts = self.starts(offset, *span)
+        active = steps < jnp.maximum(1, self._covering_batches(span, batch_size))
         return Windows(starts, jnp.ones(starts.shape, bool)), active
+
+    def starts(
+        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
+    ) -> Int[Array, "*window"]:
+        """The first steps of windows that lie so far into a training span, from 0 to 1."""
+        latest = boundary - self.split.lookback
+        earliest = jnp.minimum(first, latest)
+        return earliest + (part * (latest - earliest + 1)).astype(int)
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
         """All steps of the windows but the burn-in."""
@@ -144,10 +171,10 @@ class Sequence:
         count = math.ceil(split.validation / stride)
         return split.steps - 1 - split.lookback - stride * np.arange(count)
 
-    def _covering_batches(self, first: AnyArray | int, batch_size: int) -> AnyArray | int:
+    def _covering_batches(self, span: Span, batch_size: int) -> Step:
         """How many batches of windows cover a member's training span once, to the nearest."""
         covered = (self.split.lookback - self.split.burn_in) * batch_size
-        return (2 * (self.split.boundary - first) + covered) // (2 * covered)
+        return (2 * (span.boundary - span.first) + covered) // (2 * covered)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,17 +185,28 @@ class Windowed:
     last_only: ClassVar[bool] = True
 
     def batches(
-        self, key: Array, first: Step, batch_size: int
+        self, key: Array, span: Span, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
         """All windows that end before the boundary, each once, in random order."""
-        lookback, boundary = self.split.lookback, self.split.boundary
-        origins = jnp.arange(boundary)
+        lookback = self.split.lookback
+        first, boundary = span
+        origins = jnp.arange(self.split.latest_boundary)
         whole = jnp.minimum(first + lookback - 1, boundary - 1)
         # Labels count from the end: a longer history of another member shifts nothing.
         drawn, used, active = shuffled_batches(
-            key, origins >= whole, batch_size, labels=boundary - origins
+            key,
+            (origins >= whole) & (origins < boundary),
+            batch_size,
+            labels=jnp.abs(boundary - origins),
         )
         return Windows(drawn - lookback + 1, used), active
+
+    def starts(
+        self, part: Float[Array, "*window"], first: Steps, boundary: Steps
+    ) -> Int[Array, "*window"]:
+        """The first steps of windows that lie so far into a training span, from 0 to 1."""
+        whole = jnp.minimum(first, boundary - self.split.lookback)
+        return whole + (part * (boundary - self.split.lookback - whole + 1)).astype(int)
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
         """The last step of each window."""

@@ -9,9 +9,11 @@ from .frequency import common_frequency as common_frequency
 from .frequency import infer_frequency as infer_frequency
 from .panel import Histories as Histories
 from .panel import Panel as Panel
+from .seasons import seasons_of as seasons_of
 from .times import Date as Date
 from .times import Time as Time
 from .times import show_time as show_time
+from .transforms import Nature as Nature
 from .transforms import Transform as Transform
 from .transforms import Transformed as Transformed
 from .transforms import default_season as default_season

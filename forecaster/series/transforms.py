@@ -8,72 +8,136 @@ look alike in calm and in wild times, and a network that predicts nothing new is
 """
 
 import dataclasses
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from forecaster.errors import DataError
+from forecaster.series.anchors import combine, decayed_errors, smoothed
 from forecaster.series.frequency import Frequency
 from forecaster.series.panel import Histories, Panel
+from forecaster.series.seasons import seasons_of
 from forecaster.series.times import show_time
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
+Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
-NAMES = ("log_return", "difference", "seasonal", "identity")
+NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # that a volatility needs to be worth anything
 _DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quarter
 _SEASONS = {"step": 1, "B": 5, "D": 7, "3600s": 24, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
 _CLIP = 8.0
+_TO_DEVIATION = 1.2533  # a normal distribution's standard deviation over its mean absolute value
+
+
+@dataclasses.dataclass(frozen=True)
+class Nature:
+    """What was seen of one series when it was fitted.
+
+    - ``logarithmic``: whether its logarithm is looked at
+    - ``seasons``: the steps in each season, shortest first; empty where it has none
+    """
+
+    logarithmic: bool = False
+    seasons: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
+        """Look at one series; ``seasons``: where they are given and need not be sought."""
+        logarithmic = bool((values > 0).all())
+        z = np.log(values) if logarithmic else values
+        return Nature(logarithmic, tuple(seasons_of(times, z) if seasons is None else seasons))
 
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """Which transform: one of :data:`NAMES`, and the steps in a season where it has one."""
+    """Which transform: one of :data:`NAMES`, and what it needs to know of the series.
+
+    - ``name``: of the transform
+    - ``season``: steps in a season, of the seasonal transform
+    - ``natures``: of each series, by name, of the combined transform; found when it was chosen, so
+      that nothing later decides on what a network sees
+    """
 
     name: str
     season: int = 1
+    natures: Mapping[str, Nature] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, Nature]())
+    )
 
     @staticmethod
-    def choose(name: str, panel: Panel, season: int | None = None) -> "Transform":
-        """Resolve ``"auto"``: log returns for prices, otherwise from the frequency."""
-        season = season or default_season(panel.frequency)
-        if name == "auto":
-            if panel.target != "y":
-                name = "log_return"
-            else:
-                name = "seasonal" if season > 1 else "difference"
-        return Transform(name, season if name == "seasonal" else 1)
+    def choose(name: str, panel: Panel, season: int | Sequence[int] | None = None) -> "Transform":
+        """Resolve ``"auto"``: log returns for prices, the combination of anchors for all else.
 
-    @property
-    def logarithmic(self) -> bool:
-        """Whether networks see the logarithm of the series."""
-        return self.name == "log_return"
+        ``season``: steps in a season, or in several; by default from the frequency, and where
+        times are whole numbers from the series.
+        """
+        if name == "auto":
+            name = "combined" if panel.target == "y" else "log_return"
+        given = (season,) if isinstance(season, int) else season
+        if name == "combined":
+            return Transform(name, natures=MappingProxyType(_natures(panel, given)))
+        if name != "seasonal":
+            return Transform(name)
+        return Transform(name, given[0] if given else default_season(panel.frequency))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}
+        return {"name": self.name, "season": self.season, "natures": natures}
+
+    @staticmethod
+    def from_dict(fields: Mapping[str, Any]) -> "Transform":
+        """What :meth:`to_dict` returned. Raises KeyError or TypeError for anything else."""
+        natures = {
+            str(name): Nature(bool(nature["logarithmic"]), tuple(map(int, nature["seasons"])))
+            for name, nature in dict(fields.get("natures", {})).items()
+        }
+        return Transform(str(fields["name"]), int(fields["season"]), MappingProxyType(natures))
+
+    def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
+        """Of which series networks see the logarithm."""
+        if self.name == "combined":
+            return np.array([self._nature(name).logarithmic for name in ids], bool)
+        return np.full(len(ids), self.name == "log_return")
+
+    def rows_needed(self) -> int:
+        """How many rows of a series are gone before it can be learned from."""
+        return self.season if self.season > 1 else 0
 
     def unusable(self, panel: Panel) -> dict[str, str]:
         """Series of a panel that this transform cannot take, with the reason."""
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, str] = {}
-        if self.logarithmic:
-            bad = panel.mask & ~(values > 0)
-            for row in np.flatnonzero(bad.any(1)):
-                position = int(np.argmax(bad[row]))
-                day = show_time(panel.times[position])
-                reasons[panel.ids[row]] = (
-                    f"{panel.target} is {values[row, position]:g} on {day}; "
-                    "a price must be above zero"
-                )
+        bad = panel.mask & ~(values > 0) & self.logarithmic(panel.ids)[:, None]
+        for row in np.flatnonzero(bad.any(1)):
+            position = int(np.argmax(bad[row]))
+            day = show_time(panel.times[position])
+            reasons[panel.ids[row]] = (
+                f"{panel.target} is {values[row, position]:g} on {day}; {self._why_positive}"
+            )
         highest = np.max(values, axis=1, where=panel.mask, initial=-np.inf)
         still = highest == np.min(values, axis=1, where=panel.mask, initial=np.inf)
         for row in np.flatnonzero(still):
             reasons.setdefault(panel.ids[row], f"{panel.target} never changes")
         return reasons
 
+    @property
+    def _why_positive(self) -> str:
+        if self.name == "combined":
+            return "it had always been above zero when the model was fitted; fit again"
+        return "a price must be above zero"
+
     def without_bad_rows(self, panel: Panel) -> Panel:
         """The panel with rows that this transform cannot take as if they had not been observed."""
-        if not self.logarithmic:
+        logarithmic = self.logarithmic(panel.ids)
+        if not logarithmic.any():
             return panel
-        return dataclasses.replace(panel, mask=panel.mask & (panel.channel(panel.target) > 0))
+        usable = (panel.channel(panel.target) > 0) | ~logarithmic[:, None]
+        return dataclasses.replace(panel, mask=panel.mask & usable)
 
     def apply(self, panel: Panel, horizon: int) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
@@ -85,15 +149,28 @@ class Transform:
             raise DataError(f"{name}: {reason}")
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            if self.name == "combined":
+                return self._apply_combined(panel, horizon)
             return self._apply(panel, horizon)
+
+    def _nature(self, name: str) -> Nature:
+        return self.natures.get(name, Nature())
+
+    def _z(self, panel: Panel, y: Rows) -> Rows:
+        """The series, or its logarithm."""
+        logarithmic = self.logarithmic(panel.ids)
+        if logarithmic.all():
+            return np.log(y)
+        return np.where(logarithmic[:, None], np.log(np.where(y > 0, y, np.nan)), y)
 
     def _apply(self, panel: Panel, horizon: int) -> "Transformed":
         histories = Histories.of(panel)
         y = histories.values[:, :, panel.channels.index(panel.target)]
-        z = np.log(y) if self.logarithmic else y
+        logarithmic = self.name == "log_return"
+        z = self._z(panel, y)
         change = z - _shift(z, self.season)  # one-step, or one-season, change
         variances = [_decayed_mean(change**2, decay) for decay in _DECAYS]
-        floor = 1e-8 if self.logarithmic else 1e-12 + 1e-8 * _decayed_mean(z**2, 0.999)
+        floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * _decayed_mean(z**2, 0.999)
         weekly, monthly, quarterly = (np.sqrt(v + floor) for v in variances)
         scale = np.sqrt((monthly**2 + quarterly**2) / 2)
         features = [
@@ -104,26 +181,43 @@ class Transform:
         ]
         if self.name in ("seasonal", "identity"):
             features.append(_squash((z - _decayed_mean(z, 0.99)) / scale))
-        if self.logarithmic:
-            features += _price_features(panel, histories, scale)
+        if logarithmic:
+            features += _price_features(panel, histories, change, scale)
         bases, scales = self._counted_from(z, scale, horizon)
-        stacked = np.stack(features, axis=-1)
         return Transformed(
-            features=np.nan_to_num(stacked, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32),
+            features=_stacked(features),
             z=z,
             base=bases,
             scale=scales,
             first=np.minimum(histories.first + max(_FIRST_CHANGES, self.season), z.shape[1]),
             positions=histories.positions,
+            logarithmic=self.logarithmic(panel.ids),
         )
 
-    def invert(self, z: np.ndarray) -> np.ndarray:
-        """Back to the series' own units."""
-        return np.exp(z) if self.logarithmic else z
+    def _apply_combined(self, panel: Panel, horizon: int) -> "Transformed":
+        histories = Histories.of(panel)
+        z = self._z(panel, histories.values[:, :, panel.channels.index(panel.target)])
+        series, steps = z.shape
+        base, scale = (np.full((series, steps, horizon), np.nan) for _ in range(2))
+        features = np.full((series, steps, _COMBINED_FEATURES), np.nan)
+        first = np.empty(series, int)
+        for row, name in enumerate(panel.ids):
+            begin = histories.first[row]
+            seasons = self._nature(name).seasons
+            one = _combined(z[row, begin:], seasons, horizon)
+            base[row, begin:], scale[row, begin:], features[row, begin:] = one
+            first[row] = begin + max(_FIRST_CHANGES, horizon)  # when all errors are known
+        return Transformed(
+            features=_without_gaps(features),
+            z=z,
+            base=base,
+            scale=scale,
+            first=np.minimum(first, steps),
+            positions=histories.positions,
+            logarithmic=self.logarithmic(panel.ids),
+        )
 
-    def _counted_from(
-        self, z: Rows, scale: Rows, horizon: int
-    ) -> tuple[Float[np.ndarray, "series step horizon"], Float[np.ndarray, "series step horizon"]]:
+    def _counted_from(self, z: Rows, scale: Rows, horizon: int) -> tuple[Ahead, Ahead]:
         """Base and scale by horizon."""
         ahead = np.arange(1, horizon + 1)
         if self.name == "seasonal":
@@ -147,26 +241,104 @@ class Transformed:
     - ``scale``: the volatility, by horizon
     - ``first``: the first step that may be an input
     - ``positions``: where the steps stand on the panel's time axis; -1 in the padding
+    - ``logarithmic``: where ``z`` is the logarithm
     """
 
     features: Float[np.ndarray, "series step feature"]
     z: Rows
-    base: Float[np.ndarray, "series step horizon"]
-    scale: Float[np.ndarray, "series step horizon"]
+    base: Ahead
+    scale: Ahead
     first: Int[np.ndarray, " series"]
     positions: Int[np.ndarray, "series step"]
+    logarithmic: Bool[np.ndarray, " series"]
 
-    def targets(self) -> Float[np.ndarray, "series step horizon"]:
+    def targets(self) -> Ahead:
         """Standardised targets, float32; NaN where unknown."""
         horizon = self.base.shape[-1]
         ahead = np.stack([_shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
         return ((ahead - self.base) / self.scale).astype(np.float32)
 
+    def invert(self, z: np.ndarray) -> np.ndarray:
+        """Values (series, ...) back in the series' own units."""
+        if self.logarithmic.all():
+            return np.exp(z)
+        if not self.logarithmic.any():
+            return z
+        rows = self.logarithmic.reshape(-1, *[1] * (z.ndim - 1))
+        return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
 
-def _price_features(panel: Panel, histories: Histories, scale: Rows) -> list[Rows]:
-    """Range, move within the day, and volume; NaN where there is none.
 
-    Always all of them: what one series has must not change another's network.
+_COMBINED_FEATURES = 10
+
+
+def _combined(
+    z: Float[np.ndarray, " step"], seasons: Sequence[int], horizon: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Base and scale by horizon, and features, of one series under the combined transform."""
+    basic = seasons[0] if seasons else 1
+    base = combine(z, seasons, horizon).base
+    floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[:, None]
+    fast, slow = (
+        _TO_DEVIATION * decayed_errors(base, z, 1 - 1 / max(steps, cycles * basic)) + floor
+        for steps, cycles in ((16, 2), (66, 7))
+    )
+    scale = np.sqrt((fast**2 + slow**2) / 2)
+
+    def surprise(column: int) -> np.ndarray:
+        """The error of the forecast made for each step, in units of its own scale."""
+        made, unit = (_later(part[:, column], column + 1) for part in (base, scale))
+        return (z - made) / unit
+
+    def change(season: int) -> np.ndarray:
+        return (z - _later(z, season)) / scale[:, 0]
+
+    level, trend = smoothed(z, 0.95), smoothed(z, 0.7)
+    farthest, unit = horizon - 1, scale[:, -1]
+    features = [
+        _squash(surprise(0)),
+        np.log(np.abs(surprise(0)) + 0.1),
+        _squash(np.log(fast[:, 0] / slow[:, 0])),
+        _squash(surprise(farthest // 2)),
+        _squash(surprise(farthest)),
+        _squash((z - level) / unit),
+        _squash((trend - level) / unit),
+        _squash(change(basic)),
+        _squash(change(seasons[-1])) if seasons else np.zeros(len(z)),
+        _squash((z - base[:, -1]) / unit),
+    ]
+    return base, scale, np.stack(features, axis=-1)
+
+
+def _natures(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:
+    values = panel.channel(panel.target)
+    return {
+        name: Nature.of(panel.times[seen], values[row, seen], seasons)
+        for row, (name, seen) in enumerate(zip(panel.ids, panel.mask, strict=True))
+    }
+
+
+def _stacked(features: list[Rows]) -> Float[np.ndarray, "series step feature"]:
+    return _without_gaps(np.stack(features, axis=-1))
+
+
+def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
+    return np.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
+
+
+def _later(values: Float[np.ndarray, " step"], steps: int) -> Float[np.ndarray, " step"]:
+    """Values as they were ``steps`` ago."""
+    return _shift(values[None], steps)[0]
+
+
+def _price_features(panel: Panel, histories: Histories, change: Rows, scale: Rows) -> list[Rows]:
+    """Features of prices by the session; NaN where there is no such column.
+
+    Always all of them: what one series has must not change another's network. Volatilities from
+    the range of a session see more of it than its close: Parkinson (1980) and Garman & Klass
+    (1980), Journal of Business 53. They come at several speeds, as the daily, weekly and monthly
+    ones of Corsi's heterogeneous autoregression (2009), Journal of Financial Econometrics 7. The
+    mean of downward moves is there for leverage. Rogers & Satchell's volatility, mean moves, the
+    weekday, the end of the month and days since a jump were tried and did not help.
     """
     nothing = np.full(scale.shape, np.nan)
 
@@ -177,11 +349,27 @@ def _price_features(panel: Panel, histories: Histories, scale: Rows) -> list[Row
 
     before = _shift(scale, 1)
     volume = np.log(np.maximum(channel("volume"), 1.0))
+    open_, high, low, close = (channel(name) for name in ("open", "high", "low", "close"))
+    # Within the day, so that splits and dividends do not show.
+    within = np.log(close / open_)
+    overnight = change - within
+    span = np.log(high / low)
+    parkinson = span**2 / (4 * np.log(2))
+    garman_klass = np.maximum(0.5 * span**2 - (2 * np.log(2) - 1) * within**2, 0.0)
+    downward = np.minimum(_squash(change / before), 0.0) ** 2
+
+    def volatility(variance: Rows, decay: float) -> Rows:
+        return _squash(np.log(np.sqrt(_decayed_mean(variance, decay) + 1e-8) / scale))
+
     return [
-        np.log(np.log(channel("high") / channel("low")) / before + 0.1),
-        # Within the day, so that splits and dividends do not show.
-        _squash(np.log(channel("close") / channel("open")) / before),
+        np.log(span / before + 0.1),
+        _squash(within / before),
         _squash(volume - _shift(_decayed_mean(volume, 0.94), 1)),
+        _squash(overnight / before),
+        volatility(parkinson, 0.6),
+        volatility(parkinson, 0.94),
+        volatility(garman_klass, 0.8),
+        _decayed_mean(downward, 0.94),
     ]
 
 
@@ -197,6 +385,8 @@ def _shift(values: Rows, steps: int) -> Rows:
     if steps == 0:
         return values
     out = np.full_like(values, np.nan)
+    if abs(steps) >= values.shape[1]:
+        return out
     if steps > 0:
         out[:, steps:] = values[:, :-steps]
     else:

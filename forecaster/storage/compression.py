@@ -23,6 +23,7 @@ from forecaster.forecasting import (
     match_panel,
     models_of,
     predict,
+    targets_at,
 )
 from forecaster.series import Panel
 from forecaster.storage.encoding import Encoding
@@ -37,7 +38,7 @@ METHODS = {
     "int8-pruned-50": Encoding("int8", 0.5),
     "small": Encoding("int8", scores="float16"),
 }
-"""How a model's weights can be written; ``small`` also has the residuals that bands are calibrated
+"""How a model's weights can be written; ``small`` also has the scores that bands are calibrated
 on in half precision."""
 
 MOST_LOSS = 1e-3  # of the mean CRPS that a method may cost to be recommended
@@ -114,19 +115,20 @@ def _widths(forecast: pd.DataFrame) -> np.ndarray:
 
 
 def _crps(model: Model, panel: Panel) -> np.ndarray:
-    """Mean CRPS of each series in standardised units.
+    """Mean CRPS of each series' networks in standardised units.
 
     Over the latest ``validation`` rows and all horizons; of a point head the absolute error, which
     is the CRPS of a point.
     """
     transformed = model.transform.apply(panel, model.config.horizon)
     steps = transformed.z.shape[1]
-    span = min(model.config.validation, steps - model.config.lookback)
+    span = min(model.config.longest_validation, steps - model.config.rows_to_forecast)
     origins = np.tile(np.arange(steps - span, steps), (len(panel.ids), 1))
     networks = model.networks.only(panel.ids)
-    location, scale, dof = distributions(networks, transformed, origins)
-    targets = np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
-    return np.nanmean(student_t_crps(targets, location, scale, dof), axis=(1, 2))
+    mixture = distributions(networks, transformed, origins)
+    targets = targets_at(transformed, origins)[..., None]
+    crps = student_t_crps(targets, mixture.location, mixture.scale, mixture.dof)
+    return np.nanmean(crps, axis=(1, 2, 3))
 
 
 def student_t_crps(

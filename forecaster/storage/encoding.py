@@ -16,7 +16,7 @@ class Encoding:
 
     - ``weights``: the type of weights in the file
     - ``pruned``: the share of each matrix that is left out, its smallest weights
-    - ``scores``: the type of the residuals that bands are calibrated on, ``scores`` in the file
+    - ``scores``: the type of the normal scores that bands are calibrated on, ``scores`` in the file
     """
 
     weights: Literal["float32", "float16", "int8"] = "float32"

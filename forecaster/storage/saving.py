@@ -18,11 +18,11 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ForecasterError, ModelError
-from forecaster.forecasting import Model, Networks
+from forecaster.forecasting import Model, Networks, merge_members, split_members
 from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
-SCHEMA = 2  # version 1 had no encoding, and is what a model without one is still written in
+SCHEMA = 3  # networks of versions 1 and 2 were made for other features
 _ARRAYS, _REST = "model.safetensors", "model.json"
 
 
@@ -38,22 +38,23 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
     folder = Path(folder)
     if folder.exists():
         raise ModelError(f"{folder}: exists already; choose another folder")
-    arrays = {f"params/{name}": leaf for name, leaf in _flatten(model.params).items()}
-    arrays["scores"] = model.residuals
+    arrays = {
+        f"params/{name}": leaf for name, leaf in _flatten(merge_members(model.params)).items()
+    }
+    arrays["scores"] = model.normal_scores
     encoding = encoding or Encoding()
     arrays = encoding.write(arrays)
     raw = to_bytes({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
-    plain = encoding == Encoding()
     rest = {
-        "schema": 1 if plain else SCHEMA,
-        **({} if plain else {"encoding": dataclasses.asdict(encoding)}),
+        "schema": SCHEMA,
+        "encoding": dataclasses.asdict(encoding),
         "arrays_sha256": hashlib.sha256(raw).hexdigest(),
         "config": dataclasses.asdict(model.config),
         "ids": list(model.ids),
         "channels": list(model.channels),
         "target": model.target,
         "frequency": dataclasses.asdict(model.frequency),
-        "transform": dataclasses.asdict(model.transform),
+        "transform": model.transform.to_dict(),
         "fitted_until": [_time_to_json(time) for time in model.fitted_until],
         "report": {name: _strict(column.tolist()) for name, column in model.report.items()},
         "skipped": dict(model.skipped),
@@ -99,19 +100,21 @@ def _read_rest(path: Path) -> dict[str, Any]:
         schema = int(rest["schema"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}). Run `forecaster fit` again") from error
-    if not 1 <= schema <= SCHEMA:
+    if schema != SCHEMA:
         advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
         raise ModelError(
-            f"{path}: schema version {schema}; this program reads versions up to {SCHEMA}: {advice}"
+            f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
         )
     return rest
 
 
 def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     ids = tuple(rest["ids"])
+    config = Config(**rest["config"])
     for name, leaf in arrays.items():
-        if len(leaf) != len(ids):
-            raise ValueError(f"{name}: {len(leaf)} rows for {len(ids)} series")
+        expected = len(ids) if name == "scores" else len(ids) * config.members
+        if len(leaf) != expected:
+            raise ValueError(f"{name}: {len(leaf)} rows; {expected} expected")
     arrays = Encoding(**rest.get("encoding", {})).read(arrays)
     for part in ("skipped", "provenance", "report"):
         if not isinstance(rest[part], dict):
@@ -120,14 +123,15 @@ def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         raise ValueError(f"fitted_until: {len(rest['fitted_until'])} for {len(ids)} series")
     report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))
     params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
-    networks = Networks(Config(**rest["config"]), ids, _unflatten(params), report)
+    params = {name: split_members(leaf, config.members) for name, leaf in params.items()}
+    networks = Networks(config, ids, _unflatten(params), report)
     return Model(
         networks=networks,
         channels=tuple(rest["channels"]),
         target=rest["target"],
         frequency=Frequency(**rest["frequency"]),
-        transform=Transform(**rest["transform"]),
-        residuals=arrays["scores"],
+        transform=Transform.from_dict(rest["transform"]),
+        normal_scores=arrays["scores"],
         fitted_until=_times_from_json(rest["fitted_until"]),
         skipped=rest["skipped"],
         provenance=rest["provenance"],

@@ -121,7 +121,9 @@ def test_prices_that_gain_a_column_after_the_fit_still_forecast(panel, config):
 
 
 def test_bands_beyond_what_the_errors_hold_are_warned_of(panel, model):
-    with pytest.warns(UserWarning, match=r"the 99.9 % band is only as wide.*up to 99.0 %"):
+    with pytest.warns(
+        UserWarning, match=r"the 99.9 % band rests on the forecast.*98 errors.*up to 98.0 %"
+    ):
         fc.predict(model, panel, level=[80, 99.9])
 
 
@@ -131,7 +133,7 @@ def test_too_few_rows_to_look_back_on_are_refused(panel, model):
 
 
 def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
-    """Rows of weights, residuals and report stay together, in any order."""
+    """Rows of weights, scores and report stay together, in any order."""
     some = [TICKERS[3], TICKERS[0]]
     part = model.only(some)
     assert part.ids == tuple(some) and part.report.index.tolist() == some

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.forecasting.windows import Sequence, Split, Windowed, gather
+from forecaster.forecasting.windows import Sequence, Span, Split, Windowed, gather
 
 splits = st.builds(
     Split,
@@ -14,28 +14,40 @@ splits = st.builds(
     lookback=st.integers(8, 20),
     burn_in=st.integers(0, 7),
     horizon=st.integers(1, 4),
-    validation=st.integers(5, 30),
+    validation=st.integers(15, 30),
+    shortest_validation=st.integers(5, 15),
 )
 
 
+def span(split: Split, first: int, held_back: int) -> Span:
+    """The span of a member that holds back as much as a split allows, or less."""
+    held_back = max(split.shortest_validation, min(held_back, split.validation))
+    return Span(jnp.int32(first), jnp.int32(split.steps - held_back - 1))
+
+
 @settings(max_examples=5, deadline=None)
-@given(splits, st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
-def test_training_windows_never_predict_beyond_the_boundary(split, first, seed, batch_size):
-    mode = Sequence(split)
-    (starts, used), active = mode.batches(jax.random.key(seed), jnp.int32(first), batch_size)
+@given(splits, st.integers(0, 40), st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
+def test_training_windows_never_predict_beyond_the_boundary(
+    split, first, held_back, seed, batch_size
+):
+    mode, learned = Sequence(split), span(split, first, held_back)
+    (starts, used), active = mode.batches(jax.random.key(seed), learned, batch_size)
     origins = np.asarray(mode.origins(starts))
-    assert origins.max() < split.boundary  # so that at least one target is known
-    assert starts.min() >= min(first, split.boundary - split.lookback)
+    assert origins.max() < learned.boundary  # so that at least one target is known
+    assert starts.min() >= min(first, learned.boundary - split.lookback)
     assert active[0] and starts.shape[1] == batch_size and np.asarray(used).all()
 
 
 @settings(max_examples=5, deadline=None)
-@given(splits, st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
-def test_windowed_training_predicts_from_each_origin_once(split, first, seed, batch_size):
-    mode = Windowed(split)
-    windows, active = mode.batches(jax.random.key(seed), jnp.int32(first), batch_size)
+@given(splits, st.integers(0, 40), st.integers(0, 40), st.integers(0, 99), st.integers(1, 9))
+def test_windowed_training_predicts_from_each_origin_once(
+    split, first, held_back, seed, batch_size
+):
+    mode, learned = Windowed(split), span(split, first, held_back)
+    boundary = int(learned.boundary)
+    windows, active = mode.batches(jax.random.key(seed), learned, batch_size)
     used = np.asarray(mode.origins(windows.starts))[np.asarray(windows.used)].ravel()
-    expected = np.arange(min(first + split.lookback - 1, split.boundary - 1), split.boundary)
+    expected = np.arange(min(first + split.lookback - 1, boundary - 1), boundary)
     assert sorted(used) == expected.tolist()  # each once
     assert (np.asarray(active) == np.asarray(windows.used).any(1)).all()
 
@@ -45,21 +57,22 @@ def test_windowed_training_predicts_from_each_origin_once(split, first, seed, ba
 def test_validation_windows_cover_all_validation_origins_once(split, kind):
     mode = kind(split)
     origins = mode.origins(mode.validation_starts()).ravel()
-    inside = origins[origins >= split.boundary]
+    boundary = split.steps - split.validation - 1
+    inside = origins[origins >= boundary]
     assert sorted(inside) == split.validation_origins.tolist()
     targets = np.asarray(split.target_steps(jnp.asarray(split.validation_origins)))
-    assert targets.min() == split.boundary + 1
+    assert targets.min() == boundary + 1
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 99), st.integers(0, 50), st.integers(1, 60))
 def test_draws_do_not_depend_on_how_long_others_are(seed, first, longer):
     """The same member in a panel whose longest history is longer: all steps shift, nothing else."""
-    small = Split(steps=150, lookback=10, burn_in=3, horizon=2, validation=20)
-    large = Split(150 + longer, 10, 3, 2, 20)
+    small = Split(150, lookback=10, burn_in=3, horizon=2, validation=20, shortest_validation=20)
+    large = Split(150 + longer, 10, 3, 2, 20, 20)
     key = jax.random.key(seed)
-    few, active = Sequence(small).batches(key, jnp.int32(first), 4)
-    many, active_many = Sequence(large).batches(key, jnp.int32(first + longer), 4)
+    few, active = Sequence(small).batches(key, span(small, first, 20), 4)
+    many, active_many = Sequence(large).batches(key, span(large, first + longer, 20), 4)
     count = int(active.sum())
     assert int(active_many.sum()) == count
     np.testing.assert_array_equal(few.starts[:count], many.starts[:count] - longer)

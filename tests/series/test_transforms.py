@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.series.panel import Panel
-from forecaster.series.transforms import NAMES, Transform
+from forecaster.series.transforms import NAMES, Nature, Transform
 
 ROWS, HORIZON = 60, 3
 
@@ -70,8 +70,8 @@ def test_targets_turn_back_into_the_series(name):
     panel = Panel.from_frame(market())
     transform = Transform(name, 5 if name == "seasonal" else 1)
     t = transform.apply(panel, HORIZON)
-    back = transform.invert(t.base + t.scale * t.targets())
-    y = transform.invert(t.z)
+    back = t.invert(t.base + t.scale * t.targets())
+    y = t.invert(t.z)
     for row in range(3):
         for h in range(HORIZON):
             first = t.first[row]
@@ -115,8 +115,12 @@ def test_transforms_are_chosen_by_what_the_series_are():
         any_series(market()).assign(ds=lambda t: t.groupby("unique_id").cumcount())
     )
     assert Transform.choose("auto", prices) == Transform("log_return")
-    assert Transform.choose("auto", weekdays) == Transform("seasonal", 5)
-    assert Transform.choose("auto", steps) == Transform("difference")
+    natures = {name: Nature(logarithmic=True, seasons=(5,)) for name in weekdays.ids}
+    assert Transform.choose("auto", weekdays) == Transform("combined", natures=natures)
+    natures = {name: Nature(logarithmic=True) for name in steps.ids}
+    assert Transform.choose("auto", steps) == Transform("combined", natures=natures)
+    natures = {name: Nature(logarithmic=True, seasons=(4, 8)) for name in steps.ids}
+    assert Transform.choose("auto", steps, (4, 8)) == Transform("combined", natures=natures)
     assert Transform.choose("seasonal", steps, season=13) == Transform("seasonal", 13)
 
 

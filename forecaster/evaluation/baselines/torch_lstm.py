@@ -1,11 +1,12 @@
 """The same networks trained by PyTorch, one after another, a process a core.
 
 Architecture, head, loss, data, batches, initial weights, optimizer, budget and early stopping are
-those of :mod:`forecaster.forecasting.training`, and the same code forecasts with the result. So two
+those of :mod:`forecaster.forecasting.task`, and the same code forecasts with the result. So two
 distributions of errors can be laid over each other, and the times set side by side.
 """
 
 import concurrent.futures
+import dataclasses
 import functools
 import multiprocessing
 import time
@@ -61,6 +62,7 @@ def fit_by_torch(
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
     check_torch(config)
+    config = dataclasses.replace(config, start="independent", members=1)
     trainer = functools.partial(_train_all, workers=workers or cores(), on_series=on_series)
     return fit_with(trainer, panel, config, seed)
 
@@ -68,8 +70,8 @@ def fit_by_torch(
 class Job(NamedTuple):
     """One series, all that a process needs to train its network.
 
-    - ``config, split``: settings, and sizes of windows and spans
-    - ``features, targets, first``: the data; see :class:`forecaster.forecasting.Series`
+    - ``config, split``: settings, and sizes of windows and spans, those of this series
+    - ``features, targets, first, boundary``: the data; see :class:`forecaster.forecasting.Series`
     - ``params``: the initial weights
     - ``windows``: of every epoch's batches, (epoch, batch, window)
     - ``active``: which batches hold any window, (epoch, batch)
@@ -80,6 +82,7 @@ class Job(NamedTuple):
     features: np.ndarray
     targets: np.ndarray
     first: int
+    boundary: int
     params: Mapping[Any, Any]
     windows: Windows
     active: np.ndarray
@@ -125,6 +128,7 @@ def _train_all(
                 on_series(done, len(jobs))
         seconds = time.perf_counter() - began
     params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
+    params = jax.tree.map(lambda leaf: leaf[:, None], params)  # one network for each series
     return Networks(config, tuple(ids), params, _report(ids, outcomes)), seconds
 
 
@@ -145,23 +149,29 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
     """What the swarm would start from, and the batches it would draw."""
     split = split_of(config, transformed.z.shape[1])
     task = make_task(config, split, transformed.features.shape[-1])
-    data, keys = series_data(transformed), swarm.member_keys(seed, ids)
+    data, keys = series_data(config, transformed), swarm.member_keys(seed, ids)
     rates = {"learning_rate": config.learning_rate, "weight_decay": config.weight_decay}
     hyperparams = {
         name: jnp.float32(value) for name, value in (rates | {"clip": config.clip}).items()
     }
 
-    def begin(key: jax.Array, first: jax.Array) -> tuple[Any, tuple[Windows, jax.Array]]:
-        empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first)  # batches need no more
+    def begin(
+        key: jax.Array, first: jax.Array, boundary: jax.Array
+    ) -> tuple[Any, tuple[Windows, jax.Array]]:
+        # Batches need no more.
+        empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary)
         epochs = jnp.arange(1, config.epochs + 1)
         drawn = jax.lax.map(lambda epoch: task.batches(empty, epoch_keys(key, epoch)[0]), epochs)
         return init_state(task, key, hyperparams).params, drawn
 
-    params, (windows, active) = swarm.map_members(begin, keys, data.first, members=len(ids))
+    params, (windows, active) = swarm.map_members(
+        begin, keys, data.first, data.boundary, members=len(ids)
+    )
     return [
         Job(
             config, split, np.asarray(data.features[row]), np.asarray(data.targets[row]),
-            int(data.first[row]), jax.tree.map(lambda leaf, row=row: np.array(leaf[row]), params),
+            int(data.first[row]), int(data.boundary[row]),
+            jax.tree.map(lambda leaf, row=row: np.array(leaf[row]), params),
             Windows(windows.starts[row], windows.used[row]), active[row],
         )
         for row in range(len(ids))
@@ -224,7 +234,7 @@ class _Examples:
     def __init__(self, job: Job):
         import torch
 
-        self._split, self._first = job.split, job.first
+        self._split, self._first, self._boundary = job.split, job.first, job.boundary
         self._mode: TrainingMode = MODES[job.config.training_mode](job.split)
         self._features, self._targets = torch.tensor(job.features), torch.tensor(job.targets)
         self._held_back = self._mode.validation_starts()
@@ -233,13 +243,13 @@ class _Examples:
         self, network: "_Network", starts: np.ndarray, used: np.ndarray
     ) -> "torch.Tensor":
         """The loss of one batch; False in ``used`` where it has no window."""
-        return self._loss(network, starts, used, self._first, self._split.boundary)
+        return self._loss(network, starts, used, self._first, self._boundary)
 
     def validation_loss(self, network: "_Network") -> float:
         """The loss over the validation span."""
         import torch
 
-        used, earliest = np.ones(len(self._held_back), bool), max(self._first, self._split.boundary)
+        used, earliest = np.ones(len(self._held_back), bool), max(self._first, self._boundary)
         with torch.no_grad():
             return float(
                 self._loss(network, self._held_back, used, earliest, self._split.steps - 1)
@@ -248,11 +258,11 @@ class _Examples:
     def _loss(
         self, network: "_Network", starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
     ) -> "torch.Tensor":
-        """As in :func:`forecaster.forecasting.training.make_task`."""
+        """As in :func:`forecaster.forecasting.task.make_task`."""
         import torch
 
         split = self._split
-        whole = split.boundary - split.lookback + 1  # in place of no window, any that is whole
+        whole = self._boundary - split.lookback + 1  # in place of no window, any that is whole
         starts = np.where(used, starts, whole)
         if starts.min() < self._first:
             raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")

@@ -1,0 +1,120 @@
+"""Mixtures of Student-t distributions: what the networks of one series say together.
+
+The networks of a series are averaged as distributions: an outcome has the mean of the chances that
+they give it (a linear opinion pool: Stone 1961, Annals of Mathematical Statistics 32). Quantiles
+are those of the mixture itself. Infinite degrees of freedom are a normal distribution.
+"""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+_FARTHEST = 8.0  # normal scores beyond it are not told apart
+_STEPS = 60  # of a root search that is safe; it ends when nothing moves
+_PRECISION = 1e-10  # of the members' scale
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Equally weighted distributions of each forecast.
+
+    - ``location, scale``: of each network's distribution
+    - ``dof``: its degrees of freedom
+    """
+
+    location: Float[np.ndarray, "*forecast member"]
+    scale: Float[np.ndarray, "*forecast member"]
+    dof: Float[np.ndarray, "*forecast member"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the forecasts."""
+        return self.location.shape[:-1]
+
+    def take(self, rows: np.ndarray) -> "Mixture":
+        """The distributions of some series, the first axis."""
+        return Mixture(self.location[rows], self.scale[rows], self.dof[rows])
+
+    def latest(self, count: int) -> "Mixture":
+        """The distributions of the latest origins, the second axis."""
+        return Mixture(*(part[:, -count:] for part in (self.location, self.scale, self.dof)))
+
+    def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
+        """The normal scores of outcomes: how surprising they were, NaN where unknown.
+
+        The standard normal quantile of the chance of a lower value; both tails are computed where
+        they are small, so that neither is rounded away.
+        """
+        from scipy.special import ndtri
+
+        below = self._below(values)
+        above = self._below(values, upper=True)
+        scores = np.where(below < 0.5, ndtri(below), -ndtri(above))
+        return np.clip(scores, -_FARTHEST, _FARTHEST)
+
+    def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
+        """The values with these normal scores; NaN where a score is NaN."""
+        from scipy.special import ndtr, stdtrit
+
+        scores = np.asarray(scores, float)
+        tail = ndtr(-np.abs(scores))[..., None]  # of the side on which it is small
+        with np.errstate(invalid="ignore"):
+            reach = np.where(
+                np.isinf(self.dof), -np.abs(scores)[..., None], stdtrit(self._finite(), tail)
+            )
+        each = self.location - np.sign(scores)[..., None] * reach * self.scale
+        if each.shape[-1] == 1:
+            return each[..., 0]
+        return self._search(each, scores, tail[..., 0])
+
+    def probability_above(self, threshold: ArrayLike) -> Float[np.ndarray, "*forecast"]:
+        """The chance of a value above a threshold."""
+        return self._below(np.broadcast_to(threshold, self.shape), upper=True)
+
+    def _search(self, each: np.ndarray, scores: np.ndarray, tail: np.ndarray) -> np.ndarray:
+        """The mixture's quantiles, which lie between those of its members: by safe Newton steps."""
+        upper = scores > 0
+        low, high = each.min(-1), each.max(-1)
+        unit = self.scale.mean(-1)
+        found = each.mean(-1)
+        for _ in range(_STEPS):
+            # How much too large the chance of a lower value is.
+            excess = np.where(
+                upper, tail - self._below(found, upper=True), self._below(found) - tail
+            )
+            low, high = np.where(excess < 0, found, low), np.where(excess < 0, high, found)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = found - excess / self._density(found)
+            inside = (step >= low) & (step <= high)
+            moved = np.where(inside, step, (low + high) / 2)
+            settled = ~(np.abs(moved - found) > _PRECISION * unit)
+            found = moved
+            if settled.all():
+                break
+        return found
+
+    def _below(self, values: np.ndarray, *, upper: bool = False) -> np.ndarray:
+        """The chance of a lower value, or of a higher one."""
+        from scipy.special import ndtr, stdtr
+
+        z = (np.asarray(values)[..., None] - self.location) / self.scale
+        z = -z if upper else z
+        normal = np.isinf(self.dof)
+        chance = stdtr(self._finite(), z)
+        return np.where(normal, ndtr(z), chance).mean(-1) if normal.any() else chance.mean(-1)
+
+    def _density(self, values: np.ndarray) -> np.ndarray:
+        from scipy.special import gammaln
+
+        z = (values[..., None] - self.location) / self.scale
+        dof = self._finite()
+        log = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
+        log = log - 0.5 * (dof + 1) * np.log1p(z * z / dof)
+        normal = -0.5 * z * z - 0.5 * np.log(2 * np.pi)
+        return (np.exp(np.where(np.isinf(self.dof), normal, log)) / self.scale).mean(-1)
+
+    def _finite(self) -> np.ndarray:
+        """Degrees of freedom that SciPy's functions take, also where they are not looked at."""
+        return np.where(np.isinf(self.dof), 1.0, self.dof)

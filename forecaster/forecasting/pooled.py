@@ -1,0 +1,150 @@
+"""One network for all series, trained for a short time: where each series' own starts from.
+
+Early stopping is on the latest span of all series, which is later than all that is learned from.
+Without it a network learns the common dates by heart and forecasts worse than none.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from forecaster import swarm
+from forecaster.config import Config
+from forecaster.forecasting.model import Params
+from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
+from forecaster.forecasting.windows import MODES, Split
+
+PATIENCE = 5  # epochs, each of which goes through all series once
+_LARGEST_BATCH = 256  # windows
+_STEPS = 20  # of an epoch at least, as long as a batch has as many windows as one of a series
+
+
+class Pooled(NamedTuple):
+    """Networks of all series together.
+
+    - ``params``: their weights, each array (member, ...)
+    - ``best_epoch, best_loss``: of each, (member,)
+    - ``seconds``: that their training took
+    """
+
+    params: Params
+    best_epoch: np.ndarray
+    best_loss: np.ndarray
+    seconds: float
+
+
+def train_pooled(
+    config: Config,
+    split: Split,
+    features: int,
+    data: Series[np.ndarray],
+    seed: int,
+    *,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+) -> Pooled:
+    """Train as many networks as a series is to have, each on all series.
+
+    - ``config, split, features``: as of a series' own network
+    - ``data``: of all series, arrays (series, ...)
+    - ``seed``: decides on the initial weights and on the batches
+    """
+    windows = _windows_in(split, data)
+    batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
+    task = _pooled_task(config, split, features, batch, max(1, math.ceil(windows / batch)))
+    # The same networks whatever the series' names are.
+    names = [f"all series\x1f{k}" for k in range(config.members)]
+    fitted = swarm.fit(
+        task,
+        swarm.Shared(data),
+        names,
+        seed=seed,
+        epochs=config.epochs,
+        patience=min(PATIENCE, config.patience),
+        hyperparams={
+            "learning_rate": config.learning_rate,
+            "weight_decay": config.weight_decay,
+            "clip": config.clip,
+        },
+        on_progress=_named(on_progress),
+    )
+    return Pooled(fitted.params, fitted.best_epoch, fitted.best_loss, fitted.seconds)
+
+
+def _windows_in(split: Split, data: Series[np.ndarray]) -> int:
+    """How many windows cover the training spans of all series once."""
+    covered = max(1, split.lookback - split.burn_in)
+    lengths = np.maximum(data.boundary - data.first, covered)
+    return int(np.round(lengths / covered).sum())
+
+
+@functools.lru_cache(maxsize=8)
+def _pooled_task(
+    config: Config, split: Split, features: int, batch: int, batches: int
+) -> swarm.Task:
+    """The task of one network that learns from all series: arrays (series, ...)."""
+    mode = MODES[config.training_mode](split)
+    mean_loss = make_loss(config, mode, features)
+
+    def draw(data: Series[Array], key: Array):
+        # Series in turn, in random order, so that each has its share of every epoch.
+        of_series, of_window = jax.random.split(key)
+        series = data.first.shape[0]
+        rounds = math.ceil(batches * batch / series)
+        orders = jax.vmap(lambda k: jax.random.permutation(k, series))(
+            jax.random.split(of_series, rounds)
+        )
+        rows = orders.reshape(-1)[: batches * batch]
+        part = jax.random.uniform(of_window, (batches * batch,))
+        starts = mode.starts(part, data.first[rows], data.boundary[rows])
+        index = rows.reshape(batches, batch), starts.reshape(batches, batch)
+        return index, jnp.ones(batches, bool)
+
+    def take(data: Series[Array], index: tuple[Array, Array]) -> Examples:
+        rows, starts = index
+
+        def one(row: Array, start: Array) -> Examples:
+            series = Series(*(part[row] for part in data))
+            return cut(mode, series, start[None], series.first, series.boundary)
+
+        return _as_one(jax.vmap(one)(rows, starts))
+
+    def validate(params: Params, data: Series[Array]) -> Float[Array, ""]:
+        starts = jnp.asarray(mode.validation_starts())
+
+        def one(series: Series[Array]) -> Examples:
+            earliest = jnp.maximum(series.first, series.boundary)
+            return cut(mode, series, starts, earliest, split.steps - 1)
+
+        return mean_loss(params, _as_one(jax.vmap(one)(data)))
+
+    return swarm.Task(
+        init=functions(config, features).init,
+        loss=lambda params, examples, key, hyperparams: mean_loss(params, examples),
+        batches=draw,
+        take=take,
+        validate=validate,
+        optimizer=swarm.inject_hyperparams(swarm.adamw),
+    )
+
+
+def _as_one(examples: Examples) -> Examples:
+    """Examples of several series, (series, window, ...), as one batch."""
+    return Examples(*(part.reshape(-1, *part.shape[2:]) for part in examples))
+
+
+def _named(
+    on_progress: Callable[[swarm.Progress], None] | None,
+) -> Callable[[swarm.Progress], None] | None:
+    if on_progress is None:
+        return None
+    return lambda progress: on_progress(
+        dataclasses.replace(progress, stage="a start for all series")
+    )

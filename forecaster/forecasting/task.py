@@ -1,0 +1,197 @@
+"""From a Config to what one series learns: its data, windows, targets and loss."""
+
+import functools
+from collections.abc import Callable
+from typing import Generic, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int
+
+from forecaster import swarm
+from forecaster.config import Config
+from forecaster.forecasting.heads import HEADS
+from forecaster.forecasting.model import Params
+from forecaster.forecasting.networks import builder
+from forecaster.forecasting.windows import (
+    MODES,
+    AnyArray,
+    Span,
+    Split,
+    Step,
+    TrainingMode,
+    Windows,
+    gather,
+)
+from forecaster.series import Transformed
+
+
+class Series(NamedTuple, Generic[AnyArray]):
+    """What one member learns from. In a swarm each array has a leading member axis.
+
+    - ``features``: of every step
+    - ``targets``: of forecasts made at every step, NaN where unknown
+    - ``first``: the first step that may be an input
+    - ``boundary``: the last step that training may see as a target
+    """
+
+    features: Float[AnyArray, "*member step feature"]
+    targets: Float[AnyArray, "*member step horizon"]
+    first: Int[AnyArray, "*member"]
+    boundary: Int[AnyArray, "*member"]
+
+    @property
+    def span(self) -> Span:
+        """What of the history a member learns from."""
+        return Span(cast(Step, self.first), cast(Step, self.boundary))
+
+
+def series_data(config: Config, transformed: Transformed) -> Series[np.ndarray]:
+    """The data of all members, arrays (series, ...)."""
+    steps = transformed.z.shape[1]
+    held_back = validation_of(config, (transformed.positions >= 0).sum(1))
+    return Series(
+        transformed.features,
+        transformed.targets(),
+        transformed.first.astype(np.int32),
+        (steps - held_back - 1).astype(np.int32),
+    )
+
+
+def validation_of(config: Config, rows: Int[np.ndarray, " series"]) -> Int[np.ndarray, " series"]:
+    """How many of the latest rows are held back of series with so many rows."""
+    if config.validation is not None:
+        return np.full(len(rows), config.validation)
+    return np.clip(rows // 4, config.shortest_validation, config.longest_validation)
+
+
+def split_of(config: Config, steps: int) -> Split:
+    """Spans and windows of a config over histories of so many steps."""
+    return Split(
+        steps, config.lookback, config.burn_in, config.horizon,
+        config.longest_validation, config.shortest_validation,
+    )  # fmt: skip
+
+
+def functions(config: Config, features: int) -> swarm.Functions:
+    """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
+    head = HEADS[config.head](config.horizon)
+    return swarm.module_functions(
+        builder(config.model, features, config.lookback, config.hidden, config.layers, head)
+    )
+
+
+def make_task(config: Config, split: Split, features: int, *, started: bool = False) -> swarm.Task:
+    """The task of one series under a config.
+
+    ``started``: whether the data are :class:`Started`, so that weights are learned as a difference
+    from a common start; weight decay then draws them back to it.
+    """
+    init, _, _ = functions(config, features)
+    mode = MODES[config.training_mode](split)
+    mean_loss = make_loss(config, mode, features)
+
+    def take(data: Series[Array], windows: Windows) -> Examples:
+        examples = cut(mode, data, windows.starts, data.first, data.boundary)
+        used = windows.used[:, None, None]
+        return examples._replace(targets=jnp.where(used, examples.targets, jnp.nan))
+
+    def validate(params: Params, data: Series[Array]) -> Float[Array, ""]:
+        starts = jnp.asarray(mode.validation_starts())
+        earliest = jnp.maximum(data.first, data.boundary)
+        return mean_loss(params, cut(mode, data, starts, earliest, split.steps - 1))
+
+    def batches(data: Series[Array], key: Array):
+        return mode.batches(key, data.span, config.batch_size)
+
+    if not started:
+        return swarm.Task(
+            init=init,
+            loss=lambda params, batch, key, hyperparams: mean_loss(params, batch),
+            batches=batches,
+            take=take,
+            validate=validate,
+            optimizer=swarm.inject_hyperparams(swarm.adamw),
+        )
+    return swarm.Task(
+        init=lambda key: jax.tree.map(jnp.zeros_like, init(key)),
+        loss=lambda params, batch, key, hyperparams: mean_loss(_sum(params, batch[0]), batch[1]),
+        batches=lambda data, key: batches(data.series, key),
+        take=lambda data, windows: (data.start, take(data.series, windows)),
+        validate=lambda params, data: validate(_sum(params, data.start), data.series),
+        optimizer=swarm.inject_hyperparams(swarm.adamw),
+    )
+
+
+def make_loss(
+    config: Config, mode: TrainingMode, features: int
+) -> Callable[[Params, "Examples"], Float[Array, ""]]:
+    """The mean loss of one network over all known targets of its examples."""
+    apply = functions(config, features).apply
+    head = HEADS[config.head](config.horizon)
+
+    def mean_loss(params: Params, examples: Examples) -> Float[Array, ""]:
+        inputs, valid, targets = examples
+        outputs, constants = apply(params, inputs, valid, last_only=mode.last_only)
+        outputs = outputs[:, -targets.shape[1] :]
+        known = jnp.isfinite(targets)
+        # A NaN target must not reach the gradient, not even times zero.
+        losses = head.loss(outputs, constants, jnp.where(known, targets, 0.0))
+        return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
+
+    return mean_loss
+
+
+class Started(NamedTuple):
+    """A member's data where its weights are learned as a difference from a common start."""
+
+    series: Series[Array]
+    start: Params
+
+
+def _sum(params: Params, start: Params) -> Params:
+    return jax.tree.map(jnp.add, params, start)
+
+
+class Examples(NamedTuple):
+    """Windows of one member, cut out.
+
+    - ``inputs``: zero where there is nothing
+    - ``valid``: 1.0 where there is an input
+    - ``targets``: of the predicting steps, which are a window's last; NaN where none counts
+    """
+
+    inputs: Float[Array, "window lookback feature"]
+    valid: Float[Array, "window lookback"]
+    targets: Float[Array, "window predicting horizon"]
+
+
+def cut(
+    mode: TrainingMode,
+    data: Series[Array],
+    starts: Int[Array, " window"],
+    earliest: Step,
+    latest: Step,
+) -> Examples:
+    """Windows and their targets.
+
+    - ``mode``: which steps of a window predict
+    - ``data``: of one member
+    - ``starts``: the first step of each window
+    - ``earliest``: forecasts made before this step have no target
+    - ``latest``: the last step that may be a target
+    """
+    split = mode.split
+    inputs, valid = gather(data.features, data.first, starts, split.lookback)
+    origins = mode.origins(starts)
+    inside = split.targets_within(origins, earliest, latest)
+    targets = data.targets[jnp.clip(origins, 0, split.steps - 1)]
+    return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan))
+
+
+@functools.lru_cache(maxsize=8)
+def cached_task(config: Config, split: Split, features: int, *, started: bool) -> swarm.Task:
+    """Cached, so that fitting again with the same sizes compiles nothing."""
+    return make_task(config, split, features, started=started)

@@ -1,0 +1,94 @@
+"""How many steps a series' seasons have: from its frequency, or without dates from itself."""
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from forecaster.series.frequency import Frequency, infer_frequency
+
+_DAY = 86_400  # seconds
+_BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
+_LEAST_CORRELATION = 0.2  # of changes one season apart, where it is sought
+_AS_GOOD = 0.8  # of the largest correlation: the shortest such season is the basic one
+_DAYS = (24, 48, 96, 144, 288)  # steps that are likely to be a day, which has a week
+_BETTER = 1.05  # times that of the basic season: a longer one, made of several
+
+
+def seasons_of(
+    times: Shaped[np.ndarray, " row"], values: Float[np.ndarray, " row"]
+) -> tuple[int, ...]:
+    """The steps in each season of one series, shortest first; empty where there is none.
+
+    Dates have the usual ones of their frequency: an hour's are a day and a week. Rows that are
+    counted by whole numbers say nothing, so their season is sought in the values.
+    """
+    frequency = infer_frequency(times)
+    if frequency.alias == "step":
+        return find_seasons(values)
+    return usual_seasons(frequency, times)
+
+
+def usual_seasons(
+    frequency: Frequency, times: Shaped[np.ndarray, " row"] | None = None
+) -> tuple[int, ...]:
+    """The steps in the usual seasons of a frequency.
+
+    ``times``: where given, intraday rows that keep the hours of an exchange have as many steps a
+    day as there are rows on a usual one.
+    """
+    alias = frequency.alias
+    if alias == "months":
+        return (12 // frequency.step,) if frequency.step in (1, 3) else ()
+    if alias.endswith("s") and alias[:-1].isdigit():
+        per_day = _rows_a_day(times, int(alias[:-1]))
+        open_days = 7 if times is None or _trades_on_weekends(times) else 5
+        return (per_day, open_days * per_day) if per_day > 1 else ()
+    return _BY_ALIAS.get(alias.split("-")[0], ())
+
+
+def _rows_a_day(times: Shaped[np.ndarray, " row"] | None, seconds: int) -> int:
+    full = _DAY // seconds if _DAY % seconds == 0 else 0
+    if times is None or len(times) < 2:
+        return full
+    _, counts = np.unique(times.astype("datetime64[D]"), return_counts=True)
+    return min(full, int(np.median(counts))) if full else int(np.median(counts))
+
+
+def _trades_on_weekends(times: Shaped[np.ndarray, " row"]) -> bool:
+    weekday = (times.astype("datetime64[D]").astype(int) + 3) % 7  # 1970-01-01 was a Thursday
+    return bool((weekday >= 5).mean() > 0.1)
+
+
+def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
+    """Seasons found in a series itself, at most three, by the autocorrelation of its changes.
+
+    A season has at least three cycles in the data, and correlates more than its neighbours and more
+    than chance; longer ones are multiples of the shortest.
+    """
+    changes = np.diff(values)
+    spread = np.abs(changes).mean() if len(changes) else 0.0
+    if len(changes) < 12 or not 0 < spread < np.inf:
+        return ()
+    changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # outliers hide the rest
+    size = 1 << (2 * len(changes) - 1).bit_length()
+    power = np.abs(np.fft.rfft(changes, size)) ** 2
+    longest = len(values) // 3
+    shared = len(changes) - np.arange(longest + 1)
+    correlation = np.fft.irfft(power, size)[: longest + 1] / shared
+    correlation /= correlation[0]
+    least = max(_LEAST_CORRELATION, 3 / np.sqrt(len(changes)))
+    inner = correlation[2:-1] if len(correlation) > 3 else correlation[:0]
+    peaks = 2 + np.flatnonzero(
+        (inner > least) & (inner >= correlation[1:-2]) & (inner >= correlation[3:])
+    )
+    peaks = peaks[peaks > 2]
+    if not len(peaks):
+        return ()
+    short = int(peaks[correlation[peaks] >= _AS_GOOD * correlation[peaks].max()][0])
+    longer = peaks[(peaks % short == 0) & (peaks > short)]
+    better = longer[correlation[longer] > _BETTER * correlation[short]]
+    seasons = {short}
+    if len(better):
+        seasons.add(int(better[correlation[better] >= 0.95 * correlation[better].max()][0]))
+    if short in _DAYS and 7 * short <= longest and correlation[7 * short] > least:
+        seasons.add(7 * short)
+    return tuple(sorted(seasons))

@@ -1,0 +1,64 @@
+"""Mixtures: exact against SciPy's distributions, in the middle and far out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from forecaster.forecasting.mixture import Mixture
+
+MEMBERS = [
+    ([0.3], [2.0], [5.0]),
+    ([0.3, -1.0, 0.1], [2.0, 0.5, 1.0], [5.0, 2.5, 40.0]),
+    ([1.0, -1.0], [1.0, 3.0], [np.inf, np.inf]),
+]
+
+
+def mixture(members) -> Mixture:
+    return Mixture(*(np.array(part)[None] for part in members))
+
+
+def by_scipy(members):
+    """Distribution functions of the members."""
+    return [
+        stats.norm(a, s) if np.isinf(dof) else stats.t(dof, a, s)
+        for a, s, dof in zip(*members, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+def test_scores_are_those_of_the_averaged_distribution(members):
+    values = np.array([-30.0, -2.0, 0.0, 0.7, 25.0])
+    below = np.mean([one.cdf(values) for one in by_scipy(members)], axis=0)
+    above = np.mean([one.sf(values) for one in by_scipy(members)], axis=0)
+    expected = np.clip(np.where(below < 0.5, stats.norm.ppf(below), stats.norm.isf(above)), -8, 8)
+    got = [float(mixture(members).scores(np.array([v]))[0]) for v in values]
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+    got = [float(mixture(members).probability_above(np.array([v]))[0]) for v in values]
+    np.testing.assert_allclose(got, above, rtol=1e-9)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+@pytest.mark.parametrize("score", [-6.0, -1.3, 0.0, 0.2, 1.3, 6.0])
+def test_quantiles_have_exactly_that_chance_below_them(members, score):
+    quantile = mixture(members).quantiles(np.array([score]))
+    tail = [one.cdf if score < 0 else one.sf for one in by_scipy(members)]
+    chance = np.mean([function(quantile[0]) for function in tail])
+    assert chance == pytest.approx(stats.norm.cdf(-abs(score)), rel=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_quantiles_undo_scores(seed, count):
+    random = np.random.default_rng(seed)
+    shape = (3, 2, count)
+    parts = random.normal(size=shape), random.uniform(0.2, 3, shape), random.uniform(2.1, 30, shape)
+    one = Mixture(*parts)
+    values = one.location.mean(-1) + random.uniform(-3, 3, shape[:2]) * one.scale.max(-1)
+    np.testing.assert_allclose(one.quantiles(one.scores(values)), values, rtol=1e-7, atol=1e-7)
+
+
+def test_what_is_unknown_stays_unknown():
+    assert np.isnan(mixture(MEMBERS[1]).scores(np.array([np.nan]))).all()
+    assert np.isnan(mixture(MEMBERS[1]).quantiles(np.array([np.nan]))).all()

@@ -1,0 +1,92 @@
+"""Networks that start from one of all series, and their averages."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.forecasting.predicting import distributions, targets_at
+from forecaster.series.panel import Panel
+
+
+@pytest.fixture(scope="module")
+def pooled(config) -> fc.Config:
+    return dataclasses.replace(config, start="pooled", members=2)
+
+
+@pytest.fixture(scope="module")
+def waves() -> Panel:
+    """Series with the same rule, each too short to learn it from alone."""
+    random = np.random.default_rng(0)
+    parts = []
+    for k in range(30):
+        y = np.zeros(160)
+        for t in range(2, 160):
+            y[t] = -0.9 * (y[t - 1] - y[t - 2]) + y[t - 1] + random.normal()
+        parts.append(pd.DataFrame({"unique_id": f"s{k:02d}", "ds": np.arange(160), "y": y}))
+    return Panel.from_frame(pd.concat(parts))
+
+
+def test_a_common_start_helps_series_that_are_short(waves):
+    settings = fc.Config(
+        hidden=4, lookback=20, burn_in=5, horizon=1, validation=40, epochs=6, transform="difference"
+    )
+    alone = fc.fit(waves, dataclasses.replace(settings, start="independent", members=1), seed=1)
+    together = fc.fit(waves, dataclasses.replace(settings, members=2), seed=1)
+    ratio = together.report["validation_loss"] / alone.report["validation_loss"]
+    mae = [model.report["mae_relative_to_naive"] for model in (together, alone)]
+    assert (mae[0] < mae[1]).mean() > 0.8
+    assert ratio.mean() < 0.97
+
+
+def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):
+    model = fc.fit(panel, pooled, seed=1)
+    frame = fc.predict(model, panel)
+    pd.testing.assert_frame_equal(
+        frame, fc.predict(fc.fit(panel, pooled, seed=1), panel), check_exact=True
+    )
+    loaded = fc.load(fc.save(model, tmp_path / "model"))
+    pd.testing.assert_frame_equal(frame, fc.predict(loaded, panel), check_exact=True)
+    some = [panel.ids[3], panel.ids[0]]
+    part = fc.predict(model.only(some), panel.only(some)).set_index("unique_id")
+    pd.testing.assert_frame_equal(part, frame.set_index("unique_id").loc[some], check_exact=True)
+
+
+def test_each_network_has_a_part_in_the_forecast(panel, pooled):
+    model = fc.fit(panel, pooled, seed=1)
+    transformed = model.transform.apply(panel, pooled.horizon)
+    origins = np.tile(np.arange(600, 603), (len(panel.ids), 1))
+    mixture = distributions(model.networks, transformed, origins)
+    assert mixture.location.shape == (len(panel.ids), 3, pooled.horizon, 2)
+    assert (mixture.location[..., 0] != mixture.location[..., 1]).any()
+    scores = mixture.scores(targets_at(transformed, origins))
+    assert np.isfinite(scores).all()
+
+
+def test_a_start_learns_nothing_from_the_validation_span(panel, pooled):
+    """Edits in the span that is held back change no weight as long as no epoch becomes the best."""
+    values = panel.values.copy()
+    values[:, -100:] = values[:, -101:-100]
+    one = dataclasses.replace(pooled, epochs=1, members=1)
+    before, after = (
+        fc.fit(p, one, seed=1) for p in (panel, dataclasses.replace(panel, values=values))
+    )
+    best = before.report["best_epoch"].eq(1) & after.report["best_epoch"].eq(1)
+    rows = np.flatnonzero(best)
+    assert len(rows)
+    kernels = (m.params["layers"][0]["kernel"][rows] for m in (before, after))
+    np.testing.assert_array_equal(*kernels)
+
+
+def test_short_series_hold_back_what_they_can_spare(waves):
+    settings = fc.Config(hidden=4, lookback=20, horizon=2, epochs=1, members=1)
+    parts = waves.to_frame()
+    short = parts[(parts.unique_id == "s00") & (parts.ds >= 100)]
+    mixed = Panel.from_frame(pd.concat([parts[parts.unique_id != "s00"], short]))
+    model = fc.fit(mixed, settings, seed=0)
+    known = np.isfinite(model.normal_scores[:, :, 0]).sum(1)
+    assert known[model.ids.index("s01")] == 40
+    assert known[model.ids.index("s00")] == 15
+    assert not model.skipped

@@ -1,0 +1,64 @@
+"""The combination of simple forecasts: causal, and as good as the best of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.series.anchors import combine, decayed_errors
+
+
+def walk(seed: int, rows: int = 400) -> np.ndarray:
+    return np.cumsum(np.random.default_rng(seed).normal(size=rows))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(20, 118),
+    st.integers(1, 9),
+    st.sampled_from([(), (4,), (4, 12)]),
+)
+def test_nothing_later_changes_a_combination(seed, cutoff, horizon, seasons):
+    z = walk(seed, 120)
+    edited = z.copy()
+    edited[cutoff + 1 :] = 1e6
+    before, after, cut = (combine(v, seasons, horizon) for v in (z, edited, z[: cutoff + 1]))
+    for part in ("base", "error"):
+        a, b = getattr(before, part)[: cutoff + 1], getattr(after, part)[: cutoff + 1]
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, getattr(cut, part))
+
+
+def test_a_random_walk_stays_one():
+    """No invented skill: within one percent of the last value, near and far."""
+    ratios = []
+    for seed in range(40):
+        z = walk(seed)
+        base = combine(z, (), 13).base
+        for ahead in (1, 13):
+            z_later = z[200 + ahead :]
+            made = slice(200, len(z) - ahead)
+            naive = np.abs(z_later - z[made]).mean()
+            ratios.append(np.abs(z_later - base[made, ahead - 1]).mean() / naive)
+    assert np.mean(ratios) < 1.01
+
+
+@pytest.mark.parametrize("level", [0.0, 0.02])
+def test_two_seasons_are_both_found_in_the_forecast(level):
+    time = np.arange(24 * 7 * 5)
+    z = np.sin(time * 2 * np.pi / 24) * (1 + (time // 24 % 7 < 5)) + level * walk(1, len(time))
+    base = combine(z, (24, 168), 48).base
+    made = len(z) - 49
+    error = np.abs(z[made + 1 :] - base[made]).mean()
+    naive = np.abs(z[made + 1 :] - z[made]).mean()
+    assert error < (0.02 if level == 0 else 0.5) * naive
+
+
+def test_errors_are_those_known_at_a_step():
+    z = walk(0, 30)
+    forecasts = np.repeat(z[:, None], 3, axis=1)
+    known = decayed_errors(forecasts, z, 0.0)  # the latest alone
+    for step in range(3, 30):
+        np.testing.assert_allclose(known[step], [abs(z[step] - z[step - h]) for h in (1, 2, 3)])
+    assert np.isnan(known[0]).all()

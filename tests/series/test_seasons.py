@@ -1,0 +1,38 @@
+"""Seasons: from dates by their frequency, from whole numbers by the series itself."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.series.seasons import find_seasons, seasons_of
+
+
+@pytest.mark.parametrize(
+    ("frequency", "expected"),
+    [("h", (24, 168)), ("30min", (48, 336)), ("D", (7,)), ("B", (5,)), ("W-SUN", (52,)),
+     ("MS", (12,)), ("ME", (12,)), ("QS", (4,)), ("YS", ())],
+)  # fmt: skip
+def test_dates_have_the_usual_seasons_of_their_frequency(frequency, expected):
+    times = pd.date_range("2020-01-05", periods=400, freq=frequency).to_numpy("datetime64[ns]")
+    assert seasons_of(times, np.arange(400.0)) == expected
+
+
+def test_sessions_of_an_exchange_have_as_many_rows_a_day_as_they_have():
+    days = pd.bdate_range("2024-01-01", periods=30)
+    times = np.sort(np.concatenate([days + pd.Timedelta(minutes=570 + 5 * k) for k in range(78)]))
+    assert seasons_of(times, np.arange(float(len(times)))) == (78, 390)
+
+
+def test_a_season_is_found_in_numbers_and_none_in_a_random_walk():
+    random = np.random.default_rng(0)
+    time = np.arange(1000)
+    daily = 5 * np.sin(time * 2 * np.pi / 24) + random.normal(size=1000)
+    assert find_seasons(daily)[0] == 24 and 168 in find_seasons(daily)
+    assert find_seasons(10 * (time % 7 == 3) + random.normal(size=1000)) == (7,)
+    walks = [find_seasons(np.cumsum(random.normal(size=300))) for _ in range(100)]
+    assert sum(map(bool, walks)) <= 10
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0] * 50, [0.0, 1.0] * 4])
+def test_too_little_to_look_at_has_no_season(values):
+    assert find_seasons(np.array(values)) == ()
