@@ -27,7 +27,8 @@ _SPELLINGS = {
 # These count only where no other column has the meaning.
 _WEAK = {"name": "unique_id", "timestamp": "ds", "data": "ds", "price": "close"}
 _PRICES = ("open", "high", "low", "volume", "dividends", "splits")
-_UNUSED = ("per", "openint", "change_%", "capital_gains")
+_SHARES = "change_%"
+_UNUSED = ("per", "openint", _SHARES, "capital_gains")
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\U000e0000-\U000e007f]"
@@ -96,7 +97,11 @@ def _numbers(
             out[column] = table[column].astype(float)
         elif needed or is_number_column(table[column]):
             out[column] = texts[column] = table[column].astype(str) if yes_or_no else table[column]
-    evidence = None if decimal else find_decimal(texts, where, plain_points=plain_points)
+    # Changes in percent are not used, but show how numbers are written.
+    shares = {name: table[name].astype(str).str.rstrip("% ") for name in table if name == _SHARES}
+    evidence = None
+    if not decimal:
+        evidence = find_decimal(texts | shares, where, plain_points=plain_points)
     decimal = decimal or (evidence.decimal if evidence else ".")
     return out | {
         column: to_numbers(cells, where, column, decimal, evidence)

@@ -33,6 +33,8 @@ def open_source(
     if decimal not in (None, ".", ","):
         raise UsageError(f"decimal {decimal!r}: expected a point or a comma")
     kind, _, path = name.partition(":")
+    if decimal is not None and kind != "files":
+        raise UsageError(f"--decimal {decimal} is of files; leave it out with source {name!r}")
     if kind == "files" and path:
         from forecaster.ingest.files import Files
 

@@ -139,6 +139,15 @@ def test_plain_points_in_a_file_with_commas_between_cells_are_decimal(tmp_path):
     }
 
 
+def test_changes_in_percent_show_how_numbers_are_written(tmp_path):
+    header = '"Date","Price","Open","Vol.","Change %"\n'
+    got = read(tmp_path, f'{header}"03/28/2024","2.345","2","-","-1.06%"\n')
+    assert got["close"] == [2.345]
+    for change in ("-1,06%", "-"):
+        with pytest.raises(DataError, match=r"'2\.345' may have a decimal sign.* --decimal"):
+            read(tmp_path, f'{header}"03/28/2024","2.345","2","-","{change}"\n')
+
+
 def test_volumes_part_thousands_where_prices_have_the_other_sign(tmp_path):
     got = read(tmp_path, 'date,close,volume\n2024-01-02,170.41,"60,273"\n2024-01-03,171.5,999\n')
     assert got == {"close": [170.41, 171.5], "volume": [60273.0, 999.0]}
@@ -164,6 +173,10 @@ def test_a_sign_that_the_user_names_wrongly_is_refused(tmp_path):
         read(tmp_path, "date;close\n2024-01-02;10.25\n", decimal=",")
     with pytest.raises(UsageError, match="expected a point or a comma"):
         open_source(f"files:{tmp_path / 'x.csv'}", decimal="x")
+    with pytest.raises(
+        UsageError, match="--decimal , is of files; leave it out with source 'yahoo"
+    ):
+        open_source("yahoo", decimal=",")
 
 
 def test_other_columns_of_numbers_are_kept_whatever_their_sign(tmp_path):
