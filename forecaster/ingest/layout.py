@@ -98,7 +98,7 @@ def _numbers(
         elif needed or is_number_column(table[column]):
             out[column] = texts[column] = table[column].astype(str) if yes_or_no else table[column]
     # Changes in percent are not used, but show how numbers are written.
-    shares = {name: table[name].astype(str).str.rstrip("% ") for name in table if name == _SHARES}
+    shares = {n: table[n].astype(str).str.rstrip("% ") for n in (_SHARES,) if n in table}
     evidence = None
     if not decimal:
         evidence = find_decimal(texts | shares, where, plain_points=plain_points)
