@@ -3,13 +3,21 @@
 Each says what is wrong and where, what was expected, what came instead, and what to do next.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+_MOST_SHOWN = 300  # characters of a list that comes from outside
 
 
 class ForecasterError(Exception):
-    """Base of all errors; ``exit_code`` is that of the command line."""
+    """Base of all errors; ``exit_code`` is that of the command line.
+
+    Names of files, columns and series are in their messages, so these are shown :func:`printable`.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class UsageError(ForecasterError):
@@ -72,9 +80,34 @@ class Interrupted(SourceError):
     """Work was stopped while it waited."""
 
 
+def printable(text: object, *, lines: bool = True) -> str:
+    r"""A text that comes from outside, safe to show on a terminal.
+
+    What controls a terminal, turns the direction of text or cannot be seen is written as in Python
+    (``\x1b``, ``\u202e``). ``lines``: line breaks are kept; without, as in a name, they are not.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    kept = "\n" if lines else ""
+    return "".join(
+        char if char.isprintable() or char in kept else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names that come from outside in one line, a very long list cut short."""
+    line = printable(", ".join(map(str, names)), lines=False)
+    return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 3]}..."
+
+
 def name_reasons(skipped: Mapping[str, str], most: int = 5) -> str:
     """Series and reasons as indented lines, the first few."""
-    lines = [f"  {name}: {reason}" for name, reason in list(skipped.items())[:most]]
+    lines = [
+        f"  {printable(name, lines=False)}: {reason}"
+        for name, reason in list(skipped.items())[:most]
+    ]
     if len(skipped) > most:
         lines.append(f"  ... and {len(skipped) - most} more")
     return "\n".join(lines)

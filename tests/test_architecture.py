@@ -13,7 +13,7 @@ import forecaster
 PACKAGE = Path(forecaster.__file__).parent
 # The floors, from the ground up. A module imports from its own floor or from below.
 FLOORS = [
-    {"errors", "atomic", "config", "home"},
+    {"errors", "atomic", "config", "csv_writer", "home"},
     {"swarm", "series"},
     {"ingest", "forecasting", "benchmark"},
     {"storage", "evaluation"},
@@ -108,6 +108,17 @@ def test_the_checks_of_imports_can_fail(tmp_path, line, check):
     file = tmp_path / "fitting.py"
     file.write_text(f"def f():\n    {line}\n")
     assert check(file, "forecasting")
+
+
+def test_csv_has_one_writer():
+    calls = [
+        str(path.relative_to(PACKAGE))
+        for path in files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("to_csv", "writerow", "writerows")
+    ]
+    # What is digested for a fit to be resumed is not written.
+    assert sorted(calls) == ["csv_writer.py", "storage/resuming.py"]
 
 
 def test_files_stay_readable():

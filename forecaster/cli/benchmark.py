@@ -131,10 +131,11 @@ def _write(path: Path, results: Sequence["Result"]) -> None:
     import pandas as pd
 
     from forecaster import atomic
+    from forecaster.csv_writer import write_csv
 
     table = pd.DataFrame([dataclasses.asdict(result) for result in results])
     table = table.drop(columns="loss_difference").round(6)
-    atomic.write_file(path, lambda to: table.to_csv(to, index=False))
+    atomic.write_file(path, lambda to: write_csv(table, to))
     say(f"Wrote {path}")
 
 

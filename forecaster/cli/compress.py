@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import bars, console, home_option
+from forecaster.cli.shared import bars, console, home_option, show
 
 if TYPE_CHECKING:
     from forecaster.home import Home
@@ -56,11 +56,11 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
         )  # fmt: skip
     console().print(table)
     best = recommend(comparison)
-    click.echo(
+    show(
         f"Worth it: {best} (`forecaster compress --write {best}`)" if best else
         "Nothing is worth it: every method that makes the file smaller by a tenth costs more than "
         "0.1 % of CRPS, 1 % of CRPS or of the band on one series in a hundred, or a tenth of the "
         "time."
     )  # fmt: skip
     if written is not None:
-        click.echo(f"Saved: {written}")
+        show(f"Saved: {written}")

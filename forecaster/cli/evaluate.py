@@ -14,6 +14,8 @@ from forecaster.cli.shared import (
     name_stale,
     read_tickers,
     say,
+    say_reasons,
+    show,
     source_options,
 )
 
@@ -52,9 +54,9 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.pass_context
 def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
-    end: datetime | None, mask: tuple[str, ...], windows: int, step: int, baselines: str,
-    torch_sample: int, refit: int, config: str | None, seed: int, output: str | None, *,
-    overwrite: bool, **options: str | int | None,
+    end: datetime | None, mask: tuple[str, ...], decimal: str | None, windows: int, step: int,
+    baselines: str, torch_sample: int, refit: int, config: str | None, seed: int,
+    output: str | None, *, overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
@@ -79,7 +81,7 @@ def evaluate(
     from forecaster.ingest import open_source
 
     wanted, membership = read_tickers(tickers)
-    opened = open_source(source)
+    opened = open_source(source, decimal=decimal)
     from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
@@ -106,13 +108,12 @@ def evaluate(
             ),
         )
     _print_verdict(evaluation)
-    click.echo(f"Report: {evaluation.folder / 'report.html'}")
+    show(f"Report: {evaluation.folder / 'report.html'}")
     name_stale(evaluation.summary.provenance.stale or {})
     name_skipped(evaluation.summary.skipped)
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
-        for name, reason in failed.items():
-            say(f"  {name}: {reason}")
+        say_reasons(failed)
     ctx.exit(PARTLY if evaluation.summary.skipped else 0)
 
 
@@ -134,7 +135,7 @@ def report(home: "Home", folder: str | None, output: str | None) -> None:
     evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
     written = build_report(evaluation, Path(output) if output else None)
     _print_verdict(evaluation)
-    click.echo(f"Report: {written}")
+    show(f"Report: {written}")
 
 
 def _print_verdict(evaluation: "Evaluation") -> None:
@@ -143,4 +144,4 @@ def _print_verdict(evaluation: "Evaluation") -> None:
     if evaluation.summary.simulated:
         say("These prices are simulated, not real.")
     for line in verdict(evaluation):
-        click.echo(line)
+        show(line)

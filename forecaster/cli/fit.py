@@ -69,6 +69,7 @@ def fit(
     start: datetime | None,
     end: datetime | None,
     mask: tuple[str, ...],
+    decimal: str | None,
     tune: bool,
     config: str | None,
     seed: int,
@@ -99,7 +100,7 @@ def fit(
     from forecaster.ingest import open_source
 
     wanted, _ = read_tickers(tickers)
-    opened = open_source(source)
+    opened = open_source(source, decimal=decimal)
     from forecaster.atomic import make_folder
 
     make_folder(home.folder)

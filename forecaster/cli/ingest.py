@@ -9,14 +9,17 @@ import click
 from forecaster.cli.shared import (
     PARTLY,
     bars,
+    decimal_option,
     home_option,
     name_skipped,
     name_stale,
     read_tickers,
     say,
+    show,
     source_option,
     tickers_option,
 )
+from forecaster.errors import printable
 
 if TYPE_CHECKING:
     from forecaster.home import Home
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 @click.command()
 @tickers_option
 @source_option
+@decimal_option
 @click.option(
     "--start",
     type=click.DateTime(["%Y-%m-%d"]),
@@ -52,6 +56,7 @@ def ingest(
     home: "Home",
     tickers: str | None,
     source: str,
+    decimal: str | None,
     start: datetime | None,
     refresh: bool,
     requests_per_second: float,
@@ -67,6 +72,7 @@ def ingest(
       forecaster ingest --tickers sp500.txt --start 2010-01-01
       forecaster ingest --tickers sp500.txt --requests-per-second 1
       forecaster ingest --source files:prices.parquet
+      forecaster ingest --source files:kurse.csv --decimal ,
     """
     from forecaster.atomic import make_folder
     from forecaster.ingest import ingest as run
@@ -74,7 +80,8 @@ def ingest(
 
     wanted, _ = read_tickers(tickers)
     opened = open_source(
-        source, refresh=refresh, requests_per_second=requests_per_second, workers=workers,
+        source, decimal=decimal,
+        refresh=refresh, requests_per_second=requests_per_second, workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip
     make_folder(home.folder)
@@ -84,8 +91,11 @@ def ingest(
         )
     for name, why in arrived.quarantined.items():
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
-        say(f"{name}: {again}; what there was is in {arrived.store.quarantine_folder}: {why}")
-    click.echo(
+        say(
+            f"{printable(name, lines=False)}: {again}; "
+            f"what there was is in {arrived.store.quarantine_folder}: {why}"
+        )
+    show(
         f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
         f"{arrived.changed} changed"
     )
@@ -128,4 +138,4 @@ def export(
         home, output, tickers or None,
         form=form, source=source, overwrite=overwrite, adjusted=adjusted,
     )  # fmt: skip
-    click.echo(f"Wrote {rows:,} rows to {output}")
+    show(f"Wrote {rows:,} rows to {output}")

@@ -1,5 +1,6 @@
 """``forecaster predict``."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from forecaster.cli.shared import PARTLY, console, home_option, say
-from forecaster.errors import UsageError
+from forecaster.errors import UsageError, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,14 +179,17 @@ def _number(value: float) -> str:
 
 def _export(frame: "pd.DataFrame", form: str, output: Path | None) -> None:
     from forecaster import atomic
+    from forecaster.csv_writer import write_csv
 
     write = {
-        "csv": lambda to: frame.to_csv(to, index=False),
+        "csv": lambda to: write_csv(frame, to),
         "json": lambda to: frame.to_json(to, orient="records", date_format="iso", indent=1),
         "parquet": lambda to: frame.to_parquet(to, index=False),
     }[form]
     if output is None:
-        click.echo(write(None).rstrip("\n"))
+        text = write(None).rstrip("\n")
+        # A file or a program gets what there is; a terminal would obey what controls it.
+        click.echo(printable(text) if sys.stdout.isatty() else text)
     elif output.exists() and not output.is_file():  # a pipe or a device is written to, not replaced
         with output.open("wb") as stream:
             write(stream)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from forecaster.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+    from rich.text import Text
 
     from forecaster.home import Home
     from forecaster.ingest import Membership
@@ -36,6 +39,11 @@ source_option = click.option(
     show_default=True,
     help="yahoo, simulated, or files:PATH (a CSV, a Parquet file or a folder of them).",
 )
+decimal_option = click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    help="The sign before a fraction in CSV files.  [default: what each file shows]",
+)
 tickers_option = click.option(
     "--tickers",
     metavar="FILE",
@@ -45,7 +53,7 @@ tickers_option = click.option(
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--tickers``, ``--source``, ``--start``, ``--end`` and ``--mask``."""
+    """``--tickers``, ``--source``, ``--decimal``, ``--start``, ``--end`` and ``--mask``."""
     date = click.DateTime(["%Y-%m-%d"])
     for option in (
         click.option(
@@ -59,6 +67,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
         click.option("--start", type=date, help="First date, YYYY-MM-DD."),
+        decimal_option,
         source_option,
         tickers_option,
     ):
@@ -96,33 +105,47 @@ def _home(value: str | None) -> "Home":
 
 def say(message: str) -> None:
     """Print to standard error, which is kept free of results."""
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
+
+
+def show(message: str) -> None:
+    """Print a result in words to standard output."""
+    click.echo(printable(message))
+
+
+def say_reasons(reasons: Mapping[str, str]) -> None:
+    """Name series with their reasons, a line each."""
+    for name, reason in reasons.items():
+        say(f"  {printable(name, lines=False)}: {reason}")
 
 
 def name_stale(stale: Mapping[str, str]) -> None:
     """Name every series that could not be updated, with the reason."""
     if stale:
         say(f"Not updated, what was stored is kept, {len(stale)}:")
-        for name, reason in stale.items():
-            say(f"  {name}: {reason}")
+        say_reasons(stale)
 
 
 def name_skipped(skipped: Mapping[str, str]) -> None:
     """Name every series that was left out, with its reason."""
     if skipped:
         say(f"Skipped {len(skipped)}:")
-        for name, reason in skipped.items():
-            say(f"  {name}: {reason}")
+        say_reasons(skipped)
 
 
 def console() -> "Console":
     """Where tables are printed; wide enough not to cut them where there is no terminal."""
     from rich.console import Console
 
-    # Names and paths are the user's: brackets in them are no markup.
+    class Plain(Console):
+        """Shows names and paths as they are: brackets are no markup, and nothing is obeyed."""
+
+        def render_str(self, text: str, **options: Any) -> "Text":
+            return super().render_str(printable(text, lines=False), **options)
+
     plain: Any = {"markup": False, "emoji": False, "highlight": False}
-    console = Console(**plain)
-    return console if console.is_terminal else Console(width=120, **plain)
+    console = Plain(**plain)
+    return console if console.is_terminal else Plain(width=120, **plain)
 
 
 class Bars:

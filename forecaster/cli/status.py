@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import PARTLY, console, home_option, say
+from forecaster.cli.shared import PARTLY, console, home_option, say, show
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def status(
     """
     from forecaster.ingest import Store
 
-    click.echo(f"Home: {home}")
-    click.echo(f"Recurrence: {_kernel()}")
+    show(f"Home: {home}")
+    show(f"Recurrence: {_kernel()}")
     stores = list(Store.all_of(home, say))
     if stores:
         console().print(_sources_table(stores))
@@ -182,7 +182,7 @@ def _verify(store: "Store") -> int:
         say(str(error))
         damaged += 1
     sound = len(store.ids) - len(damages)
-    click.echo(f"{store.source}: {sound} of {len(store.ids)} files are sound")
+    show(f"{store.source}: {sound} of {len(store.ids)} files are sound")
     return damaged
 
 

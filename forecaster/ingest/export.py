@@ -6,11 +6,11 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster import atomic
+from forecaster.csv_writer import write_csv
 from forecaster.errors import StoreError, UsageError, name_reasons
 from forecaster.home import Home
 from forecaster.ingest.store import Store
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _AT_ONCE = 200  # series in memory at the same time
 
 
@@ -95,20 +95,6 @@ def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**scaled).drop(columns="adj_close")
 
 
-def unformulated(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same table with a quote in front of all text that begins like a formula."""
-    out = frame.copy(deep=False)
-    for name in out.columns:
-        if not pd.api.types.is_numeric_dtype(out[name]) and not _is_time(out[name]):
-            text = out[name].astype(str)
-            out[name] = text.where(~text.str.startswith(_FORMULA), "'" + text)
-    return out
-
-
-def _is_time(column: pd.Series) -> bool:
-    return pd.api.types.is_datetime64_any_dtype(column)
-
-
 def _columns(store: Store, names: Sequence[str]) -> list[str]:
     """All columns that any of the series has, in the order of the first."""
     import pyarrow.parquet as pq
@@ -142,9 +128,7 @@ def _find_store(home: Home, source: str | None) -> Store:
 def _write_csv(path: Path, parts: Iterable[pd.DataFrame]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         for number, frame in enumerate(parts):
-            frame = unformulated(frame)
-            quoted = {name: f"'{name}" for name in frame if str(name).startswith(_FORMULA)}
-            frame.rename(columns=quoted).to_csv(file, index=False, header=number == 0)
+            write_csv(frame, file, header=number == 0)
 
 
 def _write_parquet(path: Path, parts: Iterable[pd.DataFrame]) -> None:

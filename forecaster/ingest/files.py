@@ -3,27 +3,28 @@
 import csv
 import hashlib
 import itertools
+import lzma
 import os
 import re
 import urllib.parse
+import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError
-from forecaster.ingest.layout import canonical, has_decimal_commas, tidy
+from forecaster.errors import DataError, UsageError, printable
+from forecaster.ingest.csv_file import Table, read_csv
+from forecaster.ingest.layout import canonical, tidy
+from forecaster.ingest.numbers import Decimal
 from forecaster.ingest.parquet import read_parquet
 from forecaster.ingest.source import Date, Fetched, Known, Stored
 from forecaster.series import show_time
 
-_BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
-_ENCODED: Any = {"encoding": "utf-8-sig", "compression": "infer"}
-_READER = 1  # raise it when files are read differently
+_READER = 2  # raise it when files are read differently
 _TOO_SHORT = "the folder has fewer rows of it than are stored, and a file that cannot be read"
 _PARQUET = (".parquet", ".pq")
 _ENDINGS = (".csv", ".csv.gz", ".txt", *_PARQUET)
@@ -34,10 +35,13 @@ class Files:
 
     In a folder, a file without a ticker column holds the series that the file is named after, or
     that a folder ``ticker=NAME`` above it names. Parts of one series in several files are joined.
+
+    ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, decimal: Decimal | None = None):
         self.path = Path(path).expanduser()
+        self._decimal: Decimal | None = decimal
         # Where the data came from, for provenance, wherever a later command is started.
         self.name = f"files:{self.path.resolve()}"
         if not self.path.exists():
@@ -74,7 +78,7 @@ class Files:
         return self._fingerprint
 
     def _hash(self) -> str:
-        digest = hashlib.sha256(f"reader {_READER}\n".encode())
+        digest = hashlib.sha256(f"reader {_READER}{self._decimal or ''}\n".encode())
         for file in self._files():
             try:
                 with file.open("rb") as opened:
@@ -95,7 +99,11 @@ class Files:
     def _read(self) -> dict[str, pd.DataFrame]:
         if self._frames is None:
             before = self.fingerprint()
-            frames = self._read_folder() if self.path.is_dir() else read_series(self.path)
+            frames = (
+                self._read_folder()
+                if self.path.is_dir()
+                else read_series(self.path, decimal=self._decimal)
+            )
             if self._hash() != before:
                 raise DataError(f"{self.path}: changed while it was read; run the same again")
             for name, frame in frames.items():
@@ -148,26 +156,36 @@ class Files:
     def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
         """The series of a file, or why it cannot be read."""
         try:
-            return read_series(file, _series_name(file, self.path))
+            return read_series(file, _series_name(file, self.path), decimal=self._decimal)
         except DataError as error:
             return str(error)
 
 
-def read_series(path: Path, name: str | None = None) -> dict[str, pd.DataFrame]:
-    """All series of one file, by name; ``name``: of its one series where it does not say.
+def read_series(
+    path: Path, name: str | None = None, *, decimal: Decimal | None = None
+) -> dict[str, pd.DataFrame]:
+    """All series of one file, by name.
+
+    - ``name``: of its one series where it does not say
+    - ``decimal``: the sign before a fraction where numbers are text; None: as the file shows
 
     Raises DataError when it cannot be read or used.
     """
+    where = printable(path, lines=False)
     try:
-        table = read_parquet(path) if path.name.lower().endswith(_PARQUET) else _read_csv(path)
+        if path.name.lower().endswith(_PARQUET):
+            table, plain_points = Table(read_parquet(path), plain_points=False)
+        else:
+            table, plain_points = read_csv(path, decimal)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
-            NotImplementedError) as error:  # fmt: skip
+            RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{path}: cannot be read: {reason}") from error
+        raise DataError(f"{where}: cannot be read: {reason}") from error
     if table.empty:
-        raise DataError(f"{path}: no rows in it")
+        raise DataError(f"{where}: no rows in it")
     stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
-    table = tidy(table, str(path), name or _series_name(path, path.parent))
+    name = name or _series_name(path, path.parent)
+    table = tidy(table, where, name, decimal=decimal, plain_points=plain_points)
     ids = table["unique_id"].cat
     codes = ids.codes.to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1), len(codes)]
@@ -191,75 +209,6 @@ def _join(frames: list[pd.DataFrame]) -> pd.DataFrame:
         return frames[0]
     joined = pd.concat(frames, ignore_index=True)
     return joined.sort_values("ds", kind="stable", ignore_index=True)
-
-
-class _Header(NamedTuple):
-    """The header of a CSV file: how many lines are above it, the separator, and the columns."""
-
-    above: int
-    separator: str
-    columns: list[str]
-
-    @property
-    def names(self) -> list[str]:
-        """The columns that hold names, which stay as written: 0005 is not 5, NA is a ticker."""
-        return [name for name in self.columns if canonical(name) in ("unique_id", "name")]
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """The index keeps count of lines, so that errors can name them."""
-    header = _read_header(path)
-    options: Any = {
-        **_ENCODED,
-        "sep": header.separator,
-        "skiprows": header.above,
-        "dtype": dict.fromkeys(header.names, str),
-        "na_values": {column: _BLANK for column in header.columns if column not in header.names},
-        "keep_default_na": False,
-        "skip_blank_lines": False,
-        "low_memory": False,
-    }
-    table = pd.read_csv(path, **options)
-    if not isinstance(table.index, pd.RangeIndex):
-        # All rows have more cells than the header. One empty one at the end may be.
-        if not (table.iloc[:, -1].isna().all() and table.index.nlevels == 1):
-            raise DataError(
-                f"{path}, line {header.above + 2}: more cells than the header has columns; are "
-                "there commas within numbers? Quote them, or leave them out"
-            )
-        table = pd.read_csv(path, index_col=False, **options)
-    others = [column for column in table if column not in header.names]
-    if any(
-        not pd.api.types.is_numeric_dtype(table[column]) and has_decimal_commas(table[column])
-        for column in others
-    ):
-        # Then 1.234 is a thousand and more: all is to be read as text.
-        table = pd.read_csv(path, **options | {"dtype": str}, index_col=False)
-    table.index += header.above
-    return table.dropna(how="all", subset=others) if others else table
-
-
-def _read_header(path: Path) -> _Header:
-    """Find the header: the first line that is neither blank nor a comment.
-
-    Raises DataError when the file is empty, or a column is there twice.
-    """
-    head = pd.read_csv(
-        path, sep="\0", nrows=20, engine="python", quoting=csv.QUOTE_NONE, header=None,
-        skip_blank_lines=False, **_ENCODED,
-    )  # fmt: skip
-    if head.empty:
-        raise DataError(f"{path}: no rows in it")
-    lines = ["" if pd.isna(line) else str(line) for line in head[0]]
-    above = next(
-        (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), 0
-    )
-    separator = max(",;\t", key=lines[above].count)
-    columns = next(csv.reader([lines[above]], delimiter=separator), [])
-    doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
-    if doubled:
-        raise DataError(f"{path}: column {sorted(doubled)[0]!r} is there twice; keep one")
-    return _Header(above, separator, columns)
 
 
 def _is_shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:

@@ -8,7 +8,14 @@ them in the files that one downloads there.
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, listed
+from forecaster.ingest.numbers import (
+    Decimal,
+    cell,
+    find_decimal,
+    is_number_column,
+    to_numbers,
+)
 
 _SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
@@ -20,31 +27,43 @@ _SPELLINGS = {
 # These count only where no other column has the meaning.
 _WEAK = {"name": "unique_id", "timestamp": "ds", "data": "ds", "price": "close"}
 _PRICES = ("open", "high", "low", "volume", "dividends", "splits")
-_UNUSED = ("per", "openint", "change_%", "capital_gains")
-_CONTROL = "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-_BLANK = ("", "null", "none", "nan", "-", "n/a")
-_FACTORS = {"k": 1e3, "m": 1e6, "b": 1e9}
+_SHARES = "change_%"
+_UNUSED = ("per", "openint", _SHARES, "capital_gains")
+_CONTROL = (
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\U000e0000-\U000e007f]"
+)
 _TARGETS = ("y", "close", "adj_close")
 _NEEDED = {"unique_id": "ticker", "ds": "date"}  # and what they are called in files of prices
+_MOST_WRONG = 0.5  # of numbers such as 20240328; if more are no dates, they count steps
+_SHORT_YEAR = "%d-%b-%y"
 # Month first is tried before day first, as in pandas; one impossible month decides.
 _DATE_FORMATS = (
-    "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
-    "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
+    "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
 )  # fmt: skip
-# A comma that can only be a decimal one: not before just three digits, or behind a point.
-_COMMA = r"[+-]?\$?(\d{1,3}(\.\d{3})+,\d+|\d+,(\d{1,2}|\d{4,})[kmbKMB]?)"
 _ZONE = r"(?<=:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$"
 
 
-def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFrame:
+def tidy(
+    table: pd.DataFrame,
+    where: str,
+    name: str | None = None,
+    *,
+    decimal: Decimal | None = None,
+    plain_points: bool = False,
+) -> pd.DataFrame:
     """Bring a table into the layout ``unique_id, ds, channels...``, sorted by both.
 
-    ``where``: the file, for errors. ``name``: the series' id where the table has no column for it.
+    - ``where``: the file, for errors
+    - ``name``: the series' id where the table has no column for it
+    - ``decimal``: the sign before a fraction in numbers that are text; None: what they show
+    - ``plain_points``: a lone point in a number is the decimal one, see :func:`find_decimal`
 
-    Raises DataError with file, line and column when a column is missing, or a cell is no date or
-    no number.
+    Raises DataError with file, line and column when a column is missing, a cell is no date or no
+    number, or numbers may be read in two ways.
     """
-    columns = ", ".join(map(str, table.columns))
+    columns = listed(table.columns)
     table = _with_canonical_names(table, where)
     if "ds" in table and "time" in table:
         table = table.assign(ds=_with_time(table, where))
@@ -56,17 +75,38 @@ def tidy(table: pd.DataFrame, where: str, name: str | None = None) -> pd.DataFra
             )
         table = table.assign(unique_id=name)
     _check_columns(table, where, columns)
-    numeric = [column for column in table if column in (*_TARGETS, *_PRICES)]
-    comma = any(has_decimal_commas(table[name]) for name in numeric if _is_text(table[name]))
-    out = {"unique_id": _ids(table["unique_id"], where), "ds": _dates(table["ds"], where)}
-    for column in table.columns:
-        if column in ("unique_id", "ds", "time", *_UNUSED):
+    numbers = _numbers(table, where, decimal, plain_points=plain_points)
+    keys = {"unique_id": _ids(table["unique_id"], where), "ds": _dates(table["ds"], where)}
+    return _sorted(pd.DataFrame(keys | numbers))
+
+
+def _numbers(
+    table: pd.DataFrame, where: str, decimal: Decimal | None, *, plain_points: bool
+) -> dict[str, pd.Series]:
+    """All columns of numbers, as floats: those that are needed, and others that hold nothing else.
+
+    One sign is the decimal one in all of them.
+    """
+    texts, out = {}, {}
+    for column in map(str, table.columns):
+        if column in ("unique_id", "ds", "time", "name", *_UNUSED):
             continue
-        if column in numeric:
-            out[column] = _numbers(table[column], where, str(column), comma=comma)
-        elif pd.api.types.is_numeric_dtype(table[column]):
+        needed = column in (*_TARGETS, *_PRICES)
+        yes_or_no = pd.api.types.is_bool_dtype(table[column])
+        if pd.api.types.is_numeric_dtype(table[column]) and not (needed and yes_or_no):
             out[column] = table[column].astype(float)
-    return _sorted(pd.DataFrame(out))
+        elif needed or is_number_column(table[column]):
+            out[column] = texts[column] = table[column].astype(str) if yes_or_no else table[column]
+    # Changes in percent are not used, but show how numbers are written.
+    shares = {n: table[n].astype(str).str.rstrip("% ") for n in (_SHARES,) if n in table}
+    evidence = None
+    if not decimal:
+        evidence = find_decimal(texts | shares, where, plain_points=plain_points)
+    decimal = decimal or (evidence.decimal if evidence else ".")
+    return out | {
+        column: to_numbers(cells, where, column, decimal, evidence)
+        for column, cells in texts.items()
+    }
 
 
 def _with_canonical_names(table: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -131,11 +171,11 @@ def _ids(column: pd.Series, where: str) -> pd.Series:
     codes = kinds.cat.codes.to_numpy()
     missing = pd.Series((codes < 0) | (names == "").to_numpy()[codes], index=column.index)
     if missing.any():
-        raise DataError(f"{_cell(where, missing, 'ticker')}: empty; expected a name")
+        raise DataError(f"{cell(where, missing, 'ticker')}: empty; expected a name")
     if (bad := names.str.contains(_CONTROL, regex=True)).any():
         odd = pd.Series(bad.to_numpy()[codes], index=column.index)
         raise DataError(
-            f"{_cell(where, odd, 'ticker')}: {names[bad].iloc[0]!r} holds a control character"
+            f"{cell(where, odd, 'ticker')}: {names[bad].iloc[0]!r} holds a control character"
         )
     merged, unique = pd.factorize(names)
     return pd.Series(
@@ -150,7 +190,7 @@ def _with_time(table: pd.DataFrame, where: str) -> pd.Series:
     clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
     # 930 and 0930 are hours and minutes, 93000 and 093000 have seconds; 0 is midnight.
     clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)
-    if not clock.str.fullmatch(r"\d{6}").all() or (clock == "000000").all():
+    if not clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d").all() or (clock == "000000").all():
         return dates
     day = _dates(dates, where)
     if not pd.api.types.is_datetime64_dtype(day):
@@ -171,17 +211,18 @@ def _dates(column: pd.Series, where: str) -> pd.Series:
     if not pd.api.types.is_datetime64_dtype(column):
         text = column.astype(str).str.strip()
         if len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
-            compact = pd.to_datetime(text, format="%Y%m%d", errors="coerce")
-            plausible = text.str.len().eq(8).all() and not compact.isna().any()
-            return compact.astype("datetime64[ns]") if plausible else text.astype("int64")
-        try:
-            column = _parse(text.str.replace(_ZONE, "", regex=True))
-        except ValueError as error:
-            raise DataError(f"{where}: {error}") from error
+            column = pd.to_datetime(text, format="%Y%m%d", errors="coerce")
+            if not text.str.len().eq(8).all() or column.isna().mean() > _MOST_WRONG:
+                return text.astype("int64")
+        else:
+            try:
+                column = _parse(text.str.replace(_ZONE, "", regex=True))
+            except ValueError as error:
+                raise DataError(f"{where}: {error}") from error
     bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
     if bad.any():
         raise DataError(
-            f"{_cell(where, bad, 'date')}: {str(given[bad].iloc[0]).strip()!r} is not a date; "
+            f"{cell(where, bad, 'date')}: {str(given[bad].iloc[0]).strip()!r} is not a date; "
             "expected e.g. 2024-03-28"
         )
     return column.astype("datetime64[ns]")
@@ -196,6 +237,12 @@ def _parse(text: pd.Series) -> pd.Series:
     if not iso.isna().any():
         return iso
     readings = [pd.to_datetime(text, format=form, errors="coerce") for form in _DATE_FORMATS]
+    short = readings[_DATE_FORMATS.index(_SHORT_YEAR)]
+    if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
+        raise ValueError(
+            f"the year of {text[late].iloc[0]!r} may be of this century or the last; write it in "
+            "full"
+        )
     readings = [dates for dates in readings if not dates.isna().any()]
     if not readings:
         return iso
@@ -209,48 +256,3 @@ def _parse(text: pd.Series) -> pd.Series:
             "2024-03-28"
         )
     return readings[0]
-
-
-def _is_text(column: pd.Series) -> bool:
-    return not pd.api.types.is_numeric_dtype(column)
-
-
-def has_decimal_commas(column: pd.Series) -> bool:
-    """Whether a cell of a column of text can only be a number with a decimal comma."""
-    return bool(column.astype(str).str.strip().str.fullmatch(_COMMA).any())
-
-
-def _numbers(column: pd.Series, where: str, name: str, *, comma: bool) -> pd.Series:
-    """A column as numbers; ``comma``: commas are decimal points in this table."""
-    if pd.api.types.is_numeric_dtype(column):
-        return column.astype(float)
-    numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    if not comma and not numbers.isna().any():
-        return numbers
-    text = column.astype(str).str.strip().str.lower()
-    blank = column.isna() | text.isin(_BLANK)
-    # As people write them: $1,234.50, and volumes such as 2.5M.
-    plain = text.str.replace("$", "", regex=False)
-    factor = plain.str[-1:].map(_FACTORS)
-    plain = plain.where(factor.isna(), plain.str[:-1])
-    if comma:
-        whole = plain.str.fullmatch(r"[+-]?(\d{1,3}([. ]\d{3})*|\d+)(,\d+)?")
-        written = plain.str.replace(r"[. ]", "", regex=True).str.replace(",", ".", regex=False)
-    else:
-        whole = plain.str.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
-        written = plain.str.replace(",", "", regex=False)
-    plain = plain.where(~whole, written)
-    numbers = pd.to_numeric(plain.where(~blank), errors="coerce").astype(float)
-    numbers *= factor.fillna(1.0)
-    bad = numbers.isna() & ~blank
-    if bad.any():
-        raise DataError(f"{_cell(where, bad, name)}: {column[bad].iloc[0]!r} is not a number")
-    return numbers
-
-
-def _cell(where: str, bad: pd.Series, column: str) -> str:
-    """Where the first bad cell of a column is, for an error."""
-    row = int(bad.index[int(bad.to_numpy().argmax())])
-    # Line 1 is the header; a Parquet file has rows, not lines.
-    row_or_line = f"row {row + 1}" if where.endswith((".parquet", ".pq")) else f"line {row + 2}"
-    return f"{where}, {row_or_line}, column {column!r}"

@@ -50,6 +50,7 @@ def load_panel(
     start: Date | None = None,
     end: Date | None = None,
     seed: int = 0,
+    decimal: str | None = None,
     mask: Sequence[str] = WRONG,
 ) -> Panel:
     """Load a panel straight from a source, without storing it.
@@ -58,6 +59,7 @@ def load_panel(
     - ``tickers``: which series, by default all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
+    - ``decimal``: the sign before a fraction in CSV files; None: each file shows it
     - ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`; a frame is
       taken as it is
 
@@ -68,7 +70,7 @@ def load_panel(
     check_flags(mask)
     if isinstance(source, pd.DataFrame):
         return _panel_of_frame(source, tickers).between(start, end)
-    opened = open_source(source, seed=seed)
+    opened = open_source(source, seed=seed, decimal=decimal)
     series, skipped = {}, {}
     for item in opened.fetch(_wanted(opened, tickers), start):
         if item.frame is None:

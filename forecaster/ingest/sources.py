@@ -18,18 +18,27 @@ class YahooOptions(TypedDict, total=False):
     rewrite: Callable[[str], str] | None
 
 
-def open_source(name: str, *, seed: int = 0, **options: Unpack[YahooOptions]) -> Source:
+def open_source(
+    name: str, *, seed: int = 0, decimal: str | None = None, **options: Unpack[YahooOptions]
+) -> Source:
     """The source that a name stands for: ``yahoo``, ``simulated`` or ``files:PATH``.
 
-    ``seed``: of the simulated market. ``options``: those of :class:`forecaster.ingest.yahoo.Yahoo`.
+    - ``seed``: of the simulated market
+    - ``decimal``: the sign before a fraction in CSV files, a point or a comma; None: each file
+      shows it
+    - ``options``: those of :class:`forecaster.ingest.yahoo.Yahoo`
 
-    Raises UsageError for any other name.
+    Raises UsageError for any other name or sign.
     """
+    if decimal not in (None, ".", ","):
+        raise UsageError(f"decimal {decimal!r}: expected a point or a comma")
     kind, _, path = name.partition(":")
+    if decimal is not None and kind != "files":
+        raise UsageError(f"--decimal {decimal} is of files; leave it out with source {name!r}")
     if kind == "files" and path:
         from forecaster.ingest.files import Files
 
-        return Files(path)
+        return Files(path, decimal)
     if name == "yahoo":
         from forecaster.ingest.yahoo import Yahoo
 

@@ -12,6 +12,7 @@ replaced whole: whatever is interrupted, a reader finds the old state or the new
 import contextlib
 import dataclasses
 import os
+import re
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.errors import StoreError
-from forecaster.home import Home
+from forecaster.home import Home, file_name
 from forecaster.ingest import manifest as manifests
 from forecaster.ingest.locking import locked_folder
 from forecaster.ingest.manifest import (
@@ -47,7 +48,8 @@ from forecaster.ingest.series_file import (
 )
 
 _QUARANTINE = "quarantine"
-_FLAGS = "flags."
+# Files of flags are named after their content alone. A series "flags.x" is in flags.x~12345678....
+_FLAGS = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _THREADS = min(8, os.cpu_count() or 1)
 _SWEPT_AFTER = 3600.0  # seconds; until then a reader may have a manifest that names the file
 
@@ -225,7 +227,7 @@ class Store:
         named = self.manifest.files | ({quality.file} if quality else set())
         series = stems(self.manifest.files)
         for path in self.folder.glob("*"):
-            leftover = path.name.startswith((atomic.PREFIX, _FLAGS))
+            leftover = path.name.startswith(atomic.PREFIX) or _FLAGS.fullmatch(path.name)
             superseded = path.suffix == ".parquet" and bool(stems([path.name]) & series)
             with contextlib.suppress(OSError):
                 old = path.stat().st_mtime < time.time() - _SWEPT_AFTER
@@ -234,8 +236,11 @@ class Store:
 
     def _series_files(self) -> list[Path]:
         """All files of series, whether the manifest names them or not, the oldest first."""
-        files = self.folder.glob("*.parquet")
-        files = [path for path in files if not path.name.startswith((atomic.PREFIX, _FLAGS))]
+        files = [
+            path
+            for path in self.folder.glob("*.parquet")
+            if not path.name.startswith(atomic.PREFIX) and not _FLAGS.fullmatch(path.name)
+        ]
         return sorted(files, key=lambda path: path.stat().st_mtime)
 
     def _set_strangers_aside(self, why: str) -> None:
@@ -244,8 +249,7 @@ class Store:
         for path in self._series_files():
             (stem,) = stems([path.name])
             if stem not in series:
-                name = urllib.parse.unquote(stem)
-                self._set_aside(name, path.name, f"cannot be read, and {why}")
+                self._set_aside(_named_by(stem), path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
         """Series, by default all, whose file is not what was written, and why; hashes all files."""
@@ -377,3 +381,9 @@ class Store:
         with contextlib.suppress(StoreError):
             return Manifest.read(self.folder / manifests.NAME).series.get(name)
         return None
+
+
+def _named_by(stem: str) -> str:
+    """The series that a file is named after, as far as its name tells."""
+    name = urllib.parse.unquote(stem.rsplit("~", 1)[0])
+    return name if file_name(name) == stem else urllib.parse.unquote(stem)

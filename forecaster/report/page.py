@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import atomic
+from forecaster.csv_writer import write_csv
 from forecaster.evaluation import (
     QUOTED_LEVELS,
     Evaluation,
@@ -75,7 +76,7 @@ def write_tables(evaluation: Evaluation, folder: Path | None = None) -> list[Pat
     tables = {"comparison": pd.concat(comparisons), "coverage": coverage(evaluation)}
     for name, table in tables.items():
         rounded = table.round(5)
-        atomic.write_file(folder / f"{name}.csv", lambda to, t=rounded: t.to_csv(to, index=False))
+        atomic.write_file(folder / f"{name}.csv", lambda to, t=rounded: write_csv(t, to))
     return [folder / f"{name}.csv" for name in tables]
 
 

@@ -5,10 +5,11 @@ import csv
 import pandas as pd
 import pytest
 
+from forecaster.csv_writer import unformulated
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, open_source
-from forecaster.ingest.export import export_prices, unformulated
+from forecaster.ingest.export import export_prices
 
 
 @pytest.fixture

@@ -222,6 +222,8 @@ def test_many_series_without_a_ticker_column_are_refused(tmp_path):
         (["08/01/2024", "10/01/2024", "01/02/2024"], ["2024-01-08", "2024-01-10", "2024-02-01"]),
         (["01/02/2024", "01/03/2024", "01/09/2024"], ["2024-01-02", "2024-01-03", "2024-01-09"]),
         (["01/02/2024", "01/03/2024"], None),
+        (["01-31-2024", "02-01-2024"], ["2024-01-31", "2024-02-01"]),
+        (["03-04-2024", "03-05-2024"], None),
     ],
 )
 def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
@@ -234,6 +236,20 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
     else:
         (item,) = source.fetch(["AAA"])
         assert item.frame is not None and item.frame["ds"].astype(str).tolist() == read
+
+
+@pytest.mark.parametrize(
+    ("dates", "message"),
+    [
+        (["20240102", "20240230", "20240304"], "line 3, column 'date': '20240230' is not a date"),
+        (["02-Jan-62", "03-Jan-62"], "'02-Jan-62' may be of this century or the last; write it"),
+    ],
+)
+def test_dates_that_would_be_read_as_something_else_are_refused(tmp_path, dates, message):
+    table = pd.DataFrame({"Date": dates, "Close": 1.0})
+    table.to_csv(tmp_path / "AAA.csv", index=False)
+    with pytest.raises(DataError, match=message):
+        open_source(f"files:{tmp_path / 'AAA.csv'}").tickers()
 
 
 @pytest.mark.parametrize(
@@ -272,6 +288,50 @@ def test_rows_that_do_not_fit_are_errors(tmp_path, text, message):
     (tmp_path / "AAA.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         open_source(f"files:{tmp_path / 'AAA.csv'}").tickers()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-8"])
+@pytest.mark.parametrize("first", ["sep=;\n", '"sep=;"\r\n', "\n# prices\nSEP=;\n", ""])
+def test_what_spreadsheets_write(tmp_path, encoding, first):
+    text = f"{first}Date;Société;Close\n2024-01-02;a,b,c,d;1,5\n2024-01-03;é;2,25\n"
+    with (tmp_path / "AAA.csv").open("w", encoding=encoding, newline="") as file:
+        file.write(text)
+    (item,) = open_source(f"files:{tmp_path / 'AAA.csv'}").fetch(["AAA"])
+    assert item.frame is not None and item.frame["close"].tolist() == [1.5, 2.25]
+    with (tmp_path / "AAA.csv").open("w", encoding=encoding, newline="") as file:
+        file.write(text.replace("2024-01-03", "soon"))
+    line = 3 + first.count("\n")
+    with pytest.raises(DataError, match=f"line {line}, column 'date': 'soon'"):
+        open_source(f"files:{tmp_path / 'AAA.csv'}").tickers()
+
+
+ROWS = "".join(f"2024-01-{day:02},{day}\n" for day in range(1, 31))
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (f"date,close\n{ROWS}2024-01-31,1\x002\n".encode(), "line 32 holds a NUL character; exp"),
+        ("date,close\n2024-01-02,1\n".encode("utf-16-le"), "line 1 holds a NUL character"),
+        ("date,close\n2024-01-02,1\n".encode("utf-32"), "holds a NUL character.*UTF-8"),
+        ("date,close\n2024-01-02,1\n".encode("utf-16")[:-1], "not text in UTF-16 .*truncated"),
+        (f"date,close\n{ROWS}".encode() + b"\xe9", "not text in UTF-8 .*line.*Save it as CSV"),
+    ],
+)
+def test_what_is_no_text_gets_advice_that_fits(tmp_path, raw, message):
+    (tmp_path / "AAA.csv").write_bytes(raw)
+    with pytest.raises(DataError, match=message):
+        open_source(f"files:{tmp_path / 'AAA.csv'}").tickers()
+
+
+def test_packed_files(tmp_path):
+    for ending in ("gz", "bz2", "xz", "zip"):
+        path = tmp_path / f"prices.csv.{ending}"
+        both().to_csv(path, index=False)
+        assert set(open_source(f"files:{path}").tickers()) == {"AAA", "BRK.B"}
+        path.write_bytes(path.read_bytes()[:-300])
+        with pytest.raises(DataError, match="cannot be read"):
+            open_source(f"files:{path}").tickers()
 
 
 def test_a_comma_at_the_end_of_each_line_is_none(tmp_path):

@@ -1,6 +1,7 @@
 """The price store: what was written is what is read, or an error."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from forecaster.errors import DataError, StoreError, WriteError
 from forecaster.home import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.source import Fetched
+from tests.conftest import prices
 
 
 @pytest.fixture
@@ -55,6 +57,40 @@ def test_a_damaged_manifest_is_one_clear_error(tmp_path, store, text):
     (store.folder / "manifest.json").write_text(text)
     with pytest.raises(StoreError, match="the manifest cannot be read"):
         Store.open(Home(tmp_path), "simulated")
+
+
+def test_a_lost_manifest_is_made_anew_with_series_of_any_name(tmp_path):
+    names = ["flags.x", "flags", "flags.0123456789ab", "FLAGS.X", ".tmp-a", "manifest.json", "a~b"]
+    table = pd.concat([prices(name, 30) for name in names])
+    table.to_csv(tmp_path / "p.csv", index=False)
+    home, source = Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv'}")
+    stored = ingest(home, source, None).store
+    (stored.folder / "manifest.json").unlink()
+    anew = Store.open_or_recover(home, source.name)
+    with anew.locked():
+        series = anew.manifest.series
+        assert set(series) == set(names) and not anew.manifest.quarantine
+        assert {name: entry.file for name, entry in series.items()} == {
+            name: entry.file for name, entry in stored.manifest.series.items()
+        }
+        flags = list(anew.folder.glob("flags.????????????.parquet"))
+        assert flags
+        for path in anew.folder.glob("*.parquet"):
+            os.utime(path, (0, 0))
+        anew.sweep()  # only the flags, which nothing names any more
+        assert not anew.damages() and not any(path.exists() for path in flags)
+
+
+def test_a_file_that_no_manifest_can_name_is_set_aside_by_the_name_of_its_series(tmp_path):
+    prices("flags.x", 30).to_csv(tmp_path / "p.csv", index=False)
+    home, source = Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv'}")
+    stored = ingest(home, source, None).store
+    path = stored.folder / stored.manifest.series["flags.x"].file
+    path.write_bytes(path.read_bytes()[:-9])
+    (stored.folder / "manifest.json").unlink()
+    anew = Store.open_or_recover(home, source.name)
+    with anew.locked():
+        assert [record.series for record in anew.manifest.quarantine] == ["flags.x"]
 
 
 def test_a_newer_store_is_refused(tmp_path, store):

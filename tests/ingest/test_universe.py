@@ -32,6 +32,8 @@ def write(tmp_path, raw: bytes | str) -> Path:
         ("ticker\nKO", ["KO"]),
         ('Symbol,Name\nAAPL,"Apple, Inc. # one"\nbrk.b,Berkshire\n', ["AAPL", "BRK-B"]),
         ("Symbol;Name\nAAPL;Apple Inc\n", ["AAPL"]),
+        ("sep=;\nSymbol;Name\nAAPL;Apple Inc\n", ["AAPL"]),
+        ("Symbol,Name\nAAPL,Äpfel\n".encode("utf-16"), ["AAPL"]),
         ("# a list\nCompany\tTicker symbol\nApple Inc\tAAPL\n", ["AAPL"]),
     ],
 )

@@ -1,0 +1,39 @@
+"""The one writer of CSV. Names come from outside, and spreadsheets run whatever is a formula."""
+
+import re
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Where a formula would begin, its sign in full width too. A spreadsheet may part cells at other
+# signs than commas, so behind those as well.
+_SIGN = "[=+@\uff1d\uff0b\uff0d\uff20-]"
+_FORMULA = re.compile(rf"^(?=\s*{_SIGN}|[\t\r\n])|(?<=[;|\t\r\n])(?=\s*{_SIGN})")
+
+
+def write_csv(
+    table: "pd.DataFrame", to: "Path | IO[str] | None" = None, *, header: bool = True
+) -> str:
+    """Write a table as CSV in which no text and no heading is a formula.
+
+    - ``to``: a path or an open file; None: return the text
+    - ``header``: whether the first line has the names of the columns; not for further parts
+    """
+    return unformulated(table).to_csv(to, index=False, header=header) or ""
+
+
+def unformulated(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The same table with a quote in front of whatever would be a formula, headings included."""
+    out = table.rename(columns=_unformulated)
+    for position, kind in enumerate(out.dtypes):
+        if kind.kind not in "biufcmM":  # numbers and times are no text
+            column = out.iloc[:, position]
+            quoted = {text: _unformulated(text) for text in column.dropna().unique()}
+            out.isetitem(position, column.astype(object).map(quoted).to_numpy())
+    return out
+
+
+def _unformulated(text: object) -> object:
+    return _FORMULA.sub("'", text) if isinstance(text, str) else text

@@ -1,0 +1,204 @@
+"""Numbers in all conventions: read exactly, or refused, never wrong."""
+
+import csv
+import io
+from decimal import Decimal
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+from forecaster.ingest import open_source
+from forecaster.ingest.files import read_series
+
+DAYS = ["2024-01-02", "2024-01-03", "2024-01-04"]
+# The decimal sign, and what parts thousands.
+CONVENTIONS = [(d, t) for d in ".," for t in ("", ".", ",", " ", "'", "\u202f", "\u2019") if d != t]
+
+
+def written(number: Decimal, decimal: str, thousands: str) -> str:
+    whole, _, fraction = f"{number:,f}".partition(".")
+    whole = whole.replace(",", thousands)
+    return f"{whole}{decimal}{fraction}" if fraction else whole
+
+
+def csv_of(rows: list[list[str]], separator: str) -> str:
+    text = io.StringIO()
+    quoting = csv.QUOTE_ALL if separator == "," else csv.QUOTE_MINIMAL
+    csv.writer(text, delimiter=separator, quoting=quoting, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+numbers = st.one_of(
+    st.integers(0, 10**7).map(Decimal),
+    st.tuples(st.integers(0, 10**7), st.integers(1, 5)).map(lambda n: Decimal(n[0]).scaleb(-n[1])),
+    st.integers(1_000, 999_999).map(lambda n: Decimal(n).scaleb(-3)),  # 1.234: of both readings
+)
+
+
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    table=st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=3),
+    convention=st.sampled_from(CONVENTIONS),
+    separator=st.sampled_from(",;\t"),
+)
+def test_any_table_is_read_exactly_or_refused(tmp_path, table, convention, separator):
+    decimal, thousands = convention
+    header = ["date", "close", "volume", "promotion"]
+    rows = [
+        [day, *(written(number, decimal, thousands) for number in row)]
+        for day, row in zip(DAYS, table, strict=False)
+    ]
+    path = tmp_path / "x.csv"
+    path.write_text(csv_of([header, *rows], separator), encoding="utf-8")
+    expected = [[float(number) for number in row] for row in table]
+
+    (told,) = read_series(path, decimal=decimal).values()
+    assert told[header[1:]].to_numpy().tolist() == expected
+    try:
+        (frame,) = read_series(path).values()
+    except DataError as error:
+        assert "--decimal" in str(error) and "line" in str(error)
+        return
+    assert frame[header[1:]].to_numpy().tolist() == expected
+
+
+def read(tmp_path, text: str, **options) -> dict[str, list[float]]:
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8")
+    (frame,) = read_series(tmp_path / "x.csv", **options).values()
+    return frame.drop(columns=["unique_id", "ds"]).to_dict("list")  # pyright: ignore[reportReturnType]
+
+
+@pytest.mark.parametrize(
+    ("close", "expected"),
+    [
+        (["1,234", "0,985"], [1.234, 0.985]),  # no thousands begin with 0
+        (["1,234", "12,5"], [1.234, 12.5]),
+        (["1,234", "1234,567"], [1.234, 1234.567]),
+        (["1.234.567", "2.345"], [1234567.0, 2345.0]),
+        (["1,234,567", "2,345"], [1234567.0, 2345.0]),
+        (["1 234,5", "7"], [1234.5, 7.0]),
+        (["1\u00a0234\u00a0567,5", "7"], [1234567.5, 7.0]),
+        (["1'234.5", "-2'000"], [1234.5, -2000.0]),
+        (["\u22125,5", "(1.234,25)"], [-5.5, -1234.25]),
+        (["$1,234.50", "-$2,000"], [1234.5, -2000.0]),
+        (["60,5K", "1,25m"], [60500.0, 1.25e6]),
+        (["65.6727M", "2B"], [65672700.0, 2e9]),
+        (["1,5e3", "2e-1"], [1500.0, 0.2]),
+    ],
+)
+def test_what_can_be_read_in_one_way_is(tmp_path, close, expected):
+    rows = "".join(f"{day};{number}\n" for day, number in zip(DAYS, close, strict=False))
+    assert read(tmp_path, f"date;close\n{rows}") == {"close": expected}
+
+
+@pytest.mark.parametrize(
+    "close",
+    ["1$2", "1_000", "0x1F", "\u0661\u0662", "1.2.3", "1,23,456", "0,123.5", "12%", "1 23", "5-",
+     "1,5 2", "True", "1e999", "inf", "--", "1'23", "1.234 567", "(5", "+-5", "5kk"],
+)  # fmt: skip
+def test_what_is_no_number_is_refused(tmp_path, close):
+    with pytest.raises(DataError, match=r"line 2, column 'close': .* is not a number"):
+        read(tmp_path, f"date;close;open\n2024-01-02;{close};1.25\n2024-01-03;x;1.25\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "date;close\n2024-01-02;1,234\n2024-01-03;2,345\n",
+        "date;close\n2024-01-02;1.234\n2024-01-03;2.345\n",
+        "date\tclose\n2024-01-02\t1.234\n",
+        "date;close;volume\n2024-01-02;1,234;65672700\n",
+        'date,close\n2024-01-02,"1,234"\n',
+        'date,close\n2024-01-02,"1.234"\n',
+        # A column of prices with commas beside one with points, and nothing with both.
+        "date;open;close\n2024-01-02;1,234;1.25\n",
+        'date,open,close\n2024-01-02,"1,234",1.25\n',
+        "date;close\n2024-01-02;1'234\n2024-01-03;1,234\n",
+    ],
+)
+def test_what_may_be_read_in_two_ways_is_refused_until_one_is_named(tmp_path, text):
+    with pytest.raises(DataError, match=r"line [23], column .*1[,.]234.* --decimal , or --deci"):
+        read(tmp_path, text)
+    with_points = read(tmp_path, text, decimal=".")
+    assert with_points.get("open", with_points["close"])[-1] in (1234.0, 2345.0, 1.234, 2.345)
+    if "1.25" not in text:
+        panel = fc.load_panel(f"files:{tmp_path / 'x.csv'}", decimal=",", mask=())
+        swapped = {1234.0: 1.234, 2345.0: 2.345, 1.234: 1234.0, 2.345: 2345.0}
+        assert panel.channel("close")[0, -1] == swapped[with_points["close"][-1]]
+
+
+def test_plain_points_in_a_file_with_commas_between_cells_are_decimal(tmp_path):
+    assert read(tmp_path, "date,close\n2024-01-02,1.234\n2024-01-03,2.345\n") == {
+        "close": [1.234, 2.345]
+    }
+
+
+def test_changes_in_percent_show_how_numbers_are_written(tmp_path):
+    header = '"Date","Price","Open","Vol.","Change %"\n'
+    got = read(tmp_path, f'{header}"03/28/2024","2.345","2","-","-1.06%"\n')
+    assert got["close"] == [2.345]
+    for change in ("-1,06%", "-"):
+        with pytest.raises(DataError, match=r"'2\.345' may have a decimal sign.* --decimal"):
+            read(tmp_path, f'{header}"03/28/2024","2.345","2","-","{change}"\n')
+
+
+def test_volumes_part_thousands_where_prices_have_the_other_sign(tmp_path):
+    got = read(tmp_path, 'date,close,volume\n2024-01-02,170.41,"60,273"\n2024-01-03,171.5,999\n')
+    assert got == {"close": [170.41, 171.5], "volume": [60273.0, 999.0]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "date;open;close\n2024-01-02;10,5;10.25\n",
+        "date;open;close\n2024-01-02;10.5;10,25\n",
+        'date,open,close\n2024-01-02,10.5,"10,25"\n',
+        "date;close\n2024-01-02;10,5\n2024-01-03;10.25\n",
+        "unique_id;ds;y;promotion\nA;1;1.5;0,5\n",
+    ],
+)
+def test_columns_that_contradict_each_other_are_refused(tmp_path, text):
+    with pytest.raises(DataError, match=r"is not a number with a decimal \w+, but '.*' is \(line"):
+        read(tmp_path, text)
+
+
+def test_a_sign_that_the_user_names_wrongly_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"'10\.25' is not a number with a decimal comma, as --dec"):
+        read(tmp_path, "date;close\n2024-01-02;10.25\n", decimal=",")
+    with pytest.raises(UsageError, match="expected a point or a comma"):
+        open_source(f"files:{tmp_path / 'x.csv'}", decimal="x")
+    with pytest.raises(
+        UsageError, match="--decimal , is of files; leave it out with source 'yahoo"
+    ):
+        open_source("yahoo", decimal=",")
+
+
+def test_other_columns_of_numbers_are_kept_whatever_their_sign(tmp_path):
+    commas = read(tmp_path, "unique_id;ds;y;promotion;note\nA;1;1,5;0,5;soon\nA;2;2,5;1,5;1,5\n")
+    assert commas == {"y": [1.5, 2.5], "promotion": [0.5, 1.5]}
+    points = read(tmp_path, "unique_id;ds;y;promotion;note\nA;1;1.5;0.5;soon\nA;2;2.5;1.5;1\n")
+    assert points == commas
+
+
+def test_another_sign_is_another_reading_of_the_same_file(tmp_path):
+    from forecaster.home import Home
+    from forecaster.ingest import ingest
+
+    (tmp_path / "x.csv").write_text("date;close\n2024-01-02;1,234\n2024-01-03;2,345\n")
+    for decimal, closes in ((",", [1.234, 2.345]), (".", [1234.0, 2345.0])):
+        source = open_source(f"files:{tmp_path / 'x.csv'}", decimal=decimal)
+        store = ingest(Home(tmp_path / "home"), source, None).store
+        assert store.read(["x"])["close"].tolist() == closes
+
+
+def test_text_in_a_parquet_file_is_read_alike(tmp_path):
+    table = pd.DataFrame({"date": DAYS[:2], "close": ["1.234,5", "2.000"]})
+    table.to_parquet(tmp_path / "x.parquet")
+    (frame,) = read_series(tmp_path / "x.parquet").values()
+    assert frame["close"].tolist() == [1234.5, 2000.0]

@@ -1,0 +1,54 @@
+"""CSV that spreadsheets open without running anything."""
+
+import csv
+import io
+
+import numpy as np
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forecaster.csv_writer import write_csv
+from tests.conftest import prices, run
+
+SIGNS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+
+
+@given(st.lists(st.text(alphabet=[*SIGNS, *"A1!(), ;|\"'", "\u00e9"], max_size=12), min_size=1),
+       st.sampled_from([",", ";", "\t"]))  # fmt: skip
+def test_no_cell_is_a_formula_wherever_a_program_parts_them(names, separator):
+    table = pd.DataFrame({"unique_id": names, "=ds": 1, "y": -1.5})
+    text = write_csv(table)
+    back = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    assert len(back) == len(names) and set(back["y"]) == {"-1.5"}
+    for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+        for cell in row:
+            assert cell.lstrip()[:1] not in [*SIGNS] or cell.endswith("-1.5"), cell
+
+
+def test_what_is_no_formula_stays_as_it_is():
+    table = pd.DataFrame(
+        {
+            "unique_id": pd.Categorical(["A=X", "^GSPC", "BRK-B"]),
+            "ds": pd.bdate_range("2024-01-01", periods=3),
+            "note": ["a, b", None, "it's"],
+            "y": [-1.0, np.nan, 3.25],
+            "n": [1, 2, -3],
+            "held": [True, False, True],
+        }
+    )
+    assert write_csv(table) == table.to_csv(index=False)
+    assert write_csv(table, header=False) == table.to_csv(index=False, header=False)
+
+
+def test_predict_quotes_tickers_that_look_like_formulas(tmp_path, settings):
+    names = ["=cmd|' /C calc'!A0", "+SUM(1)", "@A", "-B", "FINE"]
+    table = pd.concat([prices(name, 300) for name in names])
+    table.to_csv(tmp_path / "p.csv", index=False)
+    source, home = f"files:{tmp_path / 'p.csv'}", ("--home", tmp_path / "home")
+    assert run("fit", "--source", source, "--config", settings, *home).exit_code == 0
+    result = run("predict", "--all", "--format", "csv", *home)
+    assert run("predict", "--all", "--output", tmp_path / "out.csv", *home).exit_code == 0
+    assert (tmp_path / "out.csv").read_text() == result.stdout
+    cells = {row[0] for row in csv.reader(io.StringIO(result.stdout))} - {"unique_id"}
+    assert cells == {"FINE", *(f"'{name}" for name in names[:-1])}
