@@ -13,7 +13,7 @@ import forecaster
 PACKAGE = Path(forecaster.__file__).parent
 # The floors, from the ground up. A module imports from its own floor or from below.
 FLOORS = [
-    {"errors", "atomic", "config", "home"},
+    {"errors", "atomic", "config", "home", "locking"},
     {"swarm", "series"},
     {"ingest", "forecasting", "benchmark"},
     {"storage", "evaluation"},

@@ -26,7 +26,6 @@ from forecaster import atomic
 from forecaster.errors import StoreError
 from forecaster.home import Home
 from forecaster.ingest import manifest as manifests
-from forecaster.ingest.locking import locked_folder
 from forecaster.ingest.manifest import (
     Manifest,
     NewerStore,
@@ -45,6 +44,7 @@ from forecaster.ingest.series_file import (
     open_parquet,
     sha256,
 )
+from forecaster.locking import locked_folder
 
 _QUARANTINE = "quarantine"
 _FLAGS = "flags."

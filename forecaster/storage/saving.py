@@ -19,6 +19,8 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ForecasterError, ModelError
 from forecaster.forecasting import Model, Networks
+from forecaster.home import Home
+from forecaster.locking import locked_folder
 from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
@@ -64,6 +66,17 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
         (temporary / _ARRAYS).write_bytes(raw)
         (temporary / _REST).write_text(text, encoding="utf-8")
     return folder
+
+
+def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path:
+    """Save a model as a new run, whose name no other process takes at the same time.
+
+    Also removes what processes that were killed while they saved have left. Raises WriteError when
+    it cannot be written.
+    """
+    with locked_folder(home.models, why="saves a model"):
+        atomic.sweep(home.models)
+        return save(model, home.new_run(model.config.model), encoding)
 
 
 def load(folder: str | Path) -> Model:

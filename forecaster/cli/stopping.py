@@ -1,0 +1,59 @@
+"""How a command is stopped from outside: Ctrl-C, a batch system, a terminal that is closed."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+_SIGNALS = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asks the program to end; whatever keeps its state on Ctrl-C keeps it now too."""
+
+    def __init__(self, number: int):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def exit_code(interruption: KeyboardInterrupt) -> int:
+    """What a shell expects after a signal: 130 after Ctrl-C, 143 after SIGTERM."""
+    number = interruption.number if isinstance(interruption, Stopped) else signal.SIGINT
+    return 128 + number
+
+
+def word(interruption: KeyboardInterrupt) -> str:
+    """What happened, as the beginning of a message."""
+    if isinstance(interruption, Stopped):
+        return f"Stopped by {interruption}"
+    return "Interrupted"
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block by :class:`Stopped`, as Ctrl-C does by its exception.
+
+    Only the first counts: a second one, which batch systems like to send, must not interrupt the
+    writing of a checkpoint. A signal that is ignored, as SIGHUP under ``nohup``, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stopped = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            raise Stopped(number)
+
+    numbers = [getattr(signal, name) for name in _SIGNALS]
+    before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) == signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,111 @@
+"""Folders that one process at a time may work in.
+
+The lock is the kernel's: it goes when its process does, however that ends. Beside it lies a note
+for people, who holds the lock; one that a killed process has left is never believed.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forecaster import atomic
+
+if TYPE_CHECKING:
+    import filelock
+
+LOCK, HOLDER = ".lock", ".lock-holder"
+
+
+class FolderLock:
+    """The lock of a folder, held until it is released or the process ends."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._lock: filelock.BaseFileLock | None = None
+
+    def try_acquire(self, timeout: float = 0.0) -> bool:
+        """Take the lock unless another holds it for longer than these seconds; -1: wait.
+
+        Raises OSError when the folder is not there or cannot be written to.
+        """
+        import filelock
+
+        lock = filelock.FileLock(self._folder / LOCK)
+        try:
+            lock.acquire(timeout=timeout, poll_interval=0.1)
+        except filelock.Timeout:
+            return False
+        self._lock = lock
+        since = datetime.now().strftime("%H:%M:%S")
+        with contextlib.suppress(OSError):
+            (self._folder / HOLDER).write_text(f"process {os.getpid()}, since {since}")
+        return True
+
+    def release(self) -> None:
+        """Let others have it; without effect when it is not held."""
+        if self._lock is None:
+            return
+        with contextlib.suppress(OSError):
+            (self._folder / HOLDER).unlink(missing_ok=True)
+        self._lock.release()
+        self._lock = None
+
+
+@contextlib.contextmanager
+def locked_folder(
+    folder: Path, on_wait: Callable[[str], None] | None = None, why: str = "updates the store"
+) -> Iterator[None]:
+    """Keep other processes that lock the same folder out for the block; makes the folder.
+
+    ``on_wait(message)`` is called when another process, which ``why``, has to be waited for. Raises
+    WriteError when the folder cannot be written to.
+    """
+    lock = FolderLock(folder)
+    with atomic.as_write_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not lock.try_acquire():
+            if on_wait:
+                on_wait(f"Waiting for another forecaster{holder_of(folder)} that {why}")
+            lock.try_acquire(timeout=-1)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process holds the lock of a folder, as far as can be seen from here."""
+    if not (folder / LOCK).exists():
+        return False
+    lock = FolderLock(folder)
+    try:
+        acquired = lock.try_acquire()
+    except OSError:
+        return False  # a folder that cannot be written to is not worked in either
+    lock.release()
+    return not acquired
+
+
+def holder_of(folder: Path) -> str:
+    """Who holds the lock, in brackets after a space; empty where that cannot be told."""
+    with contextlib.suppress(OSError, ValueError):
+        note = (folder / HOLDER).read_text()[:60]
+        if (match := re.match(r"process (\d+),", note)) and _is_alive(int(match[1])):
+            return f" ({note})"
+    return ""
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":
+        return True  # signal 0 would end it there
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
