@@ -78,16 +78,32 @@ def locked_folder(
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process holds the lock of a folder, as far as can be seen from here."""
-    if not (folder / LOCK).exists():
-        return False
-    lock = FolderLock(folder)
+    """Whether a process holds the lock of a folder; leaves no trace there."""
     try:
-        acquired = lock.try_acquire()
+        import fcntl
+    except ImportError:
+        return _is_held_on_windows(folder)
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
-        return False  # a folder that cannot be written to is not worked in either
-    lock.release()
-    return not acquired
+        return False  # nobody has ever locked it
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _is_held_on_windows(folder: Path) -> bool:
+    lock = FolderLock(folder)
+    if not (folder / LOCK).exists() or lock.try_acquire():
+        lock.release()
+        return False
+    return True
 
 
 def holder_of(folder: Path) -> str:

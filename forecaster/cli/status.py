@@ -162,15 +162,15 @@ def _print_unfinished(home: "Home") -> None:
     from forecaster.storage import unfinished_fits
 
     table = Table("fit", "of", "progress", "state", title="Unfinished fits", title_justify="left")
-    fits = unfinished_fits(home)
-    resume = "--resume NAME" if len(fits) > 1 else "--resume"
-    for fit in fits:
-        state = f"interrupted; `forecaster fit {resume}`"
-        if fit.running:
-            state = f"running{f', {fit.holder}' if fit.holder else ''}"
+    for fit in unfinished_fits(home):
+        holder = f" ({fit.holder})" if fit.holder else ""
+        state = f"running{holder}" if fit.running else "interrupted"
         table.add_row(fit.name, fit.what, fit.progress, state)
     if table.row_count:
         console().print(table)
+        console().print(
+            "`forecaster fit --resume NAME` continues an interrupted one, --discard NAME removes it."
+        )
 
 
 def _describe_run(folder: "Path") -> list[str]:

@@ -108,7 +108,7 @@ def test_two_fits_in_one_home_are_both_gone_on_with(monkeypatch, tmp_path, setti
 
     shown = run("status", "--home", home).stdout
     assert "Unfinished fits" in shown and first.name in shown and second.name in shown
-    assert shown.count("interrupted; `forecaster fit --resume NAME`") == 2
+    assert shown.count("interrupted │") == 2 and "`forecaster fit --resume NAME`" in shown
     said = error("fit", "--resume", "--home", home, code=2)
     assert "2 unfinished fits" in said and first.name in said and second.name in said
     assert "leave out --seed" in error("fit", "--discard", "x", "--seed", 3, "--home", home, code=2)
