@@ -169,7 +169,8 @@ def _print_unfinished(home: "Home") -> None:
     if table.row_count:
         console().print(table)
         console().print(
-            "`forecaster fit --resume NAME` continues an interrupted one, --discard NAME removes it."
+            "`forecaster fit --resume NAME` continues an interrupted one, `--discard NAME` removes "
+            "it."
         )
 
 
