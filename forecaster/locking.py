@@ -56,20 +56,19 @@ class FolderLock:
 
 
 @contextlib.contextmanager
-def locked_folder(
-    folder: Path, on_wait: Callable[[str], None] | None = None, why: str = "updates the store"
-) -> Iterator[None]:
+def locked_folder(folder: Path, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Keep other processes that lock the same folder out for the block; makes the folder.
 
-    ``on_wait(message)`` is called when another process, which ``why``, has to be waited for. Raises
-    WriteError when the folder cannot be written to.
+    ``on_wait(message)`` is called when another process has to be waited for. Raises WriteError when
+    the folder cannot be written to.
     """
     lock = FolderLock(folder)
     with atomic.as_write_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if not lock.try_acquire():
             if on_wait:
-                on_wait(f"Waiting for another forecaster{holder_of(folder)} that {why}")
+                who = holder_of(folder)
+                on_wait(f"Waiting for another forecaster{who} that updates the store")
             lock.try_acquire(timeout=-1)
     try:
         yield

@@ -1,11 +1,14 @@
 """How a command is stopped from outside: Ctrl-C, a batch system, a terminal that is closed."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
+_AGAIN = 0.05  # seconds
 _SIGNALS = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -48,12 +51,24 @@ def stoppable() -> Iterator[None]:
             stopped = True
             raise Stopped(number)
 
+    def lost(unraisable: "sys.UnraisableHookArgs") -> None:
+        nonlocal stopped
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            return told(unraisable)
+        stopped = False
+        number = exit_code(unraisable.exc_value) - 128
+        threading.Timer(_AGAIN, os.kill, (os.getpid(), number)).start()
+
     numbers = [getattr(signal, name) for name in _SIGNALS]
     before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) == signal.SIG_DFL}
+    told = sys.unraisablehook
     for number in before:
         signal.signal(number, stop)
+    # Python drops what is raised while it collects garbage, where JAX has callbacks: ask again.
+    sys.unraisablehook = lost
     try:
         yield
     finally:
+        sys.unraisablehook = told
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,7 +8,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import time
 from collections.abc import Mapping
+from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,9 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.config import Config
-from forecaster.errors import ForecasterError, ModelError
+from forecaster.errors import ForecasterError, ModelError, WriteError
 from forecaster.forecasting import Model, Networks
 from forecaster.home import Home
-from forecaster.locking import locked_folder
 from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
@@ -69,14 +70,22 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
 
 
 def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path:
-    """Save a model as a new run, whose name no other process takes at the same time.
+    """Save a model as a new run, also where others are saved in the same millisecond.
 
     Also removes what processes that were killed while they saved have left. Raises WriteError when
     it cannot be written.
     """
-    with locked_folder(home.models, why="saves a model"):
-        atomic.sweep(home.models)
-        return save(model, home.new_run(model.config.model), encoding)
+    atomic.sweep(home.models)
+    while True:
+        folder = home.new_run(model.config.model)
+        try:
+            return save(model, folder, encoding)
+        except (ModelError, WriteError) as error:
+            reason = error.__cause__
+            taken = reason is None or getattr(reason, "errno", None) in (EEXIST, ENOTEMPTY)
+            if not (taken and folder.exists()):
+                raise
+            time.sleep(0.001)  # names differ by the millisecond
 
 
 def load(folder: str | Path) -> Model:
