@@ -44,6 +44,7 @@ def stoppable() -> Iterator[None]:
         yield
         return
     stopped = False
+    timers: list[threading.Timer] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
@@ -57,7 +58,8 @@ def stoppable() -> Iterator[None]:
             return told(unraisable)
         stopped = False
         number = exit_code(unraisable.exc_value) - 128
-        threading.Timer(_AGAIN, os.kill, (os.getpid(), number)).start()
+        timers.append(threading.Timer(_AGAIN, os.kill, (os.getpid(), number)))
+        timers[-1].start()
 
     numbers = [getattr(signal, name) for name in _SIGNALS]
     before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) == signal.SIG_DFL}
@@ -69,6 +71,8 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     finally:
+        for timer in timers:
+            timer.cancel()
         sys.unraisablehook = told
         for number, handler in before.items():
             signal.signal(number, handler)
