@@ -4,12 +4,14 @@ import contextlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from forecaster.errors import WriteError
 
 PREFIX = ".tmp-"
+_SWEPT_AFTER = 3600.0  # seconds
 
 
 def write_file(path: Path, write: Callable[[Path], object], *, last: bool = True) -> None:
@@ -40,21 +42,89 @@ def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
     with as_write_error(path), _cleaned(temporary):
         temporary.mkdir(parents=True)
-        yield temporary
-        for file in temporary.iterdir():
-            sync(file)
-        sync(temporary)
-        old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
-        if replace and path.exists():
-            path.rename(old)
-        try:
-            temporary.rename(path)
-        except BaseException:
-            if old.exists():
-                old.rename(path)
-            raise
-        sync(path.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        with _in_use(temporary):
+            yield temporary
+            for file in temporary.iterdir():
+                sync(file)
+            sync(temporary)
+            if not (replace and path.exists()):
+                temporary.rename(path)
+            elif not _exchange(temporary, path):
+                _replace(temporary, path)
+            sync(path.parent)
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    """Put a folder in another's place, in two steps, where the system cannot do it in one."""
+    old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
+    path.rename(old)
+    try:
+        temporary.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; returns whether the system can.
+
+    There is no moment at which neither name is there, so that a process may be killed at any.
+    """
+    import ctypes
+
+    names = os.fsencode(one), os.fsencode(other)
+    library = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    if hasattr(library, "renameat2"):  # Linux
+        here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        return library.renameat2(here, names[0], here, names[1], exchange) == 0
+    if hasattr(library, "renamex_np"):  # macOS
+        return library.renamex_np(*names, 2) == 0  # RENAME_SWAP
+    return False
+
+
+@contextlib.contextmanager
+def _in_use(temporary: Path) -> Iterator[None]:
+    """Keep :func:`sweep` from a folder for the block; the kernel ends it when the process ends."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):  # Windows, and file systems without locks
+            import fcntl
+
+            descriptor = os.open(temporary, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files and folders that processes which were killed have left in a folder.
+
+    What a process is still writing is left alone, and what is so new that one may be.
+    """
+    for path in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime > time.time() - _SWEPT_AFTER:
+                continue
+            if not path.is_dir():
+                path.unlink()
+            elif _is_free(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_free(temporary: Path) -> bool:
+    """Whether no process writes a temporary folder; on Windows, where it cannot be told, no."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def make_folder(path: Path) -> None:

@@ -1,10 +1,10 @@
 """The home folder, and the names of everything that is kept in it.
 
-prices/<source>/        the price store of a source, see forecaster.ingest
-models/<time>-<model>/  saved models, a run each
-evaluations/<time>/     evaluations without a folder of their own
-cache/                  compiled programs, and what slow baselines have computed
-unfinished/             the fit under way, or interrupted
+prices/<source>/            the price store of a source, see forecaster.ingest
+models/<time>-<model>/      saved models, a run each
+evaluations/<time>/         evaluations without a folder of their own
+cache/                      compiled programs, and what slow baselines have computed
+unfinished/<time>-<model>/  fits that are under way, or were interrupted
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from forecaster import atomic
 from forecaster.errors import ModelError, UsageError
 
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # what makes such a folder complete
+_REQUEST_FILE = "request.json"
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 
@@ -57,8 +58,20 @@ class Home:
 
     @property
     def unfinished(self) -> Path:
-        """The folder of the fit that is under way, or was interrupted."""
+        """The folder of all fits that are under way, or were interrupted."""
         return self.folder / "unfinished"
+
+    def new_unfinished(self, model: str) -> Path:
+        """The folder for a fit of a kind of model that begins; names sort by time."""
+        return self.unfinished / f"{_now()}-{model}"
+
+    def unfinished_fits(self) -> list[Path]:
+        """The folders of all unfinished fits, the oldest first.
+
+        Version 0.2 kept only one, in ``unfinished`` itself.
+        """
+        below = _complete(self.unfinished, _REQUEST_FILE)
+        return [*([self.unfinished] if (self.unfinished / _REQUEST_FILE).exists() else []), *below]
 
     def store(self, source: str) -> Path:
         """The folder of one source's price store."""
@@ -70,8 +83,7 @@ class Home:
 
     def new_run(self, model: str) -> Path:
         """The folder for a new run of a kind of model; names sort by time."""
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
-        return self.models / f"{stamp}-{model}"
+        return self.models / f"{_now()}-{model}"
 
     def runs(self) -> list[Path]:
         """The folders of all complete runs, the oldest first."""
@@ -112,6 +124,11 @@ def file_name(name: str) -> str:
     if len(quoted) > 120:
         quoted = f"{quoted[:80]}~{digest[:24]}"
     return quoted
+
+
+def _now() -> str:
+    """The time as the beginning of a name, to the millisecond."""
+    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
 
 
 def _complete(folder: Path, file: str) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from forecaster import swarm
+from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.evaluation import (
@@ -38,7 +38,16 @@ from forecaster.ingest import (
     without_flagged,
 )
 from forecaster.series import Panel, infer_frequency, show_time
-from forecaster.storage import METHODS, FitRequest, UnfinishedFit, compare, data_digest, load, save
+from forecaster.storage import (
+    METHODS,
+    FitRequest,
+    UnfinishedFit,
+    compare,
+    data_digest,
+    load,
+    save_run,
+    tell_of_others,
+)
 
 OnTraining: TypeAlias = Callable[[swarm.Progress], None]
 
@@ -67,11 +76,15 @@ class Callbacks:
     - ``on_series(done, total)``: after each series that has arrived from the source
     - ``on_wait(message)``: when another process has to be waited for
     - ``on_training(progress)``: now and then while networks train
+    - ``on_begin(fit)``: when training begins, with what it is resumed from if it is interrupted
+    - ``on_notice(message)``: of other fits that were interrupted and wait to be resumed
     """
 
     on_series: Callable[[int, int], None] | None = None
     on_wait: Callable[[str], None] | None = None
     on_training: OnTraining | None = None
+    on_begin: Callable[[UnfinishedFit], None] | None = None
+    on_notice: Callable[[str], None] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +140,8 @@ def fit_to_home(
     - ``config``, ``seed``, ``tune``: as for :func:`forecaster.fit`
     - ``callbacks``: what is called meanwhile
 
-    When it is interrupted during training, :func:`resume_fit` continues it.
+    When it is interrupted during training, :func:`resume_fit` continues it. Other fits under the
+    same home, running or interrupted, are left as they are.
 
     Raises DataError when no series can be used, WriteError when nothing can be written.
     """
@@ -153,29 +167,40 @@ def fit_to_home(
             mask=tuple(data.mask),
         )
         panel = _training_panel(arrived.store, request)
+        tell_of_others(home, callbacks.on_notice or (lambda message: None))
         unfinished = UnfinishedFit.begin(home, request)
-    model, folder = _train_and_save(home, panel, masked, unfinished, callbacks.on_training)
+    with unfinished:
+        if callbacks.on_begin:
+            callbacks.on_begin(unfinished)
+        model, folder = _train_and_save(home, panel, masked, unfinished, callbacks.on_training)
     return SavedFit(model, folder, time.perf_counter() - began, arrived.stale)
 
 
-def resume_fit(home: Home, *, on_training: OnTraining | None = None) -> SavedFit:
-    """Continue the fit that was interrupted; the model is the same as without the interruption.
+def resume_fit(
+    home: Home, name: str | None = None, *, callbacks: Callbacks | None = None
+) -> SavedFit:
+    """Continue a fit that was interrupted; the model is the same as without the interruption.
 
-    Raises UsageError when there is none, ModelError when data or program have changed since.
+    ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
+    running. Raises UsageError when there is none, it is running, or several could be meant;
+    ModelError when data or program have changed since.
     """
     began = time.perf_counter()
+    callbacks = callbacks or Callbacks()
     swarm.keep_compiled(home.cache)
-    unfinished = UnfinishedFit.find(home)
-    store = Store.open(home, unfinished.request.source)
-    with store.locked():
-        masked = unfinished.masked_rows(store)
-        panel = _training_panel(store, unfinished.request)
-    try:
-        model, folder = _train_and_save(home, panel, masked, unfinished, on_training)
-    except ValueError as error:
-        raise ModelError(
-            f"cannot resume: {error}. Run `forecaster fit` without --resume"
-        ) from error
+    with UnfinishedFit.find(home, name) as unfinished:
+        if callbacks.on_begin:
+            callbacks.on_begin(unfinished)
+        store = Store.open(home, unfinished.request.source)
+        with store.locked(callbacks.on_wait):
+            masked = unfinished.masked_rows(store)
+            panel = _training_panel(store, unfinished.request)
+        try:
+            model, folder = _train_and_save(home, panel, masked, unfinished, callbacks.on_training)
+        except ValueError as error:
+            raise ModelError(
+                f"cannot resume: {error}. Run `forecaster fit` without --resume"
+            ) from error
     return SavedFit(model, folder, time.perf_counter() - began)
 
 
@@ -206,7 +231,7 @@ def _train_and_save(
     )
     provenance = {**model.provenance, **_provenance(panel, masked, request)}
     model = dataclasses.replace(model, provenance=provenance)
-    folder = save(model, home.new_run(request.config.model))
+    folder = save_run(home, model)
     # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
     predict(load(folder), panel.only(model.ids[:1]))
     unfinished.discard()
@@ -255,6 +280,7 @@ def evaluate_from_home(
     """
     fetching = fetching or Callbacks()
     check_flags(data.mask)
+    atomic.sweep(home.evaluations)
     folder = (folder or home.new_evaluation()).resolve()
     check_folder(folder, overwrite=overwrite)
     check_available([name for name in options.baselines if name != "torch"])
@@ -361,7 +387,7 @@ def compress_from_home(
         return table, None
     provenance = {**model.provenance, "compressed_from": folder.name, "compressed_by": method}
     model = dataclasses.replace(model, provenance=provenance)
-    return table, save(model, home.new_run(model.config.model), METHODS[method])
+    return table, save_run(home, model, METHODS[method])
 
 
 def _sessions_late(panel: Panel) -> dict[str, int]:

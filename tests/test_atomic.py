@@ -1,5 +1,8 @@
 """Writes happen whole or not at all."""
 
+import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,58 @@ def test_a_folder_is_replaced_only_when_asked_to(tmp_path):
     with atomic.write_folder(path, replace=True) as temporary:
         (temporary / "new").touch()
     assert names(path) == ["new"] and names(tmp_path) == ["folder"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="renameat2 is Linux's")
+def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+    """With two renames, a process killed between them would leave neither."""
+    path = tmp_path / "folder"
+    path.mkdir()
+
+    def rename(*args):
+        raise AssertionError("the old folder was moved away first")
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with atomic.write_folder(path, replace=True) as temporary:
+        (temporary / "new").touch()
+    assert names(path) == ["new"] and names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_where_a_system_cannot_exchange_folders_two_steps_do_it(tmp_path, monkeypatch, fails):
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "old").touch()
+    rename = Path.rename
+
+    def broken(self, target):
+        if self.name.startswith(atomic.PREFIX) and not self.name.endswith("-old-folder"):
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
+    if fails:
+        monkeypatch.setattr(Path, "rename", broken)
+        with pytest.raises(WriteError), atomic.write_folder(path, replace=True):
+            pass
+    else:
+        with atomic.write_folder(path, replace=True) as temporary:
+            (temporary / "new").touch()
+    assert names(path) == (["old"] if fails else ["new"]) and names(tmp_path) == ["folder"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="cannot tell there")
+def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path):
+    long_ago = time.time() - 7200
+    for name in (".tmp-1-folder", "folder", ".tmp-3-new"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".tmp-2-file").touch()
+    for name in (".tmp-1-folder", "folder", ".tmp-2-file"):
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    with atomic.write_folder(tmp_path / "slow") as written:
+        os.utime(written, (long_ago, long_ago))
+        atomic.sweep(tmp_path)
+        assert sorted(names(tmp_path)) == sorted([".tmp-3-new", "folder", written.name])
 
 
 def test_a_folder_that_cannot_be_made_is_one_error(tmp_path):

@@ -1,5 +1,11 @@
 """From a source to a saved model and forecasts of it, as functions."""
 
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,3 +70,65 @@ def test_a_wrong_mask_and_a_missing_fit_are_clear_errors(data, config, tmp_path)
         fit_to_home(Home(tmp_path), wrong, config, 0)
     with pytest.raises(UsageError, match="no unfinished fit"):
         resume_fit(Home(tmp_path))
+
+
+def test_two_fits_in_threads_of_one_process_are_two_runs(home, data, config, tmp_path):
+    """Each as it would be alone, and neither in the other's way."""
+    both = Home(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        saved = list(pool.map(lambda seed: fit_to_home(both, data, config, seed), (0, 1)))
+    assert both.runs() == sorted(fit.folder for fit in saved) and len(both.runs()) == 2
+    assert not both.unfinished.exists()
+    alone = home.latest_run() / "model.safetensors"
+    assert (saved[0].folder / "model.safetensors").read_bytes() == alone.read_bytes()
+    assert (saved[1].folder / "model.safetensors").read_bytes() != alone.read_bytes()
+
+
+FORK = """
+import hashlib, os, sys
+from pathlib import Path
+import jax
+import forecaster as fc
+
+panel = fc.load_panel("simulated", ["AAPL", "KO"], start="2023-01-01")
+config = fc.Config(hidden=2, lookback=12, burn_in=4, horizon=2, validation=40, epochs=2)
+fc.fit, fc.predict  # imported
+
+def digest():
+    from forecaster.swarm import keep_compiled
+    keep_compiled(Path(sys.argv[1]))
+    frame = fc.predict(fc.fit(panel, config, seed=1), panel)
+    return hashlib.sha256(frame.to_csv().encode()).hexdigest()
+
+def in_child(work):
+    child = os.fork()
+    if not child:
+        try:
+            print(work(), flush=True)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+def refused():
+    try:
+        return digest()
+    except ValueError as error:
+        return error
+
+in_child(digest)
+print(digest(), flush=True)
+in_child(refused)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_after_the_import_fits_and_one_after_a_fit_is_refused(tmp_path):
+    """JAX would hang there without a word."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK, tmp_path], timeout=300,
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    child, parent, refused = done.stdout.splitlines()
+    assert child == parent and len(child) == 64
+    assert "JAX was started in process" in refused and "'spawn'" in refused

@@ -3,6 +3,7 @@
 Heavy modules are imported inside the commands, so that ``--help`` is immediate.
 """
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -15,8 +16,9 @@ from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
-from forecaster.cli.shared import INTERRUPTED, say
+from forecaster.cli.shared import say
 from forecaster.cli.status import status
+from forecaster.cli.stopping import exit_code, stoppable, word
 from forecaster.errors import ForecasterError, StoreError, WriteError
 
 
@@ -26,7 +28,7 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and end with an exit code."""
         try:
-            with warnings.catch_warnings():
+            with stoppable(), warnings.catch_warnings():
                 warnings.showwarning = _say_warning
                 return super().invoke(ctx)
         except ForecasterError as error:
@@ -39,9 +41,12 @@ class _Commands(click.Group):
         except OSError as error:
             say(f"Error: {error.filename or 'output'}: {error.strerror or error}")
             ctx.exit(1)
-        except KeyboardInterrupt:
-            say("Interrupted. Nothing half-done was left behind; run the same command again.")
-            ctx.exit(INTERRUPTED)
+        except KeyboardInterrupt as error:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                say(
+                    f"{word(error)}. Nothing half-done was left behind; run the same command again."
+                )
+            ctx.exit(exit_code(error))
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *where: object) -> None:
@@ -67,7 +72,7 @@ def main() -> None:
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;
-    130 interrupted.
+    130 interrupted by Ctrl-C; 143 stopped by SIGTERM; 129 by SIGHUP. A fit keeps its progress.
     """
 
 

@@ -1,7 +1,7 @@
 """``forecaster fit``."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forecaster.cli.shared import (
-    INTERRUPTED,
     PARTLY,
     bars,
     console,
@@ -20,13 +19,16 @@ from forecaster.cli.shared import (
     say,
     source_options,
 )
-from forecaster.errors import UsageError
+from forecaster.cli.stopping import exit_code, word
+from forecaster.errors import UsageError, WriteError
 
 if TYPE_CHECKING:
     from forecaster.forecasting import Model
     from forecaster.home import Home
     from forecaster.pipeline import SavedFit
+    from forecaster.storage import UnfinishedFit
 
+_THE_ONLY = ""  # fit that was interrupted, for --resume without a name
 _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs")
 
 
@@ -56,14 +58,22 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
 )
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option("--resume", is_flag=True, help="Continue the fit that was interrupted.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=_THE_ONLY,
+    metavar="[NAME]",
+    help="Continue the fit that was interrupted; of several, the one of this name (see `status`).",
+)
+@click.option("--discard", metavar="NAME", help="Remove a fit that was interrupted; no more.")
 @home_option
 @click.pass_context
 def fit(
     ctx: click.Context,
     *,
     home: "Home",
-    resume: bool,
+    resume: str | None,
+    discard: str | None,
     tickers: str | None,
     source: str,
     start: datetime | None,
@@ -78,8 +88,9 @@ def fit(
     """Train one network per series, all at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
-    stops, and they calibrate its bands. A fit that was interrupted is continued by --resume, and
-    the model is the same as without the interruption.
+    stops, and they calibrate its bands. A fit that was interrupted, by Ctrl-C, SIGTERM or a crash,
+    is continued by --resume, and the model is the same as without the interruption. Several fits
+    may train under one home at the same time.
 
     \b
     Examples:
@@ -89,8 +100,10 @@ def fit(
       forecaster fit --tickers dow30.txt --tune
       forecaster fit --resume
     """
-    if resume:
-        return _resume(ctx, home)
+    if resume is not None:
+        return _resume(ctx, home, resume or None)
+    if discard is not None:
+        return _discard(ctx, home, discard)
     from forecaster.config import Config, read_settings
 
     settings = read_settings(Path(config)) if config is not None else {}
@@ -107,39 +120,64 @@ def fit(
     from forecaster.pipeline import Callbacks, DataRequest, fit_to_home
 
     data = DataRequest(opened, wanted, start, end, mask)
-    with _resumable(home), bars() as bar:
-        callbacks = Callbacks(bar.fetching, say, bar.training)
+    with _resumable() as on_begin, bars() as bar:
+        callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say)
         result = fit_to_home(home, data, settings, seed, tune=tune, callbacks=callbacks)
     _finish(ctx, result)
 
 
-def _resume(ctx: click.Context, home: "Home") -> None:
-    from click.core import ParameterSource
+def _resume(ctx: click.Context, home: "Home", name: str | None) -> None:
+    _refuse_others(ctx, "resume", "continues with the settings of the interrupted fit")
+    from forecaster.pipeline import Callbacks, resume_fit
 
-    for name in ctx.params.keys() - {"home", "resume"}:
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(
-                f"--resume continues with the settings of the interrupted fit; leave out --{name}"
-            )
-    from forecaster.pipeline import resume_fit
-
-    with _resumable(home), bars() as bar:
-        result = resume_fit(home, on_training=bar.training)
+    with _resumable() as on_begin, bars() as bar:
+        callbacks = Callbacks(on_wait=say, on_training=bar.training, on_begin=on_begin)
+        result = resume_fit(home, name, callbacks=callbacks)
     _finish(ctx, result)
 
 
-@contextlib.contextmanager
-def _resumable(home: "Home") -> Iterator[None]:
-    """Say how to continue when the block is interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        from forecaster.storage import UnfinishedFit
+def _discard(ctx: click.Context, home: "Home", name: str) -> None:
+    _refuse_others(ctx, "discard", "trains nothing")
+    from forecaster.storage import discard
 
-        if UnfinishedFit.has_progress(home):
-            say("Interrupted. Continue with `forecaster fit --resume`.")
-            raise SystemExit(INTERRUPTED) from None
-        raise
+    discard(home, name)
+    click.echo(f"Removed {name}")
+
+
+def _refuse_others(ctx: click.Context, option: str, why: str) -> None:
+    """Raise UsageError for options that mean nothing beside this one."""
+    from click.core import ParameterSource
+
+    for name in ctx.params.keys() - {"home", option}:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{option} {why}; leave out --{name}")
+
+
+@contextlib.contextmanager
+def _resumable() -> Iterator[Callable[["UnfinishedFit"], None]]:
+    """Say how to continue when the block is interrupted, or its result cannot be written.
+
+    Gives what is to be called with the fit when it begins.
+    """
+    begun: list[UnfinishedFit] = []
+    try:
+        yield begun.append
+    except KeyboardInterrupt as error:
+        if not (begun and begun[0].has_progress):
+            raise
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            say(f"{word(error)}. {_how_to_resume(begun[0])}")
+        raise SystemExit(exit_code(error)) from None
+    except WriteError as error:
+        if not (begun and begun[0].has_progress):
+            raise
+        raise WriteError(f"{error}. {_how_to_resume(begun[0])}") from error.__cause__
+
+
+def _how_to_resume(unfinished: "UnfinishedFit") -> str:
+    others = len(list(unfinished.folder.parent.glob("*/"))) > 1
+    name = f" {unfinished.name}" if others else ""
+    return f"Continue with `forecaster fit --resume{name}`."
 
 
 def _finish(ctx: click.Context, result: "SavedFit") -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
-INTERRUPTED = 130
 
 
 def home_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ _DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # othe
 def status(
     ctx: click.Context, *, home: "Home", tickers: tuple[str, ...], everything: bool, verify: bool
 ) -> None:
-    """Show what is stored, what looks wrong with it, and what was trained.
+    """Show what is stored, what looks wrong with it, what was trained, and what was interrupted.
 
     Of the series, those with the most to look at come first. Flags: copied, reversed and
     unconfirmed sessions are left out of training (--mask); jumps without a split or dividend are
@@ -62,6 +62,7 @@ def status(
     for name in unknown:
         say(f"{name}: no prices are stored")
     _print_models(home)
+    _print_unfinished(home)
     damaged = sum(_verify(store) for store in stores) if verify else 0
     ctx.exit(1 if damaged else PARTLY if unknown else 0)
 
@@ -152,6 +153,25 @@ def _print_models(home: "Home") -> None:
     for run in home.runs():
         models.add_row(*_describe_run(run))
     console().print(models if models.row_count else "No model yet; run `forecaster fit` first.")
+
+
+def _print_unfinished(home: "Home") -> None:
+    """Fits that are under way, and those that wait to be resumed."""
+    from rich.table import Table
+
+    from forecaster.storage import unfinished_fits
+
+    table = Table("fit", "of", "progress", "state", title="Unfinished fits", title_justify="left")
+    for fit in unfinished_fits(home):
+        holder = f" ({fit.holder})" if fit.holder else ""
+        state = f"running{holder}" if fit.running else "interrupted"
+        table.add_row(fit.name, fit.what, fit.progress, state)
+    if table.row_count:
+        console().print(table)
+        console().print(
+            "`forecaster fit --resume NAME` continues an interrupted one, `--discard NAME` removes "
+            "it."
+        )
 
 
 def _describe_run(folder: "Path") -> list[str]:

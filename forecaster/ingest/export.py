@@ -47,7 +47,7 @@ def export_prices(
     if output.exists() and not stream and not overwrite:
         raise UsageError(f"{output} exists; choose another file, or add --overwrite")
     store = _find_store(home, source)
-    with store.locked():  # nothing is replaced while it is read
+    with store.locked_to_read():  # nothing is replaced meanwhile
         return _export(store, output, tickers, form, adjusted=adjusted, stream=stream)
 
 

@@ -11,6 +11,7 @@ replaced whole: whatever is interrupted, a reader finds the old state or the new
 
 import contextlib
 import dataclasses
+import errno
 import os
 import re
 import time
@@ -24,10 +25,9 @@ from typing import Any
 import pandas as pd
 
 from forecaster import atomic
-from forecaster.errors import StoreError
+from forecaster.errors import StoreError, WriteError
 from forecaster.home import Home, file_name
 from forecaster.ingest import manifest as manifests
-from forecaster.ingest.locking import locked_folder
 from forecaster.ingest.manifest import (
     Manifest,
     NewerStore,
@@ -46,10 +46,12 @@ from forecaster.ingest.series_file import (
     open_parquet,
     sha256,
 )
+from forecaster.locking import locked_folder
 
 _QUARANTINE = "quarantine"
 # Files of flags are named after their content alone. A series "flags.x" is in flags.x~12345678....
 _FLAGS = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _THREADS = min(8, os.cpu_count() or 1)
 _SWEPT_AFTER = 3600.0  # seconds; until then a reader may have a manifest that names the file
 
@@ -130,6 +132,18 @@ class Store:
         """
         with locked_folder(self.folder, on_wait):
             self._reread()
+            yield
+
+    @contextlib.contextmanager
+    def locked_to_read(self) -> Iterator[None]:
+        """The same for a reader, for whom a home that may only be read will do."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self.locked())
+            except WriteError as error:
+                reason = error.__cause__
+                if not (isinstance(reason, OSError) and reason.errno in _READ_ONLY):
+                    raise
             yield
 
     def _reread(self) -> None:

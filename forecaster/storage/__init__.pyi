@@ -4,6 +4,11 @@ from .compression import recommend as recommend
 from .encoding import Encoding as Encoding
 from .resuming import FitRequest as FitRequest
 from .resuming import UnfinishedFit as UnfinishedFit
+from .resuming import UnfinishedStatus as UnfinishedStatus
 from .resuming import data_digest as data_digest
+from .resuming import discard as discard
+from .resuming import tell_of_others as tell_of_others
+from .resuming import unfinished_fits as unfinished_fits
 from .saving import load as load
 from .saving import save as save
+from .saving import save_run as save_run

@@ -8,7 +8,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import time
 from collections.abc import Mapping
+from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.config import Config
-from forecaster.errors import ForecasterError, ModelError
+from forecaster.errors import ForecasterError, ModelError, WriteError
 from forecaster.forecasting import Model, Networks, merge_members, split_members
+from forecaster.home import Home
 from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
@@ -65,6 +68,25 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
         (temporary / _ARRAYS).write_bytes(raw)
         (temporary / _REST).write_text(text, encoding="utf-8")
     return folder
+
+
+def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path:
+    """Save a model as a new run, also where others are saved in the same millisecond.
+
+    Also removes what processes that were killed while they saved have left. Raises WriteError when
+    it cannot be written.
+    """
+    atomic.sweep(home.models)
+    while True:
+        folder = home.new_run(model.config.model)
+        try:
+            return save(model, folder, encoding)
+        except (ModelError, WriteError) as error:
+            reason = error.__cause__
+            taken = reason is None or getattr(reason, "errno", None) in (EEXIST, ENOTEMPTY)
+            if not (taken and folder.exists()):
+                raise
+            time.sleep(0.001)  # names differ by the millisecond
 
 
 def load(folder: str | Path) -> Model:

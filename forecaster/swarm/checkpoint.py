@@ -103,4 +103,11 @@ def read(path: Path, digest: str, like: State) -> Saved:
     )
     if structure.num_leaves != len(leaves):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    return jax.tree.unflatten(structure, leaves)
+    saved: Saved = jax.tree.unflatten(structure, leaves)
+    if _shapes(saved.state) != _shapes(like):
+        raise SwarmError(f"{path}: a checkpoint of another model; start anew")
+    return saved
+
+
+def _shapes(state: State) -> list[tuple[tuple[int, ...], str]]:
+    return [(leaf.shape, str(leaf.dtype)) for _, leaf in named_leaves(state)]

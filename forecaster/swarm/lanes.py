@@ -29,13 +29,16 @@ from forecaster.swarm.data import Held, Rows, with_shared
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
+_started_in: int | None = None  # the process that JAX starts its backends in
 
 
 def use_all_cores() -> None:
     """Ask JAX for one CPU device per core; without effect once JAX has started its backends.
 
-    Then it warns if cores are left idle.
+    Then it warns if cores are left idle. Raises SwarmError in a process that was forked after that,
+    where JAX would hang.
     """
+    _check_not_forked()
     chosen: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
     if chosen > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
@@ -52,6 +55,17 @@ def use_all_cores() -> None:
             )
 
 
+def _check_not_forked() -> None:
+    global _started_in
+    if _started_in not in (None, os.getpid()):
+        raise SwarmError(
+            f"JAX was started in process {_started_in} before this one was forked from it, and "
+            "would hang here. Start processes by multiprocessing.get_context('spawn'), or fork "
+            "before the first fit or forecast"
+        )
+    _started_in = os.getpid()
+
+
 def keep_compiled(folder: Path) -> None:
     """Keep compiled programs in a folder, so that the next process need not compile them again."""
     jax.config.update("jax_compilation_cache_dir", str(folder.resolve()))
@@ -61,13 +75,17 @@ def keep_compiled(folder: Path) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-@functools.cache
 def lane_mesh(lanes: int | None = None) -> Mesh:
     """The devices to work on, a one-dimensional mesh; all local ones unless a number is given.
 
     Raises SwarmError when there are fewer devices than lanes.
     """
     use_all_cores()
+    return _mesh(lanes)
+
+
+@functools.cache
+def _mesh(lanes: int | None) -> Mesh:
     devices = cast(list[Any], jax.local_devices())
     if lanes is not None and not 1 <= lanes <= len(devices):
         raise SwarmError(

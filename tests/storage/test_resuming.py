@@ -2,6 +2,11 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
@@ -9,7 +14,15 @@ from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, masked_rows, open_source
-from forecaster.storage import FitRequest, UnfinishedFit, data_digest
+from forecaster.locking import FolderLock, is_held
+from forecaster.storage import (
+    FitRequest,
+    UnfinishedFit,
+    data_digest,
+    discard,
+    tell_of_others,
+    unfinished_fits,
+)
 
 
 @pytest.fixture
@@ -36,24 +49,32 @@ def request_(store) -> FitRequest:
     )
 
 
+def begin(home, request, *, progress: bool = False) -> UnfinishedFit:
+    """An unfinished fit whose process is gone."""
+    with UnfinishedFit.begin(home, request) as unfinished:
+        if progress:
+            unfinished.checkpoint.path.touch()
+    return unfinished
+
+
 def test_what_was_begun_is_found(home, request_):
-    begun = UnfinishedFit.begin(home, request_)
-    again = UnfinishedFit.find(home)
-    assert again.request == request_ and again.checkpoint == begun.checkpoint
-    assert sorted(json.loads((home.unfinished / "request.json").read_text())) == [
+    begun = begin(home, request_)
+    with UnfinishedFit.find(home) as again:
+        assert again.request == request_ and again.checkpoint == begun.checkpoint
+    assert sorted(json.loads((begun.folder / "request.json").read_text())) == [
         "config", "data_sha256", "end", "ids", "mask", "schema", "seed", "skipped", "source",
-        "start", "tune",
+        "start", "tune", "versions",
     ]  # fmt: skip
 
 
 def test_it_has_progress_once_there_is_a_checkpoint(home, request_):
-    assert not UnfinishedFit.has_progress(home)
-    unfinished = UnfinishedFit.begin(home, request_)
-    assert not UnfinishedFit.has_progress(home)
+    unfinished = begin(home, request_)
+    assert not unfinished.has_progress
     unfinished.checkpoint.path.touch()
-    assert UnfinishedFit.has_progress(home) and UnfinishedFit.find(home).checkpoint.resume
-    UnfinishedFit.begin(home, request_)  # in place of the first
-    assert not UnfinishedFit.has_progress(home)
+    with UnfinishedFit.find(home) as again:
+        assert again.has_progress and again.checkpoint.resume
+    with UnfinishedFit.begin(home, request_) as other:  # beside the first, which stays
+        assert not other.has_progress and again.has_progress
 
 
 def test_discarded_it_is_gone(home, request_):
@@ -65,17 +86,160 @@ def test_discarded_it_is_gone(home, request_):
 
 @pytest.mark.parametrize("change", [{"schema": 9}, {"seeds": 1}, {"config": {"hiden": 3}}])
 def test_a_request_that_cannot_be_read_is_one_clear_error(home, request_, change):
-    UnfinishedFit.begin(home, request_)
-    path = home.unfinished / "request.json"
+    unfinished = begin(home, request_)
+    path = unfinished.folder / "request.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ModelError, match=r"request\.json: .*fit without --resume"):
         UnfinishedFit.find(home)
+    assert "cannot be read; `forecaster fit --discard" in unfinished_fits(home)[0].what
+    discard(home, unfinished.name)
+    assert not home.unfinished.exists()
 
 
 @pytest.mark.parametrize("change", [{"data_sha256": "0"}, {"ids": ("AAPL", "GONE")}])
 def test_other_data_are_refused(home, store, request_, change):
-    unfinished = UnfinishedFit.begin(home, request_)
+    unfinished = begin(home, request_)
     assert (unfinished.masked_rows(store)["flag"] == "reversed").all()
-    other = UnfinishedFit.begin(home, dataclasses.replace(request_, **change))
+    other = begin(home, dataclasses.replace(request_, **change))
     with pytest.raises(ModelError, match="prices have changed since the fit was interrupted"):
         other.masked_rows(store)
+
+
+def test_another_version_of_the_program_is_refused(home, request_, monkeypatch):
+    """The bits would differ without a word; what an older program began does not say, and goes."""
+    begun = begin(home, dataclasses.replace(request_, versions=request_.versions | {"jax": "0.1"}))
+    with pytest.raises(ModelError, match=r"begun with jax 0\.1 \(now .*install these versions"):
+        UnfinishedFit.find(home)
+    assert not is_held(begun.folder)  # refused, it is free for others
+    path = begun.folder / "request.json"
+    fields = json.loads(path.read_text())
+    del fields["versions"]
+    path.write_text(json.dumps(fields | {"schema": 1}))
+    with UnfinishedFit.find(home) as again:
+        assert again.request.versions == {}
+
+
+def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):
+    first, second = (begin(home, dataclasses.replace(request_, seed=s)) for s in (1, 2))
+    with pytest.raises(UsageError, match=r"2 unfinished fits .*name one, --resume NAME") as error:
+        UnfinishedFit.find(home)
+    assert first.name in str(error.value) and second.name in str(error.value)
+    with UnfinishedFit.find(home, second.name) as again:
+        assert again.request.seed == 2
+        with UnfinishedFit.find(home) as other:  # the only one that is not running
+            assert other.request.seed == 1
+    with pytest.raises(UsageError, match=f"no unfinished fit 'x' .*there are {first.name}, "):
+        UnfinishedFit.find(home, "x")
+    with pytest.raises(UsageError, match="no unfinished fit 'x'"):
+        discard(home, "x")
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from forecaster.locking import FolderLock
+lock = FolderLock(Path(sys.argv[1]))
+assert lock.try_acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def held_by_another(folder) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout and process.stdout.readline() == "held\n"
+    return process
+
+
+def test_one_that_is_running_is_left_alone_until_its_process_is_gone(home, request_):
+    begun = begin(home, request_)
+    process = held_by_another(begun.folder)
+    try:
+        for name in (None, begun.name):
+            with pytest.raises(UsageError, match=rf"still running \(process {process.pid}, since"):
+                UnfinishedFit.find(home, name)
+        with pytest.raises(UsageError, match="still running"):
+            discard(home, begun.name)
+        (listed,) = unfinished_fits(home)
+        assert listed.running and listed.holder.startswith(f"process {process.pid}, since")
+    finally:
+        process.kill()
+        process.wait()
+    assert (begun.folder / ".lock-holder").exists()  # a killed process cannot take it away
+    (listed,) = unfinished_fits(home)
+    assert not listed.running and listed.holder == ""
+    with UnfinishedFit.find(home):
+        pass
+    assert not (begun.folder / ".lock-holder").exists()
+
+
+def test_a_later_fit_names_what_it_keeps_and_removes_only_what_has_no_progress(home, request_):
+    empty, kept = begin(home, request_), begin(home, request_, progress=True)
+    with UnfinishedFit.begin(home, request_) as running:
+        notices = []
+        tell_of_others(home, notices.append)
+        assert len(notices) == 2
+        assert f"Removed {empty.name}" in notices[0]
+        assert f"fit --resume {kept.name}` continues it" in notices[1]
+        assert f"--discard {kept.name}` removes it" in notices[1]
+        assert {fit.name for fit in unfinished_fits(home)} == {kept.name, running.name}
+
+
+def test_what_was_left_before_a_request_was_written_goes_after_an_hour(home, request_):
+    half = home.new_unfinished("lstm")
+    half.mkdir(parents=True)
+    assert unfinished_fits(home) == []
+    tell_of_others(home, pytest.fail)
+    assert half.exists()  # its process may be about to lock it
+    long_ago = time.time() - 7200
+    os.utime(half, (long_ago, long_ago))
+    tell_of_others(home, pytest.fail)
+    assert not half.exists()
+
+
+def test_the_only_fit_of_version_0_2_is_found_and_removed_alone(home, request_):
+    newer = begin(home, request_, progress=True)
+    for name in ("request.json", "swarm.checkpoint"):
+        (newer.folder / name).rename(home.unfinished / name)
+    newer.folder.joinpath(".lock").unlink()
+    newer.folder.rmdir()
+    with UnfinishedFit.find(home) as old:
+        assert old.name == "unfinished" and old.checkpoint.resume
+    beside = begin(home, request_, progress=True)
+    with UnfinishedFit.find(home, "unfinished") as old:
+        old.discard()
+    assert [fit.name for fit in unfinished_fits(home)] == [beside.name]
+    assert [path.name for path in home.unfinished.iterdir()] == [beside.name]
+
+
+def test_many_begin_and_end_at_the_same_time(home, request_):
+    """Names differ, nobody takes another's folder away, and nothing stays."""
+    errors = []
+
+    def work():
+        try:
+            for _ in range(20):
+                with UnfinishedFit.begin(home, request_) as unfinished:
+                    unfinished.checkpoint.path.touch()
+                    tell_of_others(home, lambda message: None)
+                    assert unfinished.has_progress
+                    unfinished.discard()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == [] and not home.unfinished.exists()
+
+
+def test_a_lock_in_use_is_seen_from_the_same_process_too(tmp_path):
+    lock = FolderLock(tmp_path)
+    assert not is_held(tmp_path) and lock.try_acquire()
+    assert is_held(tmp_path) and not FolderLock(tmp_path).try_acquire()
+    lock.release()
+    assert not is_held(tmp_path)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.evaluation.baselines.processes import end_with_parent
 from forecaster.evaluation.baselines.simple import Method
 from forecaster.evaluation.rolling_origin import Origins
 from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
@@ -150,7 +151,9 @@ class Runner:
     def __enter__(self) -> "Runner":
         if self._workers > 1 and any(baseline.slow for baseline in self.baselines.values()):
             context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
-            self._pool = concurrent.futures.ProcessPoolExecutor(self._workers, mp_context=context)
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                self._workers, mp_context=context, initializer=end_with_parent
+            )
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -20,6 +20,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.evaluation.baselines.processes import end_with_parent
 from forecaster.evaluation.baselines.running import check_torch, cores, memory_used
 from forecaster.forecasting import (
     MODES,
@@ -118,7 +119,9 @@ def _train_all(
     jobs = _jobs(config, transformed, ids, seed)
     context = multiprocessing.get_context("spawn")
     workers = min(workers, len(jobs))
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        workers, mp_context=context, initializer=end_with_parent
+    ) as pool:
         list(pool.map(_start_process, range(workers)))  # starting processes is not training
         began = time.perf_counter()
         outcomes: list[Outcome] = []

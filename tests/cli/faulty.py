@@ -1,0 +1,266 @@
+"""Every command that writes, with a fault at one operation on the disk after another.
+
+    LD_PRELOAD=disk.so python -m tests.cli.faulty DISK.SO FOLDER COMMAND KIND FIRST STEP
+
+KIND: kill, ENOSPC or EIO. At the n-th write, creation, sync, rename or removal, for n = FIRST,
+FIRST + STEP, ..., the command is killed or gets an error, in a process forked before JAX starts.
+Then the old state must be there or the new one, whole; an error must be told in one clear line; and
+the command, run again, must lead to the new state. Prints how many faults there were.
+"""
+
+import ctypes
+import errno
+import importlib
+import os
+import pickle
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from forecaster.cli import main
+from forecaster.evaluation import Evaluation
+from forecaster.home import Home
+from forecaster.storage import load, unfinished_fits
+from tests.conftest import prices
+
+SETTINGS = """
+hidden = 1
+lookback = 10
+burn_in = 3
+horizon = 2
+validation = 20
+epochs = 2
+"""
+
+
+for module in (
+    "forecaster.pipeline", "forecaster.report.page", "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg", "pyarrow.parquet", "rich.progress",
+):  # fmt: skip
+    importlib.import_module(module)  # once for all processes
+
+
+class Ended(NamedTuple):
+    """How a process ended: its exit code, None when it was killed; what it said, what failed."""
+
+    code: int | None
+    said: str
+    failed: str
+    result: object
+
+
+class Command:
+    """A command in a folder that holds ``home`` and ``out``; ``states`` are what counts there."""
+
+    arguments: tuple[str, ...]
+
+    def prepare(self, folder: Path) -> None:
+        """What is there before: ``home`` with prices and a model."""
+
+    def state(self, folder: Path) -> object:
+        """The state of the folder, read as a user would; raises when it is neither old nor new."""
+        raise NotImplementedError
+
+    def again(self, folder: Path) -> tuple[str, ...]:
+        """What leads to the new state after a fault."""
+        return self.arguments
+
+
+class Fit(Command):
+    arguments = ("fit", "--source", "files:{folder}/p.csv", "--config", "{folder}/c.toml",
+                 "--seed", "1", "--home", "{folder}/home")  # fmt: skip
+
+    def state(self, folder):
+        """The bits of all models, by what they were trained with."""
+        home = Home(folder / "home")
+        for run in home.runs():
+            load(run)
+        return {(run / "model.safetensors").read_bytes() for run in home.runs()}
+
+    def again(self, folder):
+        idle = unfinished_fits(Home(folder / "home"))
+        assert len(idle) < 2 and not any(fit.running or fit.holder for fit in idle)
+        resume = ("fit", "--resume", "--home", "{folder}/home")
+        return resume if idle else self.arguments
+
+
+class Compress(Fit):
+    arguments = ("compress", "{old}", "--write", "int8", "--home", "{folder}/home")
+
+    def again(self, folder):
+        return self.arguments
+
+
+class Predict(Command):
+    arguments = ("predict", "--all", "--output", "{folder}/out/f.csv", "--home", "{folder}/home")
+
+    def prepare(self, folder):
+        (folder / "out" / "f.csv").write_text("old")
+
+    def state(self, folder):
+        paths = [path for path in (folder / "out").iterdir() if not path.name.startswith(".tmp-")]
+        return {path.name: path.read_bytes() for path in paths}
+
+
+class Picture(Predict):
+    arguments = ("predict", "AAA", "--plot", "{folder}/out/f.png", "--home", "{folder}/home")
+
+
+class Export(Predict):
+    arguments = ("export", "--output", "{folder}/out/f.csv", "--overwrite",
+                 "--home", "{folder}/home")  # fmt: skip
+
+
+class ExportParquet(Predict):
+    arguments = ("export", "--output", "{folder}/out/f.csv", "--format", "parquet", "--overwrite",
+                 "--home", "{folder}/home")  # fmt: skip
+
+
+class Evaluate(Command):
+    arguments = ("evaluate", "--source", "files:{folder}/p.csv", "--config", "{folder}/c.toml",
+                 "--windows", "{windows}", "--baselines", "naive", "--output", "{folder}/out/e",
+                 "--overwrite", "--home", "{folder}/home")  # fmt: skip
+
+    def prepare(self, folder):
+        run(folder, tuple(part.format(windows=3, folder=folder) for part in self.arguments))
+
+    def state(self, folder):
+        """Cutoffs and files of the one evaluation, each of which can be read."""
+        (path,) = (p for p in (folder / "out").iterdir() if not p.name.startswith(".tmp-"))
+        evaluation = Evaluation.read(path)
+        rows = len(evaluation.forecasts([]))
+        assert "</html>" in (path / "report.html").read_text()
+        files = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+        assert not [name for name in files if ".tmp-" in name]
+        return evaluation.summary.cutoffs, rows, tuple(files), len(evaluation.scores)
+
+
+COMMANDS: dict[str, type[Command]] = {
+    "fit": Fit, "compress": Compress, "predict": Predict, "picture": Picture, "export": Export,
+    "parquet": ExportParquet, "evaluate": Evaluate,
+}  # fmt: skip
+
+
+def forked(work: Callable[[], object], folder: Path) -> Ended:
+    """Work in a process of its own; what it says goes to files beside the folder."""
+    said, note = folder.with_name("said.txt"), folder.with_name("note.pickle")
+    note.unlink(missing_ok=True)
+    child = os.fork()
+    if not child:
+        code, result = 1, None
+        with said.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            try:
+                result = work()
+                code = 0
+            except SystemExit as error:
+                code = error.code if isinstance(error.code, int) else 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                disk.disk_disarm()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                note.write_bytes(pickle.dumps((disk.disk_failed().decode(), result)))
+                os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL, status
+        return Ended(None, said.read_text(), "killed", None)
+    return Ended(os.WEXITSTATUS(status), said.read_text(), *pickle.loads(note.read_bytes()))
+
+
+def run(folder: Path, arguments: tuple[str, ...], number: int = 0, kind: str = "") -> Ended:
+    """A command; with a number, that operation on the disk fails."""
+
+    def work() -> None:
+        if number:
+            code = 0 if kind == "kill" else getattr(errno, kind)
+            disk.disk_arm(str(folder).encode(), ctypes.c_long(number), code)
+        main(list(arguments))
+
+    return forked(work, folder)
+
+
+def state_of(command: Command, folder: Path) -> object:
+    """The state of a folder, read in a process of its own: this one must start no threads."""
+    ended = forked(lambda: command.state(folder), folder)
+    assert ended.code == 0, ended.said
+    return ended.result
+
+
+def compare(command: Command, folder: Path, kind: str, first: int, step: int) -> int:
+    """Fail at one operation after another; returns how many faults there were."""
+    kept, old_run = folder.with_name("kept"), Home(folder / "home").runs()[0].name
+
+    def go(arguments: tuple[str, ...], number: int = 0) -> Ended:
+        filled = [part.format(folder=folder, old=old_run, windows=4) for part in arguments]
+        return run(folder, tuple(filled), number, kind)
+
+    def restore() -> None:
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+
+    shutil.copytree(folder, kept)
+    whole = go(command.arguments)
+    assert whole.code == 0, whole.said
+    old, new = state_of(command, kept), state_of(command, folder)
+    assert new != old
+    shutil.rmtree(kept / "home" / "cache")  # with all that is compiled
+    shutil.copytree(folder / "home" / "cache", kept / "home" / "cache")
+    number, faults, told = first, 0, 0
+    while True:
+        restore()
+        ended = go(command.arguments, number)
+        where = f"operation {number}: {ended}"
+        if ended.code is not None and not ended.failed:
+            break
+        faults += 1
+        state = state_of(command, folder)
+        assert state in (old, new), where
+        assert "Traceback" not in ended.said, where
+        if ended.code == 0:  # only tidying up failed
+            assert state == new, where
+        elif ended.code is not None:
+            told += 1
+            assert ended.code == 1 and ended.said.count("Error: ") == 1, where
+            assert "cannot be written" in ended.said, where
+        if kind == "ENOSPC":
+            left = [str(p) for p in folder.rglob(".tmp-*") if "cache" not in p.parts]
+            assert left == [], (where, left)
+        again = go(command.again(folder))
+        assert again.code == 0, (where, again)
+        assert state_of(command, folder) == new, where
+        number += step
+    assert kind == "kill" or told > faults / 3, (told, faults)  # not only tidying up has failed
+    return faults
+
+
+def make(command: Command, folder: Path) -> Path:
+    """A home with prices of two series and a model, and what the command finds beside it."""
+    begin = folder / "work"
+    (begin / "out").mkdir(parents=True)
+    table = pd.concat([prices("AAA", 160), prices("BBB", 161).iloc[1:]], ignore_index=True)
+    table.to_csv(begin / "p.csv", index=False)
+    (begin / "c.toml").write_text(SETTINGS)
+    fit = tuple(part.format(folder=begin) for part in Fit.arguments)
+    fitted = run(begin, (*fit, "--seed", "0"))
+    assert fitted.code == 0, fitted.said
+    command.prepare(begin)
+    return begin
+
+
+if __name__ == "__main__":
+    disk = ctypes.CDLL(sys.argv[1])
+    disk.disk_failed.restype = ctypes.c_char_p
+    place, name, kind, first, step = sys.argv[2:]
+    command = COMMANDS[name]()
+    begin = make(command, Path(place))
+    sys.stdout.write(f"{compare(command, begin, kind, int(first), int(step))}\n")

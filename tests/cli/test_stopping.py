@@ -1,0 +1,244 @@
+"""Stopped from outside: what was done is kept, what holds others up is gone, the exit code says."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import forecaster as fc
+from forecaster.cli.stopping import Stopped, exit_code, stoppable
+from forecaster.home import Home
+from forecaster.ingest import Store
+from forecaster.storage import unfinished_fits
+from forecaster.swarm.schedule import Schedule
+from tests.conftest import error, run
+from tests.ingest.standin import Company, standing_in
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+
+
+def test_only_the_first_signal_counts_and_ignored_ones_stay_ignored():
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        with pytest.raises(Stopped) as stopped, stoppable():
+            os.kill(os.getpid(), signal.SIGHUP)
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            except KeyboardInterrupt:
+                os.kill(os.getpid(), signal.SIGTERM)  # while the state is kept
+                raise
+        assert stopped.value.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) == before
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_arrives_while_garbage_is_collected_is_not_lost(number):
+    """Python drops exceptions raised there, and JAX has Python code called there."""
+
+    class Garbage:
+        def __del__(self):
+            os.kill(os.getpid(), number)
+            sum(range(10))  # the handler runs here
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as stopped, stoppable():
+            garbage = Garbage()
+            del garbage
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert exit_code(stopped.value) == 128 + number
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_before_training_says_so(monkeypatch, tmp_path, name, code):
+    def stop(*args, **options):
+        os.kill(os.getpid(), getattr(signal, name))
+
+    monkeypatch.setattr("forecaster.pipeline.fit_to_home", stop)
+    message = error("fit", "--source", "simulated", "--home", tmp_path, code=code)
+    assert message == (
+        f"Stopped by {name}. Nothing half-done was left behind; run the same command again.\n"
+    )
+
+
+def test_a_stopped_evaluation_leaves_nothing(monkeypatch, tmp_path, settings):
+    def stop(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Schedule, "advance", stop)
+    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
+    arguments = ("evaluate", "--tickers", tmp_path / "t.txt", "--source", "simulated",
+                 "--start", "2024-01-01", "--config", settings, "--windows", 3,
+                 "--output", tmp_path / "e", "--home", tmp_path / "home")  # fmt: skip
+    assert "Stopped by SIGTERM" in error(*arguments, code=143)
+    assert not (tmp_path / "e").exists() and not list(tmp_path.rglob(".lock-holder"))
+
+
+def models(home: Path) -> set[bytes]:
+    return {(path / "model.safetensors").read_bytes() for path in Home(home).runs()}
+
+
+def test_two_fits_in_one_home_are_both_gone_on_with(monkeypatch, tmp_path, settings):
+    """SIGTERM, twice as batch systems send it, and Ctrl-C; both end with the bits of whole fits."""
+    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
+    arguments = (
+        "fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start", "2024-01-01",
+        "--config", settings, "--epochs", 15,
+    )  # fmt: skip
+    for seed in (1, 2):
+        whole = run(*arguments, "--seed", seed, "--home", tmp_path / "whole")
+        assert whole.exit_code == 0, whole.output
+
+    advance, save = Schedule.advance, Schedule.save
+    terminated = True
+
+    def interrupted(self):
+        if self.state.epoch.max() >= 5:
+            if not terminated:
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGTERM)
+        advance(self)
+
+    def told_again(self, *args):
+        if terminated:
+            os.kill(os.getpid(), signal.SIGTERM)
+        save(self, *args)
+
+    home = tmp_path / "home"
+    with monkeypatch.context() as patch:
+        patch.setattr(Schedule, "advance", interrupted)
+        patch.setattr(Schedule, "save", told_again)
+        said = error(*arguments, "--seed", 1, "--home", home, code=143)
+        assert said == "Stopped by SIGTERM. Continue with `forecaster fit --resume`.\n"
+        (first,) = unfinished_fits(Home(home))
+        assert not list(home.rglob(".lock-holder"))
+        terminated = False
+        said = error(*arguments, "--seed", 2, "--home", home, code=130)
+    second = unfinished_fits(Home(home))[-1]
+    assert f"Kept an interrupted fit, {first.name}: 3 series of simulated, LSTM 4, progr" in said
+    assert f"Continue with `forecaster fit --resume {second.name}`" in said
+
+    shown = run("status", "--home", home).stdout
+    assert "Unfinished fits" in shown and first.name in shown and second.name in shown
+    assert shown.count("interrupted │") == 2 and "`forecaster fit --resume NAME`" in shown
+    said = error("fit", "--resume", "--home", home, code=2)
+    assert "2 unfinished fits" in said and first.name in said and second.name in said
+    assert "leave out --seed" in error("fit", "--discard", "x", "--seed", 3, "--home", home, code=2)
+    assert run("fit", "--resume", first.name, "--home", home).exit_code == 0
+    assert run("fit", "--resume", "--home", home).exit_code == 0  # the only one now
+    assert models(home) == models(tmp_path / "whole") and len(models(home)) == 2
+    assert not (home / "unfinished").exists()
+    assert "Unfinished" not in run("status", "--home", home).stdout
+
+
+def test_an_interrupted_fit_is_removed_when_asked_to(monkeypatch, tmp_path, settings):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
+    monkeypatch.setattr(Schedule, "advance", interrupted)
+    error("fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start", "2024-01-01",
+          "--config", settings, "--home", tmp_path, code=130)  # fmt: skip
+    (fit,) = unfinished_fits(Home(tmp_path))
+    assert "no unfinished fit 'x'" in error("fit", "--discard", "x", "--home", tmp_path, code=2)
+    result = run("fit", "--discard", fit.name, "--home", tmp_path)
+    assert result.exit_code == 0 and result.stdout == f"Removed {fit.name}\n"
+    assert not (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, number):
+    (tmp_path / "t.txt").write_text("".join(f"T{i}\n" for i in range(12)))
+    home = tmp_path / "home"
+    with standing_in() as server:
+        server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}
+        hanging = {f"T{i}" for i in range(5, 12)}
+        server.trouble = lambda server, symbol, count: "hang" if symbol in hanging else None
+        running = subprocess.Popen(
+            [sys.executable, "-m", "tests.ingest.standin_cli", str(server.port),
+             "2024-06-28 23:00", "ingest", "--tickers", str(tmp_path / "t.txt"), "--home",
+             str(home), "--requests-per-second", "50"],
+            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while len(set(server.charts()) & hanging) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.5)  # what arrived is committed within a second
+        running.send_signal(number)
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 128 + number, said
+    assert f"Stopped by {number.name}. Nothing half-done was left behind" in said
+    assert set(Store.open(Home(home), "yahoo").ids) == {f"T{i}" for i in range(5)}
+    assert not list(home.rglob(".lock-holder"))
+
+
+def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
+    """From outside, as a batch system does it, without knowing where training is."""
+    home, whole = tmp_path / "home", tmp_path / "whole"
+    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
+    command = [
+        sys.executable, "-m", "forecaster", "fit", "--tickers", str(tmp_path / "t.txt"),
+        "--source", "simulated", "--start", "2024-01-01", "--config", settings,
+    ]  # fmt: skip
+    long = tmp_path / "long.toml"
+    long.write_text(
+        Path(settings).read_text().replace("epochs = 4", "epochs = 3000\npatience = 9999")
+    )
+    command[-1] = str(long)
+    running = subprocess.Popen(
+        [*command, "--home", str(home)], cwd=ROOT, text=True, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(home.glob("unfinished/*/request.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.terminate()
+    _, said = running.communicate(timeout=120)
+    assert running.returncode == 143, said
+    assert "Stopped by SIGTERM" in said and not list(home.rglob(".lock-holder"))
+    if unfinished_fits(Home(home)):
+        assert run("fit", "--resume", "--home", home).exit_code == 0
+        assert run(*command[3:], "--home", whole).exit_code == 0
+        assert models(home) == models(whole)
+        fc.load(Home(home).latest_run())
+
+
+WORKERS = """
+import concurrent.futures, multiprocessing, os, sys, time
+from forecaster.evaluation.baselines.processes import end_with_parent
+
+if __name__ == "__main__":
+    pool = concurrent.futures.ProcessPoolExecutor(
+        2, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
+    )
+    print(*{pool.submit(os.getpid).result() for _ in range(2)}, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_processes_of_baselines_do_not_outlive_a_killed_one(tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text(WORKERS)
+    running = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert running.stdout
+    workers = [int(word) for word in running.stdout.readline().split()]
+    assert workers
+    running.kill()
+    running.wait()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline, workers
+        time.sleep(0.1)
