@@ -13,25 +13,27 @@ import mmap
 import os
 from pathlib import Path
 
+import jaxtyping
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
 
 def known_flags(*flags: str) -> str:
     """Those that the installed XLA has; it ends the process over any other."""
     spec = importlib.util.find_spec("jaxlib")
     assert spec and spec.submodule_search_locations
-    (library,) = Path(spec.submodule_search_locations[0]).glob("libjax_common.*")
-    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code:
-        return " ".join(f"--{flag}" for flag in flags if code.find(flag.split("=")[0].encode()) > 0)
+    known = set()
+    for library in Path(spec.submodule_search_locations[0]).glob("*jax_common.*"):
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            known |= {flag for flag in flags if m.find(flag.split("=")[0].encode()) >= 0}
+    return " ".join(f"--{flag}" for flag in flags if flag in known)
 
 
 if "XLA_FLAGS" not in os.environ:  # workers and other processes inherit it
     os.environ["XLA_FLAGS"] = known_flags(
         "xla_backend_optimization_level=0", "xla_cpu_use_fusion_emitters=false"
     )
-
-import jaxtyping
-import pandas as pd
-import pytest
-from click.testing import CliRunner
 
 WINDOWS = ["forecaster.forecasting.heads", "forecaster.forecasting.windows"]
 DENSE = ["recurrence", "data", "examples", "history", "keys", "members", "result"]
