@@ -8,6 +8,7 @@ Compiling is most of the work, so it is done without XLA's optimisations: result
 for rounding, in half the time. An ``XLA_FLAGS`` of your own is taken as it is, an empty one too.
 """
 
+import functools
 import importlib.util
 import mmap
 import os
@@ -30,10 +31,8 @@ def known_flags(*flags: str) -> str:
     return " ".join(f"--{flag}" for flag in flags if flag in known)
 
 
-if "XLA_FLAGS" not in os.environ:  # workers and other processes inherit it
-    os.environ["XLA_FLAGS"] = known_flags(
-        "xla_backend_optimization_level=0", "xla_cpu_use_fusion_emitters=false"
-    )
+QUICKLY = known_flags("xla_backend_optimization_level=0", "xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("XLA_FLAGS", QUICKLY)  # workers and other processes inherit it
 
 WINDOWS = ["forecaster.forecasting.heads", "forecaster.forecasting.windows"]
 DENSE = ["recurrence", "data", "examples", "history", "keys", "members", "result"]
@@ -72,6 +71,25 @@ def compiled(tmp_path_factory):
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
         yield folder
+
+
+@pytest.fixture
+def as_for_users(monkeypatch):
+    """Members are compiled with all optimisations.
+
+    Only then are the bits the same in programs of unlike shapes, which is what users are promised.
+    """
+    import jax
+
+    from forecaster.swarm import schedule
+
+    options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+    known = {name: value for name, value in options.items() if name in QUICKLY}
+    schedule.compiled.cache_clear()
+    if known and os.environ["XLA_FLAGS"] == QUICKLY:
+        monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=known))
+    yield
+    schedule.compiled.cache_clear()
 
 
 @pytest.fixture

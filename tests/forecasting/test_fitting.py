@@ -24,6 +24,7 @@ def test_the_same_seed_gives_the_same_bits(panel, config):
     assert not forecasts(panel, config).equals(forecasts(panel, config, seed=2))
 
 
+@pytest.mark.usefixtures("as_for_users")
 def test_no_series_is_changed_by_the_others(panel, config):
     """Invariant 3: one removed, one edited, all permuted, one much longer than the rest."""
     everyone = forecasts(panel, config)

@@ -100,6 +100,7 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
         run(task, data, checkpoint=resume)
 
 
+@pytest.mark.usefixtures("as_for_users")
 def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog):
     whole = run(TASKS["SmallLSTM"], data)
     once = schedules.Schedule._call_once
