@@ -290,7 +290,6 @@ def test_a_resume_on_other_prices_is_refused(monkeypatch, tmp_path, settings):
     assert "prices have changed since the fit was interrupted" in message
 
 
-@pytest.mark.slow
 def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings, compiled):
     """Twice with the same seed: the same bits; quiet where there is no terminal."""
     (tmp_path / "t.txt").write_text("AAPL\nXOM")
