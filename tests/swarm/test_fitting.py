@@ -189,6 +189,7 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
 
 
 @pytest.mark.usefixtures("as_for_users")
+@pytest.mark.slow
 def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
     task = TASKS["SmallLSTM"]
     reference = run(task, data)
