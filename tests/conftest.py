@@ -3,8 +3,14 @@
 Types and shapes of the modules that are dense with arrays are checked at each call, by jaxtyping
 and beartype. ``FORECASTER_TEST_TYPES=all`` checks the whole engine, which takes a third longer;
 ``off`` checks nothing, for instance to time something.
+
+Compiling is most of the work, so it is done without XLA's optimisations: results are the same but
+for rounding, in half the time. An ``XLA_FLAGS`` of your own is taken as it is, an empty one too.
 """
 
+import functools
+import importlib.util
+import mmap
 import os
 from pathlib import Path
 
@@ -12,6 +18,21 @@ import jaxtyping
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+
+
+def known_flags(*flags: str) -> str:
+    """Those that the installed XLA has; it ends the process over any other."""
+    spec = importlib.util.find_spec("jaxlib")
+    assert spec and spec.submodule_search_locations
+    known = set()
+    for library in Path(spec.submodule_search_locations[0]).glob("*jax_common.*"):
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            known |= {flag for flag in flags if m.find(flag.split("=")[0].encode()) >= 0}
+    return " ".join(f"--{flag}" for flag in flags if flag in known)
+
+
+QUICKLY = known_flags("xla_backend_optimization_level=0", "xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("XLA_FLAGS", QUICKLY)  # workers and other processes inherit it
 
 WINDOWS = [f"forecaster.forecasting.{module}" for module in ("heads", "mixture", "windows")]
 DENSE = ["recurrence", "data", "examples", "history", "keys", "members", "result"]
@@ -33,15 +54,42 @@ TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_once(tmp_path_factory):
-    """Programs compiled by one test serve the others, and commands in processes of their own.
+def compiled(tmp_path_factory):
+    """The folder of compiled programs, which serve all tests, and the processes that they start.
 
     With ``FORECASTER_TEST_CACHE=FOLDER`` they also serve the next run.
     """
     folder = tmp_path_factory.getbasetemp() / "compiled"
     if "PYTEST_XDIST_WORKER" in os.environ:  # shared by all workers
         folder = folder.parent.parent / "compiled"
-    swarm.keep_compiled(Path(os.environ.get("FORECASTER_TEST_CACHE") or folder))
+    folder = Path(os.environ.get("FORECASTER_TEST_CACHE") or folder).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    swarm.keep_compiled(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        # JAX keeps to the first folder that it uses, which must not be the home of some test.
+        patch.setattr(swarm, "keep_compiled", lambda folder: None)
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        yield folder
+
+
+@pytest.fixture
+def as_for_users(monkeypatch):
+    """Members are compiled with all optimisations.
+
+    Only then are the bits the same in programs of unlike shapes, which is what users are promised.
+    """
+    import jax
+
+    from forecaster.swarm import schedule
+
+    options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+    known = {name: value for name, value in options.items() if name in QUICKLY}
+    schedule.compiled.cache_clear()
+    if known and os.environ["XLA_FLAGS"] == QUICKLY:
+        monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=known))
+    yield
+    schedule.compiled.cache_clear()
 
 
 @pytest.fixture

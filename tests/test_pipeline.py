@@ -16,7 +16,7 @@ from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, predict_from_home, resume_fit
 
-TICKERS = ["AAPL", "BRK-B", "KO"]
+TICKERS = ["AAPL", "BRK-B", "XOM"]
 
 
 @pytest.fixture(scope="module")

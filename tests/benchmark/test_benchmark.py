@@ -17,7 +17,11 @@ SMALL = Job(hidden=5, lookback=6, batch=8, features=2, windows=40, members=3, ep
 
 @pytest.mark.parametrize(
     ("network", "layers", "against"),
-    [("lstm", 1, METHODS[1:]), ("lstm", 2, ["torch"]), ("mlp", 2, ["torch", "vmap"])],
+    [
+        pytest.param("lstm", 1, METHODS[1:], marks=pytest.mark.slow),
+        ("lstm", 2, ["torch"]),
+        ("mlp", 2, ["torch", "vmap"]),
+    ],
 )
 def test_every_method_does_the_same_work(network, layers, against):
     pytest.importorskip("torch")

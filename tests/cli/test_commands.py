@@ -172,7 +172,7 @@ def test_bad_data_exits_with_1_and_leaves_no_model(case, tmp_path, settings):
 
 
 def test_series_that_went_bad_after_the_fit_are_named(tmp_path, settings):
-    table = pd.concat([prices(name, 300) for name in ("GOOD", "TWICE", "[/x]")])
+    table = pd.concat([prices(name, 400) for name in ("GOOD", "TWICE", "[/x]")])
     table.to_csv(tmp_path / "p.csv", index=False)
     source = ("--source", f"files:{tmp_path / 'p.csv'}", "--home", tmp_path / "home")
     assert run("fit", *source, "--config", settings).exit_code == 0
@@ -180,7 +180,7 @@ def test_series_that_went_bad_after_the_fit_are_named(tmp_path, settings):
     twice = table[table.ticker == "TWICE"].tail(1)
     pd.concat([table, twice]).to_csv(tmp_path / "p.csv", index=False)
     result = run("ingest", *source)
-    assert result.exit_code == 3 and "TWICE: more than one row for 2021-02-23" in result.stderr
+    assert result.exit_code == 3 and "TWICE: more than one row for 2021-07-13" in result.stderr
     assert "Not updated, what was stored is kept, 1:" in result.stderr
     result = run("predict", "--all", "--format", "csv", "--home", tmp_path / "home")
     assert result.exit_code == 0 and "TWICE" in result.stdout
@@ -244,9 +244,9 @@ def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
     """Ctrl-C in the second block: exit 130, then --resume ends with the bits of a whole fit."""
     from forecaster.swarm.schedule import Schedule
 
-    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
+    (tmp_path / "t.txt").write_text("AAPL\nKO\nXOM")
     arguments = (
-        "fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start", "2024-01-01",
+        "fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start", "2023-01-01",
         "--config", settings, "--epochs", 15,
     )  # fmt: skip
     assert run(*arguments, "--home", tmp_path / "whole").exit_code == 0
@@ -290,9 +290,11 @@ def test_a_resume_on_other_prices_is_refused(monkeypatch, tmp_path, settings):
     assert "prices have changed since the fit was interrupted" in message
 
 
-def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings):
+def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings, compiled):
     """Twice with the same seed: the same bits; quiet where there is no terminal."""
-    (tmp_path / "t.txt").write_text("AAPL\nKO")
+    (tmp_path / "t.txt").write_text("AAPL\nXOM")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "cache").symlink_to(compiled)
     environment = os.environ | {"FORECASTER_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
 
     def command(*args):
@@ -304,7 +306,7 @@ def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings):
     outputs = []
     for _ in range(2):
         fit = command(
-            "fit", "--tickers", "t.txt", "--source", "simulated", "--start", "2024-01-01",
+            "fit", "--tickers", "t.txt", "--source", "simulated", "--start", "2023-01-01",
             "--config", settings,
         )  # fmt: skip
         assert fit.returncode == 0, fit.stderr

@@ -130,16 +130,16 @@ def test_export_writes_what_is_stored(home, tmp_path):
 
 def test_members_over_time_are_counted_while_they_belonged(tmp_path, settings):
     tickers = tmp_path / "members.csv"
-    tickers.write_text("ticker,start,end\nAAPL,2000-01-01,\nKO,2000-01-01,2025-11-28\n")
+    tickers.write_text("ticker,start,end\nAAPL,2000-01-01,\nXOM,2000-01-01,2025-11-28\n")
     result = run(
         "evaluate", "--tickers", tickers, "--source", "simulated", "--start", "2023-01-01",
-        "--config", settings, "--windows", 40, "--home", tmp_path, "--output", tmp_path / "e",
+        "--config", settings, "--windows", 59, "--home", tmp_path, "--output", tmp_path / "e",
         "--baselines", "naive",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     frame = pd.read_parquet(tmp_path / "e" / "forecasts.parquet")
     last = frame.groupby("unique_id")["cutoff"].max().astype(str)
-    assert last["KO"] == "2025-11-28" and last["AAPL"] > "2025-12-20"
+    assert last["XOM"] == "2025-11-28" and last["AAPL"] > "2025-12-20"
     page = (tmp_path / "e" / "report.html").read_text()
     assert "point-in-time membership" in page and "Survivorship" not in page
 

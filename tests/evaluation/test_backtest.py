@@ -83,7 +83,9 @@ def test_the_verdict_is_what_the_tables_say(evaluation):
 
 def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
     quick = dataclasses.replace(config, epochs=1)
-    few = evaluate_to_folder(tmp_path / "few", panel.only(panel.ids[:2]), quick, BacktestOptions(3))
+    few = evaluate_to_folder(
+        tmp_path / "few", panel.only(panel.ids[3:]), quick, BacktestOptions(3, 29)
+    )
     assert few.tests["p_value"].isna().all()
     assert "needs at least 20 cutoffs; there are 3 (--windows)" in verdict(few)[-1]
     assert "significantly" not in "".join(verdict(few))
@@ -114,11 +116,11 @@ def test_an_evaluation_is_never_overwritten_by_chance(panel, config, tmp_path, e
     quick = dataclasses.replace(config, epochs=1)
     with pytest.raises(KeyboardInterrupt):
         evaluate_to_folder(
-            copy, panel, quick, BacktestOptions(3), overwrite=True,
+            copy, panel, quick, BacktestOptions(3, 29), overwrite=True,
             callbacks=BacktestCallbacks(forecast=interrupt),
         )  # fmt: skip
     assert (copy / "summary.json").read_bytes() == before
-    evaluate_to_folder(copy, panel, quick, BacktestOptions(3), overwrite=True)
+    evaluate_to_folder(copy, panel, quick, BacktestOptions(3, 29), overwrite=True)
     assert json.loads((copy / "summary.json").read_text())["cutoffs"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "precious"]
 
@@ -131,7 +133,7 @@ def test_a_planted_oracle_gives_nothing_away(config):
     plain = fc.Panel.from_frame(frame)
     planted = fc.Panel.from_frame(frame.assign(oracle=tomorrow))
     scores = [
-        fc.evaluate(fc.cross_validation(panel, config, 40, seed=1)).query("model == 'LSTM'")
+        fc.evaluate(fc.cross_validation(panel, config, 59, seed=1)).query("model == 'LSTM'")
         for panel in (plain, planted)
     ]
     np.testing.assert_array_equal(scores[0]["mae"], scores[1]["mae"])
@@ -199,23 +201,23 @@ def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypa
 
 def test_series_that_end_before_the_cutoffs_are_named(panel, config, tmp_path):
     frame = panel.to_frame()
-    gone = (frame["unique_id"] == "KO") & (frame["ds"] > panel.times[-40])
+    gone = (frame["unique_id"] == "KO") & (frame["ds"] > panel.times[-70])
     some = fc.Panel.from_frame(frame[~gone])
     quick = dataclasses.replace(config, epochs=1)
-    evaluation = evaluate_to_folder(tmp_path / "some", some, quick, BacktestOptions(3))
+    evaluation = evaluate_to_folder(tmp_path / "some", some, quick, BacktestOptions(3, 29))
     assert evaluation.summary.series == 4 and list(evaluation.summary.skipped) == ["KO"]
     assert "no rows at and after a cutoff (20" in evaluation.summary.skipped["KO"]
 
 
-def test_the_commands_evaluate_and_report(tmp_path):
+def test_the_commands_evaluate_and_report(tmp_path, settings):
     output, home = tmp_path / "evaluation", tmp_path / "home"
     tickers = tmp_path / "tickers.txt"
-    tickers.write_text("AAPL\nKO\n")
-    small = ("--epochs", 1, "--hidden", 2, "--validation", 60, "--windows", 25, "--horizon", 2)
+    tickers.write_text("AAPL\nXOM\n")
+    small = ("--config", settings, "--start", "2023-01-01", "--epochs", 1, "--windows", 59)
     source = ("--source", "simulated", "--tickers", tickers, "--home", home)
     done = run("evaluate", *source, *small, "--baselines", "ewma", "--output", output)
     assert done.exit_code == 0, done.stderr
-    assert "2 series, 25 cutoffs" in done.stdout and "better than EWMA on" in done.stdout
+    assert "2 series, 59 cutoffs" in done.stdout and "better than EWMA on" in done.stdout
     assert "not real" in done.stderr
     for name in (
         "forecasts.parquet",
@@ -270,10 +272,10 @@ def test_forecasts_are_stored_in_single_precision_and_outcomes_as_they_are():
 def test_a_universe_without_members_is_refused_and_leaves_nothing(panel, config, tmp_path):
     spans = pd.DataFrame({"unique_id": ["KO"], "start": ["1999-01-04"], "end": ["1999-12-31"]})
     dates = {"start": "datetime64[ns]", "end": "datetime64[ns]"}
-    options = BacktestOptions(3, membership=Membership(spans.astype(dates)))
+    options = BacktestOptions(3, 29, membership=Membership(spans.astype(dates)))
     quick = dataclasses.replace(config, epochs=1)
     with pytest.raises(DataError, match="no series belonged to the universe at any cutoff"):
-        evaluate_to_folder(tmp_path / "none", panel.only(panel.ids[:2]), quick, options)
+        evaluate_to_folder(tmp_path / "none", panel.only(panel.ids[3:]), quick, options)
     assert not list(tmp_path.iterdir())
 
 

@@ -16,14 +16,14 @@ from forecaster.forecasting import KEYS
 
 @pytest.fixture(scope="module")
 def frame(panel, config) -> pd.DataFrame:
-    return fc.cross_validation(panel, config, n_windows=6, step_size=4, seed=1)
+    return fc.cross_validation(panel, config, n_windows=30, step_size=2, seed=1)
 
 
 def test_a_cross_validation_holds_every_cutoff_with_what_came(panel, config, frame):
-    assert len(frame) == len(panel.ids) * 6 * config.horizon
-    assert frame["cutoff"].nunique() == 6
+    assert len(frame) == len(panel.ids) * 30 * config.horizon
+    assert frame["cutoff"].nunique() == 30
     cutoffs = np.searchsorted(panel.times, np.sort(frame["cutoff"].unique()))
-    assert (np.diff(cutoffs) == 4).all() and cutoffs[-1] == len(panel.times) - 1 - config.horizon
+    assert (np.diff(cutoffs) == 2).all() and cutoffs[-1] == len(panel.times) - 1 - config.horizon
     actual = panel.to_frame().set_index(["unique_id", "ds"])["adj_close"]
     at = pd.MultiIndex.from_frame(frame[["unique_id", "ds"]])
     np.testing.assert_allclose(frame["y"], actual.loc[at])
@@ -99,7 +99,7 @@ def test_scores_of_bands_by_hand():
 
 def test_a_stream_to_parquet_is_the_same_frame(panel, config, frame, tmp_path):
     path = fc.cross_validation_to_parquet(
-        tmp_path / "cv.parquet", panel, config, n_windows=6, step_size=4, seed=1
+        tmp_path / "cv.parquet", panel, config, n_windows=30, step_size=2, seed=1
     )
     pd.testing.assert_frame_equal(pd.read_parquet(path), frame)
 
@@ -129,7 +129,7 @@ def test_the_future_of_a_series_changes_no_forecast(panel, config, frame):
     values = panel.values.copy()
     values[:, panel.times > cutoff] *= 1.7
     edited = dataclasses.replace(panel, values=values)
-    after = fc.cross_validation(edited, config, n_windows=6, step_size=4, seed=1)
+    after = fc.cross_validation(edited, config, n_windows=30, step_size=2, seed=1)
     known = frame["cutoff"] <= cutoff
     forecasts = [name for name in frame if name not in KEYS]
     pd.testing.assert_frame_equal(frame.loc[known, forecasts], after.loc[known, forecasts])

@@ -31,7 +31,7 @@ def with_summary(evaluation: Evaluation, **changes: Any) -> Evaluation:
 @pytest.fixture(scope="module")
 def report(panel, config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "evaluation"
-    names = ["AAPL", "IBM", "KO"]
+    names = ["AAPL", "IBM", "XOM"]
     evaluation = evaluate_to_folder(
         folder, panel.only(names), config, BacktestOptions(30, 2, ("ewma",), seed=1),
         provenance=Provenance(source="simulated", data_sha256="</script><b>"),
@@ -91,7 +91,7 @@ def test_it_works_in_a_browser(report, browser):
         return [c.text for c in browser.find_elements("css selector", "#all tbody td:first-child")]
 
     browser.get(report.as_uri())
-    assert sorted(names()) == ["AAPL", "IBM", "KO"]
+    assert sorted(names()) == ["AAPL", "IBM", "XOM"]
     # The search box, by keyboard alone.
     search = find("#search")
     search.clear()
@@ -105,12 +105,12 @@ def test_it_works_in_a_browser(report, browser):
     # Sorting, both ways.
     heading = find("#all thead th:first-child button")
     heading.click()
-    assert names() == ["AAPL", "IBM", "KO"]
+    assert names() == ["AAPL", "IBM", "XOM"]
     heading.send_keys(Keys.ENTER)
-    assert names() == ["KO", "IBM", "AAPL"]
+    assert names() == ["XOM", "IBM", "AAPL"]
     assert find("#all thead th").get_attribute("aria-sort") == "descending"
     find("#all tbody tr").click()
-    assert find("#fan svg title").get_attribute("textContent") == "KO"
+    assert find("#fan svg title").get_attribute("textContent") == "XOM"
     find("[data-rank='1']").click()
     assert find("#fan svg polyline").get_attribute("points")
 

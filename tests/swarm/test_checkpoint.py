@@ -100,6 +100,7 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
         run(task, data, checkpoint=resume)
 
 
+@pytest.mark.usefixtures("as_for_users")
 def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog):
     whole = run(TASKS["SmallLSTM"], data)
     once = schedules.Schedule._call_once
@@ -139,12 +140,12 @@ save_file({str(i): np.ascontiguousarray(leaf) for i, leaf in enumerate(leaves)},
 """
 
 
-def kill_and_resume(tmp_path, kills: int, seed: int) -> dict:
+def kill_and_resume(tmp_path, cache, kills: int, seed: int) -> dict:
     """Train in processes that are killed at random moments, until one reaches the end.
 
     A process is killed after at most five more checkpoints and a while, or while it starts.
     """
-    out, cache, checkpoint = (tmp_path / name for name in ("out", "cache", "checkpoint"))
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     draw = random.Random(seed)
     for _ in range(kills):
         process = start_training(checkpoint, out, cache)
@@ -184,10 +185,10 @@ def assert_unharmed(data, leaves):
         np.testing.assert_array_equal(leaves[str(number)], leaf)
 
 
-def test_killed_and_resumed_is_unharmed(data, tmp_path):
-    assert_unharmed(data, kill_and_resume(tmp_path, kills=2, seed=0))
+def test_killed_and_resumed_is_unharmed(data, tmp_path, compiled):
+    assert_unharmed(data, kill_and_resume(tmp_path, compiled, kills=2, seed=0))
 
 
 @pytest.mark.slow
-def test_killed_twenty_times_and_resumed_is_unharmed(data, tmp_path):
-    assert_unharmed(data, kill_and_resume(tmp_path, kills=20, seed=1))
+def test_killed_twenty_times_and_resumed_is_unharmed(data, tmp_path, compiled):
+    assert_unharmed(data, kill_and_resume(tmp_path, compiled, kills=20, seed=1))

@@ -95,7 +95,8 @@ def test_a_swarm_is_a_loop_over_single_members(kind, data):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.usefixtures("as_for_users")
+@pytest.mark.parametrize("kind", [pytest.param("Perceptron", marks=pytest.mark.slow), "SmallLSTM"])
 def test_order_and_company_change_nobody(kind, data):
     everyone = run(TASKS[kind], data)
     order = np.random.default_rng(1).permutation(MEMBERS)[:-2]  # shuffled, and two removed
@@ -127,7 +128,8 @@ def test_many_devices_and_the_form_for_gpus_learn_the_same(data, tmp_path):
         "    fitted = run(TASKS['SmallLSTM'], make_data(), chunk=16)\n"
         "np.savez(sys.argv[1], *jax.tree.leaves(fitted.params), epochs=fitted.epochs)\n"
     )
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "FORECASTER_KERNEL": "off"}
+    eight = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    flags = {"XLA_FLAGS": eight, "FORECASTER_KERNEL": "off"}
     command = [sys.executable, "-c", code, str(tmp_path / "out.npz")]
     environment = os.environ | flags | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -186,6 +188,8 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
             assert fitted.best_loss[k] == seen[k, fitted.best_epoch[k] - 1] == np.nanmin(seen[k])
 
 
+@pytest.mark.usefixtures("as_for_users")
+@pytest.mark.slow
 def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
     task = TASKS["SmallLSTM"]
     reference = run(task, data)

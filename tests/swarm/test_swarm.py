@@ -81,6 +81,7 @@ def test_training_learns_and_says_how_it_went(untrained, trained):
     assert "9" in repr(trained) and "41 parameters" in repr(trained)
 
 
+@pytest.mark.usefixtures("as_for_users")
 def test_without_validation_training_in_pieces_is_training_at_once(untrained):
     pieces = untrained.fit(X, Y, epochs=3).fit(X, Y, epochs=4)
     whole = untrained.fit(X, Y, epochs=7)
