@@ -11,7 +11,14 @@ import pandas as pd
 from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
 from forecaster.home import Home
 from forecaster.ingest.manifest import Origin
-from forecaster.ingest.quality import FLAGS, WRONG, find_flags, without_flagged
+from forecaster.ingest.quality import (
+    FLAGS,
+    RULES,
+    WRONG,
+    find_flags,
+    flags_known,
+    without_flagged,
+)
 from forecaster.ingest.review import review
 from forecaster.ingest.series_file import Arrays, Encoded, encode
 from forecaster.ingest.source import Date, Fetched, Known, Source, Stored
@@ -173,10 +180,15 @@ def ingested(
 
 
 def _review_if_changed(store: Store) -> None:
-    """Review a store whose prices have changed since the last review, interrupted runs included."""
+    """Review a store whose prices, or the rules of a review, have changed since the last one.
+
+    So has one whose update was interrupted.
+    """
     try:
-        store.flags()
+        outdated = store.flags().attrs["rules"] != RULES
     except StoreError:
+        outdated = True
+    if outdated:
         review(store)
 
 
@@ -323,10 +335,11 @@ def masked_rows(
     when the stored prices have not been reviewed.
     """
     flags = store.flags()
-    flags = flags[flags["flag"].isin(list(mask)) & flags["unique_id"].isin(list(ids))]
-    if known_by is None or not len(flags):
-        return flags
-    return flags[flags["known"] < pd.Timestamp(known_by).normalize() + pd.Timedelta(days=1)]
+    flags = flags[flags["unique_id"].isin(list(ids))]
+    if known_by is None:
+        return flags_known(flags, mask)
+    end_of_day = pd.Timestamp(known_by).normalize() + pd.Timedelta(days=1, nanoseconds=-1)
+    return flags_known(flags, mask, end_of_day)
 
 
 def _without_actions(series: Arrays) -> Arrays:

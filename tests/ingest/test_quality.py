@@ -3,13 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.gaps import count_gaps
 from forecaster.ingest.loading import load_panel
-from forecaster.ingest.quality import find_flags, without_flagged
+from forecaster.ingest.quality import FLAGS, WRONG, find_flags, flags_known, without_flagged
 from forecaster.series.panel import Panel
 
 
@@ -154,6 +156,134 @@ def test_flags_depend_on_nothing_after_they_are_known(frame):
         pd.testing.assert_frame_equal(early, flags[1].reset_index(drop=True))
 
 
+SESSIONS = pd.bdate_range("2024-01-01", periods=170)
+BAR = ["open", "high", "low", "close", "volume"]
+FAULTS = st.tuples(
+    st.sampled_from(["copy", "again", "equals", "copies", "spike", "jump", "gap", "still"]),
+    st.one_of(st.integers(0, 2), st.integers(0, 11)),  # the series
+    st.one_of(st.integers(90, 93), st.integers(0, 169)),  # the session
+    st.one_of(st.integers(1, 4), st.integers(1, 90)),  # how much later it comes again
+)
+
+
+def market(faults: list[tuple[str, int, int, int]], series: int, seed: int) -> pd.DataFrame:
+    """Series of unequal lengths and two decimals, with planted faults."""
+    random = np.random.default_rng(seed)
+    shape = (series, len(SESSIONS))
+    close = 20 * np.exp(np.cumsum(random.normal(0, 0.01, shape), axis=1))
+    open_ = close * np.exp(random.normal(0, 0.004, shape))
+    high = np.maximum(open_, close) * np.exp(random.uniform(0.001, 0.006, shape))
+    low = np.minimum(open_, close) * np.exp(-random.uniform(0.001, 0.006, shape))
+    volume = random.integers(1, 4, shape) * 100.0
+    bars = np.stack([open_, high, low, close, volume], axis=-1)
+    observed = np.arange(shape[1]) >= np.where(random.random(series) < 0.7, 0, 40)[:, None]
+    observed &= random.random(shape) > 0.02
+    for kind, row, at, later in faults:
+        row, source = row % series, min(at + later, shape[1] - 1)
+        if kind == "copy":
+            bars[row, at] = bars[row, source]
+        elif kind == "again":
+            bars[row, source] = bars[row, at]
+        elif kind == "equals":  # prices alone; some volumes are the same by chance
+            for other in (at + 1, source, source + later):
+                bars[row, min(other, shape[1] - 1), :4] = bars[row, at, :4]
+        elif kind == "copies":  # of several series on a day, from one day or from several
+            for other in range(row, series):
+                bars[other, at, :4] = bars[other, min(source + other % 3, shape[1] - 1), :4]
+        elif kind == "spike":
+            bars[row, at, :4] *= 1.25
+        elif kind == "jump":
+            bars[row, at:, :4] *= 0.4
+        elif kind == "gap":
+            observed[row, at:source] = False
+        else:
+            bars[row, at : at + 6, :4] = bars[row, at, 3]
+    bars[..., :4] = bars[..., :4].round(2)
+    rows, sessions = np.nonzero(observed)
+    frame = pd.DataFrame(bars[rows, sessions], columns=BAR)
+    frame.insert(0, "unique_id", np.array([f"s{row:02d}" for row in range(series)])[rows])
+    frame.insert(1, "ds", SESSIONS[sessions])
+    return frame
+
+
+def entries(flags: pd.DataFrame) -> list[tuple[str, pd.Timestamp, str]]:
+    return sorted(flags[["unique_id", "ds", "flag"]].itertuples(index=False, name=None))
+
+
+def check_at_cutoffs(faults: list[tuple[str, int, int, int]], series: int, seed: int) -> None:
+    """At some of the times at which flags appear or change, and just before them."""
+    frame = market(faults, series, seed)
+    whole = find_flags(Panel.from_frame(frame), exchanges=False)
+    changes = np.searchsorted(SESSIONS, pd.concat([whole["ds"], whole["known"]]).unique())
+    some = np.random.default_rng(seed).permutation(np.union1d(changes, changes - 1))
+    for cutoff in SESSIONS[np.append(some[some > 40][:4], 169)]:
+        then = find_flags(Panel.from_frame(frame[frame["ds"] <= cutoff]), exchanges=False)
+        for mask in (WRONG, FLAGS):
+            expected = entries(flags_known(then, mask))
+            assert entries(flags_known(whole, mask, cutoff)) == expected, cutoff
+
+
+MARKETS = (
+    st.lists(FAULTS, min_size=1, max_size=12), st.sampled_from([1, 9, 10, 12]),
+    st.integers(0, 2**31),
+)  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(*MARKETS)
+@example([("copies", 0, 91, 2), ("again", 0, 91, 30)], 10, 0)  # known by its day, then its volume
+@example([("equals", 0, 91, 30)], 1, 0)
+def test_what_is_flagged_by_a_day_is_what_the_rows_up_to_it_show(faults, series, seed):
+    check_at_cutoffs(faults, series, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(*MARKETS)
+def test_what_is_flagged_by_a_day_is_what_the_rows_up_to_it_show_in_many_markets(
+    faults, series, seed
+):
+    check_at_cutoffs(faults, series, seed)
+
+
+def test_a_reversed_session_that_comes_again_is_known_when_it_is_taken_back(frame):
+    """Its copy comes weeks later, and must not decide whether it was wrong before."""
+    wrong, again = at(frame, "T5", 150), at(frame, "T5", 180)
+    frame.loc[wrong, PRICES] *= 1.3
+    alone = find_flags(Panel.from_frame(frame))
+    frame.loc[again, [*PRICES, "volume"]] = frame.loc[wrong, [*PRICES, "volume"]].to_numpy()
+    both = find_flags(Panel.from_frame(frame))
+    for flags, kinds in ((alone, ["reversed"]), (both, ["copied", "reversed"])):
+        there = flags[(flags["unique_id"] == "T5") & (flags["ds"] == frame["ds"][wrong])]
+        there = there[there["flag"] != "jump"]
+        assert there["flag"].tolist() == kinds
+        known = there.set_index("flag")["known"]
+        assert known["reversed"] == frame["ds"][wrong + 1]
+    assert known["copied"] == frame["ds"][again]
+
+
+def test_a_jump_is_unconfirmed_on_its_day_alone(frame):
+    crash = at(frame, "T1", 200)
+    later = (frame["unique_id"] == "T1") & (frame["ds"] >= frame["ds"][crash])
+    frame.loc[later, PRICES] *= 0.4
+    flags = find_flags(Panel.from_frame(frame))
+    days = frame.loc[crash - 1 : crash + 1, "ds"]
+    rows = [entries(flags_known(flags, ("jump", "unconfirmed"), day)) for day in days]
+    assert rows == [[], [("T1", days[crash], "unconfirmed")], [("T1", days[crash], "jump")]]
+
+
+def test_series_that_begin_later_change_no_flag_before(frame):
+    """Nine series say nothing about a day; the tenth begins after the spike."""
+    spikes = [at(frame, f"T{i}", 150) for i in range(9)]
+    for spike in spikes:
+        frame.loc[spike, PRICES] *= 1.1
+    nine = frame[frame["unique_id"] != "T9"]
+    tenth = frame[(frame["unique_id"] == "T9") & (frame["ds"] > frame["ds"][spikes[0] + 20])]
+    assert len(flagged(nine, "reversed")) >= 5
+    both = pd.concat([nine, tenth], ignore_index=True)
+    assert flagged(nine, "reversed") == flagged(both, "reversed")
+
+
 def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
     from forecaster.ingest import quality
 
@@ -193,6 +323,20 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     assert (straight.mask == clean.mask).all()
     with pytest.raises(UsageError, match="flag 'wrong': expected some of copied, reversed"):
         load_panel(source.name, mask=("wrong",))
+
+
+def test_a_store_reviewed_by_earlier_rules_is_reviewed_again(tmp_path, frame, monkeypatch):
+    from forecaster.ingest import review
+
+    frame.to_parquet(tmp_path / "prices.parquet")
+    source = open_source(f"files:{tmp_path / 'prices.parquet'}")
+    monkeypatch.setattr(review, "RULES", 1)
+    before = ingest(Home(tmp_path / "home"), source, None).store.flags()
+    assert before.attrs["rules"] == 1
+    monkeypatch.undo()
+    after = ingest(Home(tmp_path / "home"), source, None).store.flags()
+    assert after.attrs["rules"] == 2
+    pd.testing.assert_frame_equal(before, after)
 
 
 @pytest.mark.slow
