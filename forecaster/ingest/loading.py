@@ -17,6 +17,7 @@ from forecaster.ingest.quality import (
     WRONG,
     find_flags,
     flags_known,
+    flags_of,
     without_flagged,
 )
 from forecaster.ingest.review import review
@@ -65,8 +66,9 @@ def load_panel(
     - ``tickers``: which series, by default all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
-    - ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`; a frame is
-      taken as it is
+    - ``mask``: rows with these flags, see :mod:`forecaster.ingest.quality`, are not learned from
+      once they are known. The panel holds them, and carries the flags; see :meth:`Panel.masked`. A
+      frame is taken as it is
 
     Series that cannot be had are named in the panel's ``skipped``.
 
@@ -85,8 +87,8 @@ def load_panel(
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
-    if mask:  # by what is known at the end
-        panel = without_flagged(panel, find_flags(panel), mask)
+    if mask and panel.times.dtype.kind == "M":
+        panel = panel.with_flags(flags_of(find_flags(panel), mask))
     return panel.between(start, None)
 
 

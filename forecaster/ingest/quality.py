@@ -18,21 +18,18 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from forecaster.ingest.copies import BAR, come_again, confirm_copies, next_rows
 from forecaster.ingest.gaps import is_daily, is_session
 from forecaster.ingest.source import Date
-from forecaster.series import Panel
+from forecaster.series import UNCONFIRMED, Flags, Panel
 
 FLAGS = (
-    "copied", "reversed", "unconfirmed", "jump", "ohlc", "frozen", "zero_volume", "closed",
+    "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
-WRONG = ("copied", "reversed", "unconfirmed")  # left out by default
+WRONG = ("copied", "reversed", UNCONFIRMED)  # left out by default
 RULES = 2  # raise it when flags, or when they are known, change: stores are reviewed again then
 _SEEN_NEXT = ("reversed", "jump")  # known at the next session
-_BAR = ("open", "high", "low", "close")
 
-_COPIED_WITHIN = 70  # sessions
-_COPIED_TOGETHER = 5  # series with copies on one day, where volumes do not confirm them
-_COPIED_SHARE = 0.01  # of all series, likewise
 _REVERSED = 4.0  # scales of the series' and the day's usual moves
 _TAKEN_BACK = 0.35  # of the move may be left, one usual move aside
 _HISTORY, _LEAST_HISTORY = 120, 30  # sessions that usual moves are measured over
@@ -40,7 +37,6 @@ _JUMP = np.log(1.4)  # and ten usual moves
 _FROZEN = 5  # sessions with one close
 _FEW_SERIES = 10  # fewer say nothing about how large the moves of a day are
 _BLOCK = 500  # series at once
-_NEVER = np.iinfo(np.int32).max
 
 
 def find_flags(panel: Panel, *, exchanges: bool = True) -> pd.DataFrame:
@@ -71,7 +67,7 @@ def _table(
     if flag == "copied" and copies_known_at is not None:
         known = copies_known_at[rows, positions]
     elif flag in _SEEN_NEXT:
-        known = _next_rows(panel, rows, positions)
+        known = next_rows(panel, rows, positions)
     return pd.DataFrame(
         {
             "unique_id": np.array(panel.ids, object)[rows],
@@ -80,13 +76,6 @@ def _table(
             "known": panel.times[known],
         }
     )
-
-
-def _next_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The position of the row that follows each of these in its series; there must be one."""
-    observed = np.flatnonzero(panel.mask)
-    keys = rows * panel.mask.shape[1] + positions
-    return observed[np.searchsorted(observed, keys, side="right")] % panel.mask.shape[1]
 
 
 def flags_known(
@@ -103,8 +92,25 @@ def flags_known(
         return flags[flags["flag"].isin(mask)]
     known = flags["known"] <= known_by
     waiting = (flags["flag"] == "jump") & (flags["ds"] <= known_by) & ~known
-    then = flags.assign(flag=flags["flag"].mask(waiting, "unconfirmed"))
+    then = flags.assign(flag=flags["flag"].mask(waiting, UNCONFIRMED))
     return then[then["flag"].isin(mask) & (known | waiting)]
+
+
+def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
+    """The flags of a mask, for a panel to carry, with those that rows have for a time only.
+
+    ``flags``: as :func:`find_flags` returns them. A jump is unconfirmed until it is known as one.
+    """
+    lasting = flags[flags["flag"].isin(mask)].assign(until=np.datetime64("NaT", "ns"))
+    jumps = flags[(flags["flag"] == "jump") & (UNCONFIRMED in mask)]
+    waiting = jumps.assign(flag=UNCONFIRMED, known=jumps["ds"], until=jumps["known"])
+    ids, kinds = (np.concatenate([part[name].to_numpy(object) for part in (lasting, waiting)])
+                  for name in ("unique_id", "flag"))  # fmt: skip
+    times, known, until = (
+        np.concatenate([part[name].to_numpy("datetime64[ns]") for part in (lasting, waiting)])
+        for name in ("ds", "known", "until")
+    )
+    return Flags(ids, times, kinds, known, until)
 
 
 def without_flagged(
@@ -176,7 +182,7 @@ def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray]) -> np.ndarray:
         rows = _Rows.of(panel.only(panel.ids[block]))
         for flag, marked in _marks(rows, day_scale).items():
             rows.put(flagged[flag][block], marked)
-    return _confirm_copies(flagged["copied"], panel)
+    return confirm_copies(flagged["copied"], panel)
 
 
 def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
@@ -190,18 +196,18 @@ def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
     latest = np.arange(price.shape[1]) == (rows.lengths() - 1)[:, None]
     marks = {
         "frozen": _runs(price, _FROZEN),
-        "unconfirmed": jumps & latest,
+        UNCONFIRMED: jumps & latest,
         "jump": jumps & ~latest,
     }
     if "volume" in panel.channels:
         marks["zero_volume"] = rows.channel("volume") == 0
-    if not set(_BAR) <= set(panel.channels):
+    if not set(BAR) <= set(panel.channels):
         return marks
-    open_, high, low, close = (rows.channel(name) for name in _BAR)
+    open_, high, low, close = (rows.channel(name) for name in BAR)
     day = rows.dense(day_scale[rows.positions], 1.0)
     marks["ohlc"] = _inconsistent(open_, high, low, close)
     marks["reversed"] = _apart(high, low, moves) & _taken_back(moves, usual, day)
-    marks["copied"] = _come_again(open_, high, low, close)
+    marks["copied"] = come_again(open_, high, low, close)
     return marks
 
 
@@ -255,111 +261,6 @@ def _apart(high: np.ndarray, low: np.ndarray, moves: np.ndarray) -> np.ndarray:
     below = (high[:, 1:-1] < low[:, :-2]) & (high[:, 1:-1] < low[:, 2:])
     out[:, 1:-1] = (above & (moves[:, 1:-1] > 0)) | (below & (moves[:, 1:-1] < 0))
     return out
-
-
-def _come_again(
-    open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
-) -> np.ndarray:
-    """Rows whose prices come again in one of the next sessions."""
-    bars = np.stack([open_, high, low, close], axis=-1)
-    moving = np.isfinite(bars).all(-1) & (high > low)
-    keys = _hash_bars(bars)
-    order = np.argsort(keys, axis=1, kind="stable")
-    sorted_keys = np.take_along_axis(keys, order, 1)
-    same = sorted_keys[:, 1:] == sorted_keys[:, :-1]
-    earlier, later = order[:, :-1], order[:, 1:]
-    same &= (later - earlier <= _COPIED_WITHIN) & np.take_along_axis(moving, earlier, 1)
-    out = np.zeros(close.shape, bool)
-    series, pairs = np.nonzero(same)
-    out[series, earlier[series, pairs]] = True
-    return out
-
-
-def _hash_bars(bars: np.ndarray) -> np.ndarray:
-    """Of (series, row, price), (series, row): equal for equal bars, and practically only then."""
-    bits = np.ascontiguousarray(bars + 0.0).view(np.uint64)  # -0.0 is 0.0
-    factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
-                        0x27D4EB2F165667C5], np.uint64)  # fmt: skip
-    with np.errstate(over="ignore"):
-        mixed = bits * factors
-        return (mixed ^ (mixed >> np.uint64(29))).sum(-1, dtype=np.uint64)
-
-
-class _Copies(NamedTuple):
-    """Rows whose prices come again, all (copy,).
-
-    - ``series``, ``positions``: which rows
-    - ``originals``: the position of the first later row with these prices
-    - ``same_volumes``: of the first that has the volume too; never where there is none
-    """
-
-    series: np.ndarray
-    positions: np.ndarray
-    originals: np.ndarray
-    same_volumes: np.ndarray
-
-
-def _confirm_copies(copied: np.ndarray, panel: Panel) -> np.ndarray:
-    """Keep copies that come with their volume, or on a day with many.
-
-    Of thin or cheap stocks two sessions are sometimes the same by chance. Of consecutive copies the
-    later is flagged too, since either may be the wrong one. ``copied`` is changed in place; returns
-    when each copy is known, both (series, time).
-    """
-    copies = _compare_with_originals(copied, panel)
-    known = np.minimum(copies.same_volumes, _known_together(copies, panel.mask.sum(0)))
-    copied[:] = False
-    known_at = np.full(copied.shape, _NEVER, np.int32)
-    confirmed = known < _NEVER
-    series, positions, originals, _ = (part[confirmed] for part in copies)
-    known = known[confirmed]
-    copied[series, positions] = True
-    known_at[series, positions] = known
-    adjacent = _next_rows(panel, series, positions) == originals
-    series, originals, known = series[adjacent], originals[adjacent], known[adjacent]
-    copied[series, originals] = True
-    # It may be a copy itself, which is known at another time.
-    known_at[series, originals] = np.minimum(known_at[series, originals], known)
-    return known_at
-
-
-def _known_together(copies: _Copies, listed: np.ndarray) -> np.ndarray:
-    """The position at which a copy is one of many of its day, (copy,); never where it is not.
-
-    ``listed``: series with a row, (time,).
-    """
-    known = np.full(len(copies.positions), _NEVER)
-    order = np.argsort(copies.positions, kind="stable")
-    days = np.flatnonzero(np.diff(copies.positions[order])) + 1
-    for together in np.split(order, days) if len(order) else []:
-        day = copies.positions[together[0]]
-        needed = max(_COPIED_TOGETHER, int(np.ceil(_COPIED_SHARE * listed[day])))
-        if len(together) >= needed:
-            originals = copies.originals[together]
-            known[together] = np.maximum(originals, np.sort(originals)[needed - 1])
-    return known
-
-
-def _compare_with_originals(copied: np.ndarray, panel: Panel) -> _Copies:
-    """Where copied rows come again, and when with their volume.
-
-    Leaves out those whose original is too far away, in a series with long gaps.
-    """
-    bars = np.stack([panel.channel(name) for name in _BAR], axis=-1) if copied.any() else None
-    volume = panel.channel("volume") if "volume" in panel.channels else None
-    entries = []
-    for row, time in np.argwhere(copied):
-        assert bars is not None
-        span = slice(time + 1, time + 1 + 2 * _COPIED_WITHIN)
-        same = (bars[row, span] == bars[row, time]).all(-1) & panel.mask[row, span]
-        if not same.any():
-            continue
-        original, same_volume = time + 1 + int(same.argmax()), _NEVER
-        if volume is not None:
-            same &= volume[row, span] == volume[row, time]
-            same_volume = time + 1 + int(same.argmax()) if same.any() else _NEVER
-        entries.append((row, time, original, same_volume))
-    return _Copies(*np.array(entries, int).reshape(-1, 4).T)
 
 
 def _inconsistent(
