@@ -20,7 +20,6 @@ from forecaster.evaluation import (
     Evaluation,
     Provenance,
     check_folder,
-    cutoffs_of,
     evaluate_to_folder,
 )
 from forecaster.evaluation.baselines import check_available, check_torch
@@ -32,10 +31,10 @@ from forecaster.ingest import (
     Source,
     Store,
     check_flags,
+    flags_of,
     ingested,
     masked_rows,
     panel_from_store,
-    without_flagged,
 )
 from forecaster.series import Panel, infer_frequency, show_time
 from forecaster.storage import (
@@ -269,8 +268,8 @@ def evaluate_from_home(
 ) -> Evaluation:
     """Fetch into the store, and evaluate in a folder.
 
-    Rows with a flag of the mask are left out of training where the flag was known at the first
-    cutoff; the rows that forecasts are compared with all stay.
+    Rows with a flag of the mask are left out of training where the flag was known at the cutoff;
+    the rows that forecasts are compared with all stay.
 
     - ``options``: what to evaluate against what; baselines are kept under ``home``
     - ``folder``: by default a new one under ``home``; one that exists is an error unless it is an
@@ -296,9 +295,7 @@ def evaluate_from_home(
             store, arrived.ids, dict(arrived.skipped), start=data.start, end=data.end
         )
         if data.mask:
-            cutoffs = cutoffs_of(panel, config.horizon, options.n_windows, options.step_size)
-            known_by = panel.times[int(cutoffs[0])]
-            panel = without_flagged(panel, store.flags(), data.mask, known_by=known_by)
+            panel = panel.with_flags(flags_of(store.flags(), data.mask))
     provenance = Provenance(
         source=data.source.name,
         data_sha256=store.digest(arrived.ids),

@@ -33,6 +33,7 @@ def plot_forecast(
 
     if ax is None:
         ax = Figure(figsize=(9, 4.5), layout="constrained").add_subplot()
+    panel = panel.masked(forecasting=True)  # as it was forecast from
     row = panel.ids.index(unique_id)
     channel = "close" if "close" in panel.channels else panel.target
     seen = panel.mask[row]

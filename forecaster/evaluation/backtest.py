@@ -14,7 +14,7 @@ from forecaster.config import Config
 from forecaster.errors import DataError
 from forecaster.evaluation.baselines import Runner, check_torch, memory_used
 from forecaster.evaluation.result import FORECASTS, Evaluation, check_folder
-from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin
+from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin, cutoffs_of
 from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
 from forecaster.forecasting import KEYS, renamed_columns
@@ -104,7 +104,9 @@ def evaluate_to_folder(
     if options.with_torch:
         check_torch(config, refit=options.refit)
     names, cache = options.runner_names, options.cache
-    with Runner(names, config.horizon, LEVELS, panel, cache=cache) as runner:
+    cutoffs = cutoffs_of(panel, config.horizon, options.n_windows, options.step_size)
+    known = panel.until(panel.times[cutoffs[0]])
+    with Runner(names, config.horizon, LEVELS, known, cache=cache) as runner:
         forecasters = Forecasters.fit(panel, config, options, runner, callbacks)
         fitting = time.perf_counter() - began
         with atomic.write_folder(folder, replace=overwrite) as temporary:
@@ -200,6 +202,7 @@ def write_forecasts(
     Raises DataError when there is nothing to write.
     """
     batches, done, total = [], 0, len(forecasters.networks.panel.ids)
+    first_cutoff = forecasters.networks.panel.times[forecasters.networks.cutoffs[0]]
     with FrameWriter(path) as writer:
         for every in forecasters.forecasts():
             forecasts, panel = every.of_members(options.membership), every.origins.panel
@@ -207,7 +210,9 @@ def write_forecasts(
             if forecasts.frame.empty:
                 continue
             batches.append(
-                Tables.of_batch(forecasts.frame, panel, forecasters.model, options.step_size)
+                Tables.of_batch(
+                    forecasts.frame, panel, forecasters.model, options.step_size, first_cutoff
+                )
             )
             if on_forecast:
                 on_forecast(done, total)

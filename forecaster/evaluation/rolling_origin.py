@@ -48,15 +48,21 @@ class Origins:
     keys: pd.DataFrame
 
     @staticmethod
-    def of(panel: Panel, cutoffs: np.ndarray, horizon: int) -> "Origins":
+    def of(
+        panel: Panel, cutoffs: np.ndarray, horizon: int, left_out: np.ndarray | None = None
+    ) -> "Origins":
         """The entries of all series.
 
         Series are forecast from the cutoffs at which they were observed, as far ahead as they were
-        observed after them. ``cutoffs``: positions on the panel's time axis.
+        observed after them. ``cutoffs``: positions on the panel's time axis. ``left_out`` (series,
+        time): rows that are not forecast from.
         """
         histories = Histories.of(panel)
         at, steps = histories.positions, histories.positions.shape[1]
-        row, step = np.nonzero(np.isin(at, cutoffs))
+        origin = np.isin(at, cutoffs)
+        if left_out is not None:
+            origin &= ~np.take_along_axis(left_out, at, axis=1)
+        row, step = np.nonzero(origin)
         row, step = np.repeat(row, horizon), np.repeat(step, horizon)
         ahead = np.tile(np.arange(horizon), len(row) // horizon)
         known = step + 1 + ahead < steps
@@ -84,7 +90,11 @@ class Origins:
 class RollingOrigin:
     """Models fitted on what was known at their first cutoff, ready to forecast from all of them.
 
-    - ``panel``: the series that have networks
+    A model neither learns nor forecasts from rows that were known at its first cutoff to look wrong
+    (but forecasts from a jump at it). Forecasts are compared with all rows.
+
+    - ``panel``: the series that have networks, without the rows that were known at the first cutoff
+      of all to look wrong
     - ``parts``: each model, with the cutoffs that it forecasts from, positions on the panel's time
       axis
     - ``level``: of the bands, in percent
@@ -124,7 +134,8 @@ class RollingOrigin:
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
         # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
-        fitted = panel.only(first.ids, first.skipped)
+        known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
+        fitted = known.only(first.ids, first.skipped)
         panel = match_panel(first, first.transform.without_bad_rows(fitted))
         return RollingOrigin(panel, tuple(parts), levels)
 
@@ -145,9 +156,20 @@ class RollingOrigin:
         """
         for first in range(0, len(self.panel.ids), _AT_ONCE):
             batch = self.panel.only(self.panel.ids[first : first + _AT_ONCE])
-            origins = Origins.of(batch, self.cutoffs, self.config.horizon)
+            left_out = self._wrong_at_cutoffs(batch)
+            origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out)
             if len(origins.keys):
                 yield origins, self.forecasts(origins)
+
+    def _wrong_at_cutoffs(self, batch: Panel) -> np.ndarray | None:
+        """Rows at cutoffs that their model knows to look wrong, (series, time)."""
+        if batch.flags is None:
+            return None
+        wrong = np.zeros(batch.mask.shape, bool)
+        for _, cutoffs in self.parts:
+            known = batch.flagged(batch.times[cutoffs[0]], forecasting=True)
+            wrong[:, cutoffs] = known[:, cutoffs]
+        return wrong
 
     def forecasts(self, origins: Origins) -> pd.DataFrame:
         """The models' forecasts, a row per entry; NaN for series without a network."""
@@ -156,7 +178,6 @@ class RollingOrigin:
             column: np.full(count, np.nan)
             for column in forecast_columns(self.config.column, self.level)
         }
-        steps = origins.histories.positions.shape[1]
         for model, cutoffs in self.parts:
             known = set(model.ids)
             ids = [name for name in origins.panel.ids if name in known]
@@ -165,13 +186,13 @@ class RollingOrigin:
             if not selected.any():
                 continue
             panel = origins.panel.only(ids)
+            panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
             transformed = model.transform.apply(panel, model.config.horizon)
-            # The longest history may have been that of a series without a network.
-            shift = steps - transformed.z.shape[1]
-            step = origins.step[selected] - shift
+            row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
+            # Other histories than of the origins: without rows, or series without a network.
+            step = _steps_at(panel, row, at[selected], transformed.z.shape[1])
             latest = int(transformed.z.shape[1] - step.min())
             forecast = forecast_latest(model, panel, transformed, latest, self.level)
-            row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
             for name, values in forecast.items():
                 if name == RISE:
                     continue
@@ -313,6 +334,12 @@ def _groups(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:
 def _rows_of(panel: Panel, ids: Sequence[str]) -> np.ndarray:
     wanted = set(ids)
     return np.array([row for row, name in enumerate(panel.ids) if name in wanted])
+
+
+def _steps_at(panel: Panel, rows: np.ndarray, positions: np.ndarray, steps: int) -> np.ndarray:
+    """The steps of histories, ``steps`` long, at which rows of a panel stand, (entry,)."""
+    observed = panel.mask.cumsum(1)  # up to each position
+    return steps - 1 - (observed[rows, -1] - observed[rows, positions])
 
 
 def _frames(rolling: RollingOrigin) -> Iterator[pd.DataFrame]:

@@ -2,20 +2,26 @@
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Shaped
 
 from forecaster.evaluation import metrics
 from forecaster.evaluation.rolling_origin import NAIVE
 from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
-from forecaster.series import Panel, default_season
+from forecaster.series import Panel, Time, default_season
 
 
 def evaluate(
-    frame: pd.DataFrame, *, by_horizon: bool = False, panel: Panel | None = None
+    frame: pd.DataFrame,
+    *,
+    by_horizon: bool = False,
+    panel: Panel | None = None,
+    first_cutoff: Time | Shaped[np.ndarray, ""] | None = None,
 ) -> pd.DataFrame:
     """Scores of a cross-validation frame: a row per series and model.
 
     ``by_horizon``: a row per horizon too, counted in rows from the cutoff. ``panel``: what was
-    forecast, for scores relative to its changes.
+    forecast, for scores relative to its changes. ``first_cutoff``: up to which they are taken, by
+    default the frame's first; to be given with a part of a frame.
 
     Columns:
 
@@ -40,7 +46,7 @@ def evaluate(
                         part[f"{score}_relative_to_naive"] = part[score] / parts[NAIVE][score]
     table = pd.concat(parts, names=["model"]).reset_index()
     if panel is not None:
-        scale = _in_sample(panel, frame)
+        scale = _in_sample(panel, frame["cutoff"].min() if first_cutoff is None else first_cutoff)
         table["mase"] = table["mae"] / table["unique_id"].map(scale["absolute"])
         table["rmsse"] = table["rmse"] / np.sqrt(table["unique_id"].map(scale["squared"]))
     return table.sort_values([*keys, "model"], ignore_index=True)
@@ -75,10 +81,11 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
     return means
 
 
-def _in_sample(panel: Panel, frame: pd.DataFrame) -> pd.DataFrame:
+def _in_sample(panel: Panel, first_cutoff: Time | Shaped[np.ndarray, ""]) -> pd.DataFrame:
     """Mean absolute and squared seasonal differences of each series up to the first cutoff."""
     season = default_season(panel.frequency)
-    known = panel.times <= np.asarray(frame["cutoff"].min(), panel.times.dtype)
+    panel = panel.masked(first_cutoff, forecasting=True)
+    known = panel.times <= np.asarray(first_cutoff, panel.times.dtype)
     rows = {}
     for row, name in enumerate(panel.ids):
         y = panel.channel(panel.target)[row, panel.mask[row] & known]

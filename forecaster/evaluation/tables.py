@@ -9,11 +9,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Shaped
 
 from forecaster.evaluation import metrics, significance
 from forecaster.evaluation.scores import evaluate, horizon_of
 from forecaster.forecasting import HORIZON, models_of, quantile_columns
-from forecaster.series import Panel
+from forecaster.series import Panel, Time
 
 LATEST = "latest"
 """The column of the values that were known at the cutoffs."""
@@ -48,15 +49,22 @@ class Tables(NamedTuple):
     daily: pd.DataFrame
 
     @staticmethod
-    def of_batch(frame: pd.DataFrame, panel: Panel, model: str, step_size: int) -> "Tables":
+    def of_batch(
+        frame: pd.DataFrame,
+        panel: Panel,
+        model: str,
+        step_size: int,
+        first_cutoff: Time | Shaped[np.ndarray, ""] | None = None,
+    ) -> "Tables":
         """The tables of some series.
 
         ``frame``: keys and forecasts of all models, and ``latest``. ``panel``: with the history of
         the series. ``model``: the one that is tested against the others. ``step_size``: times
-        between two cutoffs.
+        between two cutoffs. ``first_cutoff``: of the evaluation; by default the frame's.
         """
         forecasts = frame.drop(columns=LATEST)
-        scores = evaluate(forecasts, by_horizon=True, panel=panel).dropna(subset="mae")
+        scores = evaluate(forecasts, by_horizon=True, panel=panel, first_cutoff=first_cutoff)
+        scores = scores.dropna(subset="mae")
         losses = losses_of(forecasts)
         frame = frame.assign(**{HORIZON: horizon_of(frame)})
         tests = pd.DataFrame(

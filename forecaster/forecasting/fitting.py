@@ -35,7 +35,8 @@ def fit(
 ) -> Model:
     """Train one independent network per series of the panel.
 
-    A series that is too short, never changes or cannot be transformed is left out and named in
+    Rows that are known at the panel's end to look wrong are left out, see :meth:`Panel.masked`. A
+    series that is too short, never changes or cannot be transformed is left out and named in
     ``skipped``. A series' network depends on its name, its values, the config and the seed alone.
 
     - ``panel``: the series
@@ -62,6 +63,7 @@ def fit_with(
     - ``panel, config, seed``: as for :func:`fit`
     - ``tuned``: whether the settings were searched; noted in the model's provenance
     """
+    panel = panel.masked()
     transform = Transform.choose(config.transform, panel, config.season)
     panel = _usable(panel, config, transform)
     transformed = transform.apply(panel, config.horizon)

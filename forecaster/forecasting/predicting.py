@@ -44,11 +44,15 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     that the value lies above the latest one. Prices are in the units of ``close``, also where the
     model learned from ``adj_close``. The times of each series follow its own frequency.
 
+    Rows that are known to look wrong are left out, see :meth:`Panel.masked`, but for a jump at the
+    latest row: most are true, so it is forecast from, with a warning.
+
     Series that the model has no network for are left out with a warning. Raises ModelError when
     that is all of them or when channels are missing, UsageError for a level outside 0 to 100.
     """
     level = check_levels(level)
-    panel = match_panel(model, panel)
+    _warn_of_jumps(panel)
+    panel = match_panel(model, panel.masked(forecasting=True))
     _warn_of_few_scores(model, level)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
@@ -259,6 +263,17 @@ def _warn_of_few_scores(model: Model, level: Sequence[float]) -> None:
             f"the {' and '.join(beyond)} band rests on the forecast distribution more than on the "
             f"{count} errors it is calibrated on, which hold up to {highest:.1f} %; fit with a "
             "larger validation",
+            stacklevel=3,
+        )
+
+
+def _warn_of_jumps(panel: Panel) -> None:
+    """Warn of latest rows that are forecast from though they may be errors."""
+    jumped = panel.flagged() & ~panel.flagged(forecasting=True)
+    if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:
+        warnings.warn(
+            f"{len(names)} series jumped at their latest row, which may be an error: "
+            f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}",
             stacklevel=3,
         )
 

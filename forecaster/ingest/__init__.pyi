@@ -9,7 +9,7 @@ from .loading import panel_from_store as panel_from_store
 from .membership import Membership as Membership
 from .membership import read_membership as read_membership
 from .quality import WRONG as WRONG
-from .quality import without_flagged as without_flagged
+from .quality import flags_of as flags_of
 from .source import Date as Date
 from .source import Source as Source
 from .sources import open_source as open_source

@@ -11,7 +11,15 @@ import pandas as pd
 from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
 from forecaster.home import Home
 from forecaster.ingest.manifest import Origin
-from forecaster.ingest.quality import FLAGS, WRONG, find_flags, without_flagged
+from forecaster.ingest.quality import (
+    FLAGS,
+    RULES,
+    WRONG,
+    find_flags,
+    flags_known,
+    flags_of,
+    without_flagged,
+)
 from forecaster.ingest.review import review
 from forecaster.ingest.series_file import Arrays, Encoded, encode
 from forecaster.ingest.source import Date, Fetched, Known, Source, Stored
@@ -60,8 +68,9 @@ def load_panel(
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
     - ``decimal``: the sign before a fraction in CSV files; None: each file shows it
-    - ``mask``: rows with these flags are left out, see :mod:`forecaster.ingest.quality`; a frame is
-      taken as it is
+    - ``mask``: rows with these flags, see :mod:`forecaster.ingest.quality`, are not learned from
+      once they are known. The panel holds them, and carries the flags; see :meth:`Panel.masked`. A
+      frame is taken as it is
 
     Series that cannot be had are named in the panel's ``skipped``.
 
@@ -80,8 +89,8 @@ def load_panel(
     if not series:
         raise DataError(f"{opened.name}: no series could be loaded:\n{name_reasons(skipped)}")
     panel = Panel.from_arrays(series, skipped).between(None, end)
-    if mask:  # by what is known at the end
-        panel = without_flagged(panel, find_flags(panel), mask)
+    if mask and panel.times.dtype.kind == "M":
+        panel = panel.with_flags(flags_of(find_flags(panel), mask))
     return panel.between(start, None)
 
 
@@ -175,10 +184,15 @@ def ingested(
 
 
 def _review_if_changed(store: Store) -> None:
-    """Review a store whose prices have changed since the last review, interrupted runs included."""
+    """Review a store whose prices, or the rules of a review, have changed since the last one.
+
+    So has one whose update was interrupted.
+    """
     try:
-        store.flags()
+        outdated = store.flags().attrs["rules"] != RULES
     except StoreError:
+        outdated = True
+    if outdated:
         review(store)
 
 
@@ -325,10 +339,11 @@ def masked_rows(
     when the stored prices have not been reviewed.
     """
     flags = store.flags()
-    flags = flags[flags["flag"].isin(list(mask)) & flags["unique_id"].isin(list(ids))]
-    if known_by is None or not len(flags):
-        return flags
-    return flags[flags["known"] < pd.Timestamp(known_by).normalize() + pd.Timedelta(days=1)]
+    flags = flags[flags["unique_id"].isin(list(ids))]
+    if known_by is None:
+        return flags_known(flags, mask)
+    end_of_day = pd.Timestamp(known_by).normalize() + pd.Timedelta(days=1, nanoseconds=-1)
+    return flags_known(flags, mask, end_of_day)
 
 
 def _without_actions(series: Arrays) -> Arrays:

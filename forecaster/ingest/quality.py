@@ -18,50 +18,56 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from forecaster.ingest.copies import BAR, come_again, confirm_copies, next_rows
 from forecaster.ingest.gaps import is_daily, is_session
 from forecaster.ingest.source import Date
-from forecaster.series import Panel
+from forecaster.series import UNCONFIRMED, Flags, Panel
 
 FLAGS = (
-    "copied", "reversed", "unconfirmed", "jump", "ohlc", "frozen", "zero_volume", "closed",
+    "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
-WRONG = ("copied", "reversed", "unconfirmed")  # left out by default
-_SEEN_LATER = ("copied", "reversed")  # their flags are known only at a later session
-_BAR = ("open", "high", "low", "close")
+WRONG = ("copied", "reversed", UNCONFIRMED)  # left out by default
+RULES = 2  # raise it when flags, or when they are known, change: stores are reviewed again then
+_SEEN_NEXT = ("reversed", "jump")  # known at the next session
 
-_COPIED_WITHIN = 70  # sessions
-_COPIED_TOGETHER = 5  # series with copies on one day, where volumes do not confirm them
-_COPIED_SHARE = 0.01  # of all series, likewise
 _REVERSED = 4.0  # scales of the series' and the day's usual moves
 _TAKEN_BACK = 0.35  # of the move may be left, one usual move aside
 _HISTORY, _LEAST_HISTORY = 120, 30  # sessions that usual moves are measured over
 _JUMP = np.log(1.4)  # and ten usual moves
 _FROZEN = 5  # sessions with one close
+_FEW_SERIES = 10  # fewer say nothing about how large the moves of a day are
 _BLOCK = 500  # series at once
 
 
 def find_flags(panel: Panel, *, exchanges: bool = True) -> pd.DataFrame:
     """Flagged rows of a panel of prices: ``unique_id, ds, flag, known``.
 
-    ``known``: the time from which on the flag is known; it is later than ``ds`` for copied and
-    reversed sessions. ``exchanges``: whether ids are symbols that name their exchange.
+    ``known``: the time from which on the row has the flag, whatever comes after. It is later than
+    ``ds`` for copied and reversed sessions and for jumps; until then a jump is unconfirmed.
+    ``exchanges``: whether ids are symbols that name their exchange.
     """
     flagged = {flag: np.zeros(panel.mask.shape, bool) for flag in FLAGS}
-    known_at = np.broadcast_to(np.arange(len(panel.times)), panel.mask.shape).copy()
+    copies_known_at = None
     if panel.target != "y" and panel.times.dtype.kind == "M":
-        _flag_prices(panel, flagged, known_at)
+        copies_known_at = _flag_prices(panel, flagged)
         if exchanges and is_daily(panel):
             for row, name in enumerate(panel.ids):
                 flagged["closed"][row] = ~is_session(panel, name)
-    tables = [_table(panel, flag, rows, known_at) for flag, rows in flagged.items()]
+    tables = [_table(panel, flag, rows, copies_known_at) for flag, rows in flagged.items()]
     flags = pd.concat(tables, ignore_index=True)
     return flags.sort_values(["unique_id", "ds", "flag"], ignore_index=True)
 
 
-def _table(panel: Panel, flag: str, flagged: np.ndarray, known_at: np.ndarray) -> pd.DataFrame:
-    """The observed rows with a flag; ``flagged`` and ``known_at`` (series, time)."""
+def _table(
+    panel: Panel, flag: str, flagged: np.ndarray, copies_known_at: np.ndarray | None
+) -> pd.DataFrame:
+    """The observed rows with a flag; ``flagged`` and ``copies_known_at`` (series, time)."""
     rows, positions = np.nonzero(flagged & panel.mask)
-    known = known_at[rows, positions] if flag in _SEEN_LATER else positions
+    known = positions
+    if flag == "copied" and copies_known_at is not None:
+        known = copies_known_at[rows, positions]
+    elif flag in _SEEN_NEXT:
+        known = next_rows(panel, rows, positions)
     return pd.DataFrame(
         {
             "unique_id": np.array(panel.ids, object)[rows],
@@ -72,6 +78,41 @@ def _table(panel: Panel, flag: str, flagged: np.ndarray, known_at: np.ndarray) -
     )
 
 
+def flags_known(
+    flags: pd.DataFrame,
+    mask: Sequence[str] = WRONG,
+    known_by: Date | np.datetime64 | None = None,
+) -> pd.DataFrame:
+    """The flagged rows that a mask leaves out; with ``known_by``, as they were flagged then.
+
+    So nothing later decides what a model learns from: a flag counts from the time at which it is
+    known, and a jump of what was the latest session then is unconfirmed.
+    """
+    if known_by is None:
+        return flags[flags["flag"].isin(mask)]
+    known = flags["known"] <= known_by
+    waiting = (flags["flag"] == "jump") & (flags["ds"] <= known_by) & ~known
+    then = flags.assign(flag=flags["flag"].mask(waiting, UNCONFIRMED))
+    return then[then["flag"].isin(mask) & (known | waiting)]
+
+
+def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
+    """The flags of a mask, for a panel to carry, with those that rows have for a time only.
+
+    ``flags``: as :func:`find_flags` returns them. A jump is unconfirmed until it is known as one.
+    """
+    lasting = flags[flags["flag"].isin(mask)].assign(until=np.datetime64("NaT", "ns"))
+    jumps = flags[(flags["flag"] == "jump") & (UNCONFIRMED in mask)]
+    waiting = jumps.assign(flag=UNCONFIRMED, known=jumps["ds"], until=jumps["known"])
+    ids, kinds = (np.concatenate([part[name].to_numpy(object) for part in (lasting, waiting)])
+                  for name in ("unique_id", "flag"))  # fmt: skip
+    times, known, until = (
+        np.concatenate([part[name].to_numpy("datetime64[ns]") for part in (lasting, waiting)])
+        for name in ("ds", "known", "until")
+    )
+    return Flags(ids, times, kinds, known, until)
+
+
 def without_flagged(
     panel: Panel,
     flags: pd.DataFrame,
@@ -79,14 +120,8 @@ def without_flagged(
     *,
     known_by: Date | np.datetime64 | None = None,
 ) -> Panel:
-    """The panel without the rows that have a flag of the mask.
-
-    ``known_by``: leave out only rows whose flag was known at that time, so that nothing later
-    decides what a model learns from.
-    """
-    flags = flags[flags["flag"].isin(mask) & flags["unique_id"].isin(panel.ids)]
-    if known_by is not None:
-        flags = flags[flags["known"] <= known_by]
+    """The panel without the rows that have a flag of the mask; arguments as of `flags_known`."""
+    flags = flags_known(flags[flags["unique_id"].isin(panel.ids)], mask, known_by)
     positions = np.searchsorted(panel.times, flags["ds"].to_numpy())
     inside = positions < len(panel.times)
     inside[inside] = panel.times[positions[inside]] == flags["ds"].to_numpy()[inside]
@@ -138,23 +173,20 @@ class _Rows(NamedTuple):
         target[self.series, self.positions] = values[self.series, self.ranks]
 
 
-def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray], known_at: np.ndarray) -> None:
-    """Set all flags but ``closed``, and the positions at which they are known."""
+def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray]) -> np.ndarray:
+    """Set all flags but ``closed``; returns the positions at which copies are known."""
     day_scale = _day_scale(panel)
     # Work in blocks: some twenty arrays of the panel's size are needed on the way.
     for low in range(0, len(panel.ids), _BLOCK):
         block = slice(low, low + _BLOCK)
         rows = _Rows.of(panel.only(panel.ids[block]))
-        marks, originals = _marks(rows, day_scale)
-        for flag, marked in marks.items():
+        for flag, marked in _marks(rows, day_scale).items():
             rows.put(flagged[flag][block], marked)
-        known_at[block][rows.series, rows.positions] = _known_at(rows, originals)
-    if flagged["copied"].any():
-        _confirm_copies(flagged["copied"], known_at, panel)
+    return confirm_copies(flagged["copied"], panel)
 
 
-def _marks(rows: _Rows, day_scale: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """By flag the rows that have it, (series, rank); and of copies the rank of the original."""
+def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
+    """By flag the rows that have it, (series, rank); copies are not confirmed yet."""
     panel = rows.panel
     price = rows.channel(panel.target)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -164,30 +196,19 @@ def _marks(rows: _Rows, day_scale: np.ndarray) -> tuple[dict[str, np.ndarray], n
     latest = np.arange(price.shape[1]) == (rows.lengths() - 1)[:, None]
     marks = {
         "frozen": _runs(price, _FROZEN),
-        "unconfirmed": jumps & latest,
+        UNCONFIRMED: jumps & latest,
         "jump": jumps & ~latest,
     }
     if "volume" in panel.channels:
         marks["zero_volume"] = rows.channel("volume") == 0
-    if not set(_BAR) <= set(panel.channels):
-        return marks, np.full(price.shape, -1)
-    open_, high, low, close = (rows.channel(name) for name in _BAR)
+    if not set(BAR) <= set(panel.channels):
+        return marks
+    open_, high, low, close = (rows.channel(name) for name in BAR)
     day = rows.dense(day_scale[rows.positions], 1.0)
-    originals = _originals(open_, high, low, close)
     marks["ohlc"] = _inconsistent(open_, high, low, close)
     marks["reversed"] = _apart(high, low, moves) & _taken_back(moves, usual, day)
-    marks["copied"] = originals >= 0
-    return marks, originals
-
-
-def _known_at(rows: _Rows, originals: np.ndarray) -> np.ndarray:
-    """The position at which a row's flags are known, (observed,).
-
-    A reversal is known one row later, a copy when its original appears.
-    """
-    next_ranks = np.minimum(rows.ranks + 1, rows.lengths()[rows.series] - 1)
-    known_ranks = np.maximum(originals[rows.series, rows.ranks], next_ranks)
-    return rows.dense(rows.positions, 0)[rows.series, known_ranks]
+    marks["copied"] = come_again(open_, high, low, close)
+    return marks
 
 
 def _moves(price: np.ndarray) -> np.ndarray:
@@ -204,15 +225,19 @@ def _usual(moves: np.ndarray) -> np.ndarray:
 
 
 def _day_scale(panel: Panel) -> np.ndarray:
-    """How much larger than usual the moves of all series are on a day, 1 at least, (time,)."""
-    if len(panel.ids) < 10:
+    """How much larger than usual the moves of all series are on a day, 1 at least, (time,).
+
+    1 as long as there have been few series: one that begins later changes no earlier day.
+    """
+    begun = np.bincount(panel.mask.argmax(1), panel.mask.any(1), len(panel.times)).cumsum()
+    if begun[-1] < _FEW_SERIES:
         return np.ones(len(panel.times))
     size = np.full(panel.mask.shape, np.nan, np.float32)
     for row, observed in enumerate(panel.mask):
         moves = _moves(panel.channel(panel.target)[row, observed][None])
         size[row, observed] = (np.abs(moves) / _usual(moves))[0]
     scale = np.ones(len(panel.times))
-    for time in np.flatnonzero(panel.mask.any(0)):
+    for time in np.flatnonzero(panel.mask.any(0) & (begun >= _FEW_SERIES)):
         scale[time] = max(1.0, 1.4826 * float(np.median(size[panel.mask[:, time], time])))
     return scale
 
@@ -236,85 +261,6 @@ def _apart(high: np.ndarray, low: np.ndarray, moves: np.ndarray) -> np.ndarray:
     below = (high[:, 1:-1] < low[:, :-2]) & (high[:, 1:-1] < low[:, 2:])
     out[:, 1:-1] = (above & (moves[:, 1:-1] > 0)) | (below & (moves[:, 1:-1] < 0))
     return out
-
-
-def _originals(
-    open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
-) -> np.ndarray:
-    """The rank of the later session that a row is a copy of; -1 for none."""
-    bars = np.stack([open_, high, low, close], axis=-1)
-    moving = np.isfinite(bars).all(-1) & (high > low)
-    keys = _hash_bars(bars)
-    order = np.argsort(keys, axis=1, kind="stable")
-    sorted_keys = np.take_along_axis(keys, order, 1)
-    same = sorted_keys[:, 1:] == sorted_keys[:, :-1]
-    earlier, later = order[:, :-1], order[:, 1:]
-    same &= (later - earlier <= _COPIED_WITHIN) & np.take_along_axis(moving, earlier, 1)
-    same &= np.take_along_axis(moving, later, 1)
-    out = np.full(close.shape, -1)
-    series, pairs = np.nonzero(same)
-    out[series, earlier[series, pairs]] = later[series, pairs]
-    return out
-
-
-def _hash_bars(bars: np.ndarray) -> np.ndarray:
-    """Of (series, row, price), (series, row): equal for equal bars, and practically only then."""
-    bits = np.ascontiguousarray(bars).view(np.uint64)
-    factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
-                        0x27D4EB2F165667C5], np.uint64)  # fmt: skip
-    with np.errstate(over="ignore"):
-        mixed = bits * factors
-        return (mixed ^ (mixed >> np.uint64(29))).sum(-1, dtype=np.uint64)
-
-
-def _confirm_copies(copied: np.ndarray, known_at: np.ndarray, panel: Panel) -> None:
-    """Keep copies that come with their volume, or on a day with many.
-
-    Of thin or cheap stocks two sessions are sometimes the same by chance. Copies on a day with many
-    are known once there are enough of them. Of consecutive copies the later is flagged too, since
-    either may be the wrong one. ``copied`` and ``known_at`` (series, time) are changed in place.
-    """
-    originals, confirmed = _compare_with_originals(copied, known_at, panel)
-    listed = panel.mask.sum(0)
-    for time in np.flatnonzero(copied.any(0)):
-        rows = np.flatnonzero(copied[:, time])
-        needed = max(_COPIED_TOGETHER, int(np.ceil(_COPIED_SHARE * listed[time])))
-        if len(rows) >= needed:
-            enough = np.sort(originals[rows, time])[needed - 1]
-            others = rows[~confirmed[rows, time]]
-            known_at[others, time] = np.maximum(originals[others, time], enough)
-            confirmed[others, time] = True
-    copied &= confirmed
-    for row, time in np.argwhere(copied):
-        original = originals[row, time]
-        if not panel.mask[row, time + 1 : original].any():  # no session in between
-            copied[row, original] = True
-            known_at[row, original] = max(known_at[row, time], original)
-
-
-def _compare_with_originals(
-    copied: np.ndarray, known_at: np.ndarray, panel: Panel
-) -> tuple[np.ndarray, np.ndarray]:
-    """The position of each copy's original, and whether its volume confirms the copy.
-
-    Both (series, time). Drops copies whose original is too far away, in a series with long gaps.
-    """
-    bars = np.stack([panel.channel(name) for name in _BAR], axis=-1)
-    volume = panel.channel("volume") if "volume" in panel.channels else None
-    originals, confirmed = np.zeros(copied.shape, int), np.zeros(copied.shape, bool)
-    for row, time in np.argwhere(copied):
-        span = slice(time + 1, time + 1 + 2 * _COPIED_WITHIN)
-        same = (bars[row, span] == bars[row, time]).all(-1)
-        if not same.any():
-            copied[row, time] = False
-            continue
-        originals[row, time] = time + 1 + int(same.argmax())
-        if volume is not None:
-            same &= volume[row, span] == volume[row, time]
-            confirmed[row, time] = same.any()
-            if same.any():
-                known_at[row, time] = time + 1 + int(same.argmax())
-    return originals, confirmed
 
 
 def _inconsistent(

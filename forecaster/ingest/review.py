@@ -8,7 +8,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.ingest.gaps import count_gaps
 from forecaster.ingest.manifest import Quality
-from forecaster.ingest.quality import find_flags
+from forecaster.ingest.quality import RULES, find_flags
 from forecaster.ingest.series_file import sha256
 from forecaster.series import Panel
 
@@ -46,6 +46,11 @@ def _counts(flags: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _as_bytes(flags: pd.DataFrame) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(flags, preserve_index=False)
+    metadata = {**(table.schema.metadata or {}), b"rules": str(RULES).encode()}
     sink = io.BytesIO()
-    flags.to_parquet(sink, index=False, write_page_checksum=True)
+    pq.write_table(table.replace_schema_metadata(metadata), sink, write_page_checksum=True)
     return sink.getvalue()

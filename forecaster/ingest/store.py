@@ -353,6 +353,8 @@ class Store:
     def flags(self) -> pd.DataFrame:
         """Flagged rows of all series, see :mod:`forecaster.ingest.quality`.
 
+        ``attrs["rules"]`` of the frame is the version of the rules they were found by.
+
         Raises StoreError when they are damaged, or of other prices than those that are stored.
         """
         import pyarrow as pa
@@ -369,7 +371,10 @@ class Store:
             raise StoreError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
         if sha256(raw) != quality.sha256:
             raise StoreError(f"{path}: damaged; {advice}")
-        return pq.read_table(pa.BufferReader(raw)).to_pandas()
+        table = pq.read_table(pa.BufferReader(raw))
+        flags = table.to_pandas()
+        flags.attrs["rules"] = int((table.schema.metadata or {}).get(b"rules", 1))
+        return flags
 
     def _raw(self, name: str) -> bytes:
         """A series' file, checked against its hash. Raises StoreError."""

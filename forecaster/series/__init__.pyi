@@ -4,6 +4,8 @@ from .exchanges import last_closed as last_closed
 from .exchanges import regular_sessions as regular_sessions
 from .exchanges import sessions as sessions
 from .exchanges import timezone_of as timezone_of
+from .flags import UNCONFIRMED as UNCONFIRMED
+from .flags import Flags as Flags
 from .frequency import Frequency as Frequency
 from .frequency import common_frequency as common_frequency
 from .frequency import infer_frequency as infer_frequency

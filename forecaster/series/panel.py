@@ -9,6 +9,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import DataError, UsageError, name_reasons
+from forecaster.series.flags import Flags
 from forecaster.series.frequency import Frequency, common_frequency
 from forecaster.series.times import Date, Time, show_time
 
@@ -27,6 +28,8 @@ class Panel:
     - ``target``: the channel that is forecast
     - ``frequency``: that most series have
     - ``skipped``: series that were left out, with the reason
+    - ``flags``: rows that look wrong, with the time from which on that was known; whatever learns
+      from a panel leaves out those that are known at its end (:meth:`masked`)
     """
 
     values: Float[np.ndarray, "series time channel"]
@@ -39,6 +42,7 @@ class Panel:
     skipped: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: MappingProxyType(dict[str, str]())
     )
+    flags: Flags | None = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
@@ -151,6 +155,7 @@ class Panel:
             mask=self.mask[rows],
             ids=tuple(ids),
             skipped=MappingProxyType(skipped),
+            flags=None if self.flags is None else self.flags.of(ids),
         )
 
     def without(
@@ -172,6 +177,42 @@ class Panel:
             return panel
         kept = [name for name in self.ids if name not in empty]
         return panel.only(kept, dict.fromkeys(empty, "all of its rows were left out"))
+
+    def with_flags(self, flags: Flags) -> "Panel":
+        """The same panel with flags: those of its series that are known by its end."""
+        flags = flags.of(self.ids).within(self.times[0], self.times[-1])
+        return dataclasses.replace(self, flags=flags if len(flags) else None)
+
+    def flagged(
+        self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
+    ) -> Bool[np.ndarray, "series time"]:
+        """The rows that were known at a cutoff, by default the end, to look wrong.
+
+        ``forecasting``: without those that still are forecast from: a jump at the cutoff, which may
+        be true.
+        """
+        flagged = np.zeros(self.mask.shape, bool)
+        if self.flags is None:
+            return flagged
+        at = self.times[-1] if cutoff is None else np.asarray(cutoff, self.times.dtype)
+        flags = self.flags.at(at, forecasting=forecasting)
+        row_of = {name: row for row, name in enumerate(self.ids)}
+        rows = np.array([row_of[name] for name in flags.ids], int)
+        positions = np.minimum(np.searchsorted(self.times, flags.times), len(self.times) - 1)
+        there = self.times[positions] == flags.times
+        flagged[rows[there], positions[there]] = True
+        return flagged & self.mask
+
+    def masked(
+        self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
+    ) -> "Panel":
+        """The panel without the rows that were known at a cutoff to look wrong.
+
+        All rows after the cutoff stay. Arguments as of :meth:`flagged`.
+        """
+        if self.flags is None:
+            return self
+        return self.without(*np.nonzero(self.flagged(cutoff, forecasting=forecasting)))
 
     def between(self, start: Date | None = None, end: Date | None = None) -> "Panel":
         """The rows from one date to another, both included; by default all.
@@ -215,12 +256,14 @@ class Panel:
 
     def _at_times(self, keep: Bool[np.ndarray, " time"]) -> "Panel":
         """The same series at some of the times."""
+        times, mask = self.times[keep], self.mask[:, keep]
         return dataclasses.replace(
             self,
             values=self.values[:, keep],
-            mask=self.mask[:, keep],
-            times=self.times[keep],
-            frequency=common_frequency(self.times[keep][row[keep]] for row in self.mask),
+            mask=mask,
+            times=times,
+            frequency=common_frequency(times[row] for row in mask if row.any()),
+            flags=None if self.flags is None else self.flags.within(times[0], times[-1]),
         )
 
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:

@@ -29,7 +29,7 @@ def main() -> None:
         panel = panel.only(panel.ids[: options.series])
     with tempfile.TemporaryDirectory() as folder:
         model = load(save(fc.fit(panel, config, seed=options.seed), Path(folder) / "model"))
-    table = compression.compare(model, panel)
+    table = compression.compare(model, panel.masked(forecasting=True))
     print(table.drop(columns="seconds").round(4).to_string(index=False))
     print(f"recommended: {compression.recommend(table) or 'nothing'}")
     harness.write(

@@ -3,14 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.gaps import count_gaps
 from forecaster.ingest.loading import load_panel
-from forecaster.ingest.quality import find_flags, without_flagged
+from forecaster.ingest.quality import FLAGS, WRONG, find_flags, flags_known, without_flagged
 from forecaster.series.panel import Panel
+from tests.markets import FAULTS as PLANTED
+from tests.markets import SESSIONS, Fault, market
 
 
 @pytest.fixture
@@ -154,6 +158,84 @@ def test_flags_depend_on_nothing_after_they_are_known(frame):
         pd.testing.assert_frame_equal(early, flags[1].reset_index(drop=True))
 
 
+def entries(flags: pd.DataFrame) -> list[tuple[str, pd.Timestamp, str]]:
+    return sorted(flags[["unique_id", "ds", "flag"]].itertuples(index=False, name=None))
+
+
+def check_at_cutoffs(faults: list[Fault], series: int, seed: int) -> None:
+    """At some of the times at which flags appear or change, and just before them."""
+    frame = market(faults, series, seed).frame()
+    whole = find_flags(Panel.from_frame(frame), exchanges=False)
+    changes = np.searchsorted(SESSIONS, pd.concat([whole["ds"], whole["known"]]).unique())
+    some = np.random.default_rng(seed).permutation(np.union1d(changes, changes - 1))
+    for cutoff in SESSIONS[np.append(some[some > 40][:4], 169)]:
+        then = find_flags(Panel.from_frame(frame[frame["ds"] <= cutoff]), exchanges=False)
+        for mask in (WRONG, FLAGS):
+            expected = entries(flags_known(then, mask))
+            assert entries(flags_known(whole, mask, cutoff)) == expected, cutoff
+
+
+MARKETS = (
+    st.lists(PLANTED, min_size=1, max_size=12), st.sampled_from([1, 9, 10, 12]),
+    st.integers(0, 2**31),
+)  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(*MARKETS)
+@example([("copies", 0, 91, 2), ("again", 0, 91, 30)], 10, 0)  # known by its day, then its volume
+@example([("equals", 0, 91, 30)], 1, 0)
+def test_what_is_flagged_by_a_day_is_what_the_rows_up_to_it_show(faults, series, seed):
+    check_at_cutoffs(faults, series, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(*MARKETS)
+def test_what_is_flagged_by_a_day_is_what_the_rows_up_to_it_show_in_many_markets(
+    faults, series, seed
+):
+    check_at_cutoffs(faults, series, seed)
+
+
+def test_a_reversed_session_that_comes_again_is_known_when_it_is_taken_back(frame):
+    """Its copy comes weeks later, and must not decide whether it was wrong before."""
+    wrong, again = at(frame, "T5", 150), at(frame, "T5", 180)
+    frame.loc[wrong, PRICES] *= 1.3
+    alone = find_flags(Panel.from_frame(frame))
+    frame.loc[again, [*PRICES, "volume"]] = frame.loc[wrong, [*PRICES, "volume"]].to_numpy()
+    both = find_flags(Panel.from_frame(frame))
+    for flags, kinds in ((alone, ["reversed"]), (both, ["copied", "reversed"])):
+        there = flags[(flags["unique_id"] == "T5") & (flags["ds"] == frame["ds"][wrong])]
+        there = there[there["flag"] != "jump"]
+        assert there["flag"].tolist() == kinds
+        known = there.set_index("flag")["known"]
+        assert known["reversed"] == frame["ds"][wrong + 1]
+    assert known["copied"] == frame["ds"][again]
+
+
+def test_a_jump_is_unconfirmed_on_its_day_alone(frame):
+    crash = at(frame, "T1", 200)
+    later = (frame["unique_id"] == "T1") & (frame["ds"] >= frame["ds"][crash])
+    frame.loc[later, PRICES] *= 0.4
+    flags = find_flags(Panel.from_frame(frame))
+    days = frame.loc[crash - 1 : crash + 1, "ds"]
+    rows = [entries(flags_known(flags, ("jump", "unconfirmed"), day)) for day in days]
+    assert rows == [[], [("T1", days[crash], "unconfirmed")], [("T1", days[crash], "jump")]]
+
+
+def test_series_that_begin_later_change_no_flag_before(frame):
+    """Nine series say nothing about a day; the tenth begins after the spike."""
+    spikes = [at(frame, f"T{i}", 150) for i in range(9)]
+    for spike in spikes:
+        frame.loc[spike, PRICES] *= 1.1
+    nine = frame[frame["unique_id"] != "T9"]
+    tenth = frame[(frame["unique_id"] == "T9") & (frame["ds"] > frame["ds"][spikes[0] + 20])]
+    assert len(flagged(nine, "reversed")) >= 5
+    both = pd.concat([nine, tenth], ignore_index=True)
+    assert flagged(nine, "reversed") == flagged(both, "reversed")
+
+
 def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
     from forecaster.ingest import quality
 
@@ -190,9 +272,24 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     clean = panel_from_store(store, store.ids, mask=("reversed",))
     assert whole.mask.sum() - clean.mask.sum() == 1
     straight = load_panel(source.name)
-    assert (straight.mask == clean.mask).all()
+    assert (straight.mask == whole.mask).all()  # the row is there, and marked
+    assert (straight.masked().mask == clean.mask).all()
     with pytest.raises(UsageError, match="flag 'wrong': expected some of copied, reversed"):
         load_panel(source.name, mask=("wrong",))
+
+
+def test_a_store_reviewed_by_earlier_rules_is_reviewed_again(tmp_path, frame, monkeypatch):
+    from forecaster.ingest import review
+
+    frame.to_parquet(tmp_path / "prices.parquet")
+    source = open_source(f"files:{tmp_path / 'prices.parquet'}")
+    monkeypatch.setattr(review, "RULES", 1)
+    before = ingest(Home(tmp_path / "home"), source, None).store.flags()
+    assert before.attrs["rules"] == 1
+    monkeypatch.undo()
+    after = ingest(Home(tmp_path / "home"), source, None).store.flags()
+    assert after.attrs["rules"] == 2
+    pd.testing.assert_frame_equal(before, after)
 
 
 @pytest.mark.slow

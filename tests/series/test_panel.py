@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
+from forecaster.series.flags import UNCONFIRMED, Flags
 from forecaster.series.panel import Histories, Panel
 
 
@@ -94,3 +95,70 @@ def test_arrays_are_frozen():
 def test_bad_frames_say_what_is_wrong(table, message):
     with pytest.raises(DataError, match=message):
         Panel.from_frame(table)
+
+
+def flagged_panel() -> Panel:
+    """Of ten days of two series the fourth of "a" is known wrong on the seventh, the sixth of "b"
+    on its own day, and until the eighth only."""
+    days = pd.date_range("2024-01-01", periods=10).to_numpy("datetime64[ns]")
+    flags = Flags(
+        ids=np.array(["a", "b", "gone"], object),
+        times=days[[3, 5, 5]],
+        kinds=np.array(["copied", UNCONFIRMED, "copied"], object),
+        known=days[[6, 5, 5]],
+        until=np.array(["NaT", days[7], "NaT"], "datetime64[ns]"),
+    )
+    return Panel.from_frame(frame({"a": 10, "b": 10})).with_flags(flags)
+
+
+def rows_of(panel: Panel, flagged: np.ndarray) -> list[tuple[str, int]]:
+    rows, positions = np.nonzero(flagged)
+    days = panel.times[positions].astype("datetime64[D]").astype(object)
+    return [(panel.ids[row], day.day) for row, day in zip(rows, days, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("day", "wrong"),
+    [(5, []), (6, [("b", 6)]), (7, [("a", 4), ("b", 6)]), (8, [("a", 4)]), (10, [("a", 4)])],
+)
+def test_rows_are_left_out_while_they_are_known_to_be_wrong(day, wrong):
+    panel, cutoff = flagged_panel(), f"2024-01-{day:02d}"
+    assert rows_of(panel, panel.flagged(cutoff)) == wrong
+    masked = panel.masked(cutoff)
+    assert rows_of(panel, panel.mask & ~masked.mask) == wrong
+    # What was known then does not depend on what is known now.
+    early = panel.until(cutoff)
+    assert rows_of(early, early.flagged()) == wrong
+    assert (early.masked().mask == masked.until(cutoff).mask).all()
+    confirmed = [row for row in wrong if row != ("b", 6)]
+    assert rows_of(panel, panel.flagged(cutoff, forecasting=True)) == confirmed
+
+
+def test_flags_follow_their_rows():
+    panel = flagged_panel()
+    assert rows_of(panel, panel.only(["a"]).flagged("2024-01-07")) == [("a", 4)]
+    turned = panel.only(["b", "a"])
+    assert set(rows_of(turned, turned.flagged("2024-01-07"))) == {("a", 4), ("b", 6)}
+    late = panel.between(start="2024-01-05")
+    assert rows_of(late, late.flagged("2024-01-07")) == [("b", 6)]
+    early = panel.between(end="2024-01-07")
+    assert rows_of(early, early.flagged()) == [("a", 4), ("b", 6)]
+    assert early.flags is not None and np.isnat(early.flags.until).all()  # not known yet
+    gone = panel.without(np.array([0]), np.array([3]))
+    assert rows_of(gone, gone.flagged()) == [] and gone.masked() is gone
+    again = panel.masked("2024-01-07").masked("2024-01-10")
+    assert rows_of(again, panel.mask & ~again.mask) == [("a", 4), ("b", 6)]
+
+
+def test_a_panel_without_flags_is_its_own_masked_one():
+    panel = Panel.from_frame(frame({"a": 5}))
+    assert panel.masked() is panel and not panel.flagged().any()
+    others = flagged_panel().flags
+    assert others is not None and panel.with_flags(others.of(["b"])).flags is None
+
+
+def test_series_that_have_not_begun_have_no_say_in_the_frequency():
+    weeks = pd.DataFrame({"unique_id": "a", "ds": pd.date_range("2024-01-07", periods=9, freq="W")})
+    later = [weeks.tail(4).assign(unique_id=name) for name in "bcd"]
+    panel = Panel.from_frame(pd.concat([weeks, *later]).assign(y=1.0))
+    assert panel.until("2024-01-31").frequency == Panel.from_frame(weeks.assign(y=1.0)).frequency

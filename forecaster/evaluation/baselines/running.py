@@ -97,6 +97,9 @@ def forecast(
     - ``horizon``: how many steps ahead; ``level``: of the bands, in percent
     - ``workers``: processes, by default one per core
 
+    Rows that were known at the first cutoff to look wrong are left out, as where networks are
+    trained.
+
     Returns a frame as of :func:`forecaster.cross_validation`: ``unique_id, ds, cutoff, y``, the
     median and bounds per level. A series on which the baseline fails has NaN, and a warning says
     why.
@@ -104,8 +107,12 @@ def forecast(
     Raises UsageError for an unknown baseline, or one whose library is not installed.
     """
     positions = np.flatnonzero(np.isin(panel.times, np.asarray(cutoffs, panel.times.dtype)))
+    known = panel
+    if len(positions):  # as networks are trained
+        first = panel.times[positions[0]]
+        panel, known = panel.masked(first, forecasting=True), panel.until(first)
     origins = Origins.of(panel, positions, horizon)
-    with Runner([name], horizon, level, panel, workers=workers) as runner:
+    with Runner([name], horizon, level, known, workers=workers) as runner:
         forecasts = runner.run(origins)
     runner.warn()
     return pd.concat([origins.keys, forecasts], axis=1)

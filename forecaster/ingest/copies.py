@@ -1,0 +1,126 @@
+"""Sessions whose prices come again: which of them are copies, and when that is known."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from forecaster.series import Panel
+
+BAR = ("open", "high", "low", "close")
+
+_COPIED_WITHIN = 70  # sessions
+_COPIED_TOGETHER = 5  # series with copies on one day, where volumes do not confirm them
+_COPIED_SHARE = 0.01  # of all series, likewise
+_NEVER = np.iinfo(np.int32).max
+
+
+def come_again(
+    open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
+) -> np.ndarray:
+    """Rows whose prices come again in one of the next sessions."""
+    bars = np.stack([open_, high, low, close], axis=-1)
+    moving = np.isfinite(bars).all(-1) & (high > low)
+    keys = _hash_bars(bars)
+    order = np.argsort(keys, axis=1, kind="stable")
+    sorted_keys = np.take_along_axis(keys, order, 1)
+    same = sorted_keys[:, 1:] == sorted_keys[:, :-1]
+    earlier, later = order[:, :-1], order[:, 1:]
+    same &= (later - earlier <= _COPIED_WITHIN) & np.take_along_axis(moving, earlier, 1)
+    out = np.zeros(close.shape, bool)
+    series, pairs = np.nonzero(same)
+    out[series, earlier[series, pairs]] = True
+    return out
+
+
+def _hash_bars(bars: np.ndarray) -> np.ndarray:
+    """Of (series, row, price), (series, row): equal for equal bars, and practically only then."""
+    bits = np.ascontiguousarray(bars + 0.0).view(np.uint64)  # -0.0 is 0.0
+    factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
+                        0x27D4EB2F165667C5], np.uint64)  # fmt: skip
+    with np.errstate(over="ignore"):
+        mixed = bits * factors
+        return (mixed ^ (mixed >> np.uint64(29))).sum(-1, dtype=np.uint64)
+
+
+class _Copies(NamedTuple):
+    """Rows whose prices come again, all (copy,).
+
+    - ``series``, ``positions``: which rows
+    - ``originals``: the position of the first later row with these prices
+    - ``same_volumes``: of the first that has the volume too; never where there is none
+    """
+
+    series: np.ndarray
+    positions: np.ndarray
+    originals: np.ndarray
+    same_volumes: np.ndarray
+
+
+def confirm_copies(copied: np.ndarray, panel: Panel) -> np.ndarray:
+    """Keep copies that come with their volume, or on a day with many.
+
+    Of thin or cheap stocks two sessions are sometimes the same by chance. Of consecutive copies the
+    later is flagged too, since either may be the wrong one. ``copied`` is changed in place; returns
+    when each copy is known, both (series, time).
+    """
+    copies = _compare_with_originals(copied, panel)
+    known = np.minimum(copies.same_volumes, _known_together(copies, panel.mask.sum(0)))
+    copied[:] = False
+    known_at = np.full(copied.shape, _NEVER, np.int32)
+    confirmed = known < _NEVER
+    series, positions, originals, _ = (part[confirmed] for part in copies)
+    known = known[confirmed]
+    copied[series, positions] = True
+    known_at[series, positions] = known
+    adjacent = next_rows(panel, series, positions) == originals
+    series, originals, known = series[adjacent], originals[adjacent], known[adjacent]
+    copied[series, originals] = True
+    # It may be a copy itself, which is known at another time.
+    known_at[series, originals] = np.minimum(known_at[series, originals], known)
+    return known_at
+
+
+def _known_together(copies: _Copies, listed: np.ndarray) -> np.ndarray:
+    """The position at which a copy is one of many of its day, (copy,); never where it is not.
+
+    ``listed``: series with a row, (time,).
+    """
+    known = np.full(len(copies.positions), _NEVER)
+    order = np.argsort(copies.positions, kind="stable")
+    days = np.flatnonzero(np.diff(copies.positions[order])) + 1
+    for together in np.split(order, days) if len(order) else []:
+        day = copies.positions[together[0]]
+        needed = max(_COPIED_TOGETHER, int(np.ceil(_COPIED_SHARE * listed[day])))
+        if len(together) >= needed:
+            originals = copies.originals[together]
+            known[together] = np.maximum(originals, np.sort(originals)[needed - 1])
+    return known
+
+
+def _compare_with_originals(copied: np.ndarray, panel: Panel) -> _Copies:
+    """Where copied rows come again, and when with their volume.
+
+    Leaves out those whose original is too far away, in a series with long gaps.
+    """
+    bars = np.stack([panel.channel(name) for name in BAR], axis=-1) if copied.any() else None
+    volume = panel.channel("volume") if "volume" in panel.channels else None
+    entries = []
+    for row, time in np.argwhere(copied):
+        assert bars is not None
+        span = slice(time + 1, time + 1 + 2 * _COPIED_WITHIN)
+        same = (bars[row, span] == bars[row, time]).all(-1) & panel.mask[row, span]
+        if not same.any():
+            continue
+        original, same_volume = time + 1 + int(same.argmax()), _NEVER
+        if volume is not None:
+            same &= volume[row, span] == volume[row, time]
+            same_volume = time + 1 + int(same.argmax()) if same.any() else _NEVER
+        entries.append((row, time, original, same_volume))
+    return _Copies(*np.array(entries, int).reshape(-1, 4).T)
+
+
+def next_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The position of the row that follows each of these in its series; there must be one."""
+    observed = np.flatnonzero(panel.mask)
+    keys = rows * panel.mask.shape[1] + positions
+    return observed[np.searchsorted(observed, keys, side="right")] % panel.mask.shape[1]
