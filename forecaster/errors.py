@@ -12,6 +12,10 @@ class ForecasterError(Exception):
     exit_code = 1
 
 
+class ForecasterWarning(UserWarning):
+    """All warnings of this package but the engine's, which has its own."""
+
+
 class UsageError(ForecasterError):
     """A bad option, or a ticker file that is missing, empty or unreadable."""
 

@@ -24,6 +24,7 @@ from .predicting import predict as predict
 from .predicting import price_factor as price_factor
 from .training import Series as Series
 from .training import make_task as make_task
+from .training import param_shapes as param_shapes
 from .training import series_data as series_data
 from .training import split_of as split_of
 from .windows import MODES as MODES

@@ -34,6 +34,10 @@ class Transform:
     name: str
     season: int = 1
 
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
+
     @staticmethod
     def choose(name: str, panel: Panel, season: int | None = None) -> "Transform":
         """Resolve ``"auto"``: log returns for prices, otherwise from the frequency."""
@@ -49,6 +53,11 @@ class Transform:
     def logarithmic(self) -> bool:
         """Whether networks see the logarithm of the series."""
         return self.name == "log_return"
+
+    @property
+    def features(self) -> int:
+        """How many numbers a network sees of each step."""
+        return 4 + (self.name in ("seasonal", "identity")) + 3 * self.logarithmic
 
     def unusable(self, panel: Panel) -> dict[str, str]:
         """Series of a panel that this transform cannot take, with the reason."""
