@@ -11,9 +11,9 @@ Runkle (1993), Journal of Finance 48.
 """
 
 import warnings
-from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t as student_t
 
 from forecaster.evaluation.baselines.simple import logarithmic
@@ -70,7 +70,7 @@ def _volatility(
     return np.exp(out) if logarithmic(y) else out
 
 
-def _check_estimate(params: Mapping[str, float], steps: np.ndarray) -> None:
+def _check_estimate(params: pd.Series, steps: np.ndarray) -> None:
     """Raise ValueError for parameters that no maximum of the likelihood has.
 
     The optimiser may leave the likelihood's domain where a series hardly ever changes.
