@@ -20,6 +20,10 @@ class ForecasterError(Exception):
         return printable(super().__str__())
 
 
+class ForecasterWarning(UserWarning):
+    """All warnings of this package but the engine's, which has its own."""
+
+
 class UsageError(ForecasterError):
     """A bad option, or a ticker file that is missing, empty or unreadable."""
 

@@ -4,7 +4,7 @@ Heavy modules are imported inside the commands, so that ``--help`` is immediate.
 """
 
 import contextlib
-import warnings
+import sys
 from typing import Any
 
 import click
@@ -19,17 +19,29 @@ from forecaster.cli.predict import predict
 from forecaster.cli.shared import say
 from forecaster.cli.status import status
 from forecaster.cli.stopping import exit_code, stoppable, word
+from forecaster.cli.streams import prepare_streams, quiet_libraries, say_output_failed
 from forecaster.errors import ForecasterError, StoreError, WriteError
 
 
 class _Commands(click.Group):
     """Turns the library's errors into one clear message and an exit code."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Parse a line and run its command, on streams that are fit for it."""
+        prepare_streams()
+        try:
+            return super().main(*args, **options)
+        except ForecasterError as error:  # of a help, which is shown before any command runs
+            say(f"Error: {error}")
+            sys.exit(error.exit_code)
+        except OSError as error:
+            say_output_failed(error)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and end with an exit code."""
         try:
-            with stoppable(), warnings.catch_warnings():
-                warnings.showwarning = _say_warning
+            with stoppable(), quiet_libraries():
                 return super().invoke(ctx)
         except ForecasterError as error:
             stored = isinstance(error, WriteError | StoreError)
@@ -39,7 +51,10 @@ class _Commands(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly
         except OSError as error:
-            say(f"Error: {error.filename or 'output'}: {error.strerror or error}")
+            if error.filename is None:
+                say_output_failed(error)
+            else:
+                say(f"Error: {error.filename}: {error.strerror or error}")
             ctx.exit(1)
         except KeyboardInterrupt as error:
             with contextlib.suppress(OSError):  # the terminal may be gone
@@ -47,12 +62,6 @@ class _Commands(click.Group):
                     f"{word(error)}. Nothing half-done was left behind; run the same command again."
                 )
             ctx.exit(exit_code(error))
-
-
-def _say_warning(message: Warning | str, category: type[Warning], *where: object) -> None:
-    """Show the package's own warnings in one line, and none of its libraries'."""
-    if category is UserWarning:
-        say(f"Warning: {message}")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

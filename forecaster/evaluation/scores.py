@@ -78,6 +78,9 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
     table = pd.concat([frame[keys], pd.DataFrame(errors, index=frame.index)], axis=1)
     means = table.groupby(keys, sort=False).mean()
     means["rmse"] = np.sqrt(means["rmse"])
+    # A mean over some of the cutoffs would stand beside means over all of them.
+    missing = (forecast.isna() & y.notna()).groupby([frame[key] for key in keys], sort=False).any()
+    means[missing.to_numpy()] = np.nan
     return means
 
 

@@ -27,6 +27,7 @@ from .predicting import price_factor as price_factor
 from .predicting import targets_at as targets_at
 from .task import Series as Series
 from .task import make_task as make_task
+from .task import param_shapes as param_shapes
 from .task import series_data as series_data
 from .task import split_of as split_of
 from .windows import MODES as MODES

@@ -70,13 +70,16 @@ def fit_with(
     networks, seconds = trainer(config, transformed, panel.ids, seed)
     split = split_of(networks.config, transformed.z.shape[1])
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
-    mixture = distributions(networks, transformed, origins)
+    # Of short histories the earliest origins lie before the first step; they count for none.
+    mixture = distributions(networks, transformed, np.maximum(origins, 0))
     held_back = validation_of(networks.config, panel.mask.sum(1))
     validated = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
-    outcomes = np.where(validated[:, :, None], targets_at(transformed, origins), np.nan)
+    outcomes = np.where(
+        validated[:, :, None], targets_at(transformed, np.maximum(origins, 0)), np.nan
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         median = mixture.quantiles(np.zeros(mixture.shape))
-        errors = _validation_errors(transformed, origins, validated, median)
+        errors = _validation_errors(transformed, np.maximum(origins, 0), validated, median)
         scores = mixture.scores(outcomes)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))

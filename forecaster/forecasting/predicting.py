@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError, name_reasons
+from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
 from forecaster.forecasting.columns import bounds_of
 from forecaster.forecasting.conformal import band_scores
 from forecaster.forecasting.heads import HEADS
@@ -48,7 +48,8 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     latest row: most are true, so it is forecast from, with a warning.
 
     Series that the model has no network for are left out with a warning. Raises ModelError when
-    that is all of them or when channels are missing, UsageError for a level outside 0 to 100.
+    that is all of them, when channels are missing or when a forecast is not finite; UsageError for
+    a level outside 0 to 100.
     """
     level = check_levels(level)
     _warn_of_jumps(panel)
@@ -57,6 +58,7 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     forecast = forecast_latest(model, panel, transformed, 1, level)
+    _check_finite(panel, forecast)
     factor = price_factor(panel)[:, None]
     frame = pd.DataFrame(
         {
@@ -68,6 +70,17 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
         values = values[:, 0]  # (series, horizon)
         frame[name] = (values if name == RISE else values * factor).ravel()
     return frame
+
+
+def _check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
+    """Raise ModelError where a forecast is no number: a fit leaves no such network."""
+    finite = np.all([np.isfinite(values).all((1, 2)) for values in forecast.values()], axis=0)
+    if wrong := [name for name, sound in zip(panel.ids, finite, strict=True) if not sound]:
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise ModelError(
+            f"{wrong[0]}{more}: the forecast is not finite, so the model or the latest values are "
+            "damaged; look at the series, or fit again"
+        )
 
 
 def _times_ahead(series_times: np.ndarray, horizon: int) -> np.ndarray:
@@ -215,7 +228,7 @@ def match_panel(model: Model, panel: Panel) -> Panel:
     for name in model.ids:
         reasons.pop(name, None)
     reasons |= model.transform.unusable(panel)
-    needed = model.config.rows_to_forecast
+    needed = max(model.config.rows_to_forecast, model.transform.season)
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
             reasons[name] = f"{rows} rows; a forecast is made from {needed}"
@@ -225,12 +238,22 @@ def match_panel(model: Model, panel: Panel) -> Panel:
         name, reason = next(iter(left_out.items()))
         raise ModelError(f"no forecast can be made: {name}: {reason}")
     if left_out:
-        warnings.warn(f"{len(left_out)} series left out:\n{name_reasons(left_out)}", stacklevel=3)
+        warnings.warn(
+            f"{len(left_out)} series left out:\n{name_reasons(left_out)}",
+            ForecasterWarning,
+            stacklevel=3,
+        )
     return panel.only(known, left_out)
 
 
 def _with_channels(model: Model, panel: Panel) -> Panel:
     """The panel with the channels that the model learned from alone, in their order."""
+    if (panel.times.dtype.kind == "M") != (model.fitted_until.dtype.kind == "M"):
+        raise ModelError(
+            "the model was fitted on series whose times are "
+            f"{'dates' if model.fitted_until.dtype.kind == 'M' else 'whole numbers'}; these have "
+            "the other kind. Fit again, or forecast from the same kind of data"
+        )
     missing = [name for name in model.channels if name not in panel.channels]
     if missing:
         raise ModelError(
@@ -263,6 +286,7 @@ def _warn_of_few_scores(model: Model, level: Sequence[float]) -> None:
             f"the {' and '.join(beyond)} band rests on the forecast distribution more than on the "
             f"{count} errors it is calibrated on, which hold up to {highest:.1f} %; fit with a "
             "larger validation",
+            ForecasterWarning,
             stacklevel=3,
         )
 
@@ -274,6 +298,7 @@ def _warn_of_jumps(panel: Panel) -> None:
         warnings.warn(
             f"{len(names)} series jumped at their latest row, which may be an error: "
             f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}",
+            ForecasterWarning,
             stacklevel=3,
         )
 

@@ -83,6 +83,12 @@ def functions(config: Config, features: int) -> swarm.Functions:
     )
 
 
+@functools.lru_cache(maxsize=8)
+def param_shapes(config: Config, features: int) -> Params:
+    """The arrays of one network without their numbers; starts no device."""
+    return jax.eval_shape(lambda: functions(config, features).init(jax.random.key(0)))
+
+
 def make_task(config: Config, split: Split, features: int, *, started: bool = False) -> swarm.Task:
     """The task of one series under a config.
 

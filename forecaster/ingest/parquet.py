@@ -11,9 +11,11 @@ from forecaster.ingest.layout import canonical, is_needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _COPIES = 3  # of a table, while it is brought into shape
 _MOST_COLUMNS = 10_000
+_LONGEST_TEXT = 1_000
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
@@ -34,10 +36,17 @@ def read_parquet(path: Path) -> pd.DataFrame:
             for field in schema
             if _is_number(field.type) or is_needed(canonical(field.name))
         ]
+        texts = [name for name in wanted if _is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
-    texts = [n for n in wanted if canonical(n) in ("unique_id", "name")]
+        _check_content(path, file.metadata, wanted, texts)
+    # A text that is repeated is kept once: what a file says in few bytes stays small here.
     with pq.ParquetFile(path, read_dictionary=texts) as file:
         table = file.read(columns=wanted)
+    for name in texts:
+        _check_length(path, name, table.column(name))
+        if canonical(name) not in ("unique_id", "name"):
+            position, kind = table.column_names.index(name), schema.field(name).type
+            table = table.set_column(position, name, table.column(name).cast(kind))
     if len(table) != rows:
         raise DataError(f"{path}: {len(table)} rows, but its footer declares {rows}")
     for index, field in enumerate(table.schema):  # 128-bit decimals would arrive as objects
@@ -52,6 +61,53 @@ def _is_number(kind: "pa.DataType") -> bool:
 
     types = pa.types
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+
+
+def _is_text(path: Path, field: "pa.Field") -> bool:
+    """Whether a column holds texts. Raises DataError for one of lists or other structures."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(field.type):
+        raise DataError(
+            f"{path}: column {field.name!r}: expected numbers, dates or text; got {field.type}"
+        )
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _check_content(
+    path: Path, metadata: "pq.FileMetaData", wanted: list[str], texts: list[str]
+) -> None:
+    """Raise DataError where columns are larger, unpacked, than memory, or texts too long."""
+    unpacked = dict.fromkeys(wanted, 0)
+    for group in range(metadata.num_row_groups):
+        chunks = metadata.row_group(group)
+        for number in range(chunks.num_columns):
+            chunk = chunks.column(number)
+            if chunk.path_in_schema in unpacked:
+                unpacked[chunk.path_in_schema] += max(0, chunk.total_uncompressed_size)
+    if (total := sum(unpacked.values())) > (free := _free_memory()):
+        raise DataError(
+            f"{path}: its columns need {total / 2**30:,.1f} GiB unpacked; {free / 2**30:,.1f} GiB "
+            "are free here. Split it, or leave columns out"
+        )
+    for name in texts:
+        if unpacked[name] > _LONGEST_TEXT * (metadata.num_rows + _LONGEST_TEXT):
+            raise _too_long(path, name)
+
+
+def _check_length(path: Path, name: str, column: "pa.ChunkedArray") -> None:
+    """Raise DataError for a text that is no name and no date."""
+    for chunk in column.chunks:
+        if any(text and len(text) > _LONGEST_TEXT for text in chunk.dictionary.to_pylist()):
+            raise _too_long(path, name)
+
+
+def _too_long(path: Path, name: str) -> DataError:
+    return DataError(
+        f"{path}: column {name!r}: a text of more than {_LONGEST_TEXT:,} characters; expected "
+        "names and dates"
+    )
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:

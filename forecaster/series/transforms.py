@@ -68,6 +68,10 @@ class Transform:
         default_factory=lambda: MappingProxyType(dict[str, Nature]())
     )
 
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
+
     @staticmethod
     def choose(name: str, panel: Panel, season: int | Sequence[int] | None = None) -> "Transform":
         """Resolve ``"auto"``: log returns for prices, the combination of anchors for all else.
@@ -97,6 +101,14 @@ class Transform:
             for name, nature in dict(fields.get("natures", {})).items()
         }
         return Transform(str(fields["name"]), int(fields["season"]), MappingProxyType(natures))
+
+    @property
+    def features(self) -> int:
+        """How many numbers a network sees of each step."""
+        if self.name == "combined":
+            return _COMBINED_FEATURES
+        more = 1 if self.name in ("seasonal", "identity") else 0
+        return 4 + more + (_PRICE_FEATURES if self.name == "log_return" else 0)
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Of which series networks see the logarithm."""
@@ -269,6 +281,7 @@ class Transformed:
 
 
 _COMBINED_FEATURES = 10
+_PRICE_FEATURES = 8
 
 
 def _combined(

@@ -1,6 +1,7 @@
 """How the arrays of a model are written: as they are, in half precision, as bytes, or sparse."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -48,6 +49,38 @@ class Encoding:
             elif name == "scores":
                 out[name] = leaf.astype(np.float32)
         return out
+
+    def layout(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shapes and types of what an array of weights (series, ...) is written as, by name."""
+        if len(shape) < 3:
+            return {name: (shape, "float32")}
+        series, *matrix = shape
+        out: dict[str, tuple[tuple[int, ...], str]] = {name: (shape, self.weights)}
+        if self.pruned:
+            size = math.prod(matrix)
+            out[name] = ((series, size - int(self.pruned * size)), self.weights)
+            out[f"kept/{name}"] = ((series, -(-size // 8)), "uint8")
+            out[f"shape/{name}"] = ((series, len(matrix)), "int32")
+        if self.weights == "int8":
+            out[f"scale/{name}"] = ((series, 1, *matrix[1:]), "float32")
+        return out
+
+    def check_kept(
+        self, name: str, shape: tuple[int, ...], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        """Raise ValueError unless what was kept of an array (series, ...) fits its shape.
+
+        The arrays have the shapes and types of :meth:`layout`.
+        """
+        if f"kept/{name}" not in arrays:
+            return
+        if (arrays[f"shape/{name}"] != shape[1:]).any():
+            raise ValueError(f"shape/{name}: expected {shape[1:]} for each series")
+        bits = np.unpackbits(arrays[f"kept/{name}"], axis=1, count=math.prod(shape[1:]))
+        if (bits.sum(1, dtype=int) != arrays[name].shape[1]).any():
+            raise ValueError(
+                f"kept/{name}: expected {arrays[name].shape[1]} weights of each series"
+            )
 
     def _write(self, name: str, leaf: np.ndarray) -> dict[str, np.ndarray]:
         out = {}

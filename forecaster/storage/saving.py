@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from forecaster import atomic
-from forecaster.config import Config
-from forecaster.errors import ForecasterError, ModelError, WriteError
-from forecaster.forecasting import Model, Networks, merge_members, split_members
+from forecaster.errors import ModelError, WriteError
+from forecaster.forecasting import Model, merge_members
 from forecaster.home import Home
-from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
+from forecaster.storage.loading import ADVICE, model_of, read_bytes, read_json
 
 SCHEMA = 3  # networks of versions 1 and 2 were made for other features
 _ARRAYS, _REST = "model.safetensors", "model.json"
+_MOST_REASON = 500  # characters of an error
 
 
 def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
@@ -92,72 +91,42 @@ def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path
 def load(folder: str | Path) -> Model:
     """Read a model that :func:`save` wrote.
 
-    Raises ModelError when there is none, when a file is damaged, or when its schema version is not
-    one that this program reads.
+    Raises ModelError when there is none, when a file is damaged or holds anything but a model, or
+    when its schema version is not one that this program reads.
     """
     from safetensors.numpy import load as from_bytes
 
     folder = Path(folder)
-    if not folder.is_dir():
-        raise ModelError(f"{folder}: no such model; run `forecaster fit` first")
-    rest = _read_rest(folder / _REST)
     try:
-        raw = (folder / _ARRAYS).read_bytes()
+        missing = not folder.is_dir()
     except OSError as error:
-        raise ModelError(f"{folder / _ARRAYS}: cannot be read: {error.strerror}") from error
+        raise ModelError(f"{folder}: cannot be read: {error.strerror}") from error
+    if missing:
+        raise ModelError(f"{folder}: no such model; run `forecaster fit` first")
+    rest = read_json(folder / _REST)
+    _check_schema(rest, folder / _REST)
+    raw = read_bytes(folder / _ARRAYS)
     if hashlib.sha256(raw).hexdigest() != rest.get("arrays_sha256"):
         raise ModelError(
             f"{folder / _ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
-            "Run `forecaster fit` again"
+            f"{ADVICE}"
         )
     try:
-        return _model(rest, from_bytes(raw))
-    except (KeyError, TypeError, ValueError, AttributeError, ForecasterError) as error:
-        raise ModelError(f"{folder / _REST}: not a model of this program: {error!r}") from error
+        return model_of(rest, from_bytes(raw))
+    except Exception as error:  # the files are whatever somebody made of them
+        reason = str(error)[:_MOST_REASON] or type(error).__name__
+        raise ModelError(f"{folder}: not a model of this program: {reason}. {ADVICE}") from error
 
 
-def _read_rest(path: Path) -> dict[str, Any]:
-    try:
-        rest = json.loads(path.read_bytes())
-        schema = int(rest["schema"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: cannot be read ({error}). Run `forecaster fit` again") from error
+def _check_schema(rest: Mapping[str, Any], path: Path) -> None:
+    schema = rest.get("schema")
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        raise ModelError(f"{path}: cannot be read (it has no schema version). {ADVICE}")
     if schema != SCHEMA:
         advice = "update forecaster" if schema > SCHEMA else "run `forecaster fit` again"
         raise ModelError(
             f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
         )
-    return rest
-
-
-def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
-    ids = tuple(rest["ids"])
-    config = Config(**rest["config"])
-    for name, leaf in arrays.items():
-        expected = len(ids) if name == "scores" else len(ids) * config.members
-        if len(leaf) != expected:
-            raise ValueError(f"{name}: {len(leaf)} rows; {expected} expected")
-    arrays = Encoding(**rest.get("encoding", {})).read(arrays)
-    for part in ("skipped", "provenance", "report"):
-        if not isinstance(rest[part], dict):
-            raise TypeError(f"{part} is not an object")
-    if len(rest["fitted_until"]) != len(ids):
-        raise ValueError(f"fitted_until: {len(rest['fitted_until'])} for {len(ids)} series")
-    report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))
-    params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
-    params = {name: split_members(leaf, config.members) for name, leaf in params.items()}
-    networks = Networks(config, ids, _unflatten(params), report)
-    return Model(
-        networks=networks,
-        channels=tuple(rest["channels"]),
-        target=rest["target"],
-        frequency=Frequency(**rest["frequency"]),
-        transform=Transform.from_dict(rest["transform"]),
-        normal_scores=arrays["scores"],
-        fitted_until=_times_from_json(rest["fitted_until"]),
-        skipped=rest["skipped"],
-        provenance=rest["provenance"],
-    )
 
 
 def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, np.ndarray]:
@@ -168,18 +137,6 @@ def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, np.ndarray]:
     return flat
 
 
-def _unflatten(flat: Mapping[str, np.ndarray]) -> dict[Any, Any]:
-    tree: dict[Any, Any] = {}
-    for path, leaf in flat.items():
-        # Flax keeps the members of a list under whole numbers.
-        *above, last = (int(part) if part.isdigit() else part for part in path.split("/"))
-        branch = tree
-        for part in above:
-            branch = branch.setdefault(part, {})
-        branch[last] = leaf
-    return tree
-
-
 def _strict(values: list[Any]) -> list[Any]:
     """Values without NaN and infinities, which strict JSON does not have."""
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
@@ -187,8 +144,3 @@ def _strict(values: list[Any]) -> list[Any]:
 
 def _time_to_json(time: np.datetime64 | np.integer) -> int | str:
     return str(time) if isinstance(time, np.datetime64) else int(time)
-
-
-def _times_from_json(times: list[Any]) -> np.ndarray:
-    whole = bool(times) and isinstance(times[0], int)
-    return np.array(times, np.int64 if whole else "datetime64[ns]")

@@ -1,5 +1,6 @@
 from .checkpoint import Checkpoint as Checkpoint
 from .checks import SwarmError as SwarmError
+from .checks import SwarmWarning as SwarmWarning
 from .checks import broadcast_hyperparams as broadcast_hyperparams
 from .cost import Cost as Cost
 from .data import Shared as Shared

@@ -13,6 +13,10 @@ class SwarmError(ValueError):
     """Something handed to a swarm does not fit; the message says what, where and what would."""
 
 
+class SwarmWarning(UserWarning):
+    """All warnings of the engine."""
+
+
 def check_ids(ids: Sequence[str]) -> None:
     """Raise SwarmError unless there are ids, strings, each once."""
     if not ids:

@@ -24,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Int
 
-from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.checks import SwarmError, SwarmWarning
 from forecaster.swarm.data import Held, Rows, with_shared
 from forecaster.swarm.task import Tree
 
@@ -51,6 +51,7 @@ def use_all_cores() -> None:
                 f"JAX was already running with {jax.local_device_count()} CPU device(s), so only "
                 f"that many of {cores} cores will train; call forecaster.swarm.use_all_cores() "
                 "before JAX is first used",
+                SwarmWarning,
                 stacklevel=3,
             )
 
@@ -68,7 +69,12 @@ def _check_not_forked() -> None:
 
 def keep_compiled(folder: Path) -> None:
     """Keep compiled programs in a folder, so that the next process need not compile them again."""
-    jax.config.update("jax_compilation_cache_dir", str(folder.resolve()))
+    path = str(folder.resolve())
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # bytes that the locale has no letters for; XLA takes text only
+        return
+    jax.config.update("jax_compilation_cache_dir", path)
     # A cache that cannot be read or written costs time, nothing else.
     warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -1,23 +1,32 @@
 """A swarm in a file: safetensors, whose header holds ids and seed as strict JSON. Never pickle."""
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 import jax
 import numpy as np
 
 from forecaster import atomic
-from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
 from forecaster.swarm.members import named_leaves
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.training import State
+from forecaster.swarm.training import Losses, State, Status
 
 _T = TypeVar("_T")
 
 _VERSION = 1
 _HYPERPARAMS = "hyper/"  # what files call them
+_SEEDS = 2**63
+_FLOATS = np.zeros((2, 0), np.float32)
+
+
+class _Header(TypedDict):
+    ids: list[str]
+    seed: int
+    seconds: float
 
 
 def save(
@@ -40,22 +49,33 @@ def save(
 
 
 def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]]:
-    """Ids, seed and hyperparameters of a saved swarm."""
-    with _open(path) as file:
+    """Ids, seed and hyperparameters of a saved swarm.
+
+    Raises SwarmError when the file is damaged, or when an array has not a row for each member, so
+    that no more members are made than the file has room for. FileNotFoundError when there is none.
+    """
+    with _opened(path) as file:
         header = _header(path, file)
-        names = [name for name in file.keys() if name.startswith(_HYPERPARAMS)]  # noqa: SIM118
-        hyperparams = {name.removeprefix(_HYPERPARAMS): file.get_tensor(name) for name in names}
-    return tuple(header["ids"]), int(header["seed"]), hyperparams
+        ids = tuple(header["ids"])
+        shapes = {name: file.get_slice(name).get_shape() for name in _names(file)}
+        if wrong := [name for name, shape in shapes.items() if shape[:1] != [len(ids)]]:
+            raise SwarmError(f"{path}: {wrong[0]}: expected a row for each of {len(ids)} members")
+        hyperparams = {
+            name.removeprefix(_HYPERPARAMS): file.get_tensor(name)
+            for name in shapes
+            if name.startswith(_HYPERPARAMS)
+        }
+    return ids, header["seed"], broadcast_hyperparams(hyperparams, len(ids))
 
 
-def read(path: Path, like: FitResult) -> FitResult:
-    """Read what training left. ``like``: the same members and model, untrained.
+def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
+    """Read what training left of these members. ``like``: states of the same model, untrained.
 
     Raises SwarmError when the file's model is another.
     """
-    with _open(path) as file:
+    with _opened(path) as file:
         seconds = _header(path, file)["seconds"]
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in _names(file)}
 
     def fill(prefix: str, tree: _T) -> _T:
         names = [prefix + name for name, _ in named_leaves(tree)]
@@ -65,9 +85,28 @@ def read(path: Path, like: FitResult) -> FitResult:
         structure = cast(Any, jax.tree.structure(tree))
         return jax.tree.unflatten(structure, [tensors[name] for name in names])
 
-    state, losses = fill("state", like.state), fill("losses", like.losses)
-    check_same_shapes(like.state, state, str(path))
-    return FitResult(like.ids, state, losses, seconds)
+    none = np.zeros((len(ids), 0), np.float32)
+    state, losses = fill("state", like), fill("losses", Losses(none, none))
+    check_same_shapes(like, state, str(path))
+    _check_training(path, len(ids), like, state, losses)
+    return FitResult(tuple(ids), state, losses, float(seconds))
+
+
+def _check_training(path: Path, members: int, like: State, state: State, losses: Losses) -> None:
+    """Raise SwarmError for types, statuses and counts of epochs that training does not leave."""
+    expected = [leaf.dtype for _, leaf in named_leaves((like, Losses(*_FLOATS)))]
+    for (name, leaf), kind in zip(named_leaves((state, losses)), expected, strict=True):
+        if leaf.dtype != kind or len(leaf) != members:
+            raise SwarmError(
+                f"{path}: {name}: expected {kind} of {members} members; got {leaf.dtype} of "
+                f"{len(leaf)}"
+            )
+    if losses.train.ndim != 2 or losses.train.shape != losses.validation.shape:
+        raise SwarmError(f"{path}: losses: expected two arrays (member, epoch)")
+    epochs, best = np.asarray(state.epoch), np.asarray(state.best_epoch)
+    sound = (best >= 0) & (best <= epochs) & (epochs <= losses.train.shape[1])
+    if not sound.all() or not np.isin(state.status, list(Status)).all():
+        raise SwarmError(f"{path}: damaged: epochs or statuses that no training leaves")
 
 
 def check_same_shapes(state: State, other: State, whose: str) -> None:
@@ -85,24 +124,55 @@ def check_same_shapes(state: State, other: State, whose: str) -> None:
             )
 
 
-def _open(path: Path) -> Any:
-    from safetensors import SafetensorError, safe_open
+@contextlib.contextmanager
+def _opened(path: Path) -> Generator[Any]:
+    """A file of safetensors; whatever is wrong with it is a SwarmError."""
+    from safetensors import safe_open
 
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
+    if not path.is_file():  # reading a pipe or a device may never end
+        raise SwarmError(f"{path}: not a saved swarm: not a plain file")
     try:
-        return safe_open(path, framework="numpy")
-    except (SafetensorError, OSError) as error:
+        opened: Any = safe_open(path, framework="numpy")
+        with opened as file:
+            yield file
+    except SwarmError:
+        raise
+    except Exception as error:  # the file is whatever somebody made of it
         raise SwarmError(f"{path}: not a saved swarm, or damaged ({error})") from error
 
 
-def _header(path: Path, file: Any) -> dict[str, Any]:
+def _names(file: Any) -> list[str]:
+    return list(cast(Sequence[str], file.keys()))
+
+
+def _header(path: Path, file: Any) -> _Header:
     try:
         header = json.loads(cast(dict[str, str], file.metadata() or {})["swarm"])
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise SwarmError(f"{path}: not a saved swarm") from error
-    if header.get("schema") != _VERSION:
+    if not isinstance(header, dict):
+        raise SwarmError(f"{path}: not a saved swarm: its header is no object")
+    fields = cast(dict[str, object], header)
+    if fields.get("schema") != _VERSION:
         raise SwarmError(
-            f"{path}: written with schema {header.get('schema')}; this version reads {_VERSION}"
+            f"{path}: written with schema {fields.get('schema')!r:.50}; this version reads "
+            f"{_VERSION}"
         )
-    return header
+    return _checked(path, fields)
+
+
+def _checked(path: Path, fields: Mapping[str, object]) -> _Header:
+    """The fields of a header, each of its type. Raises SwarmError for others."""
+    ids, seed, seconds = (fields.get(name) for name in ("ids", "seed", "seconds"))
+    if not isinstance(ids, list):
+        raise SwarmError(f"{path}: ids: expected a list; got {ids!r:.50}")
+    names = cast(list[str], ids)
+    check_ids(names)
+    "".join(names).encode()  # half a character is no name
+    if not isinstance(seed, int) or isinstance(seed, bool) or not -_SEEDS <= seed < _SEEDS:
+        raise SwarmError(f"{path}: seed: expected a whole number of 64 bits; got {seed!r:.50}")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise SwarmError(f"{path}: seconds: expected a number; got {seconds!r:.50}")
+    return {"ids": names, "seed": seed, "seconds": float(seconds)}

@@ -348,8 +348,10 @@ class Swarm:
         is none.
         """
         ids, seed, hyperparams = storage.read_header(Path(path))
-        made = cls(model, ids, hyperparams=hyperparams, seed=seed, **options)
-        return made._with(storage.read(Path(path), made._result))
+        first = {name: values[:1] for name, values in hyperparams.items()}
+        made = cls(model, ids[:1], hyperparams=first, seed=seed, **options)
+        result = storage.read(Path(path), ids, made._result.state)
+        return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
     # The rest
 

@@ -1,11 +1,12 @@
 """Baselines by hand, without a look ahead, and what happens when one fails."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import forecaster as fc
 from forecaster.errors import UsageError
-from forecaster.evaluation import baselines
+from forecaster.evaluation import baselines, evaluate
 from forecaster.evaluation.baselines import BASELINES, running, simple
 
 QUANTILES = np.array([0.1, 0.5, 0.9])
@@ -109,6 +110,59 @@ def test_garch_goes_on_as_its_recursion_says():
         then = now + p["omega"] + (p["alpha[1]"] + p["beta[1]"]) * now
         width = made[place, :, 2] - made[place, :, 0]
         np.testing.assert_allclose(width[1] / width[0], np.sqrt(then / now), rtol=1e-4)
+
+
+def frozen(case: int, seed: int, known=600) -> np.ndarray:
+    """Prices of a listing that hardly ever changes up to its first cutoff, or for long."""
+    random = np.random.default_rng([seed, case])
+    steps = random.normal(0, 0.02, 900)
+    if case == 0:
+        steps[200:560] = 0
+    elif case == 1:
+        steps[: known - 10] *= random.random(known - 10) < 0.05
+    elif case == 2:
+        steps[100:] = 0
+        steps[[300, 650]] = 0.3
+    elif case == 3:
+        steps = np.where(random.random(900) < 0.02, random.normal(0, 0.2, 900), 0)
+    else:
+        steps[300:620] = 0
+        steps[620] = -1.5
+    return 50 * np.exp(np.concatenate([[0], np.cumsum(steps)]))
+
+
+@pytest.mark.parametrize("name", ["garch", "gjr"])
+@pytest.mark.parametrize("seed", [0, 1, 12, 21])
+def test_an_estimate_that_explodes_on_a_frozen_listing_is_a_failure(name, seed):
+    pytest.importorskip("arch")
+    baseline, failed = BASELINES[name], []
+    for case in range(5):
+        y, origins = frozen(case, seed), np.arange(600, 890)
+        made = running._make(
+            baseline.module, baseline.function, running.Job(y, origins, 5, QUANTILES, 5)
+        )
+        if made.forecasts is None:
+            assert "explodes" in made.reason or "diverged" in made.reason, (case, made.reason)
+        else:
+            lost = np.isnan(made.forecasts).any((1, 2))
+            assert lost.any() == bool(made.reason) and not (np.diff(lost.astype(int)) < 0).any()
+            beyond = np.log(made.forecasts / y[origins][:, None, None])[~lost]
+            assert np.abs(beyond).max() < np.log(3000) / 2
+        failed.append(bool(made.reason))
+    assert any(failed)
+
+
+def test_scores_are_of_all_cutoffs_or_none():
+    """The mean of what is left would stand beside those of all."""
+    days = np.repeat(np.arange("2024-01-01", "2024-01-11", dtype="datetime64[D]"), 1)
+    frame = pd.DataFrame(
+        {"unique_id": "a", "ds": days, "cutoff": days - 1, "y": 1.0, "Naive": 2.0, "GARCH": 3.0}
+    )
+    whole = evaluate(frame).set_index("model")["mae"]
+    assert whole["GARCH"] == 2 and whole["Naive"] == 1
+    frame.loc[3, "GARCH"] = np.nan
+    part = evaluate(frame).set_index("model")["mae"]
+    assert np.isnan(part["GARCH"]) and part["Naive"] == 1
 
 
 def test_a_baseline_is_a_frame_like_a_cross_validation(panel, config):

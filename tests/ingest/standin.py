@@ -24,13 +24,17 @@ OPEN = pd.Timedelta("9h30min")
 
 @dataclasses.dataclass
 class Company:
-    """One ticker's true history: raw closes, and the actions by date."""
+    """One ticker's true history: raw closes, and the actions by date.
+
+    ``opening``: by the clock of its timezone, which Yahoo stamps a session with.
+    """
 
     days: pd.DatetimeIndex
     close: np.ndarray
     splits: dict[pd.Timestamp, float] = dataclasses.field(default_factory=dict)
     dividends: dict[pd.Timestamp, float] = dataclasses.field(default_factory=dict)
     zone: str = "America/New_York"
+    opening: pd.Timedelta = OPEN
 
     @staticmethod
     def invented(name: str, first="2024-01-02", last="2024-06-28") -> "Company":
@@ -105,7 +109,7 @@ class StandIn:
     def _chart(self, symbol: str, query: dict[str, list[str]]) -> dict:
         company = self.companies[symbol]
         first = pd.Timestamp(int(query.get("period1", ["0"])[0]), unit="s", tz="UTC")
-        opens = (company.days + OPEN).tz_localize(company.zone)
+        opens = (company.days + company.opening).tz_localize(company.zone)
         seen = (opens >= first) & (opens <= self.today)
         close, adjusted = (values[seen] for values in company.adjusted())
         stamps = [int(t.timestamp()) for t in opens[seen]]
@@ -121,13 +125,13 @@ class StandIn:
         inside = {int(t.timestamp()) for t in opens[seen]}
         events: dict[str, dict] = {"dividends": {}, "splits": {}}
         for day, ratio in company.splits.items():
-            at = int((day + OPEN).tz_localize(company.zone).timestamp())
+            at = int((day + company.opening).tz_localize(company.zone).timestamp())
             if at in inside:
                 events["splits"][str(at)] = {
                     "date": at, "numerator": ratio, "denominator": 1, "splitRatio": f"{ratio}:1",
                 }  # fmt: skip
         for day, paid in company.dividends.items():
-            at = int((day + OPEN).tz_localize(company.zone).timestamp())
+            at = int((day + company.opening).tz_localize(company.zone).timestamp())
             if at in inside:
                 events["dividends"][str(at)] = {"amount": paid, "date": at}
         meta = {

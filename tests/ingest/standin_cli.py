@@ -3,6 +3,7 @@
 python -m tests.ingest.standin_cli PORT TODAY ARGUMENTS...
 """
 
+import signal
 import sys
 from urllib.parse import urlsplit
 
@@ -27,5 +28,7 @@ class Redirected(Yahoo):
 
 
 if __name__ == "__main__":
+    # A suite that runs in the background ignores Ctrl-C, and so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     package.Yahoo = Redirected
     main(sys.argv[3:])

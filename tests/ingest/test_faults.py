@@ -71,6 +71,17 @@ def tickers(tmp_path) -> Path:
     return path
 
 
+@pytest.fixture(params=["in front", "behind"])
+def shell_job(request):
+    """In front, or behind as after ``nohup ... &``, which children inherit: SIGINT is ignored."""
+    before = signal.getsignal(signal.SIGINT)
+    if request.param == "behind":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("shell_job")
 def test_control_c_against_a_hanging_server_ends_at_once_and_keeps_what_arrived(tmp_path, tickers):
     with standing_in() as server:
         server.companies |= {f"T{i}": Company.invented(f"T{i}") for i in range(12)}

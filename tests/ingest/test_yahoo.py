@@ -12,6 +12,7 @@ from forecaster.errors import NoNetwork, RateLimited, UsageError
 from forecaster.ingest.source import Stored
 from forecaster.ingest.yahoo import Yahoo
 from forecaster.ingest.yahoo.source import ATTEMPTS
+from forecaster.series.exchanges import exchange_of, sessions
 from tests.ingest.standin import Company, StandIn, standing_in
 
 
@@ -216,6 +217,83 @@ def test_another_exchange_keeps_its_own_days(server):
     item = fetch(server, ["SHELL.AS"], start="2024-03-01")["SHELL.AS"]
     assert item.timezone == "Europe/Amsterdam"
     assert item.frame["ds"].iloc[0] == pd.Timestamp("2024-03-01")
+
+
+# What Yahoo stamps sessions with: symbol, its timezone, the opening by that clock, the calendar.
+CLOCKS = [
+    ("7203.T", "Asia/Tokyo", "9h", "XTKS"),
+    ("BHP.AX", "Australia/Sydney", "10h", "XASX"),  # opens on the day before, by UTC
+    ("AIR.NZ", "Pacific/Auckland", "10h", "XNZE"),
+    ("SHEL.L", "Europe/London", "8h", "XLON"),
+    ("PETR4.SA", "America/Sao_Paulo", "10h", "BVMF"),
+    ("AAPL", "America/New_York", "9h30min", "XNYS"),
+    ("ES=F", "America/New_York", "0h", "CMES"),
+    ("EURUSD=X", "Europe/London", "0h", "24/5"),  # at 23:00 of the day before in summer, by UTC
+    ("BTC-USD", "UTC", "0h", "24/7"),
+]
+
+
+@pytest.mark.parametrize(("symbol", "zone", "opening", "calendar"), CLOCKS)
+def test_days_are_those_of_the_exchange_across_changes_of_the_clock(
+    symbol, zone, opening, calendar, server
+):
+    """Fetched at once, and by updates shortly before and after each change of any clock."""
+    days = pd.DatetimeIndex(
+        sessions(calendar, pd.Timestamp("2023-08-01"), pd.Timestamp("2024-12-31"))
+    )
+    close = np.round(100 + np.arange(len(days)) * 0.01, 2)
+    server.companies[symbol] = Company(days, close, zone=zone, opening=pd.Timedelta(opening))
+    server.today = pd.Timestamp("2025-01-03", tz="UTC")
+    whole = fetch(server, [symbol])[symbol]
+    assert whole.timezone == zone and whole.frame["ds"].tolist() == days.tolist()
+    np.testing.assert_array_equal(whole.frame["close"], close)
+    server.today = pd.Timestamp("2023-09-20 03:00", tz="UTC")
+    stored = fetch(server, [symbol])[symbol].frame
+    # New York and London, Sydney and Auckland, spring and autumn; at hours of all kinds.
+    moments = [
+        "2023-09-25 06:00", "2023-10-02 23:30", "2023-10-30 01:00", "2023-11-06 14:00",
+        "2024-03-08 22:00", "2024-03-11 13:45", "2024-04-02 00:10", "2024-04-08 21:15",
+        "2024-10-28 07:59", "2024-11-04 15:30", "2025-01-03 00:00",
+    ]  # fmt: skip
+    for moment in moments:
+        server.today = pd.Timestamp(moment, tz="UTC")
+        item = fetch(server, [symbol], known=lambda name, have=stored: Stored(have, None))[symbol]
+        assert item.frame is not None or item.unchanged, item.reason
+        stored = stored if item.frame is None else item.frame
+        local = server.today.tz_convert(zone).tz_localize(None)
+        assert stored["ds"].is_unique and stored["ds"].max() <= local
+        assert stored["ds"].tolist() == days[days <= stored["ds"].max()].tolist()
+        assert local - stored["ds"].max() < pd.Timedelta("6D")
+    pd.testing.assert_frame_equal(stored, whole.frame)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "zone", "moment", "last"),
+    [
+        # 16:30 in London is 15:30 UTC in summer and 16:30 in winter; a margin of half an hour.
+        ("SHEL.L", "Europe/London", "2024-03-28 16:45", "2024-03-27"),
+        ("SHEL.L", "Europe/London", "2024-03-28 17:05", "2024-03-28"),
+        ("SHEL.L", "Europe/London", "2024-04-02 16:05", "2024-04-02"),
+        # 16:00 in New York is 20:00 UTC from 2024-03-10 on.
+        ("AAPL", "America/New_York", "2024-03-08 20:45", "2024-03-07"),
+        ("AAPL", "America/New_York", "2024-03-11 20:45", "2024-03-11"),
+        # 16:00 in Sydney is 05:00 UTC until 2024-04-07, then 06:00.
+        ("BHP.AX", "Australia/Sydney", "2024-04-05 05:45", "2024-04-05"),
+        ("BHP.AX", "Australia/Sydney", "2024-04-08 05:45", "2024-04-05"),
+        ("BHP.AX", "Australia/Sydney", "2024-04-08 06:45", "2024-04-08"),
+    ],
+)
+def test_the_last_session_has_closed_by_the_clock_of_the_day(symbol, zone, moment, last, server):
+    days = pd.DatetimeIndex(
+        sessions(exchange_of(symbol) or "", pd.Timestamp("2024-03-01"), pd.Timestamp("2024-04-30"))
+    )
+    opening = pd.Timedelta("8h")
+    server.companies[symbol] = Company(
+        days, np.arange(1.0, len(days) + 1), zone=zone, opening=opening
+    )
+    server.today = pd.Timestamp(moment, tz="UTC")
+    frame = fetch(server, [symbol])[symbol].frame
+    assert str(frame["ds"].iloc[-1].date()) == last
 
 
 def test_yahoo_needs_a_list_and_sensible_options(server):

@@ -1,11 +1,15 @@
 """Layouts of members over lanes, and functions mapped over them."""
 
+import os
+from pathlib import Path
+
+import jax
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.swarm.keys import member_keys
-from forecaster.swarm.lanes import Layout, lane_mesh, map_members, place
+from forecaster.swarm.lanes import Layout, keep_compiled, lane_mesh, map_members, place
 
 
 @settings(deadline=None)
@@ -46,3 +50,10 @@ def test_keys_belong_to_names():
     assert (member_keys(0, names[::-1]) == keys[::-1]).all()
     assert len({tuple(key) for key in member_keys(0, [str(i) for i in range(2000)])}) == 2000
     assert (member_keys(1, names) != keys).any()
+
+
+def test_a_folder_whose_name_is_no_text_keeps_nothing(tmp_path):
+    """XLA takes text alone; a cache costs time, nothing else."""
+    before = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    keep_compiled(tmp_path / Path(os.fsdecode(b"h\xf6m\xe9")))
+    assert jax.config.jax_compilation_cache_dir == before  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,11 +1,16 @@
 """A swarm in a file: what is saved is what is loaded."""
 
+import json
+import os
+import struct
+
+import numpy as np
 import optax
 import pytest
 from flax import nnx
 
 from forecaster.errors import WriteError
-from forecaster.swarm import Swarm, SwarmError
+from forecaster.swarm import Swarm, SwarmError, storage
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained
 
 __all__ = ["trained", "untrained"]  # the fixtures
@@ -51,3 +56,76 @@ def test_a_swarm_that_cannot_be_written_is_a_named_error(untrained, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(WriteError, match="cannot be written"):
         untrained.save(tmp_path / "file" / "a.swarm")
+
+
+VALUES = [None, True, -1, 0, 1e300, 2**63, 10**400, "x", [], {}, ["a"], ["m0"] * 9, "\ud800"]
+SHAPES = [[], [9], [8], [2**40], [9, 0], [9, 2], [0, 2**62], [3, 3, 9]]
+KINDS = ["F64", "F16", "BF16", "I32", "I64", "U32", "BOOL", "?"]
+
+
+def mutate(raw: bytes, random: np.random.Generator) -> bytes:
+    """The file with other bytes, or with a header that says something else."""
+    size = struct.unpack("<Q", raw[:8])[0]
+    choice = random.integers(6)
+    if choice < 2:
+        changed = bytearray(raw)
+        for at in random.integers((8 + size) if choice else len(raw), size=2):
+            changed[at] = random.integers(256)
+        return bytes(changed)
+    header = json.loads(raw[8 : 8 + size])
+    fields = json.loads(header["__metadata__"]["swarm"])
+    names = [name for name in header if name != "__metadata__"]
+    name = names[random.integers(len(names))]
+    if choice == 2:
+        fields[list(fields)[random.integers(len(fields))]] = VALUES[random.integers(len(VALUES))]
+    elif choice == 3:
+        header[name]["shape"] = SHAPES[random.integers(len(SHAPES))]
+    elif choice == 4:
+        header[name]["dtype"] = KINDS[random.integers(len(KINDS))]
+    else:
+        header[name], header[names[0]] = header[names[0]], header[name]
+    header["__metadata__"]["swarm"] = json.dumps(fields) if random.random() < 0.95 else "[" * 10**5
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + raw[8 + size :]
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_mutant_is_a_swarm_or_a_swarm_error(trained, untrained, count, tmp_path, unchecked):
+    file, sound = tmp_path / "a.swarm", 0
+    trained.save(file)
+    raw = file.read_bytes()
+    for number in range(count):
+        file.write_bytes(mutate(raw, np.random.default_rng(number)))
+        try:
+            ids, seed, hyperparams = storage.read_header(file)
+            assert all(values.shape == (9,) for values in hyperparams.values())
+            result = storage.read(file, ids, untrained._result.state)
+            assert result.state.epoch.max() <= result.losses.train.shape[1]
+            assert len(result.summary()) == len(ids) == 9 and isinstance(seed, int)
+            sound += 1
+        except SwarmError as error:
+            assert str(error).strip() and len(str(error)) < 2000, number
+        except Exception as error:
+            raise AssertionError(f"mutant {number}: {error!r}") from error
+    assert 0 < sound < count / 2
+
+
+def test_a_file_asks_for_no_more_members_than_it_holds(trained, tmp_path):
+    file = tmp_path / "a.swarm"
+    trained.save(file)
+    raw = file.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8 : 8 + size])
+    fields = json.loads(header["__metadata__"]["swarm"])
+    header["__metadata__"]["swarm"] = json.dumps(fields | {"ids": [str(i) for i in range(10**5)]})
+    text = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size :])
+    with pytest.raises(SwarmError, match="expected a row for each of 100000 members"):
+        Swarm.load(file, Network, loss=optax.squared_error)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.swarm")
+    with pytest.raises(SwarmError, match="not a plain file"):
+        Swarm.load(tmp_path / "a.swarm", Network, loss=optax.squared_error)

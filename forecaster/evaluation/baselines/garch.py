@@ -3,7 +3,8 @@
 Arguments as of :mod:`forecaster.evaluation.baselines.simple`. Parameters are estimated once, as the
 networks' are, on what was known at the first origin, and the variance is updated from there. The
 sum of several days' returns is taken as Student-t with the summed variance, which is exact for one
-day.
+day. Where an estimate explodes, it raises ValueError; where it does so later on, there are no
+forecasts, NaN, from then on.
 
 Bollerslev (1987), Review of Economics and Statistics 69; with leverage Glosten, Jagannathan &
 Runkle (1993), Journal of Finance 48.
@@ -12,9 +13,14 @@ Runkle (1993), Journal of Finance 48.
 import warnings
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t as student_t
 
 from forecaster.evaluation.baselines.simple import logarithmic
+
+_ROUNDING = 1e-3  # estimates often lie on the border, a persistence of 1
+# Times the largest change before the first cutoff. Of 67 US stocks of 2000-2015 none came above 1.
+_MOST_VOLATILITY = 10.0
 
 
 def garch(
@@ -44,17 +50,45 @@ def _volatility(
         raise ValueError(f"{known} changes before the first cutoff; expected 50 that are not all 0")
     scaled = steps / size  # the optimiser wants numbers near one
     model = arch_model(scaled, mean="Constant", vol="GARCH", p=1, o=leverage, q=1, dist="t")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what did not converge shows in its forecasts
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # what did not converge is looked for below
         fitted = model.fit(last_obs=known, disp="off", show_warning=False)
-    # Of an estimate made up to `last_obs`, the forecasts from every later step.
-    forecast = fitted.forecast(horizon=horizon, start=known - 1, reindex=False)
+        _check_estimate(fitted.params, scaled[:known])
+        # Of an estimate made up to `last_obs`, the forecasts from every later step.
+        forecast = fitted.forecast(horizon=horizon, start=known - 1, reindex=False)
     variance = np.cumsum(forecast.variance.to_numpy()[origins - known], axis=1)
+    sound = ~np.logical_or.accumulate(_exploded(variance, scaled[:known]))
+    if not sound[0]:
+        raise ValueError("the estimate's variance explodes")
     dof = max(float(fitted.params["nu"]), 2.05)
     unit = student_t.ppf(quantiles, dof) * np.sqrt((dof - 2) / dof)
     mean = float(fitted.params["mu"]) * np.arange(1, horizon + 1)
-    out = size * (mean[:, None] + np.sqrt(variance)[..., None] * unit)
-    if not np.isfinite(out).all():
-        raise ValueError("the estimate has no finite variance")
+    with np.errstate(invalid="ignore"):
+        out = size * (mean[:, None] + np.sqrt(variance)[..., None] * unit)
     out += z[origins][:, None, None]
+    out[~sound] = np.nan
     return np.exp(out) if logarithmic(y) else out
+
+
+def _check_estimate(params: pd.Series, steps: np.ndarray) -> None:
+    """Raise ValueError for parameters that no maximum of the likelihood has.
+
+    The optimiser may leave the likelihood's domain where a series hardly ever changes.
+    """
+    if not steps.min() <= params["mu"] <= steps.max():
+        raise ValueError("the estimate diverged: the mean change lies beyond every change seen")
+    # A fall raises the variance by alpha + gamma, a rise by alpha.
+    persistence = params["alpha[1]"] + params["beta[1]"] + params.get("gamma[1]", 0.0) / 2
+    if not persistence <= 1 + _ROUNDING:
+        raise ValueError(f"the estimate's variance explodes: its persistence is {persistence:.4g}")
+
+
+def _exploded(variance: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Which origins have variances (origin, horizon), summed over steps, that cannot be used.
+
+    A volatility far beyond every change that was seen when it was estimated is that of an estimate
+    from a listing that was frozen, or nearly so.
+    """
+    ahead = np.arange(1, variance.shape[1] + 1)
+    most = ahead * (_MOST_VOLATILITY * np.abs(steps).max()) ** 2
+    return ~((variance > 0) & (variance <= most)).all(1)

@@ -8,6 +8,7 @@ import importlib.util
 import multiprocessing
 import os
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,14 +20,14 @@ from numpy.typing import ArrayLike
 
 from forecaster import atomic
 from forecaster.config import Config
-from forecaster.errors import UsageError
+from forecaster.errors import ForecasterWarning, UsageError, name_reasons
 from forecaster.evaluation.baselines.processes import end_with_parent
 from forecaster.evaluation.baselines.simple import Method
 from forecaster.evaluation.rolling_origin import Origins
 from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
 from forecaster.series import Panel, default_season
 
-_VERSION = 2  # of kept forecasts; raise it when a baseline's numbers change
+_VERSION = 3  # of kept forecasts; raise it when a baseline's numbers change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,10 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Forecasts (origin, horizon, quantile) of a series; or None, and the reason."""
+    """Forecasts (origin, horizon, quantile) of a series, or None.
+
+    ``reason``: why there are none, or not all; those are NaN.
+    """
 
     forecasts: np.ndarray | None
     reason: str
@@ -118,6 +122,12 @@ def forecast(
     return pd.concat([origins.keys, forecasts], axis=1)
 
 
+def _start_process() -> None:
+    """A process of baselines ends with its parent and keeps its libraries' remarks to itself."""
+    end_with_parent()
+    warnings.simplefilter("ignore")
+
+
 class Runner:
     """Makes the forecasts of some baselines, in processes that it keeps running.
 
@@ -159,7 +169,7 @@ class Runner:
         if self._workers > 1 and any(baseline.slow for baseline in self.baselines.values()):
             context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
             self._pool = concurrent.futures.ProcessPoolExecutor(
-                self._workers, mp_context=context, initializer=end_with_parent
+                self._workers, mp_context=context, initializer=_start_process
             )
         return self
 
@@ -177,14 +187,12 @@ class Runner:
 
     def warn(self) -> None:
         """Warn of the series that each baseline failed on, with the reason."""
-        import warnings
-
-        from forecaster.errors import name_reasons
-
         for name, failed in self.failed.items():
             if failed:
                 warnings.warn(
-                    f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}", stacklevel=3
+                    f"{name} failed on {len(failed)} series:\n{name_reasons(failed)}",
+                    ForecasterWarning,
+                    stacklevel=3,
                 )
 
     def _forecasts(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
@@ -195,9 +203,9 @@ class Runner:
         for done, (row, job) in enumerate(jobs.items(), start=1):
             forecasts, reason, seconds = results[row]
             self.seconds[name] += seconds
-            if forecasts is None:
+            if reason:
                 self.failed[name][origins.panel.ids[row]] = reason
-            else:
+            if forecasts is not None:
                 entries = np.flatnonzero(origins.row == row)
                 steps = origins.step[entries] - origins.histories.first[row]
                 positions = np.searchsorted(job.origins, steps)
@@ -281,7 +289,11 @@ def _make(module: str, function: str, job: Job) -> Result:
         run = getattr(
             importlib.import_module(f"forecaster.evaluation.baselines.{module}"), function
         )
-        return Result(_while_positive(run, *job), "", time.perf_counter() - began)
+        with np.errstate(over="ignore"):
+            forecasts = _while_positive(run, *job)
+        if np.isinf(forecasts).any():
+            raise ValueError("its forecasts are infinite")
+        return Result(forecasts, _missing(forecasts), time.perf_counter() - began)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return Result(None, reason, time.perf_counter() - began)
@@ -309,12 +321,18 @@ def _while_positive(
     return forecasts
 
 
+def _missing(forecasts: np.ndarray) -> str:
+    """From how many origins there are no forecasts (origin, horizon, quantile); empty for none."""
+    count = int(np.isnan(forecasts).any((1, 2)).sum())
+    return f"no forecasts from {count} of {len(forecasts)} cutoffs" if count else ""
+
+
 def _read(path: Path | None) -> Result | None:
     try:
         if path is None:
             return None
         with np.load(path) as kept:
-            return Result(kept["made"], "", float(kept["seconds"]))
+            return Result(kept["made"], _missing(kept["made"]), float(kept["seconds"]))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # made anew
 

@@ -1,0 +1,76 @@
+"""Standard output and error as a command finds them: closed, full, or in a narrow encoding."""
+
+import contextlib
+import io
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import NoReturn
+
+from forecaster.cli.shared import say
+from forecaster.errors import WriteError
+
+
+class _Closed(io.TextIOBase):
+    """Standard output that the caller has closed: whoever writes to it is told."""
+
+    def writable(self) -> bool:
+        """It takes calls, though no text."""
+        return True
+
+    def write(self, text: str, /) -> NoReturn:
+        """Raise WriteError."""
+        raise WriteError(
+            "standard output is closed, so the output is lost; give it a terminal, a file or a pipe"
+        )
+
+
+def prepare_streams() -> None:
+    """Make standard output and error fit to be written to, whatever the caller made of them.
+
+    A character that their encoding lacks is shown as its number. Where one is closed, its
+    descriptor is occupied: a file that is opened next would get it, and with it what libraries
+    write to standard error.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Takes the lowest number that is free, which is this; for child processes too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdout = _Closed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def say_output_failed(error: OSError) -> None:
+    """Say why the output could not be written, and drop what is left of it."""
+    say(f"Error: output: {error.strerror or error}, so the output is lost")
+    with contextlib.suppress(OSError, AttributeError, io.UnsupportedOperation):
+        # The interpreter would try once more at its end.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+
+
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Show the package's own warnings in one line each, and none of its libraries'."""
+    drawing = logging.getLogger("matplotlib")  # says that it builds a cache, or has no folder
+    level = drawing.level
+    drawing.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _say_warning
+            yield
+    finally:
+        drawing.setLevel(level)
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *where: object) -> None:
+    if category.__module__.partition(".")[0] == "forecaster":
+        say(f"Warning: {message}")

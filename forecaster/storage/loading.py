@@ -1,0 +1,273 @@
+"""Read a saved model back. Whatever is in the files is looked at before it is believed.
+
+A folder may have been damaged, edited by hand, or made to do harm: nothing in it decides how much
+memory is asked for beyond the size of its files, and what passes is a model that can forecast.
+"""
+
+import datetime
+import json
+import math
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from forecaster.config import Config
+from forecaster.errors import ModelError
+from forecaster.forecasting import Model, Networks, param_shapes, split_members
+from forecaster.series import Frequency, Transform, default_season
+from forecaster.storage.encoding import Encoding
+
+_T = TypeVar("_T")
+
+_MOST_JSON = 1 << 28  # bytes; a series takes some 300
+_MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
+_MISSING = object()
+
+ADVICE = "Run `forecaster fit` again"
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a file. Raises ModelError unless it is a plain file of ``most`` bytes."""
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe or a device may never end
+            raise ModelError(f"{path}: cannot be read: not a plain file")
+        if most is not None and (size := path.stat().st_size) > most:
+            raise ModelError(f"{path}: cannot be read: {size} bytes; expected {most} at most")
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object of a strict JSON file: no NaN, no infinity, no number beyond a float.
+
+    Raises ModelError when the file holds anything else.
+    """
+    raw = read_bytes(path, _MOST_JSON)
+    try:
+        content = json.loads(raw, parse_constant=_no_number, parse_float=_finite)
+        return _is(dict, content, "content")
+    except RecursionError as error:
+        raise ModelError(f"{path}: cannot be read (nested too deeply). {ADVICE}") from error
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}). {ADVICE}") from error
+
+
+def model_of(rest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Model:
+    """A model of what the two files hold.
+
+    Raises TypeError, ValueError, OverflowError or UsageError where that is no model.
+    """
+    ids = _unique(_texts(rest, "ids"), "ids")
+    config = Config.from_dict(_get(dict, rest, "config"), "config")
+    frequency = _frequency(_get(dict, rest, "frequency"))
+    transform = _transform(_get(dict, rest, "transform"), config, frequency)
+    channels = _unique(_texts(rest, "channels"), "channels")
+    if (target := _get(str, rest, "target")) not in channels:
+        raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
+    encoding = _encoding(rest.get("encoding", {}))
+    _check_arrays(arrays, encoding, config, transform, len(ids))
+    arrays = encoding.read(arrays)
+    params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
+    for name, leaf in params.items():
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"params/{name}: some weights are not finite")
+    params = {name: split_members(leaf, config.members) for name, leaf in params.items()}
+    return Model(
+        networks=Networks(config, ids, _unflatten(params), _report(rest, ids)),
+        channels=channels,
+        target=target,
+        frequency=frequency,
+        transform=transform,
+        normal_scores=arrays["scores"],
+        fitted_until=_times(_get(list, rest, "fitted_until"), frequency, len(ids)),
+        skipped=_skipped(_get(dict, rest, "skipped")),
+        provenance=_provenance(_get(dict, rest, "provenance")),
+    )
+
+
+def _frequency(fields: dict[str, Any]) -> Frequency:
+    """Checked with pandas, which knows the aliases."""
+    frequency = Frequency(**fields)
+    alias = _is(str, frequency.alias, "frequency: alias")
+    _count(frequency.step, "frequency: step", _MOST_INT)
+    _is(bool, frequency.nyse, "frequency: nyse")
+    if alias not in ("step", "months"):
+        pd.tseries.frequencies.to_offset(alias)
+    return frequency
+
+
+def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> Transform:
+    """A transform that the configuration leads to."""
+    transform = Transform.from_dict(fields)
+    if config.transform not in ("auto", transform.name):
+        raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
+    given = config.season
+    season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
+    for nature in transform.natures.values():
+        for steps in nature.seasons:
+            _count(steps, "transform: natures: seasons", _MOST_SEASON)
+    _count(transform.season, "transform: season", _MOST_SEASON)
+    if transform.season != (season if transform.name == "seasonal" else 1):
+        raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
+    return transform
+
+
+def _encoding(fields: object) -> Encoding:
+    encoding = Encoding(**_is(dict, fields, "encoding"))
+    if encoding.scores not in ("float32", "float16"):
+        raise ValueError(f"encoding: scores: got {reprlib.repr(encoding.scores)}")
+    return encoding
+
+
+def _check_arrays(
+    arrays: Mapping[str, np.ndarray],
+    encoding: Encoding,
+    config: Config,
+    transform: Transform,
+    series: int,
+) -> None:
+    """Raise ValueError unless these are the arrays of such a model, in name, type and shape."""
+    largest = max((size for leaf in arrays.values() for size in leaf.shape), default=0)
+    for name, most in (
+        ("layers", len(arrays)),
+        ("hidden", largest),
+        ("horizon", largest),
+        ("members", largest),
+    ):
+        if getattr(config, name) > most:  # before a network of that size is thought of
+            raise ValueError(f"config: {name}: the arrays are of a smaller network")
+    shapes = {
+        f"params/{name}": (series * config.members, *shape)
+        for name, shape in _flatten(param_shapes(config, transform.features)).items()
+    }
+    expected: dict[str, tuple[tuple[int, ...], str]] = {
+        "scores": ((series, config.longest_validation, config.horizon), encoding.scores)
+    }
+    for name, shape in shapes.items():
+        expected |= encoding.layout(name, shape)
+    if unmatched := sorted(expected.keys() ^ arrays.keys()):
+        raise ValueError(f"expected arrays {sorted(expected)}; differing: {unmatched[:5]}")
+    for name, (shape, kind) in expected.items():
+        if (got := arrays[name]).shape != shape or got.dtype != kind:
+            raise ValueError(f"{name}: expected {kind} {shape}; got {got.dtype} {got.shape}")
+    for name, shape in shapes.items():
+        encoding.check_kept(name, shape, arrays)
+
+
+def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
+    """How each training went: columns of text or of numbers, null for NaN."""
+    columns = _get(dict, rest, "report")
+    for name, column in columns.items():
+        if len(_is(list, column, f"report: {name!r}")) != len(ids):
+            raise ValueError(f"report: {name!r}: {len(column)} rows for {len(ids)} series")
+        kinds = {type(value) for value in column if value is not None}
+        if not (kinds <= {str} or kinds <= {bool} or kinds <= {int, float}):
+            raise TypeError(f"report: {name!r}: expected numbers or text")
+        if int in kinds and max(abs(value) for value in column if value is not None) > _MOST_INT:
+            raise ValueError(f"report: {name!r}: a number is too large")
+    report = pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
+    empty = [name for name in report if report[name].isna().all()]
+    return report.astype(dict.fromkeys(empty, float))
+
+
+def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:
+    """One time per series: whole numbers where series count in steps, otherwise ISO dates."""
+    if len(times) != series:
+        raise ValueError(f"fitted_until: {len(times)} for {series} series")
+    if frequency.alias == "step":
+        return np.array([_is(int, time, "fitted_until") for time in times], np.int64)
+    return np.array([_date(time, "fitted_until") for time in times], "datetime64[ns]")
+
+
+def _date(value: object, what: str) -> np.datetime64:
+    text = _is(str, value, what)
+    datetime.date.fromisoformat(text[:10])  # numpy takes more than dates, such as "now"
+    return pd.Timestamp(text).tz_localize(None).to_datetime64()
+
+
+def _skipped(skipped: dict[str, Any]) -> dict[str, str]:
+    return {name: _is(str, reason, f"skipped: {name!r}") for name, reason in skipped.items()}
+
+
+def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Free, but for what commands use."""
+    json.dumps(provenance, ensure_ascii=False).encode()  # half a character can be no file name
+    for name in ("source", "first", "last", "created", "compressed_from", "compressed_by"):
+        _is(str, provenance.get(name, ""), f"provenance: {name}")
+    for name in ("start", "end"):
+        if (day := provenance.get(name)) is not None:
+            _date(day, f"provenance: {name}")
+    for flag in _is(list, provenance.get("mask", []), "provenance: mask"):
+        _is(str, flag, "provenance: mask")
+    for flag, count in _is(dict, provenance.get("masked") or {}, "provenance: masked").items():
+        _is(int, count, f"provenance: masked: {flag!r}")
+    return provenance
+
+
+def _get(kind: type[_T], fields: Mapping[str, Any], name: str) -> _T:
+    return _is(kind, fields.get(name, _MISSING), name)
+
+
+def _is(kind: type[_T], value: object, what: str) -> _T:
+    """The value, if it is of this type. A bool is no int."""
+    if value is _MISSING:
+        raise ValueError(f"{what}: missing")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"{what}: expected {_WORDS[kind]}; got {reprlib.repr(value)}")
+    return value
+
+
+_WORDS: dict[type, str] = {
+    dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false",
+}  # fmt: skip
+
+
+def _count(value: object, what: str, most: int) -> None:
+    if not 1 <= _is(int, value, what) <= most:
+        raise ValueError(f"{what}: expected 1 to {most}; got {reprlib.repr(value)}")
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(_is(str, value, name) for value in _get(list, fields, name))
+
+
+def _unique(names: tuple[str, ...], what: str) -> tuple[str, ...]:
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{what}: expected names, each once; got {reprlib.repr(names)}")
+    return names
+
+
+def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, tuple[int, ...]]:
+    """Shapes of a network's arrays by path."""
+    flat: dict[str, tuple[int, ...]] = {}
+    for name, leaf in tree.items():
+        path = f"{above}{name}"
+        flat |= _flatten(leaf, f"{path}/") if isinstance(leaf, Mapping) else {path: leaf.shape}
+    return flat
+
+
+def _unflatten(flat: Mapping[str, np.ndarray]) -> dict[Any, Any]:
+    tree: dict[Any, Any] = {}
+    for path, leaf in flat.items():
+        # Flax keeps the members of a list under whole numbers.
+        *above, last = (int(part) if part.isdigit() else part for part in path.split("/"))
+        branch = tree
+        for part in above:
+            branch = branch.setdefault(part, {})
+        branch[last] = leaf
+    return tree
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{reprlib.repr(digits)} is beyond any number")
+    return number

@@ -1,0 +1,187 @@
+"""A damaged or hostile model folder: a model that forecasts, or one clear error."""
+
+import json
+import os
+import shutil
+import struct
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ModelError
+from forecaster.storage import METHODS
+from tests.storage.mutants import ARRAYS, JSON, mutate, sign
+
+MOST_MEMORY = 1 << 30  # bytes that all mutants together may add
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    return fc.save(model, tmp_path_factory.mktemp("models") / "run")
+
+
+@pytest.fixture(scope="module")
+def small(model, tmp_path_factory):
+    """The same, written in bytes and half of it left out."""
+    encoding = METHODS["int8-pruned-50"]
+    return fc.save(model, tmp_path_factory.mktemp("small") / "run", encoding)
+
+
+def peak() -> int:
+    resource = pytest.importorskip("resource")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def loads_and_predicts_or_is_named(folder, panel) -> bool:
+    """Whether it could be used; any error but ModelError passes through."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            frame = fc.predict(fc.load(folder), panel)
+    except ModelError as error:
+        assert str(error).strip() and len(str(error)) < 2000
+        return False
+    numbers = frame.select_dtypes("number").to_numpy()
+    assert len(frame) and np.isfinite(numbers).all()
+    return True
+
+
+@pytest.mark.parametrize("count", [120, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("which", ["folder", "small"])
+def test_a_mutant_loads_and_predicts_or_is_a_model_error(
+    which, count, panel, request, tmp_path, unchecked
+):
+    original = request.getfixturevalue(which)
+    assert loads_and_predicts_or_is_named(original, panel)
+    before, sound = peak(), 0
+    for number in range(count):
+        mutant = tmp_path / str(number)
+        shutil.copytree(original, mutant)
+        what = mutate(mutant, np.random.default_rng(number))
+        try:
+            sound += loads_and_predicts_or_is_named(mutant, panel)
+        except Exception as error:
+            raise AssertionError(f"mutant {number}, {what}: {error!r}") from error
+        shutil.rmtree(mutant)
+    assert 0 < sound < count / 2  # the mutants are neither all harmless nor all refused
+    assert peak() - before < MOST_MEMORY
+
+
+def test_a_time_series_of_the_other_kind_is_named(model):
+    counted = pd.DataFrame({"unique_id": "AAPL", "ds": np.arange(300), "y": np.arange(300.0)})
+    with pytest.raises(ModelError, match="whose times are dates; these have the other kind"):
+        fc.predict(model, fc.load_panel(counted))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"schema": 1, "x": ' + "[" * 100_000, "nested too deeply"),
+        ('{"schema": 1e999}', "'1e999' is beyond any number"),
+        ('{"schema": NaN}', "NaN is not JSON"),
+        ('{"schema": 1.5}', "no schema version"),
+        ('{"schema": ' + "1" * 5000 + "}", "cannot be read"),
+        ('"text"', "expected an object"),
+    ],
+)
+def test_json_that_is_none_is_named(text, message, folder, tmp_path):
+    run = shutil.copytree(folder, tmp_path / "run")
+    (run / JSON).write_text(text)
+    with pytest.raises(ModelError, match=message):
+        fc.load(run)
+
+
+def settings(**new):
+    return lambda rest: rest["config"].update(new)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (settings(validation=10**12), "scores: expected float32 .*1000000000000"),
+        (settings(hidden=10**9), "hidden: the arrays are of a smaller network"),
+        (settings(layers=10**9), "layers: the arrays are of a smaller network"),
+        (settings(horizon=10**9, validation=2 * 10**9), "horizon: the arrays are of a smaller"),
+        (settings(wrong=1), "no setting 'wrong'"),
+        (settings(transform="identity"), "expected identity; got log_return"),
+        (lambda rest: rest.update(target="x"), "'x' is none of the channels"),
+        (lambda rest: rest["transform"].update(name="x"), "transform: expected one of"),
+        (lambda rest: rest["transform"].update(season=9), "a season of 9 steps"),
+        (lambda rest: rest["frequency"].update(alias="?"), "Invalid frequency"),
+        (lambda rest: rest["frequency"].update(step=True), "step: expected a whole number"),
+        (lambda rest: rest["ids"].__setitem__(0, rest["ids"][1]), "ids: expected names, each once"),
+        (lambda rest: rest["ids"].__setitem__(0, 7), "ids: expected text; got 7"),
+        (lambda rest: rest["fitted_until"].__setitem__(0, "now"), "Invalid isoformat"),
+        (lambda rest: rest["fitted_until"].__setitem__(0, 5), "fitted_until: expected text"),
+        (lambda rest: rest["report"].update(mae=[1]), "report: 'mae': 1 rows for 5 series"),
+        (lambda rest: rest["report"].update(mae=["x", 1, 1, 1, 1]), "expected numbers or text"),
+        (lambda rest: rest["provenance"].update(mask="x"), "mask: expected a list; got 'x'"),
+        (lambda rest: rest["provenance"].update(source=[1]), "source: expected text"),
+        (lambda rest: rest.pop("target"), "target: missing"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(change, message, folder, tmp_path):
+    run = shutil.copytree(folder, tmp_path / "run")
+    rest = json.loads((run / JSON).read_text())
+    change(rest)
+    (run / JSON).write_text(json.dumps(rest))
+    with pytest.raises(ModelError, match=f"not a model of this program: .*{message}"):
+        fc.load(run)
+
+
+def rewritten(folder, tmp_path, **arrays):
+    """The folder with other arrays, whose hash is right."""
+    from safetensors.numpy import load, save
+
+    run = shutil.copytree(folder, tmp_path / "run")
+    made = load((run / ARRAYS).read_bytes()) | {k.replace("__", "/"): v for k, v in arrays.items()}
+    (run / ARRAYS).write_bytes(save(made))
+    sign(run)
+    return run
+
+
+def test_arrays_that_are_wrong_are_named(folder, small, panel, tmp_path):
+    cases = [
+        (folder, {"params__constants": np.full((5, 3), np.nan, "f")}, "weights are not finite"),
+        (folder, {"params__constants": np.zeros((5, 3))}, "expected float32 .*got float64"),
+        (folder, {"params__constants": np.zeros((5, 4), "f")}, r"expected float32 \(5, 3\)"),
+        (folder, {"params__more": np.zeros((5, 3), "f")}, "differing: .'params/more'"),
+        (small, {"shape__params__out__kernel": np.full((5, 2), 2**30, "i")}, "for each series"),
+        (small, {"kept__params__out__kernel": np.zeros((5, 3), np.uint8)}, "weights of each serie"),
+    ]
+    for number, (original, arrays, message) in enumerate(cases):
+        run = rewritten(original, tmp_path / str(number), **arrays)
+        with pytest.raises(ModelError, match=message):
+            fc.load(run)
+    wild = rewritten(folder, tmp_path, params__out__bias=np.full((5, 6), 3e38, "f"))
+    with pytest.raises(ModelError, match="AAPL and 4 more: the forecast is not finite"):
+        fc.predict(fc.load(wild), panel)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", [JSON, ARRAYS])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(name, folder, tmp_path):
+    run = shutil.copytree(folder, tmp_path / "run")
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with pytest.raises(ModelError, match="not a plain file"):
+        fc.load(run)
+
+
+def test_a_file_larger_than_any_model_is_not_read(folder, tmp_path):
+    run = shutil.copytree(folder, tmp_path / "run")
+    with open(run / JSON, "r+b") as file:
+        file.truncate(1 << 40)  # a hole, which takes no space
+    with pytest.raises(ModelError, match=f"{1 << 40} bytes; expected .* at most"):
+        fc.load(run)
+
+
+def test_a_header_that_promises_more_than_there_is_is_named(folder, tmp_path):
+    run = shutil.copytree(folder, tmp_path / "run")
+    (run / ARRAYS).write_bytes(struct.pack("<Q", 1 << 62) + (run / ARRAYS).read_bytes()[8:])
+    sign(run)
+    with pytest.raises(ModelError, match="not a model of this program"):
+        fc.load(run)

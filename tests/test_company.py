@@ -1,0 +1,29 @@
+"""A series' network is the same bits whoever is trained beside it, and however often it stops."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forecaster.swarm.recurrence import kernel_status
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tune", ["plain", "tune"])
+@pytest.mark.parametrize("kernel", ["off", "avx2"])
+def test_a_network_does_not_depend_on_its_company(kernel, tune, tmp_path):
+    if kernel != "off" and not kernel_status()[0]:
+        pytest.skip(f"no compiled kernel: {kernel_status()[1]}")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.company", tmp_path, tune],
+        cwd=ROOT, capture_output=True, text=True, env=os.environ | {"FORECASTER_KERNEL": kernel},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = dict(line.split() for line in done.stdout.splitlines())
+    assert said.pop("kernel") == kernel, done.stderr
+    assert set(said) == {"alone", "together", "first", "resumed"}
+    assert len(set(said.values())) == 1, said
