@@ -206,7 +206,7 @@ def _train_and_save(
     )
     provenance = {**model.provenance, **_provenance(panel, masked, request)}
     model = dataclasses.replace(model, provenance=provenance)
-    folder = save(model, home.new_run(request.config.model))
+    folder = save(model, home.new_run(request.config.column.lower()))
     # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
     predict(load(folder), panel.only(model.ids[:1]))
     unfinished.discard()
@@ -361,7 +361,7 @@ def compress_from_home(
         return table, None
     provenance = {**model.provenance, "compressed_from": folder.name, "compressed_by": method}
     model = dataclasses.replace(model, provenance=provenance)
-    return table, save(model, home.new_run(model.config.model), METHODS[method])
+    return table, save(model, home.new_run(model.config.column.lower()), METHODS[method])
 
 
 def _sessions_late(panel: Panel) -> dict[str, int]:

@@ -20,6 +20,7 @@ from forecaster.cli.shared import (
     say,
     source_options,
 )
+from forecaster.config import MODELS
 from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
-@click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
+@click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option(
     "--head",
     type=click.Choice(["student_t", "point"]),

@@ -15,6 +15,10 @@ from .fitting import fit_with as fit_with
 from .model import Model as Model
 from .model import Networks as Networks
 from .naming import resolve_names as resolve_names
+from .networks import OwnNetwork as OwnNetwork
+from .networks import check_class as check_class
+from .networks import import_network as import_network
+from .networks import import_path as import_path
 from .predicting import RISE as RISE
 from .predicting import check_levels as check_levels
 from .predicting import distributions as distributions

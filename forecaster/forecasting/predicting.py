@@ -18,6 +18,7 @@ from forecaster.forecasting.columns import bounds_of
 from forecaster.forecasting.conformal import half_widths
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.model import Model, Networks, Params
+from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.training import functions
 from forecaster.forecasting.windows import gather
 from forecaster.series import Panel, Transformed, infer_frequency
@@ -170,7 +171,7 @@ def distributions(
     In standardised units; the rows of ``transformed`` and ``origins`` are the networks' series.
     """
     return swarm.map_members(
-        _forecast_function(networks.config, transformed.features.shape[-1]),
+        _forecast_function(networks.config, transformed.features.shape[-1], networks.network),
         networks.params,
         transformed.features,
         transformed.first.astype(np.int32),
@@ -181,10 +182,10 @@ def distributions(
 
 @functools.lru_cache(maxsize=8)
 def _forecast_function(
-    config: Config, features: int
+    config: Config, features: int, network: OwnNetwork | None
 ) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
     """The forecast of one series; cached, so that forecasting again compiles nothing."""
-    apply = functions(config, features).apply
+    apply = functions(config, features, network).apply
     head = HEADS[config.head](config.horizon)
 
     def forecast(

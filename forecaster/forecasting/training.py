@@ -16,7 +16,7 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.model import Networks, Params
-from forecaster.forecasting.networks import builder, widen
+from forecaster.forecasting.networks import OwnNetwork, network_functions, widen
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
@@ -52,23 +52,22 @@ def split_of(config: Config, steps: int) -> Split:
     return Split(steps, config.lookback, config.burn_in, config.horizon, config.validation)
 
 
-def functions(config: Config, features: int) -> swarm.Functions:
+def functions(config: Config, features: int, network: OwnNetwork | None = None) -> swarm.Functions:
     """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
-    head = HEADS[config.head](config.horizon)
-    return swarm.module_functions(
-        builder(config.model, features, config.lookback, config.hidden, config.layers, head)
-    )
+    return network_functions(config, features, HEADS[config.head](config.horizon), network)
 
 
-def make_task(config: Config, split: Split, features: int) -> swarm.Task:
-    """The task of one series under a config."""
-    init, apply, _ = functions(config, features)
+def make_task(
+    config: Config, split: Split, features: int, network: OwnNetwork | None = None
+) -> swarm.Task:
+    """The task of one series under a config; ``network``: a user's own."""
+    init, apply, _ = functions(config, features, network)
     head = HEADS[config.head](config.horizon)
     mode = MODES[config.training_mode](split)
 
-    def mean_loss(params: Params, examples: Examples) -> Float[Array, ""]:
+    def mean_loss(params: Params, examples: Examples, key: Array | None = None) -> Float[Array, ""]:
         inputs, valid, targets = examples
-        outputs, constants = apply(params, inputs, valid, last_only=mode.last_only)
+        outputs, constants = apply(params, inputs, valid, last_only=mode.last_only, key=key)
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)
         # A NaN target must not reach the gradient, not even times zero.
@@ -87,7 +86,7 @@ def make_task(config: Config, split: Split, features: int) -> swarm.Task:
 
     return swarm.Task(
         init=init,
-        loss=lambda params, batch, key, hyperparams: mean_loss(params, batch),
+        loss=lambda params, batch, key, hyperparams: mean_loss(params, batch, key),
         batches=lambda data, key: mode.batches(key, data.first, config.batch_size),
         take=take,
         validate=validate,
@@ -138,6 +137,7 @@ def train(
     seed: int,
     *,
     tune: bool = False,
+    network: OwnNetwork | None = None,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> tuple[Networks, float]:
@@ -148,6 +148,7 @@ def train(
     - ``ids``: the series' names
     - ``seed``: with a series' name it determines every random draw
     - ``tune``: search each series' own settings first, among :func:`candidates`
+    - ``network``: a user's own, which the config's model is the import path of
     - ``checkpoint, on_progress``: as for :func:`forecaster.swarm.fit`
     """
     split = split_of(config, transformed.z.shape[1])
@@ -166,16 +167,18 @@ def train(
         "on_progress": on_progress,
     }
     if not tune:
-        fitted = swarm.fit(_task(config, split, features), data, ids, seed=seed, **options)
-        return _networks(config, ids, fitted.params, _report(fitted)), fitted.seconds
+        task = _task(config, split, features, network)
+        fitted = swarm.fit(task, data, ids, seed=seed, **options)
+        networks = _networks(config, ids, fitted.params, _report(fitted), network)
+        return networks, fitted.seconds
 
     def make(hidden):
-        return _task(dataclasses.replace(config, hidden=hidden), split, features)
+        return _task(dataclasses.replace(config, hidden=hidden), split, features, network)
 
     tuned = swarm.tune(make, data, ids, candidates(config), seed=seed, **options)
     widest = max(winners.size["hidden"] for winners in tuned.winners)
     config = dataclasses.replace(config, hidden=widest)
-    shapes = jax.eval_shape(functions(config, features).init, jax.random.key(0))
+    shapes = jax.eval_shape(functions(config, features, network).init, jax.random.key(0))
     order = np.argsort(np.concatenate([winners.rows for winners in tuned.winners]))
 
     def together(parts):
@@ -185,19 +188,25 @@ def train(
     chosen = tuned.summary().drop(columns="best_loss")
     report = together([_report(winners.result) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
-    return _networks(config, ids, together(params), report), tuned.seconds
+    return _networks(config, ids, together(params), report, network), tuned.seconds
 
 
 def _networks(
-    config: Config, ids: Sequence[str], params: Params, report: Mapping[str, np.ndarray]
+    config: Config,
+    ids: Sequence[str],
+    params: Params,
+    report: Mapping[str, np.ndarray],
+    network: OwnNetwork | None,
 ) -> Networks:
     index = pd.Index(ids, name="unique_id")
-    return Networks(config, tuple(ids), params, pd.DataFrame(dict(report), index=index))
+    return Networks(config, tuple(ids), params, pd.DataFrame(dict(report), index=index), network)
 
 
 def candidates(config: Config) -> list[swarm.Candidate]:
     """What a search tries: the settings of the config, and around them."""
-    hidden = sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
+    hidden = [config.hidden]
+    if config.has_hidden_units:
+        hidden = sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
     return swarm.grid_candidates(
         learning_rate=[config.learning_rate * factor for factor in (1 / 3, 1, 3)],
         weight_decay=[config.weight_decay, 100 * config.weight_decay],
@@ -216,6 +225,6 @@ def _report(fitted: swarm.FitResult) -> dict[str, np.ndarray]:
 
 
 @functools.lru_cache(maxsize=8)
-def _task(config: Config, split: Split, features: int) -> swarm.Task:
+def _task(config: Config, split: Split, features: int, network: OwnNetwork | None) -> swarm.Task:
     """Cached, so that fitting again with the same sizes compiles nothing."""
-    return make_task(config, split, features)
+    return make_task(config, split, features, network)

@@ -1,7 +1,7 @@
 """Models on disk: a folder with ``model.safetensors`` (arrays) and ``model.json`` (all else).
 
 The JSON is strict (no NaN) and carries a schema version and the SHA-256 of the arrays. Never
-pickle: opening a model runs no code.
+pickle: opening a model runs no code, but for a user's own network, whose module is imported.
 """
 
 import dataclasses
@@ -17,8 +17,15 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.config import Config
-from forecaster.errors import ForecasterError, ModelError
-from forecaster.forecasting import Model, Networks
+from forecaster.errors import ForecasterError, ModelError, UsageError
+from forecaster.forecasting import (
+    Model,
+    Networks,
+    OwnNetwork,
+    check_class,
+    import_network,
+    import_path,
+)
 from forecaster.series import Frequency, Transform
 from forecaster.storage.encoding import Encoding
 
@@ -66,8 +73,11 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
     return folder
 
 
-def load(folder: str | Path) -> Model:
+def load(folder: str | Path, network: OwnNetwork | None = None) -> Model:
     """Read a model that :func:`save` wrote.
+
+    ``network``: the class of its networks where it is a user's own; by default it is imported from
+    where it was when the model was fitted.
 
     Raises ModelError when there is none, when a file is damaged, or when its schema version is not
     one that this program reads.
@@ -87,8 +97,9 @@ def load(folder: str | Path) -> Model:
             f"{folder / _ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
             "Run `forecaster fit` again"
         )
+    rest, network = _with_network(rest, network, folder)
     try:
-        return _model(rest, from_bytes(raw))
+        return _model(rest, from_bytes(raw), network)
     except (KeyError, TypeError, ValueError, AttributeError, ForecasterError) as error:
         raise ModelError(f"{folder / _REST}: not a model of this program: {error!r}") from error
 
@@ -107,7 +118,30 @@ def _read_rest(path: Path) -> dict[str, Any]:
     return rest
 
 
-def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
+def _with_network(
+    rest: dict[str, Any], network: OwnNetwork | None, folder: Path
+) -> tuple[dict[str, Any], OwnNetwork | None]:
+    """The settings with the class of the networks named, and that class, if it is a user's own."""
+    config = rest.get("config")
+    config = config if isinstance(config, dict) else {}
+    path = config.get("model")
+    if not isinstance(path, str) or ":" not in path:
+        if network is not None:
+            raise UsageError(f"{folder}: its networks are {path}; load it without `network`")
+        return rest, None
+    try:
+        network = check_class(network) if network is not None else import_network(path)
+    except UsageError as error:
+        name = path.split(":")[-1].split(".")[-1]
+        raise ModelError(
+            f"{folder}: {error}. Import {name} and call fc.load({str(folder)!r}, network={name})"
+        ) from error
+    return {**rest, "config": {**config, "model": import_path(network)}}, network
+
+
+def _model(
+    rest: dict[str, Any], arrays: dict[str, np.ndarray], network: OwnNetwork | None
+) -> Model:
     ids = tuple(rest["ids"])
     for name, leaf in arrays.items():
         if len(leaf) != len(ids):
@@ -120,7 +154,7 @@ def _model(rest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         raise ValueError(f"fitted_until: {len(rest['fitted_until'])} for {len(ids)} series")
     report = pd.DataFrame(rest["report"], index=pd.Index(ids, name="unique_id"))
     params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
-    networks = Networks(Config(**rest["config"]), ids, _unflatten(params), report)
+    networks = Networks(Config(**rest["config"]), ids, _unflatten(params), report, network)
     return Model(
         networks=networks,
         channels=tuple(rest["channels"]),
