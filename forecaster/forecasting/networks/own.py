@@ -51,12 +51,13 @@ def check_class(network: object) -> OwnNetwork:
                 "forecasts; rename it"
             )
         return cast(OwnNetwork, network)
-    hint = ""
+    got, hint = repr(network), ""
     if isinstance(network, linen.Module | nnx.Module):
         name = type(network).__name__
+        got = f"an instance of {name}"
         hint = f"; give the class {name} itself, with its settings as defaults of its arguments"
     raise UsageError(
-        f"network: expected a class of flax.linen or flax.nnx modules; got {network!r}{hint}"
+        f"network: expected a class of flax.linen or flax.nnx modules; got {got}{hint}"
     )
 
 
@@ -80,6 +81,7 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
 
     Raises UsageError where it does not return what is expected.
     """
+    swarm.use_all_cores()  # before anything starts JAX
     given = _arguments(network, sizes)
     if issubclass(network, linen.Module):
         functions = _linen_functions(network, given, sizes)
@@ -100,7 +102,7 @@ def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
         "outputs": sizes.head.outputs,
     }
     given: dict[str, Any] = {}
-    parameters = inspect.signature(network).parameters
+    parameters = _parameters(network)
     for name, parameter in parameters.items():
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if variadic or parameter.default is not parameter.empty or name == "rngs":
@@ -114,6 +116,12 @@ def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
     if "outputs" in parameters:
         given["outputs"] = values["outputs"]
     return given
+
+
+def _parameters(network: OwnNetwork) -> dict[str, inspect.Parameter]:
+    """Of its constructor; the class itself would have the signature of its metaclass."""
+    _, *rest = inspect.signature(network.__init__).parameters.items()
+    return dict(rest)
 
 
 def _takes_deterministic(network: OwnNetwork) -> bool:
@@ -146,7 +154,7 @@ def _linen_functions(
     network: type[linen.Module], given: Mapping[str, Any], sizes: Sizes
 ) -> swarm.Functions:
     module = _Linen(network(**given), sizes, "outputs" in given)
-    sample = tuple(jnp.zeros(shape, jnp.float32) for shape in _shapes(sizes))
+    sample = tuple(np.zeros(shape, np.float32) for shape in _shapes(sizes))
     init, apply, export = swarm.linen_functions(module, *sample)
 
     def run(
@@ -189,7 +197,7 @@ def _nnx_functions(
 def _with_rngs(
     network: type[nnx.Module], given: Mapping[str, Any], rngs: nnx.Rngs
 ) -> dict[str, Any]:
-    takes_rngs = "rngs" in inspect.signature(network).parameters
+    takes_rngs = "rngs" in _parameters(network)
     return {**given, **({"rngs": rngs} if takes_rngs else {})}
 
 
