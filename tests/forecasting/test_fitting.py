@@ -92,7 +92,7 @@ def test_untrained_means_unchanged_with_the_current_volatility(panel, config):
         {"model": "mlp"},
         {"model": "transformer"},
         {"model": "tcn"},
-        {"model": "nhits"},
+        pytest.param({"model": "nhits"}, marks=pytest.mark.slow),  # three blocks to compile
         {"model": "dlinear"},
         {"model": "nlinear", "head": "point"},
         {"training": "windowed", "head": "point", "layers": 2},
