@@ -1,6 +1,7 @@
 """What to train and how: one frozen value, checked when it is made."""
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any, Literal, cast
 
 from forecaster.errors import UsageError
 
+_WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models without an output at each step
+MODELS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
 _CHOICES = {
-    "model": ("lstm", "gru", "mlp"),
+    "model": MODELS,
     "head": ("student_t", "point"),
     "training": ("auto", "sequence", "windowed"),
     "transform": ("auto", "log_return", "difference", "seasonal", "identity", "combined"),
@@ -23,7 +26,10 @@ class Config:
 
     Counts of steps are in rows of a series: sessions for daily prices.
 
-    - ``model``: the network of each series, ``lstm``, ``gru`` or ``mlp``
+    - ``model``: the network of each series: ``lstm``, ``gru``, ``transformer`` or ``tcn``, which go
+      along a window step by step, or ``mlp``, ``nhits``, ``dlinear`` or ``nlinear``, which see it
+      as a whole; a network of your own is an argument of :func:`forecaster.fit`, and ``model`` then
+      the path that it is imported from, ``package.module:Class``
     - ``head``: what is predicted: ``student_t``, location, scale and degrees of freedom,
       whose tails suit returns; ``point``, one number under squared error, for same-work comparisons
     - ``hidden``: units of a layer; few, since a series has only some thousand rows
@@ -79,7 +85,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
+            if getattr(self, name) not in choices and not (name == "model" and self.is_own):
                 raise _wrong(name, f"one of {', '.join(choices)}", getattr(self, name))
         if cast(int | None, self.burn_in) is None and isinstance(cast(object, self.lookback), int):
             object.__setattr__(self, "burn_in", max(0, min(20, self.lookback // 3)))
@@ -103,17 +109,28 @@ class Config:
                 f"at least horizon + 9 = {self.horizon + 9}, so that 10 errors calibrate each band",
                 self.validation,
             )
-        if self.model == "mlp" and self.training == "sequence":
+        if self.model in _WHOLE_WINDOW and self.training == "sequence":
             raise UsageError(
-                "model mlp sees a window as a whole and cannot be trained with 'sequence'; "
-                "use --training windowed, or --model lstm or gru"
+                f"model {self.model} sees a window as a whole and cannot be trained with "
+                "'sequence'; use --training windowed, or --model lstm, gru, transformer or tcn"
             )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the network is a user's own, and ``model`` the path to import it from."""
+        return isinstance(cast(object, self.model), str) and ":" in self.model
+
+    @property
+    def has_hidden_units(self) -> bool:
+        """Whether ``hidden`` can be chosen by a search; that of a user's own network is its own."""
+        return not self.is_own and self.model not in ("dlinear", "nlinear")
 
     @property
     def training_mode(self) -> Literal["sequence", "windowed"]:
         """``training`` with ``auto`` resolved."""
         if self.training == "auto":
-            return "windowed" if self.model == "mlp" else "sequence"
+            whole = self.model in _WHOLE_WINDOW or self.is_own
+            return "windowed" if whole else "sequence"
         return cast(Literal["sequence", "windowed"], self.training)
 
     @property
@@ -149,8 +166,8 @@ class Config:
 
     @property
     def column(self) -> str:
-        """The model's name in forecast frames."""
-        return self.model.upper()
+        """The model's name in forecast frames: that of a user's own network is its class's."""
+        return re.split("[:.]", self.model)[-1] if self.is_own else self.model.upper()
 
     @staticmethod
     def from_dict(settings: Mapping[str, Any], where: str = "configuration") -> "Config":

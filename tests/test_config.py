@@ -12,7 +12,10 @@ from forecaster.errors import UsageError
 def test_defaults_that_depend_on_others_are_resolved_once():
     assert fc.Config().burn_in == 20 and fc.Config(lookback=30).burn_in == 10
     assert fc.Config().training_mode == "sequence"
-    assert fc.Config(model="mlp").training_mode == "windowed"
+    for model in ("mlp", "nhits", "dlinear", "nlinear"):
+        assert fc.Config(model=model).training_mode == "windowed"
+    for model in ("lstm", "gru", "transformer", "tcn"):
+        assert fc.Config(model=model).training_mode == "sequence"
     assert fc.Config(training="windowed", burn_in=60).training_mode == "windowed"
     assert dataclasses.asdict(fc.Config(clip=1))["clip"] == 1.0
 
@@ -20,7 +23,7 @@ def test_defaults_that_depend_on_others_are_resolved_once():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": "cnn"}, "model: expected one of lstm, gru, mlp; got 'cnn'"),
+        ({"model": "cnn"}, "model: expected one of lstm, gru, transformer, .*, nlinear; got 'cnn'"),
         ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
         ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
         ({"burn_in": 60}, "burn_in: expected less than lookback, 60; got 60"),
@@ -28,6 +31,7 @@ def test_defaults_that_depend_on_others_are_resolved_once():
         ({"clip": 0.0}, "clip: expected a positive number; got 0.0"),
         ({"validation": 13}, "validation: expected at least horizon \\+ 9 = 14"),
         ({"model": "mlp", "training": "sequence"}, "model mlp sees a window as a whole"),
+        ({"model": "nhits", "training": "sequence"}, "model nhits sees a window as a whole"),
         ({"size": 3}, "fast.toml: no setting 'size'; there are: model, head"),
     ],
 )

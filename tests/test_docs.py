@@ -17,6 +17,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli import main
+from forecaster.config import MODELS
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -202,6 +203,20 @@ def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
     names: dict = {}
     exec(compile(section, "Any panel", "exec"), names)
     assert names["model"].transform.name == "seasonal" and len(names["forecast"]) == 14
+
+
+@pytest.mark.slow
+def test_the_section_on_a_network_of_ones_own_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (section,) = blocks(DOCS / "guide" / "networks.md", "python")
+    names: dict = {"__name__": "notebook"}
+    exec(compile(section, "Networks", "exec"), names)
+    assert names["model"].config.model == "notebook:Averages" and "Averages" in names["frame"]
+
+
+def test_every_network_is_described():
+    text = (DOCS / "guide" / "networks.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", text, re.M) == [*MODELS]
 
 
 def test_settings_that_are_shown_are_settings():

@@ -18,6 +18,7 @@ from forecaster.cli.shared import (
     show,
     source_options,
 )
+from forecaster.config import MODELS
 
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
@@ -42,7 +43,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
-@click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
+@click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
 @click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")

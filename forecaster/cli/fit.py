@@ -20,6 +20,7 @@ from forecaster.cli.shared import (
     source_options,
 )
 from forecaster.cli.stopping import exit_code, word
+from forecaster.config import MODELS
 from forecaster.errors import UsageError, WriteError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "tr
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
-@click.option("--model", type=click.Choice(["lstm", "gru", "mlp"]), help="[default: lstm]")
+@click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option(
     "--head",
     type=click.Choice(["student_t", "point"]),

@@ -14,6 +14,7 @@ from forecaster.errors import DataError, UsageError
 from forecaster.forecasting import (
     RISE,
     Model,
+    OwnNetwork,
     check_levels,
     fit,
     forecast_columns,
@@ -114,6 +115,7 @@ class RollingOrigin:
         refit: bool | int = False,
         level: Sequence[float] = (80, 95),
         seed: int = 0,
+        network: OwnNetwork | None = None,
         on_progress: Callable[[swarm.Progress], None] | None = None,
     ) -> "RollingOrigin":
         """Train networks on what was known at the first cutoff, or at each.
@@ -123,6 +125,7 @@ class RollingOrigin:
         - ``refit``: train at the first cutoff only (False), at each (True), or every so many
         - ``level``: of the bands, in percent
         - ``seed``: with a series' name it determines every random draw
+        - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
         - ``on_progress``: called now and then while networks train
         """
         levels = tuple(check_levels(level))
@@ -130,7 +133,8 @@ class RollingOrigin:
         parts = []
         for group in _groups(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
-            parts.append((fit(known, config, seed, on_progress=on_progress), group))
+            model = fit(known, config, seed, network=network, on_progress=on_progress)
+            parts.append((model, group))
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
         # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
@@ -209,6 +213,7 @@ def cross_validation(
     refit: bool | int = False,
     level: Sequence[float] = (80, 95),
     seed: int = 0,
+    network: OwnNetwork | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> pd.DataFrame:
     """Forecasts from a rolling origin, next to the outcomes.
@@ -221,6 +226,7 @@ def cross_validation(
     - ``refit``: True trains again at every cutoff, a number at every so many
     - ``level``: of the bands, in percent
     - ``seed``: decides on the initial weights and the batches
+    - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
     - ``on_progress``: called as networks train
 
     Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
@@ -231,7 +237,7 @@ def cross_validation(
     """
     rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
-        refit=refit, level=level, seed=seed, on_progress=on_progress,
+        refit=refit, level=level, seed=seed, network=network, on_progress=on_progress,
     )  # fmt: skip
     return pd.concat(_frames(rolling), ignore_index=True)
 
@@ -246,6 +252,7 @@ def cross_validation_to_parquet(
     refit: bool | int = False,
     level: Sequence[float] = (80, 95),
     seed: int = 0,
+    network: OwnNetwork | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Path:
     """As :func:`cross_validation`, written to a Parquet file; returns its path.
@@ -255,11 +262,11 @@ def cross_validation_to_parquet(
 
     - ``path``: the file
     - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
-      ``on_progress``: as for :func:`cross_validation`
+      ``network``, ``on_progress``: as for :func:`cross_validation`
     """
     rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
-        refit=refit, level=level, seed=seed, on_progress=on_progress,
+        refit=refit, level=level, seed=seed, network=network, on_progress=on_progress,
     )  # fmt: skip
     write_frames(Path(path), _frames(rolling))
     return Path(path)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.model import Model, Networks
+from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.forecasting.predicting import distributions, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
@@ -30,6 +31,7 @@ def fit(
     seed: int = 0,
     *,
     tune: bool = False,
+    network: OwnNetwork | None = None,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Model:
@@ -44,13 +46,18 @@ def fit(
     - ``seed``: the same seed gives the same networks, bit for bit
     - ``tune``: search learning rate, weight decay and hidden size for each series by its validation
       loss first; the report says what was chosen
+    - ``network``: a Flax module of your own in place of the config's ``model``; see
+      :mod:`forecaster.forecasting.networks.own` for what it is called with and returns
     - ``checkpoint``: with it an interrupted fit can be resumed; see :class:`swarm.Checkpoint`
     - ``on_progress``: called from time to time while the networks are trained
 
-    Raises DataError when no series is left.
+    Raises DataError when no series is left, UsageError for a ``network`` that cannot be used.
     """
-    trainer = functools.partial(train, tune=tune, checkpoint=checkpoint, on_progress=on_progress)
-    return fit_with(trainer, panel, config or Config(), seed, tuned=tune)
+    config, network = with_network(config or Config(), network)
+    trainer = functools.partial(
+        train, tune=tune, network=network, checkpoint=checkpoint, on_progress=on_progress
+    )
+    return fit_with(trainer, panel, config, seed, tuned=tune)
 
 
 def fit_with(

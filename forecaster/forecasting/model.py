@@ -10,6 +10,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.config import Config
+from forecaster.forecasting.networks import OwnNetwork
 from forecaster.series import Frequency, Transform
 from forecaster.swarm import take_members
 
@@ -25,12 +26,14 @@ class Networks:
     - ``ids``: the series
     - ``params``: their weights; each array (series, member, ...)
     - ``report``: how each training went; a row per series, by ``unique_id``
+    - ``network``: their class where it is a user's own
     """
 
     config: Config
     ids: tuple[str, ...]
     params: Params
     report: pd.DataFrame
+    network: OwnNetwork | None = None
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
         """The rows of these series in all arrays. Raises KeyError for one without a network."""

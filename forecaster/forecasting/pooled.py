@@ -19,6 +19,7 @@ from jaxtyping import Float
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.model import Params
+from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
 from forecaster.forecasting.windows import MODES, Split
 
@@ -45,6 +46,7 @@ def train_pooled(
     config: Config,
     split: Split,
     features: int,
+    network: OwnNetwork | None,
     data: Series[np.ndarray],
     seed: int,
     *,
@@ -52,13 +54,13 @@ def train_pooled(
 ) -> Pooled:
     """Train as many networks as a series is to have, each on all series.
 
-    - ``config, split, features``: as of a series' own network
+    - ``config, split, features, network``: as of a series' own network
     - ``data``: of all series, arrays (series, ...)
     - ``seed``: decides on the initial weights and on the batches
     """
     windows = _windows_in(split, data)
     batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
-    task = _pooled_task(config, split, features, batch, max(1, math.ceil(windows / batch)))
+    task = _pooled_task(config, split, features, network, batch, max(1, math.ceil(windows / batch)))
     # The same networks whatever the series' names are.
     names = [f"all series\x1f{k}" for k in range(config.members)]
     fitted = swarm.fit(
@@ -87,11 +89,16 @@ def _windows_in(split: Split, data: Series[np.ndarray]) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _pooled_task(
-    config: Config, split: Split, features: int, batch: int, batches: int
+    config: Config,
+    split: Split,
+    features: int,
+    network: OwnNetwork | None,
+    batch: int,
+    batches: int,
 ) -> swarm.Task:
     """The task of one network that learns from all series: arrays (series, ...)."""
     mode = MODES[config.training_mode](split)
-    mean_loss = make_loss(config, mode, features)
+    mean_loss = make_loss(config, mode, features, network)
 
     def draw(data: Series[Array], key: Array):
         # Series in turn, in random order, so that each has its share of every epoch.
@@ -126,8 +133,8 @@ def _pooled_task(
         return mean_loss(params, _as_one(jax.vmap(one)(data)))
 
     return swarm.Task(
-        init=functions(config, features).init,
-        loss=lambda params, examples, key, hyperparams: mean_loss(params, examples),
+        init=functions(config, features, network).init,
+        loss=lambda params, examples, key, hyperparams: mean_loss(params, examples, key),
         batches=draw,
         take=take,
         validate=validate,

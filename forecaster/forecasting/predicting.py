@@ -26,6 +26,7 @@ from forecaster.forecasting.model import (
     merge_members,
     split_members,
 )
+from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import functions
 from forecaster.forecasting.windows import gather
 from forecaster.series import Panel, Transformed, infer_frequency
@@ -189,7 +190,7 @@ def distributions(
     rows = np.repeat(np.arange(series), each)
     data = transformed.features, transformed.first.astype(np.int32), origins.astype(np.int32)
     parts = swarm.map_members(
-        _forecast_function(networks.config, transformed.features.shape[-1]),
+        _forecast_function(networks.config, transformed.features.shape[-1], networks.network),
         merge_members(networks.params),
         swarm.Shared(data, rows) if each > 1 else data,
         members=series * each,
@@ -199,10 +200,10 @@ def distributions(
 
 @functools.lru_cache(maxsize=8)
 def _forecast_function(
-    config: Config, features: int
+    config: Config, features: int, network: OwnNetwork | None
 ) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
     """The forecast of one series; cached, so that forecasting again compiles nothing."""
-    apply = functions(config, features).apply
+    apply = functions(config, features, network).apply
     head = HEADS[config.head](config.horizon)
 
     def forecast(

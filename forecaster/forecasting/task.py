@@ -14,7 +14,7 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import builder
+from forecaster.forecasting.networks import OwnNetwork, network_functions
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
@@ -75,29 +75,33 @@ def split_of(config: Config, steps: int) -> Split:
     )  # fmt: skip
 
 
-def functions(config: Config, features: int) -> swarm.Functions:
+def functions(config: Config, features: int, network: OwnNetwork | None = None) -> swarm.Functions:
     """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
-    head = HEADS[config.head](config.horizon)
-    return swarm.module_functions(
-        builder(config.model, features, config.lookback, config.hidden, config.layers, head)
-    )
+    return network_functions(config, features, HEADS[config.head](config.horizon), network)
 
 
 @functools.lru_cache(maxsize=8)
-def param_shapes(config: Config, features: int) -> Params:
+def param_shapes(config: Config, features: int, network: OwnNetwork | None = None) -> Params:
     """The arrays of one network without their numbers; starts no device."""
-    return jax.eval_shape(lambda: functions(config, features).init(jax.random.key(0)))
+    return jax.eval_shape(lambda: functions(config, features, network).init(jax.random.key(0)))
 
 
-def make_task(config: Config, split: Split, features: int, *, started: bool = False) -> swarm.Task:
-    """The task of one series under a config.
+def make_task(
+    config: Config,
+    split: Split,
+    features: int,
+    network: OwnNetwork | None = None,
+    *,
+    started: bool = False,
+) -> swarm.Task:
+    """The task of one series under a config; ``network``: a user's own.
 
     ``started``: whether the data are :class:`Started`, so that weights are learned as a difference
     from a common start; weight decay then draws them back to it.
     """
-    init, _, _ = functions(config, features)
+    init, _, _ = functions(config, features, network)
     mode = MODES[config.training_mode](split)
-    mean_loss = make_loss(config, mode, features)
+    mean_loss = make_loss(config, mode, features, network)
 
     def take(data: Series[Array], windows: Windows) -> Examples:
         examples = cut(mode, data, windows.starts, data.first, data.boundary)
@@ -115,7 +119,7 @@ def make_task(config: Config, split: Split, features: int, *, started: bool = Fa
     if not started:
         return swarm.Task(
             init=init,
-            loss=lambda params, batch, key, hyperparams: mean_loss(params, batch),
+            loss=lambda params, batch, key, hyperparams: mean_loss(params, batch, key),
             batches=batches,
             take=take,
             validate=validate,
@@ -123,7 +127,9 @@ def make_task(config: Config, split: Split, features: int, *, started: bool = Fa
         )
     return swarm.Task(
         init=lambda key: jax.tree.map(jnp.zeros_like, init(key)),
-        loss=lambda params, batch, key, hyperparams: mean_loss(_sum(params, batch[0]), batch[1]),
+        loss=lambda params, batch, key, hyperparams: mean_loss(
+            _sum(params, batch[0]), batch[1], key
+        ),
         batches=lambda data, key: batches(data.series, key),
         take=lambda data, windows: (data.start, take(data.series, windows)),
         validate=lambda params, data: validate(_sum(params, data.start), data.series),
@@ -132,15 +138,18 @@ def make_task(config: Config, split: Split, features: int, *, started: bool = Fa
 
 
 def make_loss(
-    config: Config, mode: TrainingMode, features: int
-) -> Callable[[Params, "Examples"], Float[Array, ""]]:
-    """The mean loss of one network over all known targets of its examples."""
-    apply = functions(config, features).apply
+    config: Config, mode: TrainingMode, features: int, network: OwnNetwork | None = None
+) -> Callable[..., Float[Array, ""]]:
+    """The mean loss of one network over all known targets of its examples.
+
+    A function of weights, :class:`Examples`, and in training a key for networks with dropout.
+    """
+    apply = functions(config, features, network).apply
     head = HEADS[config.head](config.horizon)
 
-    def mean_loss(params: Params, examples: Examples) -> Float[Array, ""]:
+    def mean_loss(params: Params, examples: Examples, key: Array | None = None) -> Float[Array, ""]:
         inputs, valid, targets = examples
-        outputs, constants = apply(params, inputs, valid, last_only=mode.last_only)
+        outputs, constants = apply(params, inputs, valid, last_only=mode.last_only, key=key)
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)
         # A NaN target must not reach the gradient, not even times zero.
@@ -198,6 +207,8 @@ def cut(
 
 
 @functools.lru_cache(maxsize=8)
-def cached_task(config: Config, split: Split, features: int, *, started: bool) -> swarm.Task:
+def cached_task(
+    config: Config, split: Split, features: int, network: OwnNetwork | None, *, started: bool
+) -> swarm.Task:
     """Cached, so that fitting again with the same sizes compiles nothing."""
-    return make_task(config, split, features, started=started)
+    return make_task(config, split, features, network, started=started)

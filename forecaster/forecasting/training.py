@@ -11,7 +11,7 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.model import Networks, Params, split_members
-from forecaster.forecasting.networks import widen
+from forecaster.forecasting.networks import OwnNetwork, widen
 from forecaster.forecasting.pooled import train_pooled
 from forecaster.forecasting.task import (
     Series,
@@ -35,6 +35,7 @@ def train(
     seed: int,
     *,
     tune: bool = False,
+    network: OwnNetwork | None = None,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> tuple[Networks, float]:
@@ -45,6 +46,7 @@ def train(
     - ``ids``: the series' names
     - ``seed``: with a series' name it determines every random draw
     - ``tune``: search each series' own settings first, among :func:`candidates`
+    - ``network``: a user's own, which the config's model is the import path of
     - ``checkpoint, on_progress``: as for :func:`forecaster.swarm.fit`
     """
     features = transformed.features.shape[-1]
@@ -52,16 +54,17 @@ def train(
     data = series_data(config, transformed)
     options = _Options(seed, checkpoint, on_progress)
     if tune:
-        return _search(config, split, features, data, ids, options)
+        return _search(config, split, features, network, data, ids, options)
     rows = np.repeat(np.arange(len(ids)), config.members)
     names = member_names(ids, config.members)
     if config.start == "independent":
-        task = cached_task(config, split, features, started=False)
+        task = cached_task(config, split, features, network, started=False)
         shared = data if config.members == 1 else swarm.Shared(data, rows)
         fitted = swarm.fit(task, shared, names, **options.of(config))
-        return _networks(config, ids, fitted.params, _report(fitted)), fitted.seconds
-    pooled = train_pooled(config, split, features, data, seed, on_progress=on_progress)
-    task = cached_task(config, split, features, started=True)
+        networks = _networks(config, ids, fitted.params, _report(fitted), network)
+        return networks, fitted.seconds
+    pooled = train_pooled(config, split, features, network, data, seed, on_progress=on_progress)
+    task = cached_task(config, split, features, network, started=True)
     start = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
     started = Started(cast(Any, swarm.Shared(data, rows)), cast(Any, start))
     fitted = swarm.fit(task, started, names, **options.of(config, fine_tuning=True))
@@ -70,7 +73,8 @@ def train(
         return difference + np.tile(common, (len(ids), *[1] * (common.ndim - 1)))
 
     params = jax.tree.map(added, fitted.params, pooled.params)
-    return _networks(config, ids, params, _report(fitted)), pooled.seconds + fitted.seconds
+    networks = _networks(config, ids, params, _report(fitted), network)
+    return networks, pooled.seconds + fitted.seconds
 
 
 def member_names(ids: Sequence[str], members: int) -> list[str]:
@@ -102,6 +106,7 @@ def _search(
     config: Config,
     split: Split,
     features: int,
+    network: OwnNetwork | None,
     data: Series[np.ndarray],
     ids: Sequence[str],
     options: _Options,
@@ -111,13 +116,13 @@ def _search(
 
     def make(hidden):
         return cached_task(
-            dataclasses.replace(config, hidden=hidden), split, features, started=False
+            dataclasses.replace(config, hidden=hidden), split, features, network, started=False
         )
 
     tuned = swarm.tune(make, data, ids, candidates(config), **options.of(config))
     widest = max(winners.size["hidden"] for winners in tuned.winners)
     config = dataclasses.replace(config, hidden=widest)
-    shapes = jax.eval_shape(functions(config, features).init, jax.random.key(0))
+    shapes = jax.eval_shape(functions(config, features, network).init, jax.random.key(0))
     order = np.argsort(np.concatenate([winners.rows for winners in tuned.winners]))
 
     def together(parts):
@@ -127,18 +132,22 @@ def _search(
     chosen = tuned.summary().drop(columns="best_loss")
     report = together([_report(winners.result) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
-    return _networks(config, ids, together(params), report), tuned.seconds
+    return _networks(config, ids, together(params), report, network), tuned.seconds
 
 
 def _networks(
-    config: Config, ids: Sequence[str], params: Params, report: Mapping[str, np.ndarray]
+    config: Config,
+    ids: Sequence[str],
+    params: Params,
+    report: Mapping[str, np.ndarray],
+    network: OwnNetwork | None,
 ) -> Networks:
     """From weights (series x member, ...) and a report of each network."""
     each = jax.tree.leaves(params)[0].shape[0] // len(ids)
     params = jax.tree.map(lambda leaf: split_members(np.asarray(leaf), each), params)
     index = pd.Index(ids, name="unique_id")
     table = pd.DataFrame(dict(report))
-    return Networks(config, tuple(ids), params, _of_series(table, each).set_axis(index))
+    return Networks(config, tuple(ids), params, _of_series(table, each).set_axis(index), network)
 
 
 def _of_series(report: pd.DataFrame, each: int) -> pd.DataFrame:
@@ -162,7 +171,9 @@ _STATUSES = ("stopped_early", "finished", "training", "diverged")  # the worst l
 
 def candidates(config: Config) -> list[swarm.Candidate]:
     """What a search tries: the settings of the config, and around them."""
-    hidden = sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
+    hidden = [config.hidden]
+    if config.has_hidden_units:
+        hidden = sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
     return swarm.grid_candidates(
         learning_rate=[config.learning_rate * factor for factor in (1 / 3, 1, 3)],
         weight_decay=[config.weight_decay, 100 * config.weight_decay],

@@ -17,7 +17,7 @@ import pandas as pd
 
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting import Model, Networks, param_shapes, split_members
+from forecaster.forecasting import Model, Networks, OwnNetwork, param_shapes, split_members
 from forecaster.series import Frequency, Transform, default_season
 from forecaster.storage.encoding import Encoding
 
@@ -57,8 +57,12 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: cannot be read ({error}). {ADVICE}") from error
 
 
-def model_of(rest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Model:
-    """A model of what the two files hold.
+def model_of(
+    rest: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    network: OwnNetwork | None = None,
+) -> Model:
+    """A model of what the two files hold; ``network``: the class where it is a user's own.
 
     Raises TypeError, ValueError, OverflowError or UsageError where that is no model.
     """
@@ -70,7 +74,8 @@ def model_of(rest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Model
     if (target := _get(str, rest, "target")) not in channels:
         raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
     encoding = _encoding(rest.get("encoding", {}))
-    _check_arrays(arrays, encoding, config, transform, len(ids))
+    shapes = _flatten(param_shapes(config, transform.features, network))
+    _check_arrays(arrays, encoding, config, shapes, len(ids))
     arrays = encoding.read(arrays)
     params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
     for name, leaf in params.items():
@@ -78,7 +83,7 @@ def model_of(rest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Model
             raise ValueError(f"params/{name}: some weights are not finite")
     params = {name: split_members(leaf, config.members) for name, leaf in params.items()}
     return Model(
-        networks=Networks(config, ids, _unflatten(params), _report(rest, ids)),
+        networks=Networks(config, ids, _unflatten(params), _report(rest, ids), network),
         channels=channels,
         target=target,
         frequency=frequency,
@@ -128,7 +133,7 @@ def _check_arrays(
     arrays: Mapping[str, np.ndarray],
     encoding: Encoding,
     config: Config,
-    transform: Transform,
+    network: Mapping[str, tuple[int, ...]],
     series: int,
 ) -> None:
     """Raise ValueError unless these are the arrays of such a model, in name, type and shape."""
@@ -142,8 +147,7 @@ def _check_arrays(
         if getattr(config, name) > most:  # before a network of that size is thought of
             raise ValueError(f"config: {name}: the arrays are of a smaller network")
     shapes = {
-        f"params/{name}": (series * config.members, *shape)
-        for name, shape in _flatten(param_shapes(config, transform.features)).items()
+        f"params/{name}": (series * config.members, *shape) for name, shape in network.items()
     }
     expected: dict[str, tuple[tuple[int, ...], str]] = {
         "scores": ((series, config.longest_validation, config.horizon), encoding.scores)

@@ -1,7 +1,7 @@
 """Models on disk: a folder with ``model.safetensors`` (arrays) and ``model.json`` (all else).
 
 The JSON is strict (no NaN) and carries a schema version and the SHA-256 of the arrays. Never
-pickle: opening a model runs no code.
+pickle: opening a model runs no code, and imports none.
 """
 
 import dataclasses
@@ -17,8 +17,15 @@ from typing import Any
 import numpy as np
 
 from forecaster import atomic
-from forecaster.errors import ModelError, WriteError
-from forecaster.forecasting import Model, merge_members
+from forecaster.errors import ModelError, UsageError, WriteError
+from forecaster.forecasting import (
+    Model,
+    OwnNetwork,
+    check_class,
+    import_path,
+    imported_network,
+    merge_members,
+)
 from forecaster.home import Home
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.loading import ADVICE, model_of, read_bytes, read_json
@@ -77,7 +84,7 @@ def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path
     """
     atomic.sweep(home.models)
     while True:
-        folder = home.new_run(model.config.model)
+        folder = home.new_run(model.config.column.lower())
         try:
             return save(model, folder, encoding)
         except (ModelError, WriteError) as error:
@@ -88,8 +95,11 @@ def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path
             time.sleep(0.001)  # names differ by the millisecond
 
 
-def load(folder: str | Path) -> Model:
+def load(folder: str | Path, network: OwnNetwork | None = None) -> Model:
     """Read a model that :func:`save` wrote.
+
+    ``network``: the class of its networks where it is a user's own; by default the one that it was
+    fitted with, if its module has been imported.
 
     Raises ModelError when there is none, when a file is damaged or holds anything but a model, or
     when its schema version is not one that this program reads.
@@ -111,8 +121,9 @@ def load(folder: str | Path) -> Model:
             f"{folder / _ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
             f"{ADVICE}"
         )
+    rest, network = _with_network(rest, network, folder)
     try:
-        return model_of(rest, from_bytes(raw))
+        return model_of(rest, from_bytes(raw), network)
     except Exception as error:  # the files are whatever somebody made of them
         reason = str(error)[:_MOST_REASON] or type(error).__name__
         raise ModelError(f"{folder}: not a model of this program: {reason}. {ADVICE}") from error
@@ -127,6 +138,27 @@ def _check_schema(rest: Mapping[str, Any], path: Path) -> None:
         raise ModelError(
             f"{path}: schema version {schema}; this program reads version {SCHEMA}: {advice}"
         )
+
+
+def _with_network(
+    rest: dict[str, Any], network: OwnNetwork | None, folder: Path
+) -> tuple[dict[str, Any], OwnNetwork | None]:
+    """The settings with the class of the networks named, and that class, if it is a user's own."""
+    config = rest.get("config")
+    config = config if isinstance(config, dict) else {}
+    path = config.get("model")
+    if not isinstance(path, str) or ":" not in path:
+        if network is not None:
+            raise UsageError(f"{folder}: its networks are {path}; load it without `network`")
+        return rest, None
+    try:
+        network = check_class(network) if network is not None else imported_network(path)
+    except UsageError as error:
+        name = path.split(":")[-1].split(".")[-1]
+        raise ModelError(
+            f"{folder}: {error}. Import {name} and call fc.load({str(folder)!r}, network={name})"
+        ) from error
+    return {**rest, "config": {**config, "model": import_path(network)}}, network
 
 
 def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, np.ndarray]:

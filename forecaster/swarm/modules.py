@@ -190,8 +190,8 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
     return Functions(init, run, export)
 
 
-def linen_functions(module: "linen.Module", sample: Tree) -> Functions:
-    """A model from a ``flax.linen`` module and an example of its inputs, (example, ...).
+def linen_functions(module: "linen.Module", *sample: Tree) -> Functions:
+    """A model from a ``flax.linen`` module and an example of each of its inputs, (example, ...).
 
     The key reaches the module as its ``dropout`` stream. When it initialises a member, a SwarmError
     is raised for a module with other collections than ``params``.
@@ -199,7 +199,7 @@ def linen_functions(module: "linen.Module", sample: Tree) -> Functions:
 
     def init(key: jax.Array) -> Params:
         variables = dict(
-            cast(Mapping[str, Params], module.init({"params": key, "dropout": key}, sample))
+            cast(Mapping[str, Params], module.init({"params": key, "dropout": key}, *sample))
         )
         params = variables.pop("params", {})
         if variables:

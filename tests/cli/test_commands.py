@@ -114,7 +114,7 @@ USAGE = [
         ("fit", "--source", "simulated", "--config", "{tmp}/bad3.toml"),
         "burn_in: expected less than",
     ),
-    (("fit", "--source", "simulated", "--model", "transformer"), "'transformer' is not one of"),
+    (("fit", "--source", "simulated", "--model", "perceiver"), "'perceiver' is not one of"),
     (("fit", "--source", "simulated", "--model", "mlp", "--training", "sequence"), "windowed"),
     (("fit", "--source", "simulated", "--config", "{tmp}/none.toml"), "cannot be read as TOML"),
     (("fit", "--source", "simulated", "--config", "{tmp}/bad.toml"), "no setting 'hiden'; there"),

@@ -91,10 +91,15 @@ def test_untrained_means_unchanged_with_the_current_volatility(panel, config):
     [
         {"model": "gru"},
         {"model": "mlp"},
+        {"model": "transformer"},
+        {"model": "tcn"},
+        pytest.param({"model": "nhits"}, marks=pytest.mark.slow),  # three blocks to compile
+        {"model": "dlinear"},
+        {"model": "nlinear", "head": "point"},
         {"training": "windowed", "head": "point", "layers": 2},
     ],
 )
-def test_every_kind_of_model_learns(panel, config, change):
+def test_every_kind_of_model_learns(panel, config, change, tmp_path):
     """A series whose next step is plain to see: each kind must beat 'unchanged' by far."""
     time = np.arange(400)
     wave = pd.DataFrame({"unique_id": "wave", "ds": time, "y": np.sin(time * 2 * np.pi / 9) + 5})
@@ -103,7 +108,12 @@ def test_every_kind_of_model_learns(panel, config, change):
     )
     model = fc.fit(Panel.from_frame(wave), config, seed=0)
     assert model.report["mae_relative_to_naive"].iloc[0] < 0.5
-    assert list(fc.predict(model, Panel.from_frame(wave)))[2] == config.model.upper()
+    forecast = fc.predict(model, Panel.from_frame(wave))
+    assert list(forecast)[2] == config.model.upper()
+    again = fc.load(fc.save(model, tmp_path / "run"))
+    pd.testing.assert_frame_equal(
+        fc.predict(again, Panel.from_frame(wave)), forecast, check_exact=True
+    )
 
 
 def test_series_that_cannot_be_used_are_named(panel, config):

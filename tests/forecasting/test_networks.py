@@ -1,17 +1,26 @@
-"""Networks of one series: what stays the same when they are widened."""
+"""Networks of one series: what they see, and what stays the same when they are widened."""
 
 import dataclasses
+import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import forecaster as fc
 from forecaster.forecasting.networks import widen
+from forecaster.forecasting.networks.linear import _moving_mean
+from forecaster.forecasting.networks.nhits import between, pooled
+from forecaster.forecasting.networks.tcn import dilations
+from forecaster.forecasting.networks.transformer import by_distance
 from forecaster.forecasting.training import functions
 
+CAUSAL = ["lstm", "gru", "transformer", "tcn"]
+WHOLE = ["mlp", "nhits", "dlinear", "nlinear"]
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "mlp"])
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "mlp", "transformer", "tcn", "nhits"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_widened_network_says_the_same(kind, layers):
     small = fc.Config(model=kind, hidden=3, layers=layers, lookback=20, validation=50)
@@ -39,3 +48,137 @@ def test_a_widened_network_says_the_same(kind, layers):
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     same = widen(params, jax.eval_shape(made.init, jax.random.key(0)), 3, 3)
     assert jax.tree.all(jax.tree.map(np.array_equal, same, params))
+
+
+@functools.cache
+def network(kind: str, layers: int = 2):
+    """A network with random weights: a function of windows (5, steps, 4) and of what is valid."""
+    config = fc.Config(model=kind, hidden=3, layers=layers, lookback=20, validation=50)
+    made = functions(config, 4)
+    random = np.random.default_rng(1)
+    params = jax.tree.map(
+        lambda leaf: random.normal(size=leaf.shape).astype(np.float32),
+        made.init(jax.random.key(0)),
+    )
+
+    @functools.partial(jax.jit, static_argnames="last_only")
+    def outputs(inputs, valid, *, last_only):
+        return made.apply(params, inputs, valid, last_only=last_only)[0]
+
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def windows() -> tuple[np.ndarray, np.ndarray]:
+    """Inputs with something random in the padding too, and what is valid: 8 to 20 steps."""
+    inputs = np.random.default_rng(2).normal(size=(5, 20, 4)).astype(np.float32)
+    first = np.array([0, 0, 3, 7, 12])
+    return inputs, (np.arange(20) >= first[:, None]).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+def test_no_step_sees_a_later_one(kind, windows):
+    inputs, valid = windows
+    later = inputs.copy()
+    later[:, 13:] = 5 - 3 * later[:, 13:]
+    before, after = (network(kind)(x, valid, last_only=False) for x in (inputs, later))
+    np.testing.assert_array_equal(before[:, :13], after[:, :13])
+    assert (np.abs(before[:, 13:] - after[:, 13:]).max(2) > 1e-4).all()
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+def test_the_last_step_alone_says_what_it_says_among_all(kind, windows):
+    alone = network(kind)(*windows, last_only=True)
+    among = network(kind)(*windows, last_only=False)
+    np.testing.assert_allclose(alone, among[:, -1:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", CAUSAL + WHOLE)
+def test_what_lies_in_the_padding_changes_nothing(kind, windows):
+    inputs, valid = windows
+    other = np.where(valid[..., None] > 0, inputs, 7.0)
+    whole = kind in WHOLE
+    before, after = (network(kind)(x, valid, last_only=whole) for x in (inputs, other))
+    seen = np.ones(before.shape, bool) if whole else np.broadcast_to(valid[..., None], before.shape)
+    np.testing.assert_array_equal(before[seen > 0], after[seen > 0])
+    assert np.isfinite(before).all()
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+def test_a_history_that_begins_late_is_seen_as_without_the_padding(kind, windows):
+    inputs, valid = windows
+    late = (np.arange(20) >= 12).astype(np.float32) * np.ones_like(valid)
+    padded = network(kind)(inputs, late, last_only=False)[:, 12:]
+    short = network(kind)(inputs[:, 12:], late[:, 12:], last_only=False)
+    np.testing.assert_allclose(padded, short, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", CAUSAL + WHOLE)
+def test_every_input_counts(kind):
+    """Also the first step of a window: a network that forgets it would pass the tests above."""
+    inputs = jnp.asarray(np.random.default_rng(3).normal(size=(5, 20, 4)), jnp.float32)
+    valid = jnp.ones((5, 20))
+    layers = 1
+    slopes = jax.grad(lambda x: jnp.square(network(kind, layers)(x, valid, last_only=True)).sum())
+    reached = np.abs(np.asarray(slopes(inputs))).max((0, 2))  # by step
+    assert (reached > 0).all() or (kind == "nhits" and (reached > 0).sum() > 15)
+
+
+@pytest.mark.parametrize("kind", CAUSAL + WHOLE)
+def test_untrained_networks_say_nothing(kind):
+    config = fc.Config(model=kind, hidden=3, lookback=20, validation=50)
+    made = functions(config, 4)
+    shapes = jax.eval_shape(made.init, jax.random.key(0))
+    assert shapes["constants"].shape == (5,)
+
+    def outputs(inputs):
+        params = made.init(jax.random.key(0))
+        return made.apply(params, inputs, jnp.ones((2, 20)), last_only=True)[0]
+
+    np.testing.assert_array_equal(jax.jit(outputs)(jnp.ones((2, 20, 4))), np.zeros((2, 1, 10)))
+
+
+@pytest.mark.parametrize("lookback", [1, 3, 4, 9, 10, 60, 400])
+def test_convolutions_reach_over_the_lookback(lookback):
+    chosen = dilations(lookback)
+    assert 1 + 2 * sum(chosen) >= lookback
+    assert len(chosen) == 1 or 1 + 2 * sum(chosen[:-1]) < lookback
+
+
+def test_what_is_added_to_scores_goes_by_distance():
+    values = np.random.default_rng(0).normal(size=(2, 7)).astype(np.float32)
+    square = np.asarray(by_distance(jnp.asarray(values)))
+    for step in range(7):
+        for earlier in range(7):
+            wanted = values[:, step - earlier] if earlier <= step else np.zeros(2)
+            np.testing.assert_array_equal(square[:, step, earlier], wanted)
+
+
+def test_a_line_goes_through_its_knots():
+    np.testing.assert_allclose(np.array([1.0, 3.0, 7.0]) @ between(3, 5), [1, 2, 3, 5, 7])
+    np.testing.assert_array_equal(between(4, 4), np.eye(4))
+    np.testing.assert_array_equal(between(1, 3), np.ones((1, 3)))
+    np.testing.assert_array_equal(between(1, 1), np.ones((1, 1)))
+
+
+def test_pools_count_from_the_latest_step_and_skip_padding(windows):
+    inputs, valid = windows
+    inputs = inputs - 10  # below the zeros of the padding
+    got = np.asarray(pooled(jnp.asarray(inputs), jnp.asarray(valid), 8))
+    assert got.shape == (5, 3, 4)
+    for row in range(5):
+        seen = inputs[row][valid[row] > 0]
+        np.testing.assert_array_equal(got[row, 2], seen[-8:].max(0))
+        first = seen[:-16].max(0) if len(seen) > 16 else np.zeros(4)
+        np.testing.assert_array_equal(got[row, 0], first)
+
+
+def test_a_trend_is_the_mean_of_what_is_observed_near(windows):
+    inputs, valid = windows
+    inputs = np.where(valid[..., None] > 0, inputs, 0)
+    got = np.asarray(_moving_mean(jnp.asarray(inputs), jnp.asarray(valid)))
+    for row in range(5):
+        for step in np.flatnonzero(valid[row]):
+            near = slice(max(0, step - 12), step + 13)
+            wanted = inputs[row, near][valid[row, near] > 0].mean(0)
+            np.testing.assert_allclose(got[row, step], wanted, rtol=1e-4, atol=1e-5)

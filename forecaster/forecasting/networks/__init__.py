@@ -1,0 +1,8 @@
+"""Flax modules for ONE series. The swarm makes many of them."""
+
+import lazy_loader
+
+# The types are in the stub beside this file.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(  # pyright: ignore[reportUnknownVariableType]
+    __name__, __file__
+)

@@ -1,0 +1,91 @@
+"""From settings to the network of one series."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TypeAlias
+
+from flax import nnx
+
+from forecaster import swarm
+from forecaster.config import Config
+from forecaster.errors import UsageError
+from forecaster.forecasting.networks.base import Head, Network, Sizes
+from forecaster.forecasting.networks.linear import DLinear, NLinear
+from forecaster.forecasting.networks.mlp import MLP
+from forecaster.forecasting.networks.nhits import NHITS
+from forecaster.forecasting.networks.own import (
+    OwnNetwork,
+    check_class,
+    import_network,
+    import_path,
+    own_functions,
+)
+from forecaster.forecasting.networks.recurrent import GRU, LSTM, Recurrent
+from forecaster.forecasting.networks.tcn import TCN
+from forecaster.forecasting.networks.transformer import Transformer
+
+CELLS = {"lstm": LSTM, "gru": GRU}
+NETWORKS: dict[str, Callable[..., Network]] = {
+    "mlp": MLP,
+    "transformer": Transformer,
+    "tcn": TCN,
+    "nhits": NHITS,
+    "dlinear": DLinear,
+    "nlinear": NLinear,
+}
+
+Build: TypeAlias = Callable[[nnx.Rngs], Network]
+
+
+def builder(name: str, features: int, lookback: int, hidden: int, layers: int, head: Head) -> Build:
+    """A function that builds a network, given random streams.
+
+    - ``name``: one of the models of :class:`forecaster.Config`
+    - ``features``: inputs at each step
+    - ``lookback``: steps of a window
+    - ``hidden``: units of a layer
+    - ``layers``: how many
+    - ``head``: what the outputs are for
+    """
+    sizes = Sizes(features, lookback, hidden, layers, head)
+    if name in CELLS:
+        return lambda rngs: Recurrent(CELLS[name], sizes, rngs=rngs)
+    return lambda rngs: NETWORKS[name](sizes, rngs=rngs)
+
+
+def network_functions(
+    config: Config, features: int, head: Head, network: OwnNetwork | None = None
+) -> swarm.Functions:
+    """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model.
+
+    - ``config``: its model and sizes
+    - ``features``: inputs at each step
+    - ``head``: what the outputs are for
+    - ``network``: a user's own, which the config's model is the import path of
+    """
+    sizes = config.lookback, config.hidden, config.layers
+    if network is None:
+        return swarm.module_functions(builder(config.model, features, *sizes, head))
+    return own_functions(network, Sizes(features, *sizes, head))
+
+
+def with_network(config: Config, network: object | None) -> tuple[Config, OwnNetwork | None]:
+    """The config with its model named and its training mode chosen, and the class that it means.
+
+    - ``config``: its model may be the import path of a user's own network
+    - ``network``: such a class, which takes precedence over the config's model
+
+    Raises UsageError for what is no class of Flax modules, or cannot be imported.
+    """
+    if network is None and not config.is_own:
+        return config, None
+    own = import_network(config.model) if network is None else check_class(network)
+    causal = bool(getattr(own, "causal", False))
+    if config.training == "sequence" and not causal:
+        raise UsageError(
+            f"network {own.__name__} cannot be trained with 'sequence': it does not say "
+            "causal = True, that no step sees a later one; use training = 'windowed'"
+        )
+    training = "windowed" if config.training == "auto" and not causal else config.training
+    training = "sequence" if training == "auto" else training
+    return dataclasses.replace(config, model=import_path(own), training=training), own

@@ -1,0 +1,24 @@
+"""A multilayer perceptron."""
+
+import jax
+from flax import nnx
+from jax import Array
+
+from forecaster.forecasting.networks.base import Forecaster, Sizes, check_last_only
+
+
+class MLP(Forecaster):
+    """A multilayer perceptron over a whole window; it has outputs for the last step only."""
+
+    def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
+        super().__init__(sizes.hidden, sizes, rngs=rngs)
+        widths = [sizes.lookback * sizes.features] + [sizes.hidden] * (sizes.layers - 1)
+        self.layers = nnx.List([nnx.Linear(width, sizes.hidden, rngs=rngs) for width in widths])
+
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
+        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, 1, K) and constants."""
+        check_last_only("MLP", last_only=last_only)
+        hidden = (inputs * valid[..., None]).reshape(inputs.shape[0], -1)
+        for layer in self.layers:
+            hidden = jax.nn.relu(layer(hidden))
+        return self.out(hidden)[:, None], self.constants[...]

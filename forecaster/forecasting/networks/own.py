@@ -1,0 +1,314 @@
+"""A user's own Flax module as the network of each series.
+
+Any class of ``flax.linen`` or ``flax.nnx`` modules will do that is called with ``inputs`` (window,
+lookback, feature), zero where there is nothing, and ``valid`` (window, lookback), 1.0 where there
+is something, and that returns one of
+
+- features of every step, (window, lookback, width), or of the window, (window, width): a last layer
+  that starts at zero, and the head's constants, are added to them
+- the head's outputs, (window, lookback or nothing, output), when its constructor has an argument
+  ``outputs``, their number
+
+Arguments of its constructor that have no default are filled by name: ``inputs``, features at each
+step; ``lookback``, ``horizon``, ``hidden`` and ``layers`` of the config; ``outputs`` of the head;
+``rngs`` in ``flax.nnx``.
+
+A class attribute ``causal = True`` says that it returns features of every step and that none
+depends on later inputs: it is then trained at every step of a window, otherwise at the last. A
+linen ``__call__`` with an argument ``deterministic`` is told by it that it does not train; when it
+does, there is a random stream ``dropout``.
+"""
+
+import functools
+import importlib
+import inspect
+import sys
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen, nnx
+from jax import Array
+
+from forecaster import swarm
+from forecaster.errors import UsageError
+from forecaster.forecasting.networks.base import Network, Sizes, last_layer
+
+OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
+
+_TAKEN = ("unique_id", "ds", "cutoff", "y", "Naive", "probability_of_rise")  # columns of forecasts
+_GIVEN = ("inputs", "lookback", "horizon", "hidden", "layers", "outputs", "rngs")
+
+
+def check_class(network: object) -> OwnNetwork:
+    """The network, if it is a class of Flax modules. Raises UsageError otherwise."""
+    if inspect.isclass(network) and issubclass(network, linen.Module | nnx.Module):
+        if network.__name__ in _TAKEN:
+            raise UsageError(
+                f"network: a class named {network.__name__} would hide a column of that name in "
+                "forecasts; rename it"
+            )
+        return cast(OwnNetwork, network)
+    got, hint = repr(network), ""
+    if isinstance(network, linen.Module | nnx.Module):
+        name = type(network).__name__
+        got = f"an instance of {name}"
+        hint = f"; give the class {name} itself, with its settings as defaults of its arguments"
+    raise UsageError(
+        f"network: expected a class of flax.linen or flax.nnx modules; got {got}{hint}"
+    )
+
+
+def import_path(network: OwnNetwork) -> str:
+    """Where a class can be imported from, ``module:Class``."""
+    return f"{network.__module__}:{network.__qualname__}"
+
+
+def import_network(path: str) -> OwnNetwork:
+    """The class at a path that :func:`import_path` gave. Raises UsageError where there is none."""
+    module, _, name = path.partition(":")
+    try:
+        found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"network {path} cannot be imported ({error})") from error
+    return check_class(found)
+
+
+def imported_network(path: str) -> OwnNetwork:
+    """The class at a path, if its module has been imported; nothing is.
+
+    For paths that come from files: a file must not choose which code runs. Raises UsageError where
+    there is none.
+    """
+    if path.partition(":")[0] not in sys.modules:
+        raise UsageError(f"network {path} has not been imported")
+    return import_network(path)
+
+
+def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
+    """Pure functions of a user's module, called as those of the networks of this program.
+
+    Raises UsageError where it does not return what is expected.
+    """
+    swarm.use_all_cores()  # before anything starts JAX
+    given = _arguments(network, sizes)
+    if issubclass(network, linen.Module):
+        functions = _linen_functions(network, given, sizes)
+    else:
+        functions = _nnx_functions(network, given, sizes)
+    _check_returned(network, functions, sizes)
+    return functions._replace(apply=_with_checked_weights(network, functions))
+
+
+def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
+    """What its constructor is given."""
+    values = {
+        "inputs": sizes.features,
+        "lookback": sizes.lookback,
+        "horizon": sizes.head.horizon,
+        "hidden": sizes.hidden,
+        "layers": sizes.layers,
+        "outputs": sizes.head.outputs,
+    }
+    given: dict[str, Any] = {}
+    parameters = _parameters(network)
+    for name, parameter in parameters.items():
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if variadic or parameter.default is not parameter.empty or name == "rngs":
+            continue
+        if name not in values:
+            raise UsageError(
+                f"network {network.__name__}: its argument {name} has no default; expected "
+                f"one, or a name that is given: {', '.join(_GIVEN)}"
+            )
+        given[name] = values[name]
+    if "outputs" in parameters:
+        given["outputs"] = values["outputs"]
+    return given
+
+
+def _parameters(network: OwnNetwork) -> dict[str, inspect.Parameter]:
+    """Of its constructor; the class itself would have the signature of its metaclass."""
+    _, *rest = inspect.signature(network.__init__).parameters.items()
+    return dict(rest)
+
+
+def _takes_deterministic(network: OwnNetwork) -> bool:
+    return "deterministic" in inspect.signature(cast(Any, network).__call__).parameters
+
+
+class _Linen(linen.Module):
+    """A user's linen module, with what is added to it."""
+
+    network: linen.Module
+    sizes: Sizes
+    gives_outputs: bool
+
+    @linen.compact
+    def __call__(
+        self, inputs: Array, valid: Array, *, last_only: bool = True, deterministic: bool = True
+    ) -> tuple[Array, Array]:
+        told = {"deterministic": deterministic} if _takes_deterministic(type(self.network)) else {}
+        states = cast(Any, self.network)(inputs, valid, **told)
+        states = _at_steps(type(self.network), states, inputs, last_only=last_only)
+        head, zeros = self.sizes.head, linen.initializers.zeros
+        if self.gives_outputs:
+            _check_outputs(type(self.network), states, self.sizes)
+        else:
+            states = linen.Dense(head.outputs, kernel_init=zeros, name="out")(states)
+        return states, self.param("constants", zeros, (head.constants,))
+
+
+def _linen_functions(
+    network: type[linen.Module], given: Mapping[str, Any], sizes: Sizes
+) -> swarm.Functions:
+    module = _Linen(network(**given), sizes, "outputs" in given)
+    sample = tuple(np.zeros(shape, np.float32) for shape in _shapes(sizes))
+    init, apply, export = swarm.linen_functions(module, *sample)
+
+    def run(
+        params: swarm.Params, *inputs: Array, key: Array | None = None, **options: Any
+    ) -> tuple[Array, Array]:
+        return apply(params, *inputs, key=key, deterministic=key is None, **options)
+
+    return swarm.Functions(init, run, export)
+
+
+class _Nnx(Network):
+    """A user's nnx module, with what is added to it."""
+
+    def __init__(
+        self, network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes, *, rngs: nnx.Rngs
+    ):
+        super().__init__(sizes)
+        self.sizes = sizes
+        self.network: Any = network(**_with_rngs(network, given, rngs))
+        self.out = None
+        if "outputs" not in given:
+            self.out = last_layer(_width(network, given, sizes), sizes.head.outputs, rngs=rngs)
+
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
+        states = self.network(inputs, valid)
+        states = _at_steps(type(self.network), states, inputs, last_only=last_only)
+        if self.out is None:
+            _check_outputs(type(self.network), states, self.sizes)
+        else:
+            states = self.out(states)
+        return states, self.constants[...]
+
+
+def _nnx_functions(
+    network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes
+) -> swarm.Functions:
+    return swarm.module_functions(lambda rngs: _Nnx(network, given, sizes, rngs=rngs))
+
+
+def _with_rngs(
+    network: type[nnx.Module], given: Mapping[str, Any], rngs: nnx.Rngs
+) -> dict[str, Any]:
+    takes_rngs = "rngs" in _parameters(network)
+    return {**given, **({"rngs": rngs} if takes_rngs else {})}
+
+
+def _width(network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes) -> int:
+    """How many features it returns."""
+
+    def called() -> Array:
+        arrays = (jnp.zeros(shape, jnp.float32) for shape in _shapes(sizes))
+        return cast(Any, network(**_with_rngs(network, given, nnx.Rngs(0))))(*arrays)
+
+    states = cast(Any, nnx.eval_shape(called))
+    _check_shape(network, states, _shapes(sizes)[0])
+    return states.shape[-1]
+
+
+def _shapes(sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of two windows and of what is valid in them."""
+    return (2, sizes.lookback, sizes.features), (2, sizes.lookback)
+
+
+def _at_steps(network: OwnNetwork, states: Array, inputs: Array, *, last_only: bool) -> Array:
+    """What it returned, (window, steps, any), at the last step or at all."""
+    _check_shape(network, states, inputs.shape)
+    if states.ndim == 2:
+        states = states[:, None]
+    return states[:, -1:] if last_only else states
+
+
+def _check_shape(network: OwnNetwork, states: Any, inputs: tuple[int, ...]) -> None:
+    windows, lookback = inputs[:2]
+    shape = tuple(getattr(states, "shape", ()))
+    of_steps = len(shape) == 3 and shape[:2] == (windows, lookback)
+    of_window = len(shape) == 2 and shape[0] == windows and not getattr(network, "causal", False)
+    if not (of_steps or of_window):
+        either = "" if getattr(network, "causal", False) else f" or ({windows}, any width)"
+        raise UsageError(
+            f"network {network.__name__}: for {windows} windows of {lookback} steps expected an "
+            f"array ({windows}, {lookback}, any width){either}; got {shape or type(states)}"
+        )
+
+
+def _check_outputs(network: OwnNetwork, states: Array, sizes: Sizes) -> None:
+    if states.shape[-1] != sizes.head.outputs:
+        raise UsageError(
+            f"network {network.__name__}: its argument outputs says that it returns the head's "
+            f"{sizes.head.outputs} outputs; got {states.shape[-1]}"
+        )
+
+
+def _check_returned(network: OwnNetwork, functions: swarm.Functions, sizes: Sizes) -> None:
+    """Raise UsageError for wrong shapes, and where it says that it is causal and is not."""
+    causal = bool(getattr(network, "causal", False))
+    windows, steps = (jax.ShapeDtypeStruct(shape, np.float32) for shape in _shapes(sizes))
+
+    def outputs(inputs: Array, valid: Array) -> Array:
+        params = functions.init(jax.random.key(0))
+        # The last layer starts at zero, which would hide everything.
+        params = jax.tree.map(lambda leaf: leaf + 0.1 * _waves(leaf.shape), params)
+        return functions.apply(params, inputs, valid, last_only=not causal)[0]
+
+    if not causal:
+        jax.eval_shape(outputs, windows, steps)
+        return
+    compiled, valid = jax.jit(outputs), np.ones(steps.shape, np.float32)
+    inputs, middle = np.random.default_rng(0).normal(size=windows.shape), sizes.lookback // 2
+    inputs = inputs.astype(np.float32)
+    later = np.arange(sizes.lookback)[:, None] >= middle
+    before, after = (np.asarray(compiled(x, valid)) for x in (inputs, inputs + later))
+    if not np.allclose(before[:, :middle], after[:, :middle], rtol=1e-4, atol=1e-5):
+        raise UsageError(
+            f"network {network.__name__}: says causal = True, but what it returns for a step "
+            "changes with later inputs, so it would learn from the future; make it causal, or "
+            "leave out `causal`, and it is trained at the last step of each window"
+        )
+
+
+def _waves(shape: tuple[int, ...]) -> Array:
+    """Different numbers of an array of this shape."""
+    return jnp.sin(jnp.arange(math.prod(shape), dtype=jnp.float32) + 1.0).reshape(shape)
+
+
+def _with_checked_weights(
+    network: OwnNetwork, functions: swarm.Functions
+) -> Callable[..., tuple[Array, Array]]:
+    """Its ``apply``, which says so when weights are of another version of the class."""
+    expected = jax.eval_shape(functions.init, jax.random.key(0))
+
+    def described(tree: swarm.Params) -> dict[str, tuple[int, ...]]:
+        leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+        return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
+
+    def apply(params: swarm.Params, *inputs: Array, **options: Any) -> tuple[Array, Array]:
+        if (got := described(params)) != (wanted := described(expected)):
+            other = sorted(set(got.items()) ^ set(wanted.items()))
+            raise UsageError(
+                f"network {network.__name__}: it is not the class that the weights are of; they "
+                f"differ in {', '.join(dict.fromkeys(name for name, _ in other))}. Fit again, or "
+                "load the model with the class as it was"
+            )
+        return functions.apply(params, *inputs, **options)
+
+    return apply

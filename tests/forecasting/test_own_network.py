@@ -1,0 +1,229 @@
+"""A user's own Flax module as the network of each series."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from flax import linen, nnx
+
+import forecaster as fc
+from forecaster.errors import ModelError, UsageError
+from forecaster.forecasting.training import candidates, functions
+from forecaster.swarm import SwarmError
+from tests.conftest import TICKERS
+
+
+class Decays(linen.Module):
+    """Causal, with dropout: running means at three speeds, and a layer on top."""
+
+    hidden: int
+    rate: float = 0.1
+    causal = True
+
+    @linen.compact
+    def __call__(self, inputs, valid, deterministic):
+        steps = jnp.arange(inputs.shape[1])
+        distance = steps[:, None] - steps
+        weights = [jnp.where(distance >= 0, 0.5**speed**distance, 0) for speed in (1, 2, 4)]
+        inputs = inputs * valid[..., None]
+        means = [jnp.einsum("ts,bsf->btf", weight, inputs) for weight in weights]
+        hidden = linen.tanh(linen.Dense(self.hidden)(jnp.concatenate([inputs, *means], -1)))
+        return linen.Dropout(self.rate)(hidden, deterministic=deterministic)
+
+
+class Window(nnx.Module):
+    """Sees a window as a whole, and gives the head's outputs itself."""
+
+    def __init__(self, inputs, lookback, outputs, *, rngs, width=6):
+        self.first = nnx.Linear(inputs * lookback, width, rngs=rngs)
+        self.second = nnx.Linear(width, outputs, rngs=rngs)
+
+    def __call__(self, inputs, valid):
+        hidden = (inputs * valid[..., None]).reshape(inputs.shape[0], -1)
+        return self.second(nnx.relu(self.first(hidden)))
+
+
+class Leaks(linen.Module):
+    causal = True
+
+    @linen.compact
+    def __call__(self, inputs, valid):
+        return linen.Dense(3)(inputs - inputs.mean(1, keepdims=True))
+
+
+class Short(linen.Module):
+    @linen.compact
+    def __call__(self, inputs, valid):
+        return inputs[:, :3]
+
+
+class Odd(linen.Module):
+    width: int
+
+    def __call__(self, inputs, valid):
+        return inputs
+
+
+class Statistics(linen.Module):
+    @linen.compact
+    def __call__(self, inputs, valid):
+        return linen.BatchNorm(use_running_average=True)(inputs)
+
+
+class Outputs(linen.Module):
+    outputs: int
+
+    @linen.compact
+    def __call__(self, inputs, valid):
+        return linen.Dense(self.outputs + 1)(inputs)
+
+
+class Naive(linen.Module):
+    def __call__(self, inputs, valid):
+        return inputs
+
+
+@pytest.fixture(scope="module")
+def own(panel, config) -> fc.Model:
+    return fc.fit(panel, config, seed=1, network=Decays)
+
+
+def test_a_model_is_made_of_it(panel, own, config):
+    assert own.config == dataclasses.replace(
+        config, model=f"{__name__}:Decays", training="sequence"
+    )
+    assert own.networks.network is Decays
+    params = own.params
+    assert params["network"]["Dense_0"]["kernel"].shape == (5, 28, config.hidden)
+    assert params["out"]["kernel"].shape == (5, config.hidden, 6)
+    trained = np.abs(params["out"]["kernel"]).max((1, 2)) > 0
+    assert trained.sum() >= 3  # the others were best untrained
+    forecast = fc.predict(own, panel)
+    assert list(forecast)[2:5] == ["Decays", "Decays-lo-80", "Decays-hi-80"]
+    pd.testing.assert_frame_equal(forecast, fc.predict(own, panel), check_exact=True)
+
+
+def test_it_is_trained_for_each_series_by_itself(panel, own, config):
+    some = panel.only(TICKERS[2:4])
+    alone = fc.predict(fc.fit(some, config, seed=1, network=Decays), some)
+    among = fc.predict(own, some)
+    pd.testing.assert_frame_equal(alone, among, check_exact=True)
+
+
+def test_it_is_evaluated_like_any_other(panel, config):
+    frame = fc.cross_validation(panel, config, n_windows=3, seed=1, network=Decays)
+    assert list(frame)[4:] == [
+        "Decays", "Decays-lo-80", "Decays-hi-80", "Decays-lo-95", "Decays-hi-95", "Naive",
+    ]  # fmt: skip
+    scores = fc.evaluate(frame).set_index("model").loc["Decays"]
+    assert scores["mae_relative_to_naive"].between(0.7, 1.3).all()
+
+
+def test_a_saved_model_is_loaded_by_its_import_path(panel, own, tmp_path):
+    again = fc.load(fc.save(own, tmp_path / "run"))
+    assert again.networks.network is Decays and again.config == own.config
+    pd.testing.assert_frame_equal(
+        fc.predict(again, panel), fc.predict(own, panel), check_exact=True
+    )
+    # Its config alone says which class it is.
+    fitted = fc.fit(panel, dataclasses.replace(again.config, epochs=1), seed=1)
+    assert fitted.networks.network is Decays
+
+
+def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
+    path = f"{__name__}:somewhere.<locals>.Decays"
+    config = dataclasses.replace(own.config, model=path)
+    networks = dataclasses.replace(own.networks, config=config)
+    run = fc.save(dataclasses.replace(own, networks=networks), tmp_path / "run")
+    with pytest.raises(ModelError, match="cannot be imported") as caught:
+        fc.load(run)
+    assert f"Import Decays and call fc.load({str(run)!r}, network=Decays)" in str(caught.value)
+    again = fc.load(run, network=Decays)
+    assert again.config == own.config
+    pd.testing.assert_frame_equal(
+        fc.predict(again, panel), fc.predict(own, panel), check_exact=True
+    )
+    with pytest.raises(UsageError, match="not the class that the weights are of; they differ in"):
+        fc.predict(fc.load(run, network=Window), panel)
+
+
+def test_a_model_of_this_program_is_loaded_without(model, tmp_path):
+    with pytest.raises(UsageError, match="its networks are lstm; load it without `network`"):
+        fc.load(fc.save(model, tmp_path / "run"), network=Decays)
+
+
+def test_an_nnx_module_that_gives_the_outputs_itself(config):
+    wave = np.sin(np.arange(300) * 2 * np.pi / 9) + 5
+    panel = fc.load_panel(pd.DataFrame({"unique_id": "wave", "ds": np.arange(300), "y": wave}))
+    config = dataclasses.replace(config, transform="difference", epochs=20, patience=20)
+    model = fc.fit(panel, config, seed=0, network=Window)
+    assert model.config.training_mode == "windowed" and "out" not in model.params
+    assert model.report["mae_relative_to_naive"].iloc[0] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (Leaks, "Leaks: says causal = True, but what it returns for a step changes with later"),
+        (Short, r"Short: for 2 windows of 30 steps expected an array \(2, 30, any width\) or"),
+        (Odd, "Odd: its argument width has no default; expected one, or a name that is given: inp"),
+        (Outputs, "Outputs: its argument outputs says .* the head's 6 outputs; got 7"),
+        (Naive, "a class named Naive would hide a column"),
+        (Decays(3), "expected a class of flax.linen .*; give the class Decays itself"),
+        (dict, "expected a class of flax.linen or flax.nnx modules; got <class 'dict'>$"),
+    ],
+)
+def test_what_cannot_be_used_is_named(panel, config, network, message):
+    with pytest.raises(UsageError, match=message):
+        fc.fit(panel, config, network=network)
+
+
+def test_what_is_not_causal_is_not_trained_at_every_step(panel, config):
+    config = dataclasses.replace(config, training="sequence")
+    with pytest.raises(UsageError, match=re.escape("it does not say causal = True")):
+        fc.fit(panel, config, network=Window)
+
+
+def test_state_that_is_not_trained_is_refused(panel, config):
+    with pytest.raises(SwarmError, match="collections batch_stats are not kept per member"):
+        fc.fit(panel, config, network=Statistics)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            "nowhere.nets:Mine",
+            r"nets:Mine cannot be imported \(No module named 'nowhere'\)",
+        ),
+        ("json:Mine", "json:Mine cannot be imported"),
+        ("json:JSONDecoder", "expected a class of flax.linen"),
+        (":", "cannot be imported"),
+    ],
+)
+def test_a_path_that_leads_to_no_network_is_named(panel, config, model, message):
+    with pytest.raises(UsageError, match=message):
+        fc.fit(panel, dataclasses.replace(config, model=model))
+
+
+def test_only_its_own_width_is_used_in_a_search(config):
+    own = dataclasses.replace(config, model="nets:Mine")
+    assert {candidate["hidden"] for candidate in candidates(own)} == {config.hidden}
+    assert len({candidate["hidden"] for candidate in candidates(config)}) == 3
+
+
+def test_dropout_acts_in_training_alone(config):
+    made = functions(config, 7, Decays)
+    params = jax.tree.map(lambda leaf: leaf + 0.1, made.init(jax.random.key(0)))
+    windows, valid = jnp.ones((2, 30, 7)), jnp.ones((2, 30))
+
+    def outputs(key):
+        return np.asarray(made.apply(params, windows, valid, last_only=True, key=key)[0])
+
+    first, second = (outputs(jax.random.key(seed)) for seed in (1, 2))
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(outputs(None), outputs(None))
