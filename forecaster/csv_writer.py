@@ -36,4 +36,7 @@ def unformulated(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _unformulated(text: object) -> object:
-    return _FORMULA.sub("'", text) if isinstance(text, str) else text
+    if not isinstance(text, str):
+        return text
+    # A lone carriage return would end the row: before Python 3.13 it is not put into quotes.
+    return _FORMULA.sub("'", text).replace("\r\n", "\n").replace("\r", "\n")
