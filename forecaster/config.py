@@ -11,11 +11,12 @@ from forecaster.errors import UsageError
 
 _WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models without an output at each step
 MODELS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
+TRANSFORMS = ("auto", "log_return", "combined", "difference", "seasonal", "identity")
 _CHOICES = {
     "model": MODELS,
     "head": ("student_t", "point"),
     "training": ("auto", "sequence", "windowed"),
-    "transform": ("auto", "log_return", "difference", "seasonal", "identity", "combined"),
+    "transform": TRANSFORMS,
     "start": ("pooled", "independent"),
 }
 

@@ -20,7 +20,7 @@ from forecaster.cli.shared import (
     source_options,
 )
 from forecaster.cli.stopping import exit_code, word
-from forecaster.config import MODELS
+from forecaster.config import MODELS, TRANSFORMS
 from forecaster.errors import UsageError, WriteError
 
 if TYPE_CHECKING:
@@ -30,27 +30,54 @@ if TYPE_CHECKING:
     from forecaster.storage import UnfinishedFit
 
 _THE_ONLY = ""  # fit that was interrupted, for --resume without a name
-_SETTINGS = ("horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs")
+_SETTINGS = (
+    "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
+    "transform", "season", "start", "members",
+)  # fmt: skip
 
 
 @click.command()
 @source_options
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
-@click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
+@click.option(
+    "--validation",
+    type=int,
+    help="Latest rows held back to calibrate.  [default: a quarter, 252 at most]",
+)
 @click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option(
     "--head",
     type=click.Choice(["student_t", "point"]),
     help="What is learned: a distribution, or a value by squared error.  [default: student_t]",
 )
-@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
+@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
 @click.option(
     "--training",
     type=click.Choice(["auto", "sequence", "windowed"]),
     help="Learn at every step of a window, or only at its last.  [default: auto]",
 )
 @click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
+@click.option(
+    "--transform",
+    type=click.Choice(TRANSFORMS),
+    help="What a network sees of a series: log returns of prices, or its errors against a "
+    "combination of simple forecasts.  [default: auto]",
+)
+@click.option(
+    "--season",
+    type=int,
+    multiple=True,
+    help="Steps in a season; again for a longer one.  [default: from the dates or the values]",
+)
+@click.option(
+    "--start-from",
+    "start_from",
+    type=click.Choice(["pooled", "independent"]),
+    help="Start each series' networks from one that all series trained, or from nothing, so that "
+    "no series has a part in another's forecast.  [default: pooled]",
+)
+@click.option("--members", type=int, help="Networks averaged for each series.  [default: 3]")
 @click.option(
     "--tune",
     is_flag=True,
@@ -108,6 +135,7 @@ def fit(
     from forecaster.config import Config, read_settings
 
     settings = read_settings(Path(config)) if config is not None else {}
+    options |= {"start": options["start_from"], "season": options["season"] or None}
     settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
     settings = Config.from_dict(settings, config or "options")
 

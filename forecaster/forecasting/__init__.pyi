@@ -19,8 +19,8 @@ from .model import split_members as split_members
 from .naming import resolve_names as resolve_names
 from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class
-from .networks import imported_network as imported_network
 from .networks import import_path as import_path
+from .networks import imported_network as imported_network
 from .predicting import RISE as RISE
 from .predicting import check_levels as check_levels
 from .predicting import distributions as distributions

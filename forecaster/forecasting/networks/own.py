@@ -22,8 +22,8 @@ does, there is a random stream ``dropout``.
 import functools
 import importlib
 import inspect
-import sys
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
