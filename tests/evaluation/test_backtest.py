@@ -18,6 +18,7 @@ from forecaster.evaluation import (
     Evaluation,
     comparison,
     coverage,
+    cutoffs_of,
     evaluate_to_folder,
     verdict,
 )
@@ -267,6 +268,29 @@ def test_forecasts_are_stored_in_single_precision_and_outcomes_as_they_are():
     stored = forecasts_of_two_series().to_store()
     assert list(stored) == ["unique_id", "ds", "cutoff", "y", "LSTM"]
     assert stored["LSTM"].dtype == np.float32 and stored["y"].dtype == np.float64
+
+
+def test_a_score_does_not_depend_on_the_series_beside_it(panel, config, tmp_path, monkeypatch):
+    """One that joins the universe late is scaled by its changes up to the evaluation's start."""
+    late, *others = panel.ids
+    days = pd.DatetimeIndex(panel.times)
+    spans = pd.DataFrame(
+        {"unique_id": panel.ids, "start": [days[-12], *[days[0]] * len(others)], "end": days[-1]}
+    )
+    quick = dataclasses.replace(config, epochs=1)
+    options = BacktestOptions(20, 1, (), membership=Membership(spans))
+    scores = []
+    for series in (64, 1):
+        monkeypatch.setattr("forecaster.evaluation.rolling_origin._AT_ONCE", series)
+        made = evaluate_to_folder(tmp_path / f"by {series}", panel, quick, options)
+        keys = ["unique_id", "horizon", "model"]
+        scores.append(made.scores.sort_values(keys, ignore_index=True))
+    pd.testing.assert_frame_equal(*scores, check_exact=True)
+    first = cutoffs_of(panel, config.horizon, 20, 1)[0]
+    known = panel.mask[0] & (np.arange(len(days)) <= first)
+    y = panel.channel(panel.target)[0, known]
+    ours = scores[1][scores[1]["unique_id"] == late]
+    np.testing.assert_allclose(ours["mae"] / ours["mase"], np.abs(y[5:] - y[:-5]).mean())
 
 
 def test_a_universe_without_members_is_refused_and_leaves_nothing(panel, config, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import predicting
+from forecaster.series.flags import UNCONFIRMED, Flags
 from forecaster.series.panel import Panel
 from tests.conftest import TICKERS
 
@@ -48,6 +49,25 @@ def test_predict_and_cross_validation_agree(panel, config):
     pd.testing.assert_frame_equal(
         got.reset_index(drop=True), expected, check_exact=False, rtol=1e-6
     )
+
+
+def test_rows_known_to_be_wrong_are_left_out_and_a_jump_is_forecast_from(panel, config):
+    times, ids = panel.times, panel.ids
+    flags = Flags(
+        ids=np.array([ids[0], ids[1]], object),
+        times=times[[-30, -1]],
+        kinds=np.array(["copied", UNCONFIRMED], object),
+        known=times[[-20, -1]],
+        until=np.array(["NaT", "NaT"], "datetime64[ns]"),
+    )
+    flagged = panel.with_flags(flags)
+    model = fc.fit(flagged, config, seed=1)
+    rows = panel.mask.sum(1)
+    assert (model.report["rows"] == rows - [1, 1, *[0] * (len(ids) - 2)]).all()
+    with pytest.warns(UserWarning, match=f"1 series jumped at their latest row.*: {ids[1]}$"):
+        frame = fc.predict(model, flagged)
+    there = fc.predict(model, panel.without(np.array([0]), np.array([len(times) - 30])))
+    pd.testing.assert_frame_equal(frame, there, check_exact=True)
 
 
 def test_prices_are_quoted_in_closes_where_learned_from_adjusted_ones(panel, config):
