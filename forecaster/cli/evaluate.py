@@ -42,9 +42,13 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
               help="Train again after this many cutoffs; 0: only at the first.")  # fmt: skip
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
-@click.option("--validation", type=int, help="Latest rows held back to calibrate.  [default: 252]")
+@click.option(
+    "--validation",
+    type=int,
+    help="Latest rows held back to calibrate.  [default: a quarter, 252 at most]",
+)
 @click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
-@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 8]")
+@click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
 @click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)

@@ -74,6 +74,7 @@ def model_of(
     if (target := _get(str, rest, "target")) not in channels:
         raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
     encoding = _encoding(rest.get("encoding", {}))
+    _check_sizes(arrays, config)
     shapes = _flatten(param_shapes(config, transform.features, network))
     _check_arrays(arrays, encoding, config, shapes, len(ids))
     arrays = encoding.read(arrays)
@@ -129,14 +130,8 @@ def _encoding(fields: object) -> Encoding:
     return encoding
 
 
-def _check_arrays(
-    arrays: Mapping[str, np.ndarray],
-    encoding: Encoding,
-    config: Config,
-    network: Mapping[str, tuple[int, ...]],
-    series: int,
-) -> None:
-    """Raise ValueError unless these are the arrays of such a model, in name, type and shape."""
+def _check_sizes(arrays: Mapping[str, np.ndarray], config: Config) -> None:
+    """Raise ValueError for a network larger than the arrays, before it is thought of."""
     largest = max((size for leaf in arrays.values() for size in leaf.shape), default=0)
     for name, most in (
         ("layers", len(arrays)),
@@ -146,6 +141,16 @@ def _check_arrays(
     ):
         if getattr(config, name) > most:  # before a network of that size is thought of
             raise ValueError(f"config: {name}: the arrays are of a smaller network")
+
+
+def _check_arrays(
+    arrays: Mapping[str, np.ndarray],
+    encoding: Encoding,
+    config: Config,
+    network: Mapping[str, tuple[int, ...]],
+    series: int,
+) -> None:
+    """Raise ValueError unless these are the arrays of such a model, in name, type and shape."""
     shapes = {
         f"params/{name}": (series * config.members, *shape) for name, shape in network.items()
     }

@@ -328,6 +328,9 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
         if isinstance(option, click.Option)
     }
     settings = dataclasses.asdict(fc.Config())
+    settings |= {"start_from": settings["start"], "validation": "a quarter, 252 at most"}
+    settings["season"] = "from the dates or the values"
+    settings.pop("start")  # in the commands the first day
     compared = {name: match[1] for name, match in helps.items() if match and name in settings}
     assert len(compared) >= 6
     assert compared == {name: str(settings[name]) for name in compared}
