@@ -41,7 +41,7 @@ def test_the_files_are_strict_json_and_safetensors(saved):
         raise AssertionError(f"{name} is not JSON")
 
     rest = json.loads((saved / "model.json").read_text(), parse_constant=no_constants)
-    assert rest["schema"] == 1  # 2 is for encoded arrays
+    assert rest["schema"] == 3
     assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
 
 
@@ -62,7 +62,7 @@ def truncate(path):
         (lambda run: (run / "model.safetensors").unlink(), "cannot be read: No such file"),
         (lambda run: (run / "model.json").write_bytes(b"\xff\x00"), "cannot be read"),
         (lambda run: (run / "model.json").write_text("[]"), "cannot be read"),
-        (lambda run: change(run / "model.json", schema=99), "version 99; .* up to 2: update"),
+        (lambda run: change(run / "model.json", schema=99), "version 99; .* reads version 3: update"),
         (lambda run: change(run / "model.json", schema=0), "version 0; .*run `forecaster fit`"),
         (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),
         (lambda run: change(run / "model.json", config={"x": 1}), "not a model of this program"),
