@@ -157,6 +157,7 @@ def test_the_pasts_are_flagged_around_the_first_cutoff():
         assert at_first.any() and (at_first != panel.flagged()).any()
 
 
+@pytest.mark.usefixtures("as_for_users")
 @pytest.mark.filterwarnings("ignore:.*series left out")
 @settings(max_examples=15, deadline=None)
 @given(*FUTURES)

@@ -152,7 +152,8 @@ class Summary:
             absent | dict(values),
             models=tuple(values["models"]),
             levels=tuple(values["levels"]),
-            config=_made(Config, values["config"]),
+            # Before there were other starts, each series had one network of its own.
+            config=_made(Config, {"start": "independent", "members": 1} | values["config"]),
             seconds=_made(Seconds, {"torch": None} | values["seconds"]),
             provenance=_made(Provenance, values, mask=_tuple(values.get("mask"))),
         )

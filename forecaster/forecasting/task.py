@@ -82,8 +82,9 @@ def functions(config: Config, features: int, network: OwnNetwork | None = None) 
 
 @functools.lru_cache(maxsize=8)
 def param_shapes(config: Config, features: int, network: OwnNetwork | None = None) -> Params:
-    """The arrays of one network without their numbers; starts no device."""
-    return jax.eval_shape(lambda: functions(config, features, network).init(jax.random.key(0)))
+    """The arrays of one network without their numbers; of this program's it starts no device."""
+    init = functions(config, features, network).init
+    return jax.eval_shape(lambda: init(jax.random.key(0)))
 
 
 def make_task(

@@ -1,3 +1,4 @@
+from .combined import Nature as Nature
 from .exchanges import NEW_YORK as NEW_YORK
 from .exchanges import exchange_of as exchange_of
 from .exchanges import last_closed as last_closed
@@ -15,7 +16,6 @@ from .seasons import seasons_of as seasons_of
 from .times import Date as Date
 from .times import Time as Time
 from .times import show_time as show_time
-from .transforms import Nature as Nature
 from .transforms import Transform as Transform
 from .transforms import Transformed as Transformed
 from .transforms import default_season as default_season

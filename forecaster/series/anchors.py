@@ -42,7 +42,7 @@ def combine(z: Steps, seasons: Sequence[int], horizon: int) -> Combined:
     """Combine the anchors of one series, without gaps, for ``1 ... horizon`` steps ahead.
 
     - ``z``: the observed values in order
-    - ``seasons``: steps in each of its seasons; each counts once three of it have been seen
+    - ``seasons``: steps in each of its seasons; each counts as soon as an error of it is known
     """
     stretches = _stretches(horizon)
     decay = 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
@@ -80,19 +80,12 @@ def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
         trend = smoothed(change, decay)
         anchors.append(z[:, None] + trend[:, None] * np.cumsum(damping**ahead))
     for season in seasons:
-        if season > 1 and 3 * season <= len(z):
-            anchors += [_from(3 * season - 1, one) for one in _seasonal(z, season, horizon)]
+        if 1 < season < len(z):  # otherwise nothing of it has been seen twice
+            anchors += _seasonal(z, season, horizon)
     if len(seasons) > 1:
         short, long = min(seasons), max(seasons)
-        both = _lagged(z, short, horizon) + _change_of(z, short, long, horizon)
-        anchors.append(_from(2 * long - 1, both))
+        anchors.append(_lagged(z, short, horizon) + _change_of(z, short, long, horizon))
     return anchors
-
-
-def _from(step: int, anchor: Ahead) -> Ahead:
-    """An anchor as it is from a step on, and NaN before."""
-    anchor[:step] = np.nan
-    return anchor
 
 
 def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:

@@ -16,40 +16,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forecaster.errors import DataError
-from forecaster.series.anchors import combine, decayed_errors, smoothed
+from forecaster.series.causal import Rows, decayed_mean, shift, squash
+from forecaster.series.combined import FEATURES, Nature, combined, natures_of
 from forecaster.series.frequency import Frequency
 from forecaster.series.panel import Histories, Panel
-from forecaster.series.seasons import seasons_of
 from forecaster.series.times import show_time
 
-Rows: TypeAlias = Float[np.ndarray, "series step"]
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # that a volatility needs to be worth anything
 _DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quarter
 _SEASONS = {"step": 1, "B": 5, "D": 7, "3600s": 24, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
-_CLIP = 8.0
-_TO_DEVIATION = 1.2533  # a normal distribution's standard deviation over its mean absolute value
-
-
-@dataclasses.dataclass(frozen=True)
-class Nature:
-    """What was seen of one series when it was fitted.
-
-    - ``logarithmic``: whether its logarithm is looked at
-    - ``seasons``: the steps in each season, shortest first; empty where it has none
-    """
-
-    logarithmic: bool = False
-    seasons: tuple[int, ...] = ()
-
-    @staticmethod
-    def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
-        """Look at one series; ``seasons``: where they are given and need not be sought."""
-        logarithmic = bool((values > 0).all())
-        z = np.log(values) if logarithmic else values
-        return Nature(logarithmic, tuple(seasons_of(times, z) if seasons is None else seasons))
+_PRICE_FEATURES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +62,7 @@ class Transform:
             name = "combined" if panel.target == "y" else "log_return"
         given = (season,) if isinstance(season, int) else season
         if name == "combined":
-            return Transform(name, natures=MappingProxyType(_natures(panel, given)))
+            return Transform(name, natures=MappingProxyType(natures_of(panel, given)))
         if name != "seasonal":
             return Transform(name)
         return Transform(name, given[0] if given else default_season(panel.frequency))
@@ -106,7 +85,7 @@ class Transform:
     def features(self) -> int:
         """How many numbers a network sees of each step."""
         if self.name == "combined":
-            return _COMBINED_FEATURES
+            return FEATURES
         more = 1 if self.name in ("seasonal", "identity") else 0
         return 4 + more + (_PRICE_FEATURES if self.name == "log_return" else 0)
 
@@ -180,19 +159,19 @@ class Transform:
         y = histories.values[:, :, panel.channels.index(panel.target)]
         logarithmic = self.name == "log_return"
         z = self._z(panel, y)
-        change = z - _shift(z, self.season)  # one-step, or one-season, change
-        variances = [_decayed_mean(change**2, decay) for decay in _DECAYS]
-        floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * _decayed_mean(z**2, 0.999)
+        change = z - shift(z, self.season)  # one-step, or one-season, change
+        variances = [decayed_mean(change**2, decay) for decay in _DECAYS]
+        floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
         weekly, monthly, quarterly = (np.sqrt(v + floor) for v in variances)
         scale = np.sqrt((monthly**2 + quarterly**2) / 2)
         features = [
-            _squash(change / _shift(scale, 1)),
-            np.log(np.abs(change) / _shift(scale, 1) + 0.1),
+            squash(change / shift(scale, 1)),
+            np.log(np.abs(change) / shift(scale, 1) + 0.1),
             np.log(weekly / monthly),
             np.log(monthly / quarterly),
         ]
         if self.name in ("seasonal", "identity"):
-            features.append(_squash((z - _decayed_mean(z, 0.99)) / scale))
+            features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
             features += _price_features(panel, histories, change, scale)
         bases, scales = self._counted_from(z, scale, horizon)
@@ -211,12 +190,12 @@ class Transform:
         z = self._z(panel, histories.values[:, :, panel.channels.index(panel.target)])
         series, steps = z.shape
         base, scale = (np.full((series, steps, horizon), np.nan) for _ in range(2))
-        features = np.full((series, steps, _COMBINED_FEATURES), np.nan)
+        features = np.full((series, steps, FEATURES), np.nan)
         first = np.empty(series, int)
         for row, name in enumerate(panel.ids):
             begin = histories.first[row]
             seasons = self._nature(name).seasons
-            one = _combined(z[row, begin:], seasons, horizon)
+            one = combined(z[row, begin:], seasons, horizon)
             base[row, begin:], scale[row, begin:], features[row, begin:] = one
             first[row] = begin + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
@@ -235,10 +214,10 @@ class Transform:
         if self.name == "seasonal":
             # The latest known value of the same season: h steps ahead, a whole season or more back.
             back = np.ceil(ahead / self.season).astype(int) * self.season - ahead
-            base = np.stack([_shift(z, b) for b in back], axis=-1)
+            base = np.stack([shift(z, b) for b in back], axis=-1)
             return base, np.repeat(scale[:, :, None], horizon, axis=-1)
         if self.name == "identity":
-            base = np.repeat(_decayed_mean(z, 0.99)[:, :, None], horizon, axis=-1)
+            base = np.repeat(decayed_mean(z, 0.99)[:, :, None], horizon, axis=-1)
             return base, np.repeat(scale[:, :, None], horizon, axis=-1)
         return np.repeat(z[:, :, None], horizon, axis=-1), scale[:, :, None] * np.sqrt(ahead)
 
@@ -267,7 +246,7 @@ class Transformed:
     def targets(self) -> Ahead:
         """Standardised targets, float32; NaN where unknown."""
         horizon = self.base.shape[-1]
-        ahead = np.stack([_shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
+        ahead = np.stack([shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
         return ((ahead - self.base) / self.scale).astype(np.float32)
 
     def invert(self, z: np.ndarray) -> np.ndarray:
@@ -280,67 +259,12 @@ class Transformed:
         return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
 
 
-_COMBINED_FEATURES = 10
-_PRICE_FEATURES = 8
-
-
-def _combined(
-    z: Float[np.ndarray, " step"], seasons: Sequence[int], horizon: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Base and scale by horizon, and features, of one series under the combined transform."""
-    basic = seasons[0] if seasons else 1
-    base = combine(z, seasons, horizon).base
-    floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[:, None]
-    fast, slow = (
-        _TO_DEVIATION * decayed_errors(base, z, 1 - 1 / max(steps, cycles * basic)) + floor
-        for steps, cycles in ((16, 2), (66, 7))
-    )
-    scale = np.sqrt((fast**2 + slow**2) / 2)
-
-    def surprise(column: int) -> np.ndarray:
-        """The error of the forecast made for each step, in units of its own scale."""
-        made, unit = (_later(part[:, column], column + 1) for part in (base, scale))
-        return (z - made) / unit
-
-    def change(season: int) -> np.ndarray:
-        return (z - _later(z, season)) / scale[:, 0]
-
-    level, trend = smoothed(z, 0.95), smoothed(z, 0.7)
-    farthest, unit = horizon - 1, scale[:, -1]
-    features = [
-        _squash(surprise(0)),
-        np.log(np.abs(surprise(0)) + 0.1),
-        _squash(np.log(fast[:, 0] / slow[:, 0])),
-        _squash(surprise(farthest // 2)),
-        _squash(surprise(farthest)),
-        _squash((z - level) / unit),
-        _squash((trend - level) / unit),
-        _squash(change(basic)),
-        _squash(change(seasons[-1])) if seasons else np.zeros(len(z)),
-        _squash((z - base[:, -1]) / unit),
-    ]
-    return base, scale, np.stack(features, axis=-1)
-
-
-def _natures(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:
-    values = panel.channel(panel.target)
-    return {
-        name: Nature.of(panel.times[seen], values[row, seen], seasons)
-        for row, (name, seen) in enumerate(zip(panel.ids, panel.mask, strict=True))
-    }
-
-
 def _stacked(features: list[Rows]) -> Float[np.ndarray, "series step feature"]:
     return _without_gaps(np.stack(features, axis=-1))
 
 
 def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
     return np.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-
-
-def _later(values: Float[np.ndarray, " step"], steps: int) -> Float[np.ndarray, " step"]:
-    """Values as they were ``steps`` ago."""
-    return _shift(values[None], steps)[0]
 
 
 def _price_features(panel: Panel, histories: Histories, change: Rows, scale: Rows) -> list[Rows]:
@@ -360,7 +284,7 @@ def _price_features(panel: Panel, histories: Histories, change: Rows, scale: Row
             return nothing
         return histories.values[:, :, panel.channels.index(name)]
 
-    before = _shift(scale, 1)
+    before = shift(scale, 1)
     volume = np.log(np.maximum(channel("volume"), 1.0))
     open_, high, low, close = (channel(name) for name in ("open", "high", "low", "close"))
     # Within the day, so that splits and dividends do not show.
@@ -369,20 +293,20 @@ def _price_features(panel: Panel, histories: Histories, change: Rows, scale: Row
     span = np.log(high / low)
     parkinson = span**2 / (4 * np.log(2))
     garman_klass = np.maximum(0.5 * span**2 - (2 * np.log(2) - 1) * within**2, 0.0)
-    downward = np.minimum(_squash(change / before), 0.0) ** 2
+    downward = np.minimum(squash(change / before), 0.0) ** 2
 
     def volatility(variance: Rows, decay: float) -> Rows:
-        return _squash(np.log(np.sqrt(_decayed_mean(variance, decay) + 1e-8) / scale))
+        return squash(np.log(np.sqrt(decayed_mean(variance, decay) + 1e-8) / scale))
 
     return [
         np.log(span / before + 0.1),
-        _squash(within / before),
-        _squash(volume - _shift(_decayed_mean(volume, 0.94), 1)),
-        _squash(overnight / before),
+        squash(within / before),
+        squash(volume - shift(decayed_mean(volume, 0.94), 1)),
+        squash(overnight / before),
         volatility(parkinson, 0.6),
         volatility(parkinson, 0.94),
         volatility(garman_klass, 0.8),
-        _decayed_mean(downward, 0.94),
+        decayed_mean(downward, 0.94),
     ]
 
 
@@ -391,38 +315,3 @@ def default_season(frequency: Frequency) -> int:
     if frequency.alias.startswith("W-"):
         return 1
     return _SEASONS.get(frequency.alias, 1)
-
-
-def _shift(values: Rows, steps: int) -> Rows:
-    """Values as they were ``steps`` ago (or will be, when negative); NaN where there are none."""
-    if steps == 0:
-        return values
-    out = np.full_like(values, np.nan)
-    if abs(steps) >= values.shape[1]:
-        return out
-    if steps > 0:
-        out[:, steps:] = values[:, :-steps]
-    else:
-        out[:, :steps] = values[:, -steps:]
-    return out
-
-
-def _decayed_mean(values: Rows, decay: float) -> Rows:
-    """Exponentially weighted mean up to each step, weights normalised; NaN are skipped.
-
-    Sequential, so that a step's value depends bit for bit on the steps before it and no others.
-    """
-    total = np.zeros(values.shape[0])
-    weight = np.zeros(values.shape[0])
-    out = np.empty_like(values)
-    for step in range(values.shape[1]):
-        now = values[:, step]
-        known = ~np.isnan(now)
-        total = np.where(known, decay * total + (1 - decay) * np.where(known, now, 0.0), total)
-        weight = np.where(known, decay * weight + (1 - decay), weight)
-        out[:, step] = total / np.where(weight > 0, weight, np.nan)
-    return out
-
-
-def _squash(values: np.ndarray) -> np.ndarray:
-    return np.clip(values, -_CLIP, _CLIP)

@@ -270,6 +270,7 @@ def test_forecasts_are_stored_in_single_precision_and_outcomes_as_they_are():
     assert stored["LSTM"].dtype == np.float32 and stored["y"].dtype == np.float64
 
 
+@pytest.mark.usefixtures("as_for_users")
 def test_a_score_does_not_depend_on_the_series_beside_it(panel, config, tmp_path, monkeypatch):
     """One that joins the universe late is scaled by its changes up to the evaluation's start."""
     late, *others = panel.ids

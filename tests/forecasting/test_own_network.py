@@ -98,9 +98,9 @@ def test_a_model_is_made_of_it(panel, own, config):
     )
     assert own.networks.network is Decays
     params = own.params
-    assert params["network"]["Dense_0"]["kernel"].shape == (5, 28, config.hidden)
-    assert params["out"]["kernel"].shape == (5, config.hidden, 6)
-    trained = np.abs(params["out"]["kernel"]).max((1, 2)) > 0
+    assert params["network"]["Dense_0"]["kernel"].shape == (5, 1, 48, config.hidden)
+    assert params["out"]["kernel"].shape == (5, 1, config.hidden, 6)
+    trained = np.abs(params["out"]["kernel"]).max((1, 2, 3)) > 0
     assert trained.sum() >= 3  # the others were best untrained
     forecast = fc.predict(own, panel)
     assert list(forecast)[2:5] == ["Decays", "Decays-lo-80", "Decays-hi-80"]

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forecaster.series.combined import Nature
 from forecaster.series.panel import Panel
-from forecaster.series.transforms import NAMES, Nature, Transform
+from forecaster.series.transforms import NAMES, Transform
 
 ROWS, HORIZON = 60, 3
 

@@ -62,7 +62,10 @@ def truncate(path):
         (lambda run: (run / "model.safetensors").unlink(), "cannot be read: No such file"),
         (lambda run: (run / "model.json").write_bytes(b"\xff\x00"), "cannot be read"),
         (lambda run: (run / "model.json").write_text("[]"), "cannot be read"),
-        (lambda run: change(run / "model.json", schema=99), "version 99; .* reads version 3: update"),
+        (
+            lambda run: change(run / "model.json", schema=99),
+            "version 99; .* version 3: update",
+        ),
         (lambda run: change(run / "model.json", schema=0), "version 0; .*run `forecaster fit`"),
         (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),
         (lambda run: change(run / "model.json", config={"x": 1}), "not a model of this program"),

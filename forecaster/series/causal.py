@@ -1,0 +1,45 @@
+"""Small causal tools on rows of steps: a value at a step depends on those up to it alone."""
+
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+Rows: TypeAlias = Float[np.ndarray, "series step"]
+_CLIP = 8.0
+
+
+def shift(values: Rows, steps: int) -> Rows:
+    """Values as they were ``steps`` ago (or will be, when negative); NaN where there are none."""
+    if steps == 0:
+        return values
+    out = np.full_like(values, np.nan)
+    if abs(steps) >= values.shape[1]:
+        return out
+    if steps > 0:
+        out[:, steps:] = values[:, :-steps]
+    else:
+        out[:, :steps] = values[:, -steps:]
+    return out
+
+
+def decayed_mean(values: Rows, decay: float) -> Rows:
+    """Exponentially weighted mean up to each step, weights normalised; NaN are skipped.
+
+    Sequential, so that a step's value depends bit for bit on the steps before it and no others.
+    """
+    total = np.zeros(values.shape[0])
+    weight = np.zeros(values.shape[0])
+    out = np.empty_like(values)
+    for step in range(values.shape[1]):
+        now = values[:, step]
+        known = ~np.isnan(now)
+        total = np.where(known, decay * total + (1 - decay) * np.where(known, now, 0.0), total)
+        weight = np.where(known, decay * weight + (1 - decay), weight)
+        out[:, step] = total / np.where(weight > 0, weight, np.nan)
+    return out
+
+
+def squash(values: np.ndarray) -> np.ndarray:
+    """Values without what lies far out."""
+    return np.clip(values, -_CLIP, _CLIP)
