@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+import urllib.parse
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,8 @@ from forecaster.series import show_time
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+# Files of flags are named after their content alone. A series "flags.x" is in flags.x~12345678....
+FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _META = b"forecaster"
 
 
@@ -104,3 +108,9 @@ def arrays(raw: bytes) -> Arrays:
     if times.dtype.kind == "M":
         times = times.astype("datetime64[ns]")
     return Arrays(times, np.stack(values, axis=1), channels)
+
+
+def series_of_file(stem: str) -> str:
+    """The series that a file is named after, as far as its name tells."""
+    name = urllib.parse.unquote(stem.rsplit("~", 1)[0])
+    return name if file_name(name) == stem else urllib.parse.unquote(stem)

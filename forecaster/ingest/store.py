@@ -13,9 +13,7 @@ import contextlib
 import dataclasses
 import errno
 import os
-import re
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -26,7 +24,7 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.errors import StoreError, WriteError
-from forecaster.home import Home, file_name
+from forecaster.home import Home
 from forecaster.ingest import manifest as manifests
 from forecaster.ingest.manifest import (
     Manifest,
@@ -38,19 +36,19 @@ from forecaster.ingest.manifest import (
     stems,
 )
 from forecaster.ingest.series_file import (
+    FLAGS_FILE,
     Arrays,
     Encoded,
     arrays,
     described_by,
     encode,
     open_parquet,
+    series_of_file,
     sha256,
 )
 from forecaster.locking import locked_folder
 
 _QUARANTINE = "quarantine"
-# Files of flags are named after their content alone. A series "flags.x" is in flags.x~12345678....
-_FLAGS = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _THREADS = min(8, os.cpu_count() or 1)
 _SWEPT_AFTER = 3600.0  # seconds; until then a reader may have a manifest that names the file
@@ -241,7 +239,7 @@ class Store:
         named = self.manifest.files | ({quality.file} if quality else set())
         series = stems(self.manifest.files)
         for path in self.folder.glob("*"):
-            leftover = path.name.startswith(atomic.PREFIX) or _FLAGS.fullmatch(path.name)
+            leftover = path.name.startswith(atomic.PREFIX) or FLAGS_FILE.fullmatch(path.name)
             superseded = path.suffix == ".parquet" and bool(stems([path.name]) & series)
             with contextlib.suppress(OSError):
                 old = path.stat().st_mtime < time.time() - _SWEPT_AFTER
@@ -253,7 +251,7 @@ class Store:
         files = [
             path
             for path in self.folder.glob("*.parquet")
-            if not path.name.startswith(atomic.PREFIX) and not _FLAGS.fullmatch(path.name)
+            if not path.name.startswith(atomic.PREFIX) and not FLAGS_FILE.fullmatch(path.name)
         ]
         return sorted(files, key=lambda path: path.stat().st_mtime)
 
@@ -263,7 +261,7 @@ class Store:
         for path in self._series_files():
             (stem,) = stems([path.name])
             if stem not in series:
-                self._set_aside(_named_by(stem), path.name, f"cannot be read, and {why}")
+                self._set_aside(series_of_file(stem), path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
         """Series, by default all, whose file is not what was written, and why; hashes all files."""
@@ -400,9 +398,3 @@ class Store:
         with contextlib.suppress(StoreError):
             return Manifest.read(self.folder / manifests.NAME).series.get(name)
         return None
-
-
-def _named_by(stem: str) -> str:
-    """The series that a file is named after, as far as its name tells."""
-    name = urllib.parse.unquote(stem.rsplit("~", 1)[0])
-    return name if file_name(name) == stem else urllib.parse.unquote(stem)
