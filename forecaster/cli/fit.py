@@ -228,7 +228,8 @@ def _print_summary(result: "SavedFit") -> None:
     facts = {
         "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
         "Prices" if model.target != "y" else "Series": span,
-        "Networks": f"{len(model.ids)} {model.config.column}, one per series",
+        "Networks": f"{len(model.ids)} x {model.config.members} {model.config.column}, "
+        + ("from a start for all" if model.config.start == "pooled" else "independent"),
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),
