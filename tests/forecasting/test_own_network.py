@@ -147,8 +147,8 @@ def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
     pd.testing.assert_frame_equal(
         fc.predict(again, panel), fc.predict(own, panel), check_exact=True
     )
-    with pytest.raises(UsageError, match="not the class that the weights are of; they differ in"):
-        fc.predict(fc.load(run, network=Window), panel)
+    with pytest.raises(ModelError, match="not a model of this program: expected arrays"):
+        fc.load(run, network=Window)
 
 
 def test_a_model_of_this_program_is_loaded_without(model, tmp_path):
