@@ -62,9 +62,7 @@ def band_scores(
             adapts = (known >= first_new) & np.isfinite(latest)
             miss[..., h] += np.where(adapts, rate * (nominal[..., 0] - missed), 0.0)
         known_scores = _known(sides, now, memory)
-        # A level is a running sum of misses: its last bit must decide neither a bound nor a miss.
-        lower = _lower_bounds(known_scores, miss, shrinkage)
-        bounds[:, :, :, now - begin] = np.round(lower, 10)
+        bounds[:, :, :, now - begin] = _lower_bounds(known_scores, miss, shrinkage)
     bounds[:, 1] *= -1
     return bounds[:, :, :, bounds.shape[3] - count :]
 

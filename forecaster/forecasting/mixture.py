@@ -33,10 +33,6 @@ class Mixture:
         """Of the forecasts."""
         return self.location.shape[:-1]
 
-    def take(self, rows: np.ndarray) -> "Mixture":
-        """The distributions of some series, the first axis."""
-        return Mixture(self.location[rows], self.scale[rows], self.dof[rows])
-
     def latest(self, count: int) -> "Mixture":
         """The distributions of the latest origins, the second axis."""
         return Mixture(*(part[:, -count:] for part in (self.location, self.scale, self.dof)))
@@ -74,11 +70,14 @@ class Mixture:
         return self._below(np.broadcast_to(threshold, self.shape), upper=True)
 
     def _search(self, each: np.ndarray, scores: np.ndarray, tail: np.ndarray) -> np.ndarray:
-        """The mixture's quantiles, which lie between those of its members: by safe Newton steps."""
+        """The mixture's quantiles, which lie between those of its members: by safe Newton steps.
+
+        Each ends when it has settled: how long others take must not change its last bits.
+        """
         upper = scores > 0
         low, high = each.min(-1), each.max(-1)
         unit = self.scale.mean(-1)
-        found = each.mean(-1)
+        found, settled = each.mean(-1), np.zeros(scores.shape, bool)
         for _ in range(_STEPS):
             # How much too large the chance of a lower value is.
             excess = np.where(
@@ -89,8 +88,8 @@ class Mixture:
                 step = found - excess / self._density(found)
             inside = (step >= low) & (step <= high)
             moved = np.where(inside, step, (low + high) / 2)
-            settled = ~(np.abs(moved - found) > _PRECISION * unit)
-            found = moved
+            still = ~(np.abs(moved - found) > _PRECISION * unit)  # also where it is not a number
+            found, settled = np.where(settled, found, moved), settled | still
             if settled.all():
                 break
         return found

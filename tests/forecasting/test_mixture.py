@@ -62,3 +62,21 @@ def test_quantiles_undo_scores(seed, count):
 def test_what_is_unknown_stays_unknown():
     assert np.isnan(mixture(MEMBERS[1]).scores(np.array([np.nan]))).all()
     assert np.isnan(mixture(MEMBERS[1]).quantiles(np.array([np.nan]))).all()
+
+
+def test_company_changes_no_bit_of_a_quantile():
+    """The root search of one forecast ends when it has settled, not when all have."""
+    random = np.random.default_rng(0)
+    shape = (400, 3)
+    parts = (
+        random.normal(size=shape),
+        random.uniform(0.01, 9, shape),
+        random.uniform(2.1, 30, shape),
+    )
+    scores = random.normal(0, 2, 400)
+    together = Mixture(*parts).quantiles(scores)
+    alone = [
+        Mixture(*(part[row : row + 1] for part in parts)).quantiles(scores[row : row + 1])[0]
+        for row in range(400)
+    ]
+    np.testing.assert_array_equal(together, alone)
