@@ -228,8 +228,7 @@ def _print_summary(result: "SavedFit") -> None:
     facts = {
         "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
         "Prices" if model.target != "y" else "Series": span,
-        "Networks": f"{len(model.ids)} x {model.config.members} {model.config.column}, "
-        + ("from a start for all" if model.config.start == "pooled" else "independent"),
+        "Networks": _networks(model),
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),
@@ -243,6 +242,14 @@ def _print_summary(result: "SavedFit") -> None:
     for name, value in facts.items():
         table.add_row(name, value)
     console().print(table, soft_wrap=True)
+
+
+def _networks(model: "Model") -> str:
+    """How many there are, of what kind, and where they started."""
+    config = model.config
+    each = f"{config.members} {config.column} for each of {len(model.ids)} series"
+    pooled = config.start == "pooled"
+    return f"{each}, {'started from one trained on all' if pooled else 'independent'}"
 
 
 def _masked(model: "Model") -> dict[str, str]:

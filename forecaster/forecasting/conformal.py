@@ -43,7 +43,9 @@ def band_scores(
     - ``shrinkage``: scores that the forecast distribution itself counts for
 
     The bounds of origin p for horizon h use scores of origins up to p - h only, whose outcome is
-    known at p.
+    known at p. The forecast's median lies within every band, and wider bands hold narrower ones:
+    where levels that adapted each by itself would cross, their bounds are put in order
+    (rearrangement: Chernozhukov, Fernandez-Val & Galichon 2010, Econometrica 78(3)).
     """
     # Both sides are lower ones: the upper is that of the scores turned around.
     sides = np.stack([scores, -scores])  # (side, series, origin, horizon)
@@ -63,8 +65,11 @@ def band_scores(
             miss[..., h] += np.where(adapts, rate * (nominal[..., 0] - missed), 0.0)
         known_scores = _known(sides, now, memory)
         bounds[:, :, :, now - begin] = _lower_bounds(known_scores, miss, shrinkage)
-    bounds[:, 1] *= -1
-    return bounds[:, :, :, bounds.shape[3] - count :]
+    latest_bounds = bounds[:, :, :, bounds.shape[3] - count :]
+    by_width = np.argsort(levels, kind="stable")
+    latest_bounds[by_width] = -np.sort(-latest_bounds, axis=0)
+    latest_bounds[:, 1] *= -1
+    return latest_bounds
 
 
 def _known(
@@ -97,4 +102,5 @@ def _lower_bounds(
     empirical = smallest + (rank - lower) * (next_one - smallest)
     own = ndtri(np.clip(miss, 1e-4, 0.5))
     weight = count / (count + shrinkage)
-    return np.where(count > 0, weight * np.nan_to_num(empirical) + (1 - weight) * own, own)
+    drawn = np.where(count > 0, weight * np.nan_to_num(empirical) + (1 - weight) * own, own)
+    return np.minimum(drawn, 0.0)  # 0 is the forecast's median

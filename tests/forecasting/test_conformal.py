@@ -24,7 +24,7 @@ def slow(scores, first_new, level, memory, count, rate, shrinkage):
                 share = np.arange(1, len(seen) + 1) / (len(seen) + 1)
                 weight = len(seen) / (len(seen) + shrinkage)
                 own = ndtri(np.clip(miss, 1e-4, 0.5))
-                bounds[now] = weight * np.interp(miss, share, seen) + (1 - weight) * own
+                bounds[now] = min(0, weight * np.interp(miss, share, seen) + (1 - weight) * own)
             out[k, :, h] = [bounds[n] for n in range(origins - count, origins)]
     return out
 
@@ -84,3 +84,14 @@ def test_the_future_has_no_part_in_a_band():
     after = band_scores(scores, first_new, [80], 40, count=30)[0]
     np.testing.assert_array_equal(before[:, :, : 66 - 50], after[:, :, : 66 - 50])
     assert (before[:, :, -1] != after[:, :, -1]).any()
+
+
+def test_bands_lie_inside_each_other_around_the_median():
+    """Also where levels adapt to misses apart, and outcomes lie on one side of the median."""
+    random = np.random.default_rng(3)
+    scores = random.standard_t(3, (20, 300, 2)) + np.linspace(-1.5, 1.5, 20)[:, None, None]
+    levels = [95, 10, 40, 90, 20, 80]
+    bands = band_scores(scores, np.full(20, 60), levels, 60, count=200, rate=0.05)
+    by_width = bands[np.argsort(levels)]
+    assert (np.diff(by_width[:, 0], axis=0) <= 0).all() and (by_width[:, 0] <= 0).all()
+    assert (np.diff(by_width[:, 1], axis=0) >= 0).all() and (by_width[:, 1] >= 0).all()
