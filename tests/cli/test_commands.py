@@ -267,7 +267,7 @@ def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
     assert not (home / "models").exists()
     assert "leave out --horizon" in error("fit", "--resume", "--horizon", 9, "--home", home, code=2)
     resumed = run("fit", "--resume", "--home", home)
-    assert resumed.exit_code == 0 and "3 LSTM for each of 3 series" in resumed.stdout
+    assert resumed.exit_code == 0 and "for each of 3 series" in resumed.stdout
     assert run("predict", "--all", "--format", "csv", "--home", home).stdout == whole
     assert not (home / "unfinished").exists()
     assert "no unfinished fit" in error("fit", "--resume", "--home", home, code=2)
