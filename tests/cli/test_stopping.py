@@ -1,6 +1,8 @@
 """Stopped from outside: what was done is kept, what holds others up is gone, the exit code says."""
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -182,35 +184,47 @@ def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, numbe
     assert not list(home.rglob(".lock-holder"))
 
 
-def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
-    """From outside, as a batch system does it, without knowing where training is."""
-    home, whole = tmp_path / "home", tmp_path / "whole"
-    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
-    command = [
-        sys.executable, "-m", "forecaster", "fit", "--tickers", str(tmp_path / "t.txt"),
-        "--source", "simulated", "--start", "2024-01-01", "--config", settings,
-    ]  # fmt: skip
-    long = tmp_path / "long.toml"
-    long.write_text(
-        Path(settings).read_text().replace("epochs = 4", "epochs = 3000\npatience = 9999")
-    )
-    command[-1] = str(long)
+def stop_once_it_trains(command: list) -> tuple[int, str]:
+    """Send SIGTERM when the progress on a terminal tells of epochs; its exit code, what it said."""
+    import pty  # which Windows lacks
+
+    reading, writing = pty.openpty()
     running = subprocess.Popen(
-        [*command, "--home", str(home)], cwd=ROOT, text=True, stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        list(map(str, command)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=writing,
+        env=os.environ | {"COLUMNS": "200", "TERM": "xterm"},
     )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not list(home.glob("unfinished/*/request.json")) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    running.terminate()
-    _, said = running.communicate(timeout=120)
-    assert running.returncode == 143, said
-    assert "Stopped by SIGTERM" in said and not list(home.rglob(".lock-holder"))
-    if unfinished_fits(Home(home)):
-        assert run("fit", "--resume", "--home", home).exit_code == 0
-        assert run(*command[3:], "--home", whole).exit_code == 0
-        assert models(home) == models(whole)
-        fc.load(Home(home).latest_run())
+    os.close(writing)
+    said = b""
+    with contextlib.suppress(OSError):  # Linux has an error where a file has an end
+        while part := os.read(reading, 1 << 16):
+            trains = re.search(rb"epoch [1-9]", said)
+            said += part
+            if not trains and re.search(rb"epoch [1-9]", said):
+                running.terminate()
+    os.close(reading)
+    return running.wait(timeout=60), said.decode(errors="replace")
+
+
+def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
+    """From outside, as a batch system does it, at whatever operation it is just then."""
+    (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
+    longer = tmp_path / "long.toml"
+    longer.write_text(
+        Path(settings).read_text().replace("epochs = 4", "epochs = 120\npatience = 120")
+    )
+    fit = ["fit", "--tickers", tmp_path / "t.txt", "--source", "simulated",
+           "--start", "2024-06-01", "--config", longer, "--home"]  # fmt: skip
+    home, whole = tmp_path / "home", tmp_path / "whole"
+    code, said = stop_once_it_trains([sys.executable, "-m", "forecaster", *fit, home])
+    assert code == 143, said
+    assert "Stopped by SIGTERM. Continue with `forecaster fit --resume`" in said
+    assert not list(home.rglob(".lock-holder")) and not (home / "models").exists()
+    (kept,) = unfinished_fits(Home(home))
+    assert kept.saved is not None
+    assert run("fit", "--resume", "--home", home).exit_code == 0
+    assert run(*fit, whole).exit_code == 0
+    assert models(home) == models(whole)
+    fc.load(Home(home).latest_run())
 
 
 WORKERS = """

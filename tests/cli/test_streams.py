@@ -114,12 +114,17 @@ def test_in_the_plain_locale_and_with_nowhere_to_keep_fonts(abroad, tmp_path):
     assert len(said) == 1 and said[0].startswith("Drew "), done.stderr
 
 
-def test_commands_show_warnings_of_the_package_alone(capsys):
+def test_commands_show_warnings_of_the_package_alone(capsys, monkeypatch):
+    # As outside of pytest, which has a handler at the root: unhandled records go to standard error.
+    monkeypatch.setattr(logging.getLogger("matplotlib"), "propagate", False)
+    fonts = logging.getLogger("matplotlib.font_manager")
     with quiet_libraries():
         warnings.warn("Glyph 28450 missing from font(s) DejaVu Sans.", UserWarning, stacklevel=1)
         warnings.warn("look here", ForecasterWarning, stacklevel=1)
-        logging.getLogger("matplotlib.font_manager").warning("building the font cache")
+        fonts.warning("building the font cache")
     assert capsys.readouterr().err == "Warning: look here\n"
+    fonts.warning("building the font cache")
+    assert capsys.readouterr().err == "building the font cache\n"
 
 
 def test_every_warning_of_the_package_is_of_its_own_kind():
