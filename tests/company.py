@@ -15,10 +15,17 @@ from forecaster import swarm
 from forecaster.swarm.recurrence import kernel_status
 
 NAME, OTHERS = "KO", ["AAPL", "MSFT", "IBM", "XOM"]
+COMPANIES = {"alone": [NAME], "together": [*OTHERS, NAME], "first": [NAME, *OTHERS[:2]]}
+# Pooled starts are learned from all series, so there company is meant to count.
 CONFIG = fc.Config(
     hidden=4, lookback=30, burn_in=10, horizon=3, validation=60, epochs=12, patience=12,
-    learning_rate=1e-2,
+    learning_rate=1e-2, start="independent", members=1,
 )  # fmt: skip
+
+
+def load() -> fc.Panel:
+    """The series and its company."""
+    return fc.load_panel("simulated", [*OTHERS, NAME], start="2024-01-01")
 
 
 def forecast(model: fc.Model, panel: fc.Panel) -> str:
@@ -59,10 +66,9 @@ def say(*words: str) -> None:
 def main(folder: Path, *, tune: bool) -> None:
     """Fit the series alone, in company, in another order, and with interruptions."""
     swarm.use_all_cores()
-    panel = fc.load_panel("simulated", [*OTHERS, NAME], start="2024-01-01")
-    orders = {"alone": [NAME], "together": [*OTHERS, NAME], "first": [NAME, *OTHERS[:2]]}
+    panel = load()
     say("kernel", kernel_status()[0] or "off")
-    for kind, names in orders.items():
+    for kind, names in COMPANIES.items():
         model = fc.fit(panel.only(names), CONFIG, seed=1, tune=tune)
         say(kind, forecast(model, panel))
     model = interrupted(panel, folder / "checkpoint", tune=tune)

@@ -7,9 +7,21 @@ from pathlib import Path
 
 import pytest
 
+import forecaster as fc
 from forecaster.swarm.recurrence import kernel_status
+from tests import company
 
 ROOT = Path(__file__).parents[1]
+
+
+def test_a_network_beside_others_is_the_one_it_is_alone():
+    """In short, with the code that is in use; the slow test below has all kinds of company."""
+    panel = company.load()
+    hashes = {
+        kind: company.forecast(fc.fit(panel.only(names), company.CONFIG, seed=1), panel)
+        for kind, names in company.COMPANIES.items()
+    }
+    assert len(set(hashes.values())) == 1, hashes
 
 
 @pytest.mark.slow

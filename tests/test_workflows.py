@@ -66,7 +66,13 @@ def test_they_run_what_the_readme_says_on_the_pythons_that_are_declared():
     block = (ROOT / "README.md").read_text().partition("## Tests")[2].split("```")[1]
     install = next(line for line in block.splitlines() if "pip install" in line)
     assert install in text
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
     matrix = re.search(r"python: \[(.*)\]", text)
-    assert matrix and re.findall(r"3\.\d+", matrix[1]) == declared
+    assert matrix and re.findall(r"3\.\d+", matrix[1]) == declared()
+    nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    assert sorted(re.findall(r'"(3\.\d+)"', nightly)) == declared()
+
+
+def declared() -> list[str]:
+    """The versions of Python in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
