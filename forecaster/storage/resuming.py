@@ -1,6 +1,6 @@
 """Fits that are under way, kept on disk so that they can be resumed after an interruption.
 
-unfinished/<name>/request.json       data, settings, seed, and versions of the program
+unfinished/<name>/request.json       data, settings, seed, and what decides the bits beside them
 unfinished/<name>/swarm.checkpoint   state of all networks, once there is any; a search has one a
                                      stage
 unfinished/<name>/.lock              held by the process that trains
@@ -27,7 +27,7 @@ from forecaster.errors import ModelError, StoreError, UsageError
 from forecaster.home import Home
 from forecaster.ingest import Store, masked_rows
 from forecaster.locking import HOLDER, LOCK, FolderLock, holder_of, is_held
-from forecaster.swarm import Checkpoint
+from forecaster.swarm import Checkpoint, arithmetic, use_all_cores
 
 _SCHEMA = 2  # version 1 did not say by which versions of the program
 _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
@@ -38,8 +38,10 @@ _LOOKED_AT = 0.5  # seconds for which another process may hold a lock only to se
 
 
 def versions() -> dict[str, str]:
-    """The versions of this program and of those that decide what it computes."""
-    return {"forecaster": __version__, **{name: version(name) for name in _LIBRARIES}}
+    """What decides the bits that are computed: versions of programs, JAX's backend, the kernel."""
+    libraries = {name: version(name) for name in _LIBRARIES}
+    use_all_cores()  # before anything starts JAX
+    return {"forecaster": __version__, **libraries, **arithmetic()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +54,8 @@ class FitRequest:
     - ``config``, ``seed``, ``tune``: how to train
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``mask``: flags whose rows are left out
-    - ``versions``: of the program; empty where an older one did not say
+    - ``versions``: of the program, and which code computes; what an older program did not say is
+      missing
     """
 
     source: str
@@ -118,7 +121,7 @@ class UnfinishedFit:
         """The fit to resume: the one of this name, or the only one that is not running.
 
         Raises UsageError when there is none, it is running, or there are several; ModelError when
-        it cannot be read or was begun by other versions of the program.
+        it cannot be read, or was begun by other versions of the program or another kernel.
         """
         folder = _choose(home, name)
         lock = _locked(folder)
@@ -366,5 +369,7 @@ def _check_versions(request: FitRequest) -> None:
     if changed:
         raise ModelError(
             f"the fit was begun with {', '.join(changed)}, and would not end with the same bits; "
-            "install these versions to continue, or run `forecaster fit` without --resume"
+            "to continue, have these again (versions installed; FORECASTER_KERNEL and "
+            "JAX_PLATFORMS unset or as they were, on such a machine), or run `forecaster fit` "
+            "without --resume"
         )

@@ -1,4 +1,5 @@
 from .checkpoint import Checkpoint as Checkpoint
+from .checkpoint import arithmetic as arithmetic
 from .checks import SwarmError as SwarmError
 from .checks import SwarmWarning as SwarmWarning
 from .checks import broadcast_hyperparams as broadcast_hyperparams

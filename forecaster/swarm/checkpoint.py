@@ -19,6 +19,7 @@ from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Streamed
 from forecaster.swarm.members import named_leaves
+from forecaster.swarm.recurrence import kernel_status
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
 
@@ -66,6 +67,15 @@ def fingerprint(
     return digest.hexdigest()
 
 
+def arithmetic() -> dict[str, str]:
+    """Which code computes in this process, as far as it decides the bits; starts JAX.
+
+    - ``backend``: JAX's, such as ``cpu``
+    - ``kernel``: the instruction set of the compiled recurrence, or ``off``
+    """
+    return {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
+
+
 def write(path: Path, digest: str, saved: Saved) -> None:
     """Replace the checkpoint. ``digest``: the fit's fingerprint.
 
@@ -75,14 +85,15 @@ def write(path: Path, digest: str, saved: Saved) -> None:
 
     leaves = jax.tree.leaves(saved)
     arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
-    raw = save(arrays, metadata={"version": _VERSION, "fit": digest})
+    raw = save(arrays, metadata=arithmetic() | {"version": _VERSION, "fit": digest})
     atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
 def read(path: Path, digest: str, like: State) -> Saved:
     """Read a checkpoint of the fit with this fingerprint; ``like`` has the structure of a state.
 
-    Raises FileNotFoundError when there is none, SwarmError when it is damaged or of another fit.
+    Raises FileNotFoundError when there is none, SwarmError when it is damaged, of another fit, or
+    computed by other code than this process would go on with.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -98,6 +109,7 @@ def read(path: Path, digest: str, like: State) -> Saved:
             f"{path}: a checkpoint of another fit: ids, seed, hyperparameters or data differ, or "
             "it was written by another version. Start anew, or restore what was changed"
         )
+    _check_arithmetic(path, metadata)
     structure = cast(
         Any, jax.tree.structure(Saved(np.zeros(0), like, Losses(np.zeros(0), np.zeros(0))))
     )
@@ -107,6 +119,21 @@ def read(path: Path, digest: str, like: State) -> Saved:
     if _shapes(saved.state) != _shapes(like):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
     return saved
+
+
+def _check_arithmetic(path: Path, metadata: Mapping[str, str]) -> None:
+    """Raise SwarmError where the rest would be rounded otherwise than the beginning."""
+    changed = [
+        f"{name} {metadata[name]} (now {now})"
+        for name, now in arithmetic().items()
+        if metadata.get(name, now) != now  # older ones do not say
+    ]
+    if changed:
+        raise SwarmError(
+            f"{path}: computed with {', '.join(changed)}: the fit would end with the bits of "
+            "neither. Continue on such a machine, or with FORECASTER_KERNEL and JAX_PLATFORMS as "
+            "they were; or start anew"
+        )
 
 
 def _shapes(state: State) -> list[tuple[tuple[int, ...], str]]:

@@ -86,8 +86,8 @@ def fit(
     - ``on_progress``: called after every block
 
     Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
-    to resume is of another fit; FileNotFoundError when there is none; WriteError when a checkpoint
-    cannot be written.
+    to resume is of another fit or computed by another kernel; FileNotFoundError when there is none;
+    WriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()
     ids = tuple(ids)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 
+import jax
 import pytest
 
 from forecaster.config import Config
@@ -23,6 +24,7 @@ from forecaster.storage import (
     tell_of_others,
     unfinished_fits,
 )
+from forecaster.swarm import checkpoint
 
 
 @pytest.fixture
@@ -108,7 +110,7 @@ def test_other_data_are_refused(home, store, request_, change):
 def test_another_version_of_the_program_is_refused(home, request_, monkeypatch):
     """The bits would differ without a word; what an older program began does not say, and goes."""
     begun = begin(home, dataclasses.replace(request_, versions=request_.versions | {"jax": "0.1"}))
-    with pytest.raises(ModelError, match=r"begun with jax 0\.1 \(now .*install these versions"):
+    with pytest.raises(ModelError, match=r"begun with jax 0\.1 \(now .*have these again"):
         UnfinishedFit.find(home)
     assert not is_held(begun.folder)  # refused, it is free for others
     path = begun.folder / "request.json"
@@ -117,6 +119,20 @@ def test_another_version_of_the_program_is_refused(home, request_, monkeypatch):
     path.write_text(json.dumps(fields | {"schema": 1}))
     with UnfinishedFit.find(home) as again:
         assert again.request.versions == {}
+
+
+def test_another_kernel_or_backend_is_refused(home, request_, monkeypatch):
+    begun = begin(home, request_)
+    assert begun.request.versions["backend"] == jax.default_backend()
+    monkeypatch.setattr(checkpoint, "kernel_status", lambda: ("sse9", ""))
+    with pytest.raises(ModelError, match=r"begun with kernel \w+ \(now sse9\)"):
+        UnfinishedFit.find(home)
+    path = begun.folder / "request.json"
+    fields = json.loads(path.read_text())
+    del fields["versions"]["kernel"]  # as older programs wrote it
+    path.write_text(json.dumps(fields))
+    with UnfinishedFit.find(home) as again:
+        assert again.request == dataclasses.replace(request_, versions=fields["versions"])
 
 
 def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):

@@ -12,9 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
-from forecaster.swarm import Checkpoint
+from forecaster.swarm import Checkpoint, checkpoint
 from forecaster.swarm import schedule as schedules
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
 
@@ -98,6 +99,21 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValueError, match="not a checkpoint, or damaged"):
         run(task, data, checkpoint=resume)
+
+
+def test_a_checkpoint_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
+    """Its bits would be those of neither."""
+    path = tmp_path / "fit.checkpoint"
+    task, resume = TASKS["SmallLSTM"], Checkpoint(path, resume=True)
+    before = run(task, data, checkpoint=Checkpoint(path, every=0))
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "kernel_status", lambda: ("sse9", ""))
+        with pytest.raises(ValueError, match=r"kernel \w+ \(now sse9\).*FORECASTER_KERNEL"):
+            run(task, data, checkpoint=resume)
+    with safe_open(path, framework="numpy") as file:
+        older = {name: file.metadata()[name] for name in ("version", "fit")}
+    save_file(load_file(path), path, older)
+    assert same(run(task, data, checkpoint=resume).params, before.params)
 
 
 @pytest.mark.usefixtures("as_for_users")
