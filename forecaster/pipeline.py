@@ -43,8 +43,10 @@ from forecaster.storage import (
     UnfinishedFit,
     compare,
     data_digest,
+    forecasting_panel,
     load,
     save_run,
+    take_saved,
     tell_of_others,
 )
 
@@ -181,12 +183,15 @@ def resume_fit(
     """Continue a fit that was interrupted; the model is the same as without the interruption.
 
     ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
-    running. Raises UsageError when there is none, it is running, or several could be meant;
-    ModelError when data or program have changed since.
+    running. One that was killed once its model was saved gives that model. Raises UsageError when
+    there is none, it is running, or several could be meant; ModelError when data or program have
+    changed since.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
     swarm.keep_compiled(home.cache)
+    if folder := take_saved(home, name):
+        return SavedFit(load(folder), folder, time.perf_counter() - began)
     with UnfinishedFit.find(home, name) as unfinished:
         if callbacks.on_begin:
             callbacks.on_begin(unfinished)
@@ -229,6 +234,7 @@ def _train_and_save(
         on_progress=on_training,
     )
     provenance = {**model.provenance, **_provenance(panel, masked, request)}
+    provenance["fit"] = unfinished.name  # which is not resumed once this run is there
     model = dataclasses.replace(model, provenance=provenance)
     folder = save_run(home, model)
     # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
@@ -325,37 +331,11 @@ def predict_from_home(
     if not ids:
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
-    panel, jumped = _forecasting_panel(home, model, ids)
+    panel, jumped = forecasting_panel(home, model, ids)
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     frame = predict(model, usable, level)
     return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), jumped)
-
-
-def _forecasting_panel(
-    home: Home, model: Model, ids: Sequence[str]
-) -> tuple[Panel, dict[str, str]]:
-    """The stored prices that a model forecasts from, and the days of unconfirmed jumps.
-
-    Span and mask are those of its fit, but a forecast keeps unconfirmed jumps: most are true.
-    """
-    store = Store.open(home, str(model.provenance.get("source")))
-    missing = [name for name in ids if name not in store.ids]
-    if missing:
-        raise ModelError(
-            f"{', '.join(missing[:5])}: the prices are no longer stored under {store.folder}; "
-            f"run `forecaster ingest --source {model.provenance.get('source')}` again"
-        )
-    start, end = (model.provenance.get(name) for name in ("start", "end"))
-    mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
-    jumped = {}
-    if store.is_reviewed:
-        flags = masked_rows(store, ids, ("unconfirmed",), end)
-        jumped = {str(row.unique_id): show_time(row.ds) for row in flags.itertuples()}
-    else:  # stored by an older version, or by a run that was interrupted
-        mask = []
-    panel = panel_from_store(store, ids, start=start, end=end, mask=mask, known_by=end)
-    return panel, jumped
 
 
 def compress_from_home(
@@ -378,7 +358,7 @@ def compress_from_home(
             f"{folder.name} is compressed already; name the run it was made from: "
             f"`forecaster compress {origin}`"
         )
-    panel, _ = _forecasting_panel(home, model, list(model.ids))
+    panel, _ = forecasting_panel(home, model, list(model.ids))
     table = compare(model, panel, on_method)
     if method is None:
         return table, None

@@ -2,11 +2,13 @@ from .compression import METHODS as METHODS
 from .compression import compare as compare
 from .compression import recommend as recommend
 from .encoding import Encoding as Encoding
-from .resuming import FitRequest as FitRequest
+from .prices import forecasting_panel as forecasting_panel
+from .request import FitRequest as FitRequest
+from .request import data_digest as data_digest
 from .resuming import UnfinishedFit as UnfinishedFit
 from .resuming import UnfinishedStatus as UnfinishedStatus
-from .resuming import data_digest as data_digest
 from .resuming import discard as discard
+from .resuming import take_saved as take_saved
 from .resuming import tell_of_others as tell_of_others
 from .resuming import unfinished_fits as unfinished_fits
 from .saving import load as load

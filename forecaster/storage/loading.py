@@ -206,7 +206,7 @@ def _skipped(skipped: dict[str, Any]) -> dict[str, str]:
 def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Free, but for what commands use."""
     json.dumps(provenance, ensure_ascii=False).encode()  # half a character can be no file name
-    for name in ("source", "first", "last", "created", "compressed_from", "compressed_by"):
+    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by"):
         _is(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:

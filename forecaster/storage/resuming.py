@@ -6,73 +6,38 @@ unfinished/<name>/swarm.checkpoint   state of all networks, once there is any; a
 unfinished/<name>/.lock              held by the process that trains
 
 A folder counts once it has a request, and the process that writes it holds the lock by then: one
-that is not locked belongs to nobody. (Version 0.2 had one fit, in ``unfinished`` itself.)
+that is not locked belongs to nobody. It counts no more once its model is saved, as a run that has
+its name. (Version 0.2 had one fit, in ``unfinished`` itself.)
 """
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import pandas as pd
 
-from forecaster import __version__, atomic
-from forecaster.config import Config
-from forecaster.errors import ModelError, StoreError, UsageError
+from forecaster import atomic
+from forecaster.errors import ModelError, StoreError, UsageError, WriteError
 from forecaster.home import Home
 from forecaster.ingest import Store, masked_rows
 from forecaster.locking import HOLDER, LOCK, FolderLock, holder_of, is_held
-from forecaster.swarm import Checkpoint, arithmetic, use_all_cores
+from forecaster.storage.request import (
+    FitRequest,
+    check_versions,
+    data_digest,
+    read_request,
+    write_request,
+)
+from forecaster.storage.saving import runs_by_fit
+from forecaster.swarm import Checkpoint
 
-_SCHEMA = 2  # version 1 did not say by which versions of the program
 _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
-_LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 _SWEPT_AFTER = 3600.0  # seconds; until then a folder without a request may be about to get one
 _TRIES = 100
 _LOOKED_AT = 0.5  # seconds for which another process may hold a lock only to see whether it is free
-
-
-def versions() -> dict[str, str]:
-    """What decides the bits that are computed: versions of programs, JAX's backend, the kernel."""
-    libraries = {name: version(name) for name in _LIBRARIES}
-    use_all_cores()  # before anything starts JAX
-    return {"forecaster": __version__, **libraries, **arithmetic()}
-
-
-@dataclasses.dataclass(frozen=True)
-class FitRequest:
-    """What a fit was asked to do, once its data have arrived in the store.
-
-    - ``source``, ``ids``: the store and the series in it
-    - ``skipped``: series that could not be had, with the reason
-    - ``data_sha256``: the :func:`data_digest` of the stored series
-    - ``config``, ``seed``, ``tune``: how to train
-    - ``start``, ``end``: the first and the last day, both included; None: no limit
-    - ``mask``: flags whose rows are left out
-    - ``versions``: of the program, and which code computes; what an older program did not say is
-      missing
-    """
-
-    source: str
-    ids: tuple[str, ...]
-    skipped: dict[str, str]
-    data_sha256: str
-    config: Config
-    seed: int
-    tune: bool = False
-    start: str | None = None
-    end: str | None = None
-    mask: tuple[str, ...] = ()
-    versions: Mapping[str, str] = dataclasses.field(default_factory=versions)
-
-    def __str__(self) -> str:
-        kind = f"{self.config.column} {self.config.hidden}{', tuned' if self.tune else ''}"
-        return f"{len(self.ids)} series of {self.source}, {kind}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,9 +73,7 @@ class UnfinishedFit:
         with atomic.as_write_error(home.unfinished):
             folder, lock = _new_folder(home, request)
         try:
-            fields = {"schema": _SCHEMA, **dataclasses.asdict(request)}
-            text = json.dumps(fields, indent=1, allow_nan=False)
-            atomic.write_file(folder / _REQUEST, lambda to: to.write_text(text))
+            write_request(folder / _REQUEST, request)
         except BaseException:
             _remove(folder, lock)
             raise
@@ -126,8 +89,8 @@ class UnfinishedFit:
         folder = _choose(home, name)
         lock = _locked(folder)
         try:
-            request = _read_request(folder / _REQUEST)
-            _check_versions(request)
+            request = read_request(folder / _REQUEST)
+            check_versions(request)
         except BaseException:
             lock.release()
             raise
@@ -196,8 +159,24 @@ class UnfinishedStatus:
 
 
 def unfinished_fits(home: Home) -> list[UnfinishedStatus]:
-    """All fits that are under way or were interrupted, the oldest first."""
-    return [_describe(folder) for folder in home.unfinished_fits()]
+    """All fits that are under way or were interrupted, the oldest first.
+
+    One whose process was killed once its model was saved is none of them; it is removed.
+    """
+    return [_describe(folder) for folder in _not_saved(home, home.unfinished_fits())]
+
+
+def take_saved(home: Home, name: str | None = None) -> Path | None:
+    """The run of a fit whose process was killed once its model was saved; the fit is removed.
+
+    ``name``: as for :meth:`UnfinishedFit.find`, which finds the fits where this gives None. Raises
+    UsageError when there is none, it is running, or there are several.
+    """
+    folder = _choose(home, name)
+    run = _runs(home).get(folder.name)
+    if run is not None:
+        _remove(folder, _locked(folder))
+    return run
 
 
 def discard(home: Home, name: str) -> None:
@@ -238,12 +217,6 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
             )
 
 
-def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
-    """A hash over stored series and the rows of them that are left out."""
-    rows = masked[["unique_id", "ds", "flag"]].astype(str).to_csv(index=False)
-    return hashlib.sha256(f"{store.digest(ids)}\n{rows}".encode()).hexdigest()
-
-
 def _new_folder(home: Home, request: FitRequest) -> tuple[Path, FolderLock]:
     """A folder that no other fit has, and its lock."""
     for _ in range(_TRIES):
@@ -268,6 +241,8 @@ def _choose(home: Home, name: str | None) -> Path:
             raise UsageError(f"no unfinished fit {name!r} under {home}{there}")
         return folders[name]
     idle = [folder for folder in folders.values() if not is_held(folder)]
+    if len(idle) > 1:
+        idle = _not_saved(home, idle)
     if len(idle) == 1:
         return idle[0]
     if idle:
@@ -278,6 +253,23 @@ def _choose(home: Home, name: str | None) -> Path:
     if folders:
         raise _still_running(next(iter(folders.values())))
     raise UsageError(f"no unfinished fit under {home}; run `forecaster fit` without --resume")
+
+
+def _runs(home: Home) -> dict[str, Path]:
+    """Runs by the names of fits, as far as a name is of one fit alone."""
+    runs = runs_by_fit(home)
+    runs.pop(home.unfinished.name, None)  # that of every fit of version 0.2
+    return runs
+
+
+def _not_saved(home: Home, folders: Sequence[Path]) -> list[Path]:
+    """Fits without a model yet; others whose process is gone are removed, where that is allowed."""
+    runs = _runs(home) if folders else {}
+    saved = [folder for folder in folders if folder.name in runs and not is_held(folder)]
+    for folder in saved:
+        with contextlib.suppress(OSError, WriteError, UsageError):  # a home may be read-only
+            _remove(folder, _locked(folder))
+    return [folder for folder in folders if folder not in saved]
 
 
 def _locked(folder: Path) -> FolderLock:
@@ -301,7 +293,7 @@ def _still_running(folder: Path) -> UsageError:
 
 def _describe(folder: Path) -> UnfinishedStatus:
     try:
-        what = str(_read_request(folder / _REQUEST))
+        what = str(read_request(folder / _REQUEST))
     except ModelError:
         what = f"cannot be read; {_how_to_discard(folder.name)}"
     saved: float | None = None
@@ -341,35 +333,3 @@ def _remove(folder: Path, lock: FolderLock) -> None:
         if folder.parent.name == "unfinished":
             folder.parent.rmdir()  # where it was the last
     lock.release()
-
-
-def _read_request(path: Path) -> FitRequest:
-    try:
-        fields = json.loads(path.read_bytes())
-        schema = fields.pop("schema")
-        fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
-        fields["config"] = Config(**fields["config"])
-        fields.setdefault("versions", {})
-        request = FitRequest(**fields)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
-        raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
-    if not 1 <= schema <= _SCHEMA:
-        raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
-    return request
-
-
-def _check_versions(request: FitRequest) -> None:
-    """Raise ModelError where the program would compute something else than before."""
-    now = versions()
-    changed = [
-        f"{name} {was} (now {now.get(name, 'not installed')})"
-        for name, was in request.versions.items()
-        if now.get(name) != was
-    ]
-    if changed:
-        raise ModelError(
-            f"the fit was begun with {', '.join(changed)}, and would not end with the same bits; "
-            "to continue, have these again (versions installed; FORECASTER_KERNEL and "
-            "JAX_PLATFORMS unset or as they were, on such a machine), or run `forecaster fit` "
-            "without --resume"
-        )

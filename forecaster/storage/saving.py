@@ -4,6 +4,7 @@ The JSON is strict (no NaN) and carries a schema version and the SHA-256 of the 
 pickle: opening a model runs no code, and imports none.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -93,6 +94,19 @@ def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path
             if not (taken and folder.exists()):
                 raise
             time.sleep(0.001)  # names differ by the millisecond
+
+
+def runs_by_fit(home: Home) -> dict[str, Path]:
+    """The folders of runs, by the name of the fit that each was saved by."""
+    runs: dict[str, Path] = {}
+    for folder in home.runs():
+        with contextlib.suppress(ModelError):  # a damaged one holds nobody up
+            provenance = read_json(folder / _REST).get("provenance")
+            provenance = provenance if isinstance(provenance, dict) else {}
+            name = provenance.get("fit")
+            if isinstance(name, str) and "compressed_from" not in provenance:
+                runs[name] = folder
+    return runs
 
 
 def load(folder: str | Path, network: OwnNetwork | None = None) -> Model:

@@ -67,9 +67,12 @@ class Command:
         """The state of the folder, read as a user would; raises when it is neither old nor new."""
         raise NotImplementedError
 
-    def again(self, folder: Path) -> tuple[str, ...]:
-        """What leads to the new state after a fault."""
+    def again(self, folder: Path, *, done: bool) -> tuple[str, ...]:
+        """What leads to the new state after a fault; ``done``: or keeps it."""
         return self.arguments
+
+
+STATUS = ("status", "--home", "{folder}/home")
 
 
 class Fit(Command):
@@ -77,24 +80,26 @@ class Fit(Command):
                  "--seed", "1", "--home", "{folder}/home")  # fmt: skip
 
     def state(self, folder):
-        """The bits of all models, by what they were trained with."""
+        """The bits of all models, each as often as it is there."""
         home = Home(folder / "home")
         for run in home.runs():
             load(run)
-        return {(run / "model.safetensors").read_bytes() for run in home.runs()}
+        return sorted((run / "model.safetensors").read_bytes() for run in home.runs())
 
-    def again(self, folder):
-        idle = unfinished_fits(Home(folder / "home"))
-        assert len(idle) < 2 and not any(fit.running or fit.holder for fit in idle)
-        resume = ("fit", "--resume", "--home", "{folder}/home")
-        return resume if idle else self.arguments
+    def again(self, folder, *, done):
+        home = Home(folder / "home")
+        if begun := home.unfinished_fits():
+            idle = unfinished_fits(home) if not done else []  # which would tidy up
+            assert len(begun) < 2 and not any(fit.running or fit.holder for fit in idle)
+            return ("fit", "--resume", "--home", "{folder}/home")
+        return STATUS if done else self.arguments
 
 
 class Compress(Fit):
     arguments = ("compress", "{old}", "--write", "int8", "--home", "{folder}/home")
 
-    def again(self, folder):
-        return self.arguments
+    def again(self, folder, *, done):
+        return STATUS if done else self.arguments  # would make another
 
 
 class Predict(Command):
@@ -235,7 +240,7 @@ def compare(command: Command, folder: Path, kind: str, first: int, step: int) ->
         if kind == "ENOSPC":
             left = [str(p) for p in folder.rglob(".tmp-*") if "cache" not in p.parts]
             assert left == [], (where, left)
-        again = go(command.again(folder))
+        again = go(command.again(folder, done=state == new))
         assert again.code == 0, (where, again)
         assert state_of(command, folder) == new, where
         number += step

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,6 +157,50 @@ def test_an_interrupted_fit_is_removed_when_asked_to(monkeypatch, tmp_path, sett
     result = run("fit", "--discard", fit.name, "--home", tmp_path)
     assert result.exit_code == 0 and result.stdout == f"Removed {fit.name}\n"
     assert not (tmp_path / "unfinished").exists()
+
+
+@pytest.fixture
+def saved(monkeypatch, tmp_path, settings) -> Path:
+    """A home with the model of a fit whose process ended before it tidied up."""
+
+    def stop(self):
+        raise KeyboardInterrupt
+
+    (tmp_path / "t.txt").write_text("AAPL")
+    home = tmp_path / "home"
+    with monkeypatch.context() as patch:
+        patch.setattr("forecaster.storage.UnfinishedFit.discard", stop)
+        error("fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start",
+              "2024-01-01", "--config", settings, "--home", home, code=130)  # fmt: skip
+    assert len(Home(home).runs()) == len(Home(home).unfinished_fits()) == 1
+    return home
+
+
+def test_a_saved_fit_that_is_resumed_gives_its_model(saved):
+    (first,) = Home(saved).runs()
+    resumed = run("fit", "--resume", "--home", saved)
+    assert resumed.exit_code == 0 and first.name in resumed.stdout
+    assert Home(saved).runs() == [first] and not (saved / "unfinished").exists()
+    assert "no unfinished fit" in error("fit", "--resume", "--home", saved, code=2)
+
+
+def test_a_saved_fit_is_none_of_the_unfinished(saved):
+    kept = saved / "unfinished" / "20990101-000000-000-lstm"
+    shutil.copytree(Home(saved).unfinished_fits()[0], kept)  # one without a model
+    shown = run("status", "--home", saved).stdout
+    assert shown.count("interrupted │") == 1 and kept.name in shown
+    assert Home(saved).unfinished_fits() == [kept]
+
+
+def test_of_a_saved_fit_and_another_the_other_is_resumed(saved):
+    (first,) = Home(saved).runs()
+    done = run("compress", first.name, "--write", "int8", "--home", saved)  # tells of the same fit
+    assert done.exit_code == 0, done.output
+    shutil.copytree(
+        Home(saved).unfinished_fits()[0], saved / "unfinished" / "20990101-000000-000-lstm"
+    )
+    assert run("fit", "--resume", "--home", saved).exit_code == 0
+    assert len(Home(saved).runs()) == 3 and not (saved / "unfinished").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

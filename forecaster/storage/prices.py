@@ -1,0 +1,38 @@
+"""The stored prices of a saved model."""
+
+from collections.abc import Sequence
+
+from forecaster.errors import ModelError
+from forecaster.forecasting import Model
+from forecaster.home import Home
+from forecaster.ingest import Store, masked_rows, panel_from_store
+from forecaster.series import Panel, show_time
+
+
+def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Panel, dict[str, str]]:
+    """The stored prices that a model forecasts from, and the days of unconfirmed jumps.
+
+    Span and mask are those of its fit, but a forecast keeps unconfirmed jumps: most are true.
+
+    - ``model``: of a run; its provenance says where its prices are
+    - ``ids``: the series to forecast
+
+    Raises ModelError when their prices are not stored.
+    """
+    store = Store.open(home, str(model.provenance.get("source")))
+    missing = [name for name in ids if name not in store.ids]
+    if missing:
+        raise ModelError(
+            f"{', '.join(missing[:5])}: the prices are no longer stored under {store.folder}; "
+            f"run `forecaster ingest --source {model.provenance.get('source')}` again"
+        )
+    start, end = (model.provenance.get(name) for name in ("start", "end"))
+    mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
+    jumped = {}
+    if store.is_reviewed:
+        flags = masked_rows(store, ids, ("unconfirmed",), end)
+        jumped = {str(row.unique_id): show_time(row.ds) for row in flags.itertuples()}
+    else:  # stored by an older version, or by a run that was interrupted
+        mask = []
+    panel = panel_from_store(store, ids, start=start, end=end, mask=mask, known_by=end)
+    return panel, jumped

@@ -1,0 +1,103 @@
+"""What a fit was asked to do, and what decides its bits beside that: ``request.json``."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+
+from forecaster import __version__, atomic
+from forecaster.config import Config
+from forecaster.errors import ModelError, UsageError
+from forecaster.ingest import Store
+from forecaster.swarm import arithmetic, use_all_cores
+
+_SCHEMA = 2  # version 1 did not say by which versions of the program
+_LIBRARIES = ("jax", "jaxlib", "flax", "optax")
+
+
+def versions() -> dict[str, str]:
+    """What decides the bits that are computed: versions of programs, JAX's backend, the kernel."""
+    libraries = {name: version(name) for name in _LIBRARIES}
+    use_all_cores()  # before anything starts JAX
+    return {"forecaster": __version__, **libraries, **arithmetic()}
+
+
+@dataclasses.dataclass(frozen=True)
+class FitRequest:
+    """What a fit was asked to do, once its data have arrived in the store.
+
+    - ``source``, ``ids``: the store and the series in it
+    - ``skipped``: series that could not be had, with the reason
+    - ``data_sha256``: the :func:`data_digest` of the stored series
+    - ``config``, ``seed``, ``tune``: how to train
+    - ``start``, ``end``: the first and the last day, both included; None: no limit
+    - ``mask``: flags whose rows are left out
+    - ``versions``: of the program, and which code computes; what an older program did not say is
+      missing
+    """
+
+    source: str
+    ids: tuple[str, ...]
+    skipped: dict[str, str]
+    data_sha256: str
+    config: Config
+    seed: int
+    tune: bool = False
+    start: str | None = None
+    end: str | None = None
+    mask: tuple[str, ...] = ()
+    versions: Mapping[str, str] = dataclasses.field(default_factory=versions)
+
+    def __str__(self) -> str:
+        kind = f"{self.config.column} {self.config.hidden}{', tuned' if self.tune else ''}"
+        return f"{len(self.ids)} series of {self.source}, {kind}"
+
+
+def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
+    """A hash over stored series and the rows of them that are left out."""
+    rows = masked[["unique_id", "ds", "flag"]].astype(str).to_csv(index=False)
+    return hashlib.sha256(f"{store.digest(ids)}\n{rows}".encode()).hexdigest()
+
+
+def write_request(path: Path, request: FitRequest) -> None:
+    """Write a request down, whole or not at all."""
+    fields = {"schema": _SCHEMA, **dataclasses.asdict(request)}
+    text = json.dumps(fields, indent=1, allow_nan=False)
+    atomic.write_file(path, lambda to: to.write_text(text))
+
+
+def read_request(path: Path) -> FitRequest:
+    """Read a request, also of an older version. Raises ModelError when it is none."""
+    try:
+        fields = json.loads(path.read_bytes())
+        schema = fields.pop("schema")
+        fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
+        fields["config"] = Config(**fields["config"])
+        fields.setdefault("versions", {})
+        request = FitRequest(**fields)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
+    if not 1 <= schema <= _SCHEMA:
+        raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
+    return request
+
+
+def check_versions(request: FitRequest) -> None:
+    """Raise ModelError where the program would compute something else than before."""
+    now = versions()
+    changed = [
+        f"{name} {was} (now {now.get(name, 'not installed')})"
+        for name, was in request.versions.items()
+        if now.get(name) != was
+    ]
+    if changed:
+        raise ModelError(
+            f"the fit was begun with {', '.join(changed)}, and would not end with the same bits; "
+            "to continue, have these again (versions installed; FORECASTER_KERNEL and "
+            "JAX_PLATFORMS unset or as they were, on such a machine), or run `forecaster fit` "
+            "without --resume"
+        )
