@@ -185,7 +185,8 @@ def _describe_run(folder: "Path") -> list[str]:
         return [folder.name, "damaged"]
     return [
         folder.name, f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
-        model.provenance["source"], model.provenance["last"],
+        # `fc.save` may have put it here, without a source.
+        model.provenance.get("source", "unknown"), model.provenance.get("last", "unknown"),
         f"{model.report['mae_relative_to_naive'].median():.4f}",
     ]  # fmt: skip
 

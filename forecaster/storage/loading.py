@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MISSING = object()
+_REPORTED = {"status": (str,), "mae_relative_to_naive": (int, float)}
 
 ADVICE = "Run `forecaster fit` again"
 
@@ -179,6 +180,10 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
             raise TypeError(f"report: {name!r}: expected numbers or text")
         if int in kinds and max(abs(value) for value in column if value is not None) > _MOST_INT:
             raise ValueError(f"report: {name!r}: a number is too large")
+    for name, kinds in _REPORTED.items():  # which commands show
+        for value in _get(list, columns, name):
+            if value is not None and type(value) not in kinds:
+                raise TypeError(f"report: {name!r}: got {reprlib.repr(value)}")
     report = pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
     empty = [name for name in report if report[name].isna().all()]
     return report.astype(dict.fromkeys(empty, float))

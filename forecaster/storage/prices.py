@@ -17,14 +17,20 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     - ``model``: of a run; its provenance says where its prices are
     - ``ids``: the series to forecast
 
-    Raises ModelError when their prices are not stored.
+    Raises ModelError when it names no source, or their prices are not stored.
     """
-    store = Store.open(home, str(model.provenance.get("source")))
+    source = model.provenance.get("source")
+    if source is None:
+        raise ModelError(
+            "this model does not say where its prices are, since it was saved by `fc.save` and not "
+            "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
+        )
+    store = Store.open(home, source)
     missing = [name for name in ids if name not in store.ids]
     if missing:
         raise ModelError(
             f"{', '.join(missing[:5])}: the prices are no longer stored under {store.folder}; "
-            f"run `forecaster ingest --source {model.provenance.get('source')}` again"
+            f"run `forecaster ingest --source {source}` again"
         )
     start, end = (model.provenance.get(name) for name in ("start", "end"))
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]

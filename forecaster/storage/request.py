@@ -1,6 +1,7 @@
 """What a fit was asked to do, and what decides its bits beside that: ``request.json``."""
 
 import dataclasses
+import datetime
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -79,11 +80,28 @@ def read_request(path: Path) -> FitRequest:
         fields["config"] = Config(**fields["config"])
         fields.setdefault("versions", {})
         request = FitRequest(**fields)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        _check_types(request)
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError,
+    ) as error:  # fmt: skip
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
-    if not 1 <= schema <= _SCHEMA:
+    if not (isinstance(schema, int) and 1 <= schema <= _SCHEMA):
         raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
     return request
+
+
+def _check_types(request: FitRequest) -> None:
+    """Raise TypeError or ValueError for what no fit has asked for."""
+    texts = [request.source, request.data_sha256, *request.ids, *request.mask]
+    for pairs in (request.skipped, request.versions):
+        texts += [*pairs.keys(), *pairs.values()]
+    days = [day for day in (request.start, request.end) if day is not None]
+    if not all(isinstance(text, str) for text in [*texts, *days]):
+        raise TypeError("expected text")
+    if not request.ids or type(request.seed) is not int or type(request.tune) is not bool:
+        raise TypeError("expected ids, a seed and whether to tune")
+    for day in days:
+        datetime.date.fromisoformat(day)
 
 
 def check_versions(request: FitRequest) -> None:

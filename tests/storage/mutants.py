@@ -33,6 +33,14 @@ def mutate(folder: Path, random: np.random.Generator) -> str:
     return "; ".join(done)
 
 
+def change_json(path: Path, random: np.random.Generator) -> str:
+    """Change one entry of a JSON file, and say how."""
+    rest = json.loads(path.read_bytes())
+    how = _change_entry(rest, random)
+    path.write_text(json.dumps(rest))
+    return how
+
+
 def _any_bytes(folder: Path, random: np.random.Generator) -> str:
     """Bytes of a file, here and there; of the arrays with the hash that then is right."""
     path = folder / (JSON if random.random() < 0.3 else ARRAYS)
@@ -112,9 +120,15 @@ def _one_of(leaf: np.ndarray, value: float, random: np.random.Generator) -> np.n
 def _json_value(folder: Path, random: np.random.Generator) -> str:
     """Another value anywhere in the JSON, the entry gone, or one too many."""
     rest = _rest(folder)
-    holders = _holders(rest)
-    if not holders:
+    if not _holders(rest):
         return "nothing"
+    how = _change_entry(rest, random)
+    (folder / JSON).write_text(json.dumps(rest))
+    return how
+
+
+def _change_entry(rest: object, random: np.random.Generator) -> str:
+    holders = _holders(rest)
     holder = holders[random.integers(len(holders))]
     keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
     key = keys[random.integers(len(keys))]
@@ -127,7 +141,6 @@ def _json_value(folder: Path, random: np.random.Generator) -> str:
         holder["more"] = holder[key]
     else:
         holder.append(holder[key])
-    (folder / JSON).write_text(json.dumps(rest))
     return f"{key} {choice:.2f}"
 
 
