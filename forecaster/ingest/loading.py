@@ -25,7 +25,7 @@ from forecaster.ingest.series_file import Arrays, Encoded, encode
 from forecaster.ingest.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources import open_source
 from forecaster.ingest.store import Store
-from forecaster.series import Panel
+from forecaster.series import Panel, end_of_day
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
 _ACTIONS = ("dividends", "splits")
@@ -342,8 +342,7 @@ def masked_rows(
     flags = flags[flags["unique_id"].isin(list(ids))]
     if known_by is None:
         return flags_known(flags, mask)
-    end_of_day = pd.Timestamp(known_by).normalize() + pd.Timedelta(days=1, nanoseconds=-1)
-    return flags_known(flags, mask, end_of_day)
+    return flags_known(flags, mask, end_of_day(known_by))
 
 
 def _without_actions(series: Arrays) -> Arrays:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.ingest.source import Date, Fetched, Stored
+from forecaster.series import nearest_time
 
 OVERLAP = 10  # stored sessions that are asked for again
 _ACTIONS = ("dividends", "splits")
@@ -32,11 +33,11 @@ def bring_up_to_date(
     sessions that the answer lacks are kept: when they are few, on the scale of the answer; when
     they are many, the answer is rejected, and what is stored stays as it is, marked as suspect.
     """
-    since = None if start is None else pd.Timestamp(start)
+    since = None if start is None else nearest_time(start)
     if stored is None:
         return _whole(name, get(since))
     since = earliest(since, stored)
-    asked = None if stored.asked_from is None else pd.Timestamp(stored.asked_from)
+    asked = None if stored.asked_from is None else nearest_time(stored.asked_from)
     if stored.frame.empty:
         return _whole(name, get(since))
     if since != asked:
@@ -56,7 +57,7 @@ def earliest(since: pd.Timestamp | None, stored: Stored) -> pd.Timestamp | None:
     """The earlier of two starts, the new one and the stored one; None: all history."""
     if since is None or stored.asked_from is None:
         return None
-    return min(since, pd.Timestamp(stored.asked_from))
+    return min(since, nearest_time(stored.asked_from))
 
 
 def agree(stored: pd.DataFrame, latest: pd.DataFrame) -> bool:

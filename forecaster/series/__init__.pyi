@@ -15,6 +15,9 @@ from .panel import Panel as Panel
 from .seasons import seasons_of as seasons_of
 from .times import Date as Date
 from .times import Time as Time
+from .times import as_time as as_time
+from .times import end_of_day as end_of_day
+from .times import nearest_time as nearest_time
 from .times import show_time as show_time
 from .transforms import Transform as Transform
 from .transforms import Transformed as Transformed

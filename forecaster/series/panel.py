@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from forecaster.errors import DataError, UsageError, name_reasons
 from forecaster.series.flags import Flags
 from forecaster.series.frequency import Frequency, common_frequency
-from forecaster.series.times import Date, Time, show_time
+from forecaster.series.times import Date, Time, as_time, end_of_day, nearest_time, show_time
 
 _TARGETS = ("y", "adj_close", "close")
 
@@ -194,7 +194,7 @@ class Panel:
         flagged = np.zeros(self.mask.shape, bool)
         if self.flags is None:
             return flagged
-        at = self.times[-1] if cutoff is None else np.asarray(cutoff, self.times.dtype)
+        at = self.times[-1] if cutoff is None else as_time(cutoff, self.times.dtype.kind)
         flags = self.flags.at(at, forecasting=forecasting)
         row_of = {name: row for row, name in enumerate(self.ids)}
         rows = np.array([row_of[name] for name in flags.ids], int)
@@ -217,24 +217,24 @@ class Panel:
     def between(self, start: Date | None = None, end: Date | None = None) -> "Panel":
         """The rows from one date to another, both included; by default all.
 
-        Series without any in that span are named in ``skipped``. Raises UsageError when times
-        are whole numbers, DataError when no series is left.
+        Dates may be beyond those that a panel can hold. Series without any row in that span are
+        named in ``skipped``. Raises UsageError when times are whole numbers or one is no date,
+        DataError when no series is left.
         """
         if start is None and end is None:
             return self
         if self.times.dtype.kind != "M":
             raise UsageError("start and end are dates, but these series count in whole numbers")
-        first = self.times[0] if start is None else np.datetime64(pd.Timestamp(start), "ns")
-        late = self.times[-1] if end is None else np.datetime64(pd.Timestamp(end), "ns")
-        keep = self.times >= first
-        if end is not None:  # a date means its whole day
-            keep &= self.times < late + np.timedelta64(1, "D")
+        first = pd.Timestamp(self.times[0]) if start is None else nearest_time(start)
+        late = pd.Timestamp(self.times[-1]) if end is None else end_of_day(end)
+        keep = (self.times >= first.to_datetime64()) & (self.times <= late.to_datetime64())
         mask = self.mask[:, keep]
         there = [bool(row.any()) for row in mask]
         ids = [name for name, some in zip(self.ids, there, strict=True) if some]
         gone = [name for name, some in zip(self.ids, there, strict=True) if not some]
         if ids:
-            span = f"no rows between {show_time(first)} and {show_time(late)}"
+            last = self.times[-1] if end is None else end
+            span = f"no rows between {show_time(first)} and {show_time(last)}"
         else:
             span = f"no rows in that span; there are {show_time(self.times[0])} to "
             span += show_time(self.times[-1])
@@ -246,7 +246,7 @@ class Panel:
 
         Raises DataError when nothing had been observed yet.
         """
-        keep = self.times <= np.asarray(cutoff, self.times.dtype)
+        keep = self.times <= as_time(cutoff, self.times.dtype.kind)
         if not keep.any():
             raise DataError(
                 f"nothing was observed up to {show_time(cutoff)}; the panel starts at "

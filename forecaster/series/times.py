@@ -5,6 +5,9 @@ from typing import TypeAlias, cast
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Shaped
+
+from forecaster.errors import UsageError
 
 Date: TypeAlias = str | datetime.date | np.datetime64
 """A date as a caller may write it; ``datetime`` and ``pandas.Timestamp`` are dates too."""
@@ -21,3 +24,44 @@ def show_time(time: object) -> str:
     if isinstance(time, (int, np.integer)):
         return str(int(cast(int, time)))
     return str(pd.Timestamp(cast(Date, time))).removesuffix(" 00:00:00")
+
+
+def nearest_time(date: Date) -> pd.Timestamp:
+    """A date in nanoseconds since 1970, as series keep their times.
+
+    They reach from 1677 to 2262; a date before or after becomes the first or the last time that
+    there is. Raises UsageError for what is no date.
+    """
+    try:
+        time = pd.Timestamp(date)
+        time = time if time.tz is None else time.tz_convert(None)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _no_date(date) from error
+    if pd.isna(time):
+        raise _no_date(date)
+    return min(max(time, pd.Timestamp.min), pd.Timestamp.max).as_unit("ns")
+
+
+def end_of_day(date: Date) -> pd.Timestamp:
+    """The last nanosecond of a day; of one that is too late, the last that there is.
+
+    Raises UsageError for what is no date.
+    """
+    time = nearest_time(date)
+    if time >= pd.Timestamp.max.floor("D"):
+        return pd.Timestamp.max
+    return max(time, pd.Timestamp.min.ceil("D")).normalize() + pd.Timedelta(days=1, nanoseconds=-1)
+
+
+def as_time(time: Time | Shaped[np.ndarray, ""], kind: str) -> Shaped[np.ndarray, ""]:
+    """A time to compare with those of a panel: of a dtype's ``kind``, "M" or "i"."""
+    array = np.asarray(time)
+    if kind != "M":
+        return array.astype(np.int64)
+    if array.dtype != np.dtype("datetime64[ns]"):
+        array = np.asarray(nearest_time(cast(Date, array[()])).to_datetime64())
+    return array
+
+
+def _no_date(date: object) -> UsageError:
+    return UsageError(f"{date!r} is not a date; expected e.g. 2024-03-28")

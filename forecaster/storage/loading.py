@@ -195,7 +195,8 @@ def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:
         raise ValueError(f"fitted_until: {len(times)} for {series} series")
     if frequency.alias == "step":
         return np.array([_is(int, time, "fitted_until") for time in times], np.int64)
-    return np.array([_date(time, "fitted_until") for time in times], "datetime64[ns]")
+    dates = [pd.Timestamp(_date(time, "fitted_until")) for time in times]
+    return np.array([date.as_unit("ns").to_datetime64() for date in dates])  # raises beyond 2262
 
 
 def _date(value: object, what: str) -> np.datetime64:

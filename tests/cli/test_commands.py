@@ -290,6 +290,22 @@ def test_a_resume_on_other_prices_is_refused(monkeypatch, tmp_path, settings):
     assert "prices have changed since the fit was interrupted" in message
 
 
+@pytest.mark.parametrize("end", ["2608-01-01", "9999-12-31"])
+def test_an_end_beyond_all_dates_is_no_end(end, tmp_path, settings):
+    prices("AAA", 300).to_csv(tmp_path / "p.csv", index=False)
+    fit = ("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--config", settings,
+           "--start", "0001-01-01")  # fmt: skip
+    forecasts = []
+    for home, more in ((tmp_path / "a", ()), (tmp_path / "b", ("--end", end))):
+        done = run(*fit, *more, "--home", home)
+        assert done.exit_code == 0, done.output
+        forecasts.append(run("predict", "AAA", "--format", "csv", "--home", home).stdout)
+        assert "300" in run("status", "AAA", "--home", home).stdout
+    assert forecasts[0] == forecasts[1] and forecasts[0].count("\n") == 4
+    said = error(*fit[:-2], "--start", end, "--home", tmp_path / "c", code=1)
+    assert "no rows in that span" in said
+
+
 def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings, compiled):
     """Twice with the same seed: the same bits; quiet where there is no terminal."""
     (tmp_path / "t.txt").write_text("AAPL\nXOM")

@@ -1,12 +1,14 @@
 """Long frames to stacked arrays and back."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, UsageError
 from forecaster.series.flags import UNCONFIRMED, Flags
 from forecaster.series.panel import Histories, Panel
 
@@ -148,6 +150,44 @@ def test_flags_follow_their_rows():
     assert rows_of(gone, gone.flagged()) == [] and gone.masked() is gone
     again = panel.masked("2024-01-07").masked("2024-01-10")
     assert rows_of(again, panel.mask & ~again.mask) == [("a", 4), ("b", 6)]
+
+
+@pytest.mark.parametrize("far", ["2608-01-01", "9999-12-31", datetime.date(9999, 12, 31),
+                                 datetime.datetime(2262, 4, 11, 23, 59), pd.Timestamp.max,
+                                 np.datetime64("2608-01-01")])  # fmt: skip
+def test_dates_beyond_nanoseconds_are_later_than_all_others(far):
+    panel = flagged_panel()
+    assert panel.between(None, far).times.tolist() == panel.times.tolist()
+    assert panel.until(far).times.tolist() == panel.times.tolist()
+    assert rows_of(panel, panel.flagged(far)) == rows_of(panel, panel.flagged("2100-01-01"))
+    with pytest.raises(DataError, match="no rows in that span"):
+        panel.between(far)
+
+
+@pytest.mark.parametrize("far", ["0001-01-01", "1500-06-01", datetime.date(1, 1, 1),
+                                 pd.Timestamp.min])  # fmt: skip
+def test_dates_before_nanoseconds_are_earlier_than_all_others(far):
+    panel = flagged_panel()
+    assert panel.between(far).times.tolist() == panel.times.tolist()
+    assert not panel.flagged(far).any()
+    with pytest.raises(DataError, match="nothing was observed up to"):
+        panel.until(far)
+    with pytest.raises(DataError, match="no rows in that span"):
+        panel.between(None, far)
+
+
+@pytest.mark.parametrize("wrong", ["soon", "", pd.NaT, "2024-13-01", "99999-01-01", object()])
+def test_what_is_no_date_is_named(wrong):
+    panel = flagged_panel()
+    for call in (panel.between, panel.until, lambda end: panel.between(None, end)):
+        with pytest.raises(UsageError, match=r"is not a date; expected e\.g\. 2024-03-28"):
+            call(wrong)
+
+
+def test_an_end_at_noon_means_that_day():
+    panel = flagged_panel()
+    ends = [panel.between(None, end).times[-1] for end in ("2024-01-05", "2024-01-05 12:00")]
+    assert ends == [np.datetime64("2024-01-05", "ns")] * 2
 
 
 def test_a_panel_without_flags_is_its_own_masked_one():

@@ -116,6 +116,7 @@ def settings(**new):
         (lambda rest: rest["ids"].__setitem__(0, 7), "ids: expected text; got 7"),
         (lambda rest: rest["fitted_until"].__setitem__(0, "now"), "Invalid isoformat"),
         (lambda rest: rest["fitted_until"].__setitem__(0, 5), "fitted_until: expected text"),
+        (lambda rest: rest["fitted_until"].__setitem__(0, "9999-12-31"), "9999-12-31"),
         (lambda rest: rest["report"].update(mae=[1]), "report: 'mae': 1 rows for 5 series"),
         (lambda rest: rest["report"].pop("mae_relative_to_naive"), "_naive: missing"),
         (lambda rest: rest["report"].update(mae_relative_to_naive=["x"] * 5), "_naive': got 'x'"),

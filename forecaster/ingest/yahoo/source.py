@@ -25,7 +25,7 @@ from forecaster.ingest.source import Date, Fetched, Known, Stored
 from forecaster.ingest.update import bring_up_to_date, earliest
 from forecaster.ingest.yahoo.limiter import Limiter
 from forecaster.ingest.yahoo.transport import open_session
-from forecaster.series import exchange_of, last_closed, timezone_of
+from forecaster.series import exchange_of, last_closed, nearest_time, timezone_of
 
 ATTEMPTS = 30  # requests for one ticker, most of them refused
 # So many failures of a kind for one ticker, and no further attempt is made.
@@ -37,6 +37,7 @@ _COLUMNS = {
     "Volume": "volume", "Dividends": "dividends", "Stock Splits": "splits",
 }  # fmt: skip
 _DAY = pd.Timedelta(days=1)
+_EVER = pd.Timestamp("1800-01-01")  # before all prices
 
 
 class Yahoo:
@@ -127,7 +128,7 @@ class Yahoo:
             return done
 
         if self._refresh and stored is not None:
-            since = earliest(None if start is None else pd.Timestamp(start), stored)
+            since = earliest(None if start is None else nearest_time(start), stored)
             return bring_up_to_date(name, get, None, since, closed)
         return bring_up_to_date(name, get, stored, start, closed)
 
@@ -171,7 +172,7 @@ class _Client:
         if zone is not None and hasattr(ticker, "_tz"):
             ticker._tz = zone  # else it asks twice for each ticker, once for the timezone alone
         # A day early: the session may have opened before midnight in the timezone assumed.
-        first = pd.Timestamp("1962-01-02") if since is None else since - _DAY
+        first = pd.Timestamp("1962-01-02") if since is None else max(since, _EVER) - _DAY
         try:
             table = ticker.history(
                 start=first, interval="1d", auto_adjust=False, actions=True, timeout=20
