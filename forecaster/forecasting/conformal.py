@@ -1,75 +1,93 @@
-"""Conformal bands per series and horizon, calibrated on the validation span and kept honest since.
+"""Bands per series and horizon, calibrated on the validation span and on what came in since.
 
-Split-conformal prediction (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random World)
-on the chance that was forecast of a lower value (distributional conformal prediction: Chernozhukov,
-Wuethrich & Zhu 2021, PNAS 118(48)), here as a normal score: 0 is the forecast median, -1.28 its
-10 % quantile. Each side of a band is calibrated by itself, from the scores of past outcomes, so a
-skew that the network does not know of is seen. The few outermost of them are noisy; the quantile of
-the scores is drawn towards that of the forecast distribution itself.
+What is looked at is the normal score of an outcome under the distribution that was forecast of it:
+0 is the forecast median, -1.28 its 10 % quantile. Two things are learned from past scores:
 
-Scores of values that came in after the fit are truly out of sample: they replace the oldest ones,
-and each side's level is adapted to the misses seen, as in adaptive conformal inference (Gibbs &
-Candes 2021, arXiv 2106.00170).
+- their spread, how much wider the outcomes lie than was forecast: an exponentially weighted mean,
+  so that bands follow a change of regime, drawn towards that of all series at the fit;
+- their shape, quantiles of the scores in units of their spread, each side by itself, so that a skew
+  that the network does not know of is seen: split-conformal prediction on the chance that was
+  forecast of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random World;
+  Chernozhukov, Wuethrich & Zhu 2021, PNAS 118(48)), drawn towards the forecast distribution's own.
+
+Errors h steps ahead overlap, so that h of them count as one. Levels that adapt to each miss (Gibbs &
+Candes 2021, arXiv 2106.00170) were tried and cost 0.3 % of the CRPS of stocks one day ahead and 2 %
+five days ahead, for the same coverage.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
+from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
 from scipy.special import ndtri
 
-RATE = 0.01  # how far one miss moves a level; Gibbs & Candes suggest 0.005 to 0.05
-SHRINKAGE = 100.0  # scores that the forecast distribution itself counts for
+SHRINKAGE = 400.0  # independent scores that the forecast distribution's own shape counts for
+_PRIOR = 15.0  # independent scores that the spread of all series counts for
+_DECAY = 0.99  # of a score's weight in the spread, with each step
+_MEAN_SIZE = np.sqrt(2 / np.pi)  # of normal scores
 
 
 def band_scores(
     scores: Float[np.ndarray, "series origin horizon"],
-    first_new: Int[np.ndarray, " series"],
     levels: Sequence[float],
     memory: int,
     count: int = 1,
-    rate: float = RATE,
+    *,
+    prior: Float[np.ndarray, " horizon"] | None = None,
     shrinkage: float = SHRINKAGE,
 ) -> Float[np.ndarray, "level 2 series count horizon"]:
     """Normal scores of the lower and the upper bounds of bands, for the latest origins.
 
     - ``scores``: normal scores of past outcomes, in order of time, NaN where unknown; the last
       origin is "now"
-    - ``first_new``: the first origin after the fit; before it the levels stay as they are
     - ``levels``: of the bands, in percent
-    - ``memory``: how many of the latest scores a bound is drawn from
+    - ``memory``: how many of the latest scores a bound's shape is drawn from
     - ``count``: of how many origins the bounds are returned
-    - ``rate``: how far one miss moves a side's level
-    - ``shrinkage``: scores that the forecast distribution itself counts for
+    - ``prior``: the spread of all series' scores, see :func:`common_spread`; 1 where none is given
+    - ``shrinkage``: scores that the forecast distribution's own shape counts for
 
     The bounds of origin p for horizon h use scores of origins up to p - h only, whose outcome is
-    known at p. The forecast's median lies within every band, and wider bands hold narrower ones:
-    where levels that adapted each by itself would cross, their bounds are put in order
-    (rearrangement: Chernozhukov, Fernandez-Val & Galichon 2010, Econometrica 78(3)).
+    known at p. The forecast's median lies within every band, and wider bands hold narrower ones.
     """
+    series, origins, horizon = scores.shape
+    spread = _spread(scores, np.ones(horizon) if prior is None else prior)
     # Both sides are lower ones: the upper is that of the scores turned around.
-    sides = np.stack([scores, -scores])  # (side, series, origin, horizon)
-    _, series, origins, horizon = sides.shape
-    nominal = (1 - np.asarray(levels, float)[:, None, None, None] / 100) / 2
-    miss = np.tile(nominal, (1, 2, series, horizon))
-    begin = min(origins - count, int(first_new.min()))
-    bounds = np.full((len(levels), 2, series, origins - begin, horizon), np.nan)
-    for now in range(begin, origins):
-        for h in range(horizon):
-            known = now - h - 1  # the origin whose outcome for this horizon is now known
-            if known < begin:
-                continue
-            latest = sides[:, :, known, h]
-            missed = latest < bounds[:, :, :, known - begin, h]
-            adapts = (known >= first_new) & np.isfinite(latest)
-            miss[..., h] += np.where(adapts, rate * (nominal[..., 0] - missed), 0.0)
-        known_scores = _known(sides, now, memory)
-        bounds[:, :, :, now - begin] = _lower_bounds(known_scores, miss, shrinkage)
-    latest_bounds = bounds[:, :, :, bounds.shape[3] - count :]
-    by_width = np.argsort(levels, kind="stable")
-    latest_bounds[by_width] = -np.sort(-latest_bounds, axis=0)
-    latest_bounds[:, 1] *= -1
-    return latest_bounds
+    sides = np.stack([scores, -scores]) / spread
+    miss = (1 - np.asarray(levels, float)[:, None, None, None] / 100) / 2
+    bounds = np.empty((len(levels), 2, series, count, horizon))
+    for place, now in enumerate(range(origins - count, origins)):
+        shape = _lower_bounds(_known(sides, now, memory), miss, shrinkage)
+        bounds[:, :, :, place] = shape * spread[:, now]
+    bounds[:, 1] *= -1
+    return bounds
+
+
+def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
+    """The spread of all series' scores by horizon, (horizon,): 1 where forecasts are as sure as
+    they should be; drawn towards it where there are few."""
+    known = np.isfinite(scores)
+    worth = _PRIOR * np.arange(1, scores.shape[-1] + 1)
+    total = np.where(known, np.abs(scores), 0.0).sum((0, 1)) / _MEAN_SIZE
+    return (total + worth) / (known.sum((0, 1)) + worth)
+
+
+def _spread(
+    scores: Float[np.ndarray, "series origin horizon"], prior: Float[np.ndarray, " horizon"]
+) -> Float[np.ndarray, "series origin horizon"]:
+    """What is known at each origin of how wide the outcomes lie, by horizon."""
+    known = np.isfinite(scores)
+    size = np.where(known, np.abs(scores), 0.0) / _MEAN_SIZE
+    # Step after step, so that a value depends bit for bit on those before it alone.
+    total = np.asarray(lfilter([1.0], [1.0, -_DECAY], size, axis=1))
+    weight = np.asarray(lfilter([1.0], [1.0, -_DECAY], known.astype(float), axis=1))
+    spread = np.empty(scores.shape)
+    for h, common in enumerate(prior):
+        worth = _PRIOR * (h + 1)
+        after = (total[:, :, h] + worth * common) / (weight[:, :, h] + worth)
+        spread[:, : h + 1, h] = common
+        spread[:, h + 1 :, h] = after[:, : -(h + 1)]
+    return spread
 
 
 def _known(
@@ -87,7 +105,7 @@ def _known(
 
 def _lower_bounds(
     known: Float[np.ndarray, "side series horizon memory"],
-    miss: Float[np.ndarray, "level side series horizon"],
+    miss: Float[np.ndarray, "level 1 1 1"],
     shrinkage: float,
 ) -> Float[np.ndarray, "level side series horizon"]:
     """Scores below which a share ``miss`` of outcomes lies, drawn towards the normal quantile."""
@@ -100,7 +118,6 @@ def _lower_bounds(
     smallest = np.take_along_axis(known[None], lower[..., None], axis=-1)[..., 0]
     next_one = np.take_along_axis(known[None], upper[..., None], axis=-1)[..., 0]
     empirical = smallest + (rank - lower) * (next_one - smallest)
-    own = ndtri(np.clip(miss, 1e-4, 0.5))
-    weight = count / (count + shrinkage)
-    drawn = np.where(count > 0, weight * np.nan_to_num(empirical) + (1 - weight) * own, own)
+    weight = count / (count + shrinkage * np.arange(1, known.shape[2] + 1))
+    drawn = weight * np.nan_to_num(empirical) + (1 - weight) * ndtri(miss)
     return np.minimum(drawn, 0.0)  # 0 is the forecast's median

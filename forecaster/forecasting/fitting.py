@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.forecasting.conformal import common_spread
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.forecasting.predicting import distributions, targets_at
@@ -99,10 +100,16 @@ def fit_with(
         frequency=panel.frequency,
         transform=transform,
         normal_scores=scores.astype(np.float32),
+        spread=_prior_spread(networks.config, scores),
         fitted_until=panel.times[transformed.positions[:, -1]],
         skipped=panel.skipped,
         provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned},
     ).only(panel.ids)
+
+
+def _prior_spread(config: Config, scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
+    """What bands start from: the spread of all series' scores where they share anything at all."""
+    return common_spread(scores) if config.start == "pooled" else np.ones(config.horizon)
 
 
 def _usable(panel: Panel, config: Config, transform: Transform) -> Panel:

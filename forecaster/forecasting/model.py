@@ -60,6 +60,8 @@ class Model:
     - ``transform``: what the networks see of a series
     - ``normal_scores``: of what came of the forecasts over the validation span, in order of time,
       NaN before a series' own; bands are calibrated on them
+    - ``spread``: by horizon, how much wider than forecast the outcomes of all series lay, which
+      bands are drawn towards; 1 where each series is by itself
     - ``fitted_until``: the latest time that each network has seen
     - ``skipped``: series of the panel that have no network, with the reason
     - ``provenance``: seed, source, dates
@@ -71,6 +73,7 @@ class Model:
     frequency: Frequency
     transform: Transform
     normal_scores: Float[np.ndarray, "series origin horizon"]
+    spread: Float[np.ndarray, " horizon"]
     fitted_until: Shaped[np.ndarray, " series"]
     skipped: Mapping[str, str]
     provenance: Mapping[str, Any]

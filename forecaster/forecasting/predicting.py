@@ -111,8 +111,8 @@ def forecast_latest(
     mixture = distributions(model.networks, transformed, origins)
     recent = mixture.scores(targets_at(transformed, origins))
     scores = _append(model.normal_scores, recent, n_new + horizon)
-    first_new = scores.shape[1] - 1 - n_new
-    bounds = band_scores(scores, first_new, level, model.config.longest_validation, count)
+    memory = model.config.longest_validation
+    bounds = band_scores(scores, level, memory, count, prior=model.spread)
     bands = dict(zip(level, bounds, strict=True))
     return _columns(model, transformed, origins[:, -count:], mixture.latest(count), bands)
 

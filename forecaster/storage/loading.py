@@ -25,6 +25,7 @@ _T = TypeVar("_T")
 
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
+_WIDEST = 1e6  # spread of scores: no outcome lies that far from what was forecast
 _MISSING = object()
 _REPORTED = {"status": (str,), "mae_relative_to_naive": (int, float)}
 
@@ -91,6 +92,7 @@ def model_of(
         frequency=frequency,
         transform=transform,
         normal_scores=arrays["scores"],
+        spread=_spread(_get(list, rest, "spread"), config.horizon),
         fitted_until=_times(_get(list, rest, "fitted_until"), frequency, len(ids)),
         skipped=_skipped(_get(dict, rest, "skipped")),
         provenance=_provenance(_get(dict, rest, "provenance")),
@@ -187,6 +189,15 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
     report = pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
     empty = [name for name in report if report[name].isna().all()]
     return report.astype(dict.fromkeys(empty, float))
+
+
+def _spread(values: list[Any], horizon: int) -> np.ndarray:
+    """A number above 0 per step ahead."""
+    if len(values) != horizon or not all(
+        type(value) in (int, float) and 0 < value < _WIDEST for value in values
+    ):
+        raise ValueError(f"spread: expected {horizon} numbers above 0")
+    return np.array(values, float)
 
 
 def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:

@@ -65,6 +65,7 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
         "target": model.target,
         "frequency": dataclasses.asdict(model.frequency),
         "transform": model.transform.to_dict(),
+        "spread": model.spread.tolist(),
         "fitted_until": [_time_to_json(time) for time in model.fitted_until],
         "report": {name: _strict(column.tolist()) for name, column in model.report.items()},
         "skipped": dict(model.skipped),

@@ -4,28 +4,34 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from forecaster.forecasting.conformal import band_scores
+from forecaster.forecasting.conformal import band_scores, common_spread
+
+MEAN_SIZE = np.sqrt(2 / np.pi)
 
 
-def slow(scores, first_new, level, memory, count, rate, shrinkage):
+def spread_at(scores, now, h, prior):
+    """The weighted mean size of one series' scores that are known at an origin."""
+    seen = np.abs(scores[: max(0, now - h), h])[::-1] / MEAN_SIZE
+    weights = 0.99 ** np.arange(len(seen)) * np.isfinite(seen)
+    worth = 15 * (h + 1)
+    return (np.nansum(weights * seen) + worth * prior) / (weights.sum() + worth)
+
+
+def slow(scores, level, memory, count, prior, shrinkage):
     """The lower bound of one series and horizon at a time, by the definition."""
     series, origins, horizon = scores.shape
     out = np.full((series, count, horizon), np.nan)
-    nominal = (1 - level / 100) / 2
+    miss = (1 - level / 100) / 2
     for k in range(series):
         for h in range(horizon):
-            miss, bounds = nominal, {}
-            for now in range(min(int(min(first_new)), origins - count), origins):
-                known = now - h - 1
-                if known in bounds and known >= first_new[k] and np.isfinite(scores[k, known, h]):
-                    miss += rate * (nominal - (scores[k, known, h] < bounds[known]))
-                seen = scores[k, max(0, now - memory) : max(0, now - h), h]
+            spread = [spread_at(scores[k], now, h, prior[h]) for now in range(origins)]
+            for place, now in enumerate(range(origins - count, origins)):
+                seen = (scores[k, :, h] / spread)[max(0, now - memory) : max(0, now - h)]
                 seen = np.sort(seen[np.isfinite(seen)])
                 share = np.arange(1, len(seen) + 1) / (len(seen) + 1)
-                weight = len(seen) / (len(seen) + shrinkage)
-                own = ndtri(np.clip(miss, 1e-4, 0.5))
-                bounds[now] = min(0, weight * np.interp(miss, share, seen) + (1 - weight) * own)
-            out[k, :, h] = [bounds[n] for n in range(origins - count, origins)]
+                weight = len(seen) / (len(seen) + shrinkage * (h + 1))
+                drawn = weight * np.interp(miss, share, seen) + (1 - weight) * ndtri(miss)
+                out[k, place, h] = min(0.0, drawn) * spread[now]
     return out
 
 
@@ -35,21 +41,22 @@ def test_bounds_are_those_of_the_definition(count):
     scores = random.standard_t(4, (3, 70, 2)) + 0.3
     scores[1, :15] = np.nan
     scores[:, -1] = np.nan
-    first_new = np.array([60, 69, 50])
-    got = band_scores(scores, first_new, [80, 95], 40, count, rate=0.05, shrinkage=20)
-    arguments = 40, count, 0.05, 20
+    prior = np.array([1.1, 1.4])
+    got = band_scores(scores, [80, 95], 40, count, prior=prior, shrinkage=20)
+    arguments = 40, count, prior, 20
     for level, (lower, upper) in zip((80, 95), got, strict=True):
-        np.testing.assert_allclose(lower, slow(scores, first_new, level, *arguments))
-        np.testing.assert_allclose(upper, -slow(-scores, first_new, level, *arguments))
+        np.testing.assert_allclose(lower, slow(scores, level, *arguments))
+        np.testing.assert_allclose(upper, -slow(-scores, level, *arguments))
 
 
 def test_exchangeable_scores_are_covered_at_the_level_on_both_sides():
     random = np.random.default_rng(1)
     scores = random.normal(size=(2000, 101, 1)) ** 2 - 1  # skewed
-    first_new = np.full(2000, 100)
     new = random.normal(size=2000) ** 2 - 1
     levels = (50, 80, 95)
-    bands = band_scores(scores, first_new, levels, 100, shrinkage=0)
+    # Drawn to the spread that they all have, so that scores are exchangeable in units of it.
+    prior = common_spread(scores)
+    bands = band_scores(scores, levels, 100, prior=prior, shrinkage=0)
     for level, (lower, upper) in zip(levels, bands, strict=True):
         side = (1 - level / 100) / 2
         assert abs((new < lower[:, 0, 0]).mean() - side) < 0.02
@@ -58,40 +65,52 @@ def test_exchangeable_scores_are_covered_at_the_level_on_both_sides():
 
 def test_without_any_outcome_a_band_is_that_of_the_forecast_itself():
     scores = np.full((2, 30, 1), np.nan)
-    bands = band_scores(scores, np.full(2, 29), [80], 20)
-    np.testing.assert_allclose(bands[0, :, 0, 0, 0], [ndtri(0.1), ndtri(0.9)])
+    bands = band_scores(scores, [80], 20)
+    np.testing.assert_allclose(bands[0, :, :, 0, 0], [[ndtri(0.1)] * 2, [ndtri(0.9)] * 2])
 
 
 def test_bands_follow_a_change_of_regime():
-    """Errors double after the fit; a plain split would cover far less than promised."""
+    """Forecasts that are too sure from one day on: bands hold again soon after."""
     random = np.random.default_rng(2)
     scores = random.normal(size=(200, 900, 1))
-    scores[:, 200:] *= 2
-    first_new = np.full(200, 200)
-    lower, upper = band_scores(scores, first_new, [80], 200, count=400)[0]
-    covered = (scores[:, 500:] >= lower) & (scores[:, 500:] <= upper)
-    assert abs(covered.mean() - 0.8) < 0.01
-    lower, upper = band_scores(scores[:, :201], first_new, [80], 200)[0, :, :, 0]
-    assert ((scores[:, 500:, 0] >= lower) & (scores[:, 500:, 0] <= upper)).mean() < 0.55
+    scores[:, 500:] *= 2
+    lower, upper = band_scores(scores, [80], 252, count=900)[0]
+    inside = (scores >= lower) & (scores <= upper)
+    assert abs(inside[:, 300:500].mean() - 0.8) < 0.01
+    assert inside[:, 500:520].mean() < 0.6
+    assert abs(inside[:, 750:].mean() - 0.8) < 0.03
 
 
 def test_the_future_has_no_part_in_a_band():
     random = np.random.default_rng(3)
-    scores = random.normal(size=(2, 80, 3))
-    first_new = np.array([50, 60])
-    before = band_scores(scores, first_new, [80], 40, count=30)[0]
-    scores[:, 65:] *= 100  # the band of origin p uses scores up to p - h only
-    after = band_scores(scores, first_new, [80], 40, count=30)[0]
-    np.testing.assert_array_equal(before[:, :, : 66 - 50], after[:, :, : 66 - 50])
-    assert (before[:, :, -1] != after[:, :, -1]).any()
+    scores = random.normal(size=(3, 90, 2))
+    before = band_scores(scores, [80], 40, count=30)[0]
+    for changed in range(60, 90):
+        edited = scores.copy()
+        edited[:, changed:] = 9.0
+        after = band_scores(edited, [80], 40, count=30)[0]
+        for h in range(2):
+            # The outcome of an origin is known h + 1 steps later.
+            same = changed + h + 1 - 60
+            np.testing.assert_array_equal(after[:, :, :same, h], before[:, :, :same, h])
+            if same < 30:
+                assert (after[:, :, same:, h] != before[:, :, same:, h]).any()
 
 
 def test_bands_lie_inside_each_other_around_the_median():
-    """Also where levels adapt to misses apart, and outcomes lie on one side of the median."""
+    """Also where outcomes lie on one side of the median."""
     random = np.random.default_rng(3)
     scores = random.standard_t(3, (20, 300, 2)) + np.linspace(-1.5, 1.5, 20)[:, None, None]
     levels = [95, 10, 40, 90, 20, 80]
-    bands = band_scores(scores, np.full(20, 60), levels, 60, count=200, rate=0.05)
+    bands = band_scores(scores, levels, 60, count=200)
     by_width = bands[np.argsort(levels)]
     assert (np.diff(by_width[:, 0], axis=0) <= 0).all() and (by_width[:, 0] <= 0).all()
     assert (np.diff(by_width[:, 1], axis=0) >= 0).all() and (by_width[:, 1] >= 0).all()
+
+
+def test_the_spread_of_all_series_is_drawn_to_one_where_there_are_few():
+    random = np.random.default_rng(4)
+    many, few = 2 * random.normal(size=(100, 500, 2)), np.full((1, 5, 2), 3.0)
+    np.testing.assert_allclose(common_spread(many), 2, rtol=0.02)
+    np.testing.assert_allclose(common_spread(few), (15 / MEAN_SIZE + [15, 30]) / [20, 35])
+    np.testing.assert_array_equal(common_spread(np.full((2, 5, 1), np.nan)), 1)
