@@ -276,6 +276,9 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     assert (straight.masked().mask == clean.mask).all()
     with pytest.raises(UsageError, match="flag 'wrong': expected some of copied, reversed"):
         load_panel(source.name, mask=("wrong",))
+    # A later row on a holiday would take it back.
+    with pytest.raises(UsageError, match="flag 'closed': rows that have it are shown, not left"):
+        load_panel(source.name, mask=("copied", "closed"))
 
 
 def test_a_store_reviewed_by_earlier_rules_is_reviewed_again(tmp_path, frame, monkeypatch):
