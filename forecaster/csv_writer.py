@@ -10,7 +10,15 @@ if TYPE_CHECKING:
 # Where a formula would begin, its sign in full width too. A spreadsheet may part cells at other
 # signs than commas, so behind those as well.
 _SIGN = "[=+@\uff1d\uff0b\uff0d\uff20-]"
-_FORMULA = re.compile(rf"^(?=\s*{_SIGN}|[\t\r\n])|(?<=[;|\t\r\n])(?=\s*{_SIGN})")
+# Spaces and what cannot be seen: some programs strip it from a cell before they look.
+_UNSEEN = (
+    "[\\s\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
+_FORMULA = re.compile(
+    rf"^(?={_UNSEEN}{_SIGN}|{_UNSEEN}[\t\r\n])|(?<=[;|\t\r\n])(?={_UNSEEN}{_SIGN})"
+)
 
 
 def write_csv(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from forecaster import atomic
 from forecaster.errors import ModelError, UsageError
+from forecaster.paths import as_bytes
 
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # what makes such a folder complete
 _REQUEST_FILE = "request.json"
@@ -115,10 +116,10 @@ def file_name(name: str) -> str:
     No separators, no reserved names, not too long; different names get different files even where
     the file system ignores case.
     """
-    quoted = urllib.parse.quote(name, safe="^= +@")
+    quoted = urllib.parse.quote(name, safe="^= +@", errors="surrogateescape")
     if quoted.startswith(".") or _RESERVED.match(quoted):
         quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
-    digest = hashlib.sha256(name.encode()).hexdigest()
+    digest = hashlib.sha256(as_bytes(name)).hexdigest()
     if name != name.upper():
         quoted = f"{quoted}~{digest[:8]}"
     if len(quoted) > 120:

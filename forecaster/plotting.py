@@ -9,6 +9,7 @@ from forecaster.series import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
 
 _BLUE = "#1f5fa8"
 
@@ -48,11 +49,11 @@ def plot_forecast(
         shade = 0.18 + 0.22 * number / max(1, len(levels) - 1)
         ax.fill_between(ahead, low, high, color=_BLUE, alpha=shade, lw=0, label=f"{level:g} % band")
     ax.plot(ahead, [values[-1], *part[name]], color=_BLUE, lw=1.6, label=f"{name} median")
-    ax.set_title(unique_id, loc="left", fontweight="bold")
+    ax.set_title(unique_id, loc="left", fontweight="bold", parse_math=False)
     ax.set_ylabel("price" if channel in ("close", "adj_close") else channel)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, loc="upper left", fontsize=9)
+    _as_written(ax.legend(frameon=False, loc="upper left", fontsize=9))
     ax.figure.autofmt_xdate()  # pyright: ignore[reportAttributeAccessIssue]
     return ax
 
@@ -77,5 +78,11 @@ def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     ax.set_xlabel("networks")
     ax.set_ylabel("seconds for an epoch of all")
     ax.grid(alpha=0.3, which="both")
-    ax.legend()
+    _as_written(ax.legend())
     return ax
+
+
+def _as_written(legend: "Legend") -> None:
+    """Names come from outside: a ``$`` in one begins no formula, which may not be a valid one."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)

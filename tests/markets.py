@@ -19,10 +19,12 @@ FAULTS = st.tuples(
 
 
 class Market(NamedTuple):
-    """Bars (series, session, column) with two decimals, and which of them were observed."""
+    """Bars (series, session, column) with two decimals, which of them were observed, and which
+    of those have an adjusted close, both (series, session)."""
 
     bars: np.ndarray
     observed: np.ndarray
+    adjusted: np.ndarray
 
     def frame(self) -> pd.DataFrame:
         """The observed bars as a long frame."""
@@ -32,6 +34,9 @@ class Market(NamedTuple):
         frame = pd.DataFrame(bars[rows, sessions], columns=BAR)
         frame.insert(0, "unique_id", np.array([f"s{row:02d}" for row in range(len(bars))])[rows])
         frame.insert(1, "ds", SESSIONS[sessions])
+        if self.adjusted.any():
+            share = np.where(self.adjusted, np.linspace(0.9, 1, len(SESSIONS)), np.nan)
+            frame["adj_close"] = frame["close"] * share[rows, sessions]
         return frame
 
 
@@ -49,7 +54,7 @@ def market(faults: list[Fault], series: int, seed: int) -> Market:
     observed &= random.random(shape) > 0.02
     for fault in faults:
         plant(bars, observed, fault)
-    return Market(bars, observed)
+    return Market(bars, observed, np.zeros(shape, bool))
 
 
 def plant(bars: np.ndarray, observed: np.ndarray, fault: Fault) -> None:

@@ -2,19 +2,29 @@
 
 import csv
 import io
+import sys
+import unicodedata
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.csv_writer import write_csv
 from tests.conftest import prices, run
 
+UNSEEN = [
+    char
+    for char in map(chr, range(sys.maxunicode + 1))
+    if unicodedata.category(char) in ("Cc", "Cf", "Zs", "Zl", "Zp")
+    and not unicodedata.name(char, "").startswith(("ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN"))
+]  # those left out are drawn
 SIGNS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 
 
-@given(st.lists(st.text(alphabet=[*SIGNS, *"A1!(), ;|\"'", "\u00e9"], max_size=12), min_size=1),
+@given(st.lists(st.text(alphabet=[*SIGNS, *"A1!(), ;|\"'", "\u00e9", *"\u200b\ufeff\xad"],
+                        max_size=12), min_size=1),
        st.sampled_from([",", ";", "\t"]))  # fmt: skip
 def test_no_cell_is_a_formula_wherever_a_program_parts_them(names, separator):
     table = pd.DataFrame({"unique_id": names, "=ds": 1, "y": -1.5})
@@ -23,7 +33,15 @@ def test_no_cell_is_a_formula_wherever_a_program_parts_them(names, separator):
     assert len(back) == len(names) and set(back["y"]) == {"-1.5"}
     for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
         for cell in row:
-            assert cell.lstrip()[:1] not in [*SIGNS] or cell.endswith("-1.5"), cell
+            assert cell.lstrip("".join(UNSEEN))[:1] not in [*SIGNS] or cell.endswith("-1.5"), cell
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_nothing_unseen_hides_a_formula(sign):
+    """Programs that strip it would run what follows."""
+    for unseen in [*UNSEEN, "\u200b \ufeff", "\u3164", "\ufe0f"]:
+        text = write_csv(pd.DataFrame({"unique_id": [f"{unseen}{sign}1"]}))
+        assert next(iter(csv.reader(text.split("\n", 1)[1:])))[0].startswith("'"), ascii(unseen)
 
 
 def test_what_is_no_formula_stays_as_it_is():

@@ -1,7 +1,7 @@
 """The numbers of an evaluation once more, by other means: formulas written out, and ``arch``.
 
 Everything is recomputed from the prices and from what the command wrote, with nothing of the
-package in between.
+package in between: always of a few simulated stocks, among the slow tests of twenty real ones.
 """
 
 import itertools
@@ -12,34 +12,47 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import run
+from forecaster.ingest import open_source
+from tests.conftest import TICKERS, run
 
-TICKERS = 20
 WINDOWS = 30
 HORIZON = 3
 QUANTILES = [0.025, *(n / 20 for n in range(1, 20)), 0.975]
 
 
-@pytest.fixture(scope="module")
-def prices(real_data):
-    """Adjusted closes of twenty stocks over eight years, (day, ticker)."""
+@pytest.fixture(scope="module", params=["simulated", pytest.param("real", marks=pytest.mark.slow)])
+def prices(request):
+    """Prices of stocks over eight years, their closes adjusted, a row for a day and ticker."""
+    if request.param == "real":
+        return real_prices(request.getfixturevalue("real_data"))
+    frames = [item.frame for item in open_source("simulated").fetch(TICKERS)]
+    frame = pd.concat([frame for frame in frames if frame is not None])
+    frame = frame.rename(columns={"unique_id": "ticker", "ds": "date"})
+    frame = frame[frame["date"] >= frame["date"].max() - pd.DateOffset(years=8)]
+    paid = 0.98 ** ((frame["date"].max() - frame["date"]).dt.days // 91 / 4)
+    return frame.assign(adj_close=frame["close"] * paid)
+
+
+def real_prices(folder):
     columns = ["ticker", "date", "open", "high", "low", "close", "adj_close", "volume"]
-    frame = pd.read_parquet(real_data / "us_stocks_2000_2015.parquet", columns=columns)
+    frame = pd.read_parquet(folder / "us_stocks_2000_2015.parquet", columns=columns)
     frame["date"] = pd.to_datetime(frame["date"])
     frame = frame[frame["date"] >= "2008-01-01"]
     counts = frame.groupby("ticker").size()
     whole = sorted(counts[counts == counts.max()].index)
-    return frame[frame["ticker"].isin(whole[:: len(whole) // TICKERS][:TICKERS])]
+    return frame[frame["ticker"].isin(whole[:: len(whole) // 20][:20])]
 
 
 @pytest.fixture(scope="module")
-def folder(prices, tmp_path_factory):
+def folder(prices, settings, tmp_path_factory):
     """The evaluation of these stocks that the command writes."""
     here = tmp_path_factory.mktemp("independent")
     prices.to_parquet(here / "prices.parquet", index=False)
+    few = prices["ticker"].nunique() == len(TICKERS)
+    network = ("--config", settings) if few else ("--horizon", HORIZON, "--epochs", 5)
     result = run(
-        "evaluate", "--source", f"files:{here / 'prices.parquet'}", "--windows", WINDOWS,
-        "--horizon", HORIZON, "--epochs", 5, "--baselines", "naive,ewma,garch", "--mask", "none",
+        "evaluate", "--source", f"files:{here / 'prices.parquet'}", *network,
+        "--windows", WINDOWS, "--baselines", "naive,ewma,garch", "--mask", "none",
         "--output", here / "out", "--home", here / "home",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -77,7 +90,7 @@ def with_horizon(forecasts):
 
 
 def test_every_forecast_stands_beside_what_came(forecasts, adjusted):
-    assert len(forecasts) == TICKERS * WINDOWS * HORIZON
+    assert len(forecasts) == len(adjusted) * WINDOWS * HORIZON
     for name, part in forecasts.groupby("unique_id"):
         series = adjusted[str(name)]
         np.testing.assert_array_equal(part["y"], series[part["ds"]])

@@ -36,7 +36,9 @@ PASTS: list[list[Fault]] = [
     [("copies", 4, 128, 9), ("equals", 1, 126, 3), ("spike", 2, 133, 1), ("gap", 8, 130, 3)],
 ]
 EDITS = st.tuples(
-    st.sampled_from(["scale", "bar of the past", "bar of another", "delete", "plant", "noise"]),
+    st.sampled_from(
+        ["scale", "bar of the past", "bar of another", "delete", "plant", "noise", "adjusted"]
+    ),
     st.integers(1, SERIES - 1),  # the series; the first keeps its rows, and so the time axis
     st.integers(1, 35),  # sessions after the cutoff
     st.integers(1, 45),  # sessions before, or how many
@@ -54,6 +56,7 @@ def past(number: int) -> Market:
     made.observed[:, FIRST - 40 :] = True
     made.observed[0] = True
     made.observed[SERIES:] = False
+    made.adjusted[SERIES - number :] = True  # none, one, two: the others fall back on the close
     for fault in PASTS[number]:
         plant(made.bars[:SERIES], made.observed[:SERIES], fault)
     return made
@@ -61,8 +64,8 @@ def past(number: int) -> Market:
 
 def edited(before: Market, cutoff: int, edits: list, new: int) -> Market:
     """Another future after a cutoff, with new series; what came before is the same."""
-    after = Market(before.bars.copy(), before.observed.copy())
-    bars, observed = after.bars[:SERIES], after.observed[:SERIES]
+    after = Market(*(array.copy() for array in before))
+    bars, observed, adjusted = (array[:SERIES] for array in after)
     last = len(SESSIONS) - 1
     random = np.random.default_rng(len(edits))
     for kind, row, later, count, fault in edits:
@@ -76,6 +79,8 @@ def edited(before: Market, cutoff: int, edits: list, new: int) -> Market:
             bars[row:, at, :4] = bars[row:, at - count, :4]
         elif kind == "delete":
             observed[row, at : at + count] = False
+        elif kind == "adjusted":  # some closes are, or no longer
+            adjusted[row, at : at + count] ^= True
         elif kind == "noise":
             bars[:, at:] *= random.uniform(0.5, 2, (SERIES, last - at + 1, 5))
         else:
@@ -164,6 +169,8 @@ def test_the_pasts_are_flagged_around_the_first_cutoff():
 @example(0, 0, [("bar of the past", 1, 21, 25, "spike")], 2)  # the reversed bar comes again
 @example(1, 1, [("noise", 1, 1, 1, "spike")], 1)  # what was to be taken back is not
 @example(2, 0, [("delete", row, 1, 5, "spike") for row in range(4, SERIES)], 2)  # of the originals
+@example(0, 0, [("adjusted", 1, 35, 1, "spike")], 0)  # the only adjusted close of all
+@example(1, 6, [("adjusted", row, 9, 45, "spike") for row in (1, 2, SERIES - 1)], 1)
 def test_no_future_changes_a_forecast(number, later, edits, new):
     check_future(number, later, edits, new, refit=False)
 
@@ -199,10 +206,11 @@ def test_no_future_changes_what_the_command_writes(tmp_path, number, refit):
     futures = [
         (0, [("bar of the past", row, 3 * row, 3 + row, "spike") for row in range(1, SERIES)], 2),
         (6, [("noise", 1, 1, 1, "spike"), ("delete", 4, 3, 20, "spike")], 1),
+        (6, [("adjusted", row, 9, 45, "spike") for row in (1, 2, SERIES - 1)], 1),
     ]
     for later, edits, new in futures:
         after = edited(before, FIRST + later, edits, new)
-        written = evaluated(after, tmp_path / f"after {later}", refit)
+        written = evaluated(after, tmp_path / f"after {edits[0][0]}", refit)
         check_equal_up_to(known, written, FIRST + later)
 
 

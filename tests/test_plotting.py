@@ -1,8 +1,12 @@
 """Pictures draw the numbers of their frames."""
 
+import io
+
 import numpy as np
 import pandas as pd
+import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 import forecaster as fc
 from forecaster.plotting import plot_forecast, plot_scaling
@@ -29,6 +33,20 @@ def test_a_forecast_goes_on_from_the_latest_value_as_a_fan_of_bands():
     assert labels(ax) == ["y", "97.5 % band", "50 % band", "LSTM median"]
     wide, narrow = (band.get_paths()[0].get_extents() for band in ax.collections)
     assert (wide.y0, wide.y1) == (4.0, 8.0) and (narrow.y0, narrow.y1) == (4.0, 7.0)
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_names_are_drawn_as_they_are_written(kind):
+    """Not as formulas, which these are not."""
+    odd = r"$\frac{x$"
+    panel = fc.Panel.from_frame(pd.DataFrame({"unique_id": odd, "ds": DAYS[:4], "y": 1.0}))
+    forecast = pd.DataFrame(
+        {"unique_id": odd, "ds": DAYS[4:], odd: 1.0, f"{odd}-lo-50": 0.5, f"{odd}-hi-50": 2.0}
+    )
+    speed = pd.DataFrame({"method": [odd], "members": [1], "seconds_per_model_epoch": [0.1]})
+    for ax in (plot_forecast(panel, forecast, odd), plot_scaling(speed)):
+        assert isinstance(ax.figure, Figure)
+        ax.figure.savefig(io.BytesIO(), format=kind)
 
 
 def test_scaling_is_seconds_of_all_networks_together():

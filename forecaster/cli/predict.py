@@ -184,18 +184,28 @@ def _export(frame: "pd.DataFrame", form: str, output: Path | None) -> None:
     write = {
         "csv": lambda to: write_csv(frame, to),
         "json": lambda to: frame.to_json(to, orient="records", date_format="iso", indent=1),
-        "parquet": lambda to: frame.to_parquet(to, index=False),
+        "parquet": lambda to: _write_parquet(frame, to),
     }[form]
     if output is None:
         text = write(None).rstrip("\n")
         # A file or a program gets what there is; a terminal would obey what controls it.
         click.echo(printable(text) if sys.stdout.isatty() else text)
     elif output.exists() and not output.is_file():  # a pipe or a device is written to, not replaced
+        if form == "parquet":
+            write(output)
+            return
         with output.open("wb") as stream:
             write(stream)
     else:
         atomic.write_file(output.resolve(), write)
         say(f"Wrote {output}")
+
+
+def _write_parquet(frame: "pd.DataFrame", path: Path) -> None:
+    from forecaster.paths import open_for_arrow
+
+    with open_for_arrow(path, "wb") as file:
+        frame.to_parquet(file, index=False)
 
 
 def _draw(result: "Prediction", path: Path) -> None:

@@ -62,7 +62,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FLAGS",
             callback=lambda ctx, option, value: _flags(value),
             help="Rows with these flags (see `status`) are left out of training: none, or any of "
-            "copied, reversed, unconfirmed, ohlc, frozen, zero_volume, closed.",
+            "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
         ),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
         click.option("--start", type=date, help="First date, YYYY-MM-DD."),

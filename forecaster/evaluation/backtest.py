@@ -15,6 +15,7 @@ from forecaster.errors import DataError
 from forecaster.evaluation.baselines import Runner, check_torch, memory_used
 from forecaster.evaluation.result import FORECASTS, Evaluation, check_folder
 from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin, cutoffs_of
+from forecaster.evaluation.scores import season_at
 from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
 from forecaster.forecasting import KEYS, renamed_columns
@@ -202,7 +203,9 @@ def write_forecasts(
     Raises DataError when there is nothing to write.
     """
     batches, done, total = [], 0, len(forecasters.networks.panel.ids)
-    first_cutoff = forecasters.networks.panel.times[forecasters.networks.cutoffs[0]]
+    whole, step = forecasters.networks.panel, options.step_size
+    first = whole.times[forecasters.networks.cutoffs[0]]
+    season = season_at(whole, first)  # of all series: a batch may have another
     with FrameWriter(path) as writer:
         for every in forecasters.forecasts():
             forecasts, panel = every.of_members(options.membership), every.origins.panel
@@ -211,7 +214,12 @@ def write_forecasts(
                 continue
             batches.append(
                 Tables.of_batch(
-                    forecasts.frame, panel, forecasters.model, options.step_size, first_cutoff
+                    forecasts.frame,
+                    panel,
+                    forecasters.model,
+                    step,
+                    first_cutoff=first,
+                    season=season,
                 )
             )
             if on_forecast:

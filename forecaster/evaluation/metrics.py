@@ -58,4 +58,6 @@ def crps(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike) -> np.nd
     """
     quantiles = np.asarray(quantiles)
     edges = np.concatenate([[0.0], (quantiles[1:] + quantiles[:-1]) / 2, [1.0]])
-    return 2 * pinball(actual, forecasts, quantiles) @ np.diff(edges)
+    # A product of matrices would round each row by how many others there are.
+    losses = np.ascontiguousarray(pinball(actual, forecasts, quantiles) * np.diff(edges))
+    return 2 * losses.sum(-1)

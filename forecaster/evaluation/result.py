@@ -9,6 +9,7 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation.summary import Summary
 from forecaster.forecasting import KEYS
+from forecaster.paths import open_for_arrow
 
 FORECASTS = "forecasts.parquet"
 _SCORES, _TESTS, _DAILY, _SUMMARY = (
@@ -44,9 +45,7 @@ class Evaluation:
         """
         try:
             summary = Summary.read(folder / _SUMMARY)
-            scores, tests, daily = (
-                pd.read_parquet(folder / name) for name in (_SCORES, _TESTS, _DAILY)
-            )
+            scores, tests, daily = (_read(folder / name) for name in (_SCORES, _TESTS, _DAILY))
         except FileNotFoundError as error:
             raise UsageError(
                 f"{folder} holds no evaluation: {Path(error.filename or _SUMMARY).name} is "
@@ -58,9 +57,10 @@ class Evaluation:
 
     def write(self) -> None:
         """Write everything but the forecasts into the folder."""
-        self.scores.to_parquet(self.folder / _SCORES, index=False)
-        self.tests.to_parquet(self.folder / _TESTS, index=False)
-        self.daily.to_parquet(self.folder / _DAILY, index=False)
+        tables = {_SCORES: self.scores, _TESTS: self.tests, _DAILY: self.daily}
+        for name, table in tables.items():
+            with open_for_arrow(self.folder / name, "wb") as file:
+                table.to_parquet(file, index=False)
         self.summary.write(self.folder / _SUMMARY)
 
     @property
@@ -75,7 +75,12 @@ class Evaluation:
 
     def forecasts(self, columns: Sequence[str]) -> pd.DataFrame:
         """These columns of the forecasts, after ``unique_id, ds, cutoff, y``."""
-        return pd.read_parquet(self.folder / FORECASTS, columns=[*KEYS, *columns])
+        return _read(self.folder / FORECASTS, [*KEYS, *columns])
+
+
+def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    with open_for_arrow(path) as file:
+        return pd.read_parquet(file, columns=columns)
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:

@@ -1,5 +1,6 @@
 """Forecasts of all series from a rolling origin, next to the outcomes."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from forecaster.forecasting import (
     forecast_latest,
     match_panel,
 )
+from forecaster.paths import open_for_arrow
 from forecaster.series import Histories, Panel, show_time
 
 if TYPE_CHECKING:
@@ -277,14 +279,14 @@ class FrameWriter:
 
     def __init__(self, path: Path):
         self._path = path
+        self._open = contextlib.ExitStack()
         self._writer: pq.ParquetWriter | None = None
 
     def __enter__(self) -> "FrameWriter":
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        self._open.close()
 
     def write(self, frame: pd.DataFrame) -> None:
         """Append a frame; the first decides on the columns."""
@@ -293,7 +295,9 @@ class FrameWriter:
 
         table = pa.Table.from_pandas(frame, preserve_index=False)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+            file = self._open.enter_context(open_for_arrow(self._path, "wb"))
+            writer = pq.ParquetWriter(file, table.schema, compression="zstd")
+            self._writer = self._open.enter_context(writer)
         self._writer.write_table(table)
 
 

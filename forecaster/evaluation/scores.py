@@ -7,7 +7,7 @@ from jaxtyping import Shaped
 from forecaster.evaluation import metrics
 from forecaster.evaluation.rolling_origin import NAIVE
 from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
-from forecaster.series import Panel, Time, default_season
+from forecaster.series import Panel, Time, common_frequency, default_season
 
 
 def evaluate(
@@ -16,12 +16,14 @@ def evaluate(
     by_horizon: bool = False,
     panel: Panel | None = None,
     first_cutoff: Time | Shaped[np.ndarray, ""] | None = None,
+    season: int | None = None,
 ) -> pd.DataFrame:
     """Scores of a cross-validation frame: a row per series and model.
 
     ``by_horizon``: a row per horizon too, counted in rows from the cutoff. ``panel``: what was
     forecast, for scores relative to its changes. ``first_cutoff``: up to which they are taken, by
-    default the frame's first; to be given with a part of a frame.
+    default the frame's first; to be given with a part of a frame. ``season``: in rows, by default
+    that of the panel's frequency up to then; to be given with a part of a panel.
 
     Columns:
 
@@ -31,7 +33,7 @@ def evaluate(
     - ``coverage-80`` (a share), ``width-80``, ``winkler-80``: per level
     - ``pinball-0.1``: per quantile
     - ``mase``, ``rmsse``: with a ``panel``, relative to the seasonal naive's error up to the first
-      cutoff (Hyndman & Koehler 2006); the season is that of the panel's frequency
+      cutoff (Hyndman & Koehler 2006)
     """
     keys = ["unique_id"]
     if by_horizon:
@@ -46,7 +48,8 @@ def evaluate(
                         part[f"{score}_relative_to_naive"] = part[score] / parts[NAIVE][score]
     table = pd.concat(parts, names=["model"]).reset_index()
     if panel is not None:
-        scale = _in_sample(panel, frame["cutoff"].min() if first_cutoff is None else first_cutoff)
+        first = frame["cutoff"].min() if first_cutoff is None else first_cutoff
+        scale = _in_sample(panel, first, season_at(panel, first) if season is None else season)
         table["mase"] = table["mae"] / table["unique_id"].map(scale["absolute"])
         table["rmsse"] = table["rmse"] / np.sqrt(table["unique_id"].map(scale["squared"]))
     return table.sort_values([*keys, "model"], ignore_index=True)
@@ -84,9 +87,17 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
     return means
 
 
-def _in_sample(panel: Panel, first_cutoff: Time | Shaped[np.ndarray, ""]) -> pd.DataFrame:
+def season_at(panel: Panel, cutoff: Time | Shaped[np.ndarray, ""]) -> int:
+    """Rows in a season of most series, by their times up to a cutoff: later ones have no say."""
+    known = panel.times <= np.asarray(cutoff, panel.times.dtype)
+    rows = (row & known for row in panel.mask)
+    return default_season(common_frequency(panel.times[row] for row in rows if row.any()))
+
+
+def _in_sample(
+    panel: Panel, first_cutoff: Time | Shaped[np.ndarray, ""], season: int
+) -> pd.DataFrame:
     """Mean absolute and squared seasonal differences of each series up to the first cutoff."""
-    season = default_season(panel.frequency)
     panel = panel.masked(first_cutoff, forecasting=True)
     known = panel.times <= np.asarray(first_cutoff, panel.times.dtype)
     rows = {}

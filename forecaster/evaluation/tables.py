@@ -55,15 +55,19 @@ class Tables(NamedTuple):
         model: str,
         step_size: int,
         first_cutoff: Time | Shaped[np.ndarray, ""] | None = None,
+        season: int | None = None,
     ) -> "Tables":
         """The tables of some series.
 
         ``frame``: keys and forecasts of all models, and ``latest``. ``panel``: with the history of
         the series. ``model``: the one that is tested against the others. ``step_size``: times
-        between two cutoffs. ``first_cutoff``: of the evaluation; by default the frame's.
+        between two cutoffs. ``first_cutoff``, ``season``: of the evaluation; by default the frame's
+        and these series'.
         """
         forecasts = frame.drop(columns=LATEST)
-        scores = evaluate(forecasts, by_horizon=True, panel=panel, first_cutoff=first_cutoff)
+        scores = evaluate(
+            forecasts, by_horizon=True, panel=panel, first_cutoff=first_cutoff, season=season
+        )
         scores = scores.dropna(subset="mae")
         losses = losses_of(forecasts)
         frame = frame.assign(**{HORIZON: horizon_of(frame)})

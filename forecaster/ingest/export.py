@@ -10,6 +10,7 @@ from forecaster.csv_writer import write_csv
 from forecaster.errors import StoreError, UsageError, name_reasons
 from forecaster.home import Home
 from forecaster.ingest.store import Store
+from forecaster.paths import as_text, open_for_arrow
 
 _AT_ONCE = 200  # series in memory at the same time
 
@@ -101,7 +102,8 @@ def _columns(store: Store, names: Sequence[str]) -> list[str]:
 
     columns: dict[str, None] = {}
     for name in names:
-        schema = pq.read_schema(store.folder / store.manifest.series[name].file)
+        with open_for_arrow(store.folder / store.manifest.series[name].file) as file:
+            schema = pq.read_schema(file)
         columns |= dict.fromkeys(schema.names)
     return list(columns)
 
@@ -118,7 +120,7 @@ def _find_store(home: Home, source: str | None) -> Store:
     wanted = (
         source
         if source in known
-        else f"files:{Path(source.removeprefix('files:')).expanduser().resolve()}"
+        else f"files:{as_text(Path(source.removeprefix('files:')).expanduser().resolve())}"
     )
     if wanted not in known:
         raise UsageError(f"source {source!r} is not stored; there are {', '.join(known)}")
@@ -136,11 +138,12 @@ def _write_parquet(path: Path, parts: Iterable[pd.DataFrame]) -> None:
     import pyarrow.parquet as pq
 
     writer = None
-    try:
-        for frame in parts:
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-            writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
-            writer.write_table(table.cast(writer.schema))
-    finally:
-        if writer is not None:
-            writer.close()
+    with open_for_arrow(path, "wb") as file:
+        try:
+            for frame in parts:
+                table = pa.Table.from_pandas(frame, preserve_index=False)
+                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
+                writer.write_table(table.cast(writer.schema))
+        finally:
+            if writer is not None:
+                writer.close()

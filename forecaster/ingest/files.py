@@ -22,6 +22,7 @@ from forecaster.ingest.layout import canonical, tidy
 from forecaster.ingest.numbers import Decimal
 from forecaster.ingest.parquet import read_parquet
 from forecaster.ingest.source import Date, Fetched, Known, Stored
+from forecaster.paths import as_bytes, as_text, from_text, readable
 from forecaster.series import show_time
 
 _READER = 2  # raise it when files are read differently
@@ -40,10 +41,10 @@ class Files:
     """
 
     def __init__(self, path: str, decimal: Decimal | None = None):
-        self.path = Path(path).expanduser()
+        self.path = from_text(path).expanduser()
         self._decimal: Decimal | None = decimal
         # Where the data came from, for provenance, wherever a later command is started.
-        self.name = f"files:{self.path.resolve()}"
+        self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():
             raise UsageError(f"files:{path}: no such file or folder")
         self._frames: dict[str, pd.DataFrame] | None = None
@@ -85,7 +86,8 @@ class Files:
                     content = hashlib.file_digest(opened, "sha256").hexdigest()
             except OSError as error:
                 content = f"cannot be read: {error.strerror}"
-            digest.update(f"{file.relative_to(self.path)}\n{content}\n".encode())
+            name = as_text(file.relative_to(self.path))
+            digest.update(as_bytes(f"{name}\n{content}\n"))
         return digest.hexdigest()
 
     def _spelled(self, name: str) -> str | None:
@@ -234,12 +236,12 @@ def _series_name(path: Path, folder: Path) -> str:
     for part in path.relative_to(folder).parts[:-1]:
         key, _, value = part.partition("=")
         if canonical(key) == "unique_id":
-            return urllib.parse.unquote(value)
+            return urllib.parse.unquote(readable(value))
     ending = next(end for end in (*_ENDINGS, "") if path.name.lower().endswith(end))
     stem = path.name[: len(path.name) - len(ending)]
     if stooq := _STOOQ.fullmatch(stem):
-        return stooq[1].upper()
-    return stem
+        return readable(stooq[1].upper())
+    return readable(stem)
 
 
 _STOOQ = re.compile(r"(.+)(?:\.us|_us_[dwm])", re.IGNORECASE)  # as its downloads are named

@@ -13,6 +13,7 @@ from forecaster.home import Home
 from forecaster.ingest.manifest import Origin
 from forecaster.ingest.quality import (
     FLAGS,
+    MASKS,
     RULES,
     WRONG,
     find_flags,
@@ -355,10 +356,11 @@ def _without_actions(series: Arrays) -> Arrays:
 
 
 def check_flags(flags: Sequence[str]) -> None:
-    """Raise UsageError when there is no such flag."""
-    unknown = [flag for flag in flags if flag not in FLAGS]
+    """Raise UsageError when there is no such flag, or none that rows are left out for."""
+    unknown = [flag for flag in flags if flag not in MASKS]
     if unknown:
-        raise UsageError(f"flag {unknown[0]!r}: expected some of {', '.join(FLAGS)}")
+        why = "rows that have it are shown, not left out; " if unknown[0] in FLAGS else ""
+        raise UsageError(f"flag {unknown[0]!r}: {why}expected some of {', '.join(MASKS)}")
 
 
 def _reason(item: Fetched) -> str:

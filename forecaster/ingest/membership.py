@@ -5,23 +5,45 @@ Two formats, both CSV files, with commas, semicolons or tabs between the cells:
     date,tickers       the members from that date on: "2000-01-03","AAPL,MSFT"; or a row for each
     ticker,start,end   spans, both ends included; an empty end: still a member; in any order, and
                        among other columns
+
+The columns' usual other names are understood too. Dates that are not understood are refused:
+without them a file of members over time would pass for a list of today's.
 """
 
 import dataclasses
 import re
+import warnings
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import UsageError
+from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.ingest.universe import cells_of, find_universe, normalise, read_lines
 
-_TICKER = ("ticker", "tickers", "symbol", "symbols", "ticker symbol", "unique_id")
-_START = ("start", "from", "since")
-_END = ("end", "to", "until")
+_TICKER = ("ticker", "tickers", "symbol", "symbols", "ticker symbol", "unique id")
+_DAY = ("date", "ds", "effective", "as of")
+# A column of the second names may be something else, such as the last price: its cells decide.
+_START = ("start", "from", "since"), ("begin", "added", "joined", "entry", "first", "valid from")
+_END = (
+    ("end", "to", "until"),
+    ("till", "thru", "through", "removed", "left", "exit", "last", "valid to", "valid until"),
+)
+_TIMES = ("year", "quarter", "month", "week", "period", *_DAY, *_END[0])
+_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DATED = re.compile(
+    r"(\d{4}[-/]\d{1,2}|\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})"
+    r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
+    rf"|(\d{{1,2}}[ -])?{_MONTH}[. -]+(\d{{1,2}},? )?(\d{{2}}|\d{{4}}))([T ]\d.*)?",
+    re.IGNORECASE,
+)
+_CHANGE = re.compile(
+    "(add(ed|ition)?|remov(e|ed|al)|delet(e|ed|ion)|drop(ped)?|in|out|join(ed)?)",
+    re.IGNORECASE,
+)
+_EXPECTED = "expected date,tickers or ticker,start,end"
 _Row: TypeAlias = tuple[int, list[str]]  # the number of the line, and its cells
 _Span: TypeAlias = tuple[str, pd.Timestamp, pd.Timestamp]
 
@@ -50,49 +72,129 @@ class Membership:
 
 
 def read_membership(path: str | Path) -> Membership | None:
-    """Read a file of one of the two formats; None when its header is of neither.
+    """Read a file of one of the two formats; None when it is a list of tickers without dates.
 
-    Raises UsageError with file and line for an invalid date or ticker, and for a file that has
-    dates but does not say since when each ticker belonged.
+    A ``Date added`` beside the columns ``GICS ...`` of a list of today's members is not used, which
+    a :class:`ForecasterWarning` says.
+
+    Raises UsageError with file and line for an invalid date or ticker, and for a file with dates
+    that do not say since when, or until when, each ticker belonged.
     """
     path = find_universe(path)
-    header, rows = _read_rows(path)
-    ticker, start = _position(header, _TICKER), _position(header, _START)
-    if header[:1] == ["date"] and header[1:2] and header[1] in _TICKER:
-        spans = _from_lists(rows, path, listed=len(header) == 2)
-    elif ticker is not None and start is not None:
-        spans = _from_spans(rows, path, (ticker, start, _position(header, _END)))
-    elif ticker is not None and (dated := {"date", *_END} & set(header)):
-        raise UsageError(
-            f"{path}: a column {dated.pop()!r} beside the tickers, but nothing that says since "
-            "when each belonged; expected date,tickers or ticker,start,end, or tickers without it"
-        )
-    else:
+    table = _Table.read(path)
+    ticker = next(iter(table.named(_TICKER)), None)
+    if ticker is None:
         return None
+    start, end = table.dates(_START), table.dates(_END)
+    if ticker == 1 and table.names[0] in _DAY:
+        table.refuse_others({0}, "beside the dates of lists")
+        table.refuse_changes()
+        spans = _from_lists(table.rows, path, listed=len(table.names) == 2)
+    elif start is None:
+        table.refuse_undated()
+        return None
+    elif end is None and table.is_of_today(start):
+        warnings.warn(
+            f"{path}: the column {table.header[start]!r} is not used, and the tickers are taken as "
+            f"they are: members of today. For members over time: {_EXPECTED}",
+            ForecasterWarning,
+            stacklevel=2,
+        )
+        return None
+    else:
+        if end is None:
+            table.refuse_others({start}, "but is not understood as the end")
+        spans = _from_spans(table.rows, path, (ticker, start, end))
     if not spans:
         raise UsageError(f"{path}: no ticker in it; expected a row for each date or span")
     return Membership(pd.DataFrame(spans, columns=["unique_id", "start", "end"]))
 
 
-def _read_rows(path: Path) -> tuple[list[str], list[_Row]]:
-    """The names of the columns, and the cells of all rows below; empty when there is no header."""
-    lines, separator = read_lines(path)
-    if not lines:
-        return [], []
-    header = [name.lower() for name in cells_of(lines[0].text, separator)]
-    header = [name.replace("_date", "").replace(" date", "") for name in header]
-    while header and not header[-1]:  # spreadsheets fill up rows
-        header.pop()
-    return header, [(number, cells_of(text, separator)) for number, text in lines[1:]]
+class _Table(NamedTuple):
+    """A file's columns, as they are called and by the plain form of their names, and its rows."""
+
+    path: Path
+    header: list[str]
+    names: list[str]
+    rows: list[_Row]
+
+    @staticmethod
+    def read(path: Path) -> "_Table":
+        """The file; without any column when it is empty."""
+        lines, separator = read_lines(path)
+        header = cells_of(lines[0].text, separator) if lines else []
+        while header and not header[-1]:  # spreadsheets fill up rows
+            header.pop()
+        rows = [(number, cells_of(text, separator)) for number, text in lines[1:]]
+        return _Table(path, header, [_plain(name) for name in header], rows)
+
+    def named(self, names: tuple[str, ...]) -> list[int]:
+        """The columns that have one of these names."""
+        return [index for index, name in enumerate(self.names) if name in names]
+
+    def dates(self, names: tuple[tuple[str, ...], tuple[str, ...]]) -> int | None:
+        """The column of one of the first names, or of dates and one of the second."""
+        sure, likely = names
+        found = [*self.named(sure), *(i for i in self.named(likely) if self._are(_DATED, i))]
+        if len(found) > 1:
+            both = " and ".join(repr(self.header[index]) for index in found[:2])
+            raise UsageError(f"{self.path}: the columns {both} may mean the same; {_EXPECTED}")
+        return found[0] if found else None
+
+    def is_of_today(self, start: int) -> bool:
+        """Whether it looks like the public list of the S&P 500's members."""
+        return "added" in self.names[start].split() and any(
+            name.startswith("gics") for name in self.names
+        )
+
+    def refuse_undated(self) -> None:
+        """Raise UsageError for a column of dates, or of a time's name."""
+        dated = [*self.named(_TIMES), *self._dated()]
+        if dated:
+            raise UsageError(
+                f"{self.path}: a column {self._called(dated[0])} beside the tickers, but nothing "
+                f"that says since when each belonged; {_EXPECTED}, or tickers without it"
+            )
+
+    def refuse_others(self, used: set[int], why: str) -> None:
+        """Raise UsageError for a column of dates other than those that are used."""
+        if others := [index for index in self._dated() if index not in used]:
+            raise UsageError(
+                f"{self.path}: a column {self._called(others[0])} holds dates, {why}; {_EXPECTED}. "
+                "Rename it, or leave it out"
+            )
+
+    def refuse_changes(self) -> None:
+        """Raise UsageError for a column that says whether a ticker came or went."""
+        for index in range(2, len(self.names)):
+            if self._are(_CHANGE, index):
+                raise UsageError(
+                    f"{self.path}: a column {self._called(index)} of changes; expected all members "
+                    "at each date, or ticker,start,end"
+                )
+
+    def _dated(self) -> list[int]:
+        width = max((len(cells) for _, cells in self.rows), default=0)
+        return [index for index in range(width) if self._are(_DATED, index)]
+
+    def _are(self, form: re.Pattern[str], column: int) -> bool:
+        """Whether most cells of a column that are not empty have a form."""
+        cells = [cells[column] for _, cells in self.rows if len(cells) > column and cells[column]]
+        return bool(cells) and 2 * sum(map(bool, map(form.fullmatch, cells))) > len(cells)
+
+    def _called(self, column: int) -> str:
+        names = dict(enumerate(self.header))
+        return repr(name) if (name := names.get(column)) else f"{column + 1} without a name"
 
 
-def _position(header: list[str], names: tuple[str, ...]) -> int | None:
-    """Where a column of one of these names is."""
-    return next((index for index, name in enumerate(header) if name in names), None)
+def _plain(name: str) -> str:
+    """``startDate``, ``start_dt`` and ``Date start`` are all ``start``."""
+    words = re.sub("(?<=[a-z])(?=[A-Z])|[_-]", " ", name).lower().split()
+    return " ".join([word for word in words if word not in ("date", "dt", "day")] or words)
 
 
 _EVER = pd.Timestamp("2262-01-01")
-_DAY = pd.Timedelta(days=1)
+_ONE_DAY = pd.Timedelta(days=1)
 
 
 def _from_lists(rows: list[_Row], path: Path, *, listed: bool) -> list[_Span]:
@@ -114,7 +216,7 @@ def _from_lists(rows: list[_Row], path: Path, *, listed: bool) -> list[_Span]:
     spans: list[_Span] = []
     since: dict[str, pd.Timestamp] = {}
     for day, names in sorted(dated.items()):
-        until = day - _DAY
+        until = day - _ONE_DAY
         for name in [name for name in since if name not in names]:
             spans.append((name, since.pop(name), until))
         for name in names:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.ingest.layout import canonical, is_needed
+from forecaster.paths import open_for_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +28,7 @@ def read_parquet(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         if len(schema) > _MOST_COLUMNS:
             raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at the most")
@@ -40,7 +41,7 @@ def read_parquet(path: Path) -> pd.DataFrame:
         _check_size(path, rows, max(1, len(wanted)))
         _check_content(path, file.metadata, wanted, texts)
     # A text that is repeated is kept once: what a file says in few bytes stays small here.
-    with pq.ParquetFile(path, read_dictionary=texts) as file:
+    with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:
         table = file.read(columns=wanted)
     for name in texts:
         _check_length(path, name, table.column(name))

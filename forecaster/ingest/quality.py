@@ -9,7 +9,7 @@ Flags of rows:
     ohlc         close or open outside of low to high, or a price that is not positive
     frozen       the close has not moved for several sessions
     zero_volume  nothing was traded
-    closed       the exchange was closed on that day
+    closed       the exchange was closed on that day; cannot be left out, see MASKS
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,9 @@ from forecaster.series import UNCONFIRMED, Flags, Panel
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
+# Whether days are those of an exchange shows in all rows of a panel, later ones among them, so
+# what is learned from must not depend on it.
+MASKS = tuple(flag for flag in FLAGS if flag != "closed")
 WRONG = ("copied", "reversed", UNCONFIRMED)  # left out by default
 RULES = 2  # raise it when flags, or when they are known, change: stores are reviewed again then
 _SEEN_NEXT = ("reversed", "jump")  # known at the next session

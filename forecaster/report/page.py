@@ -14,6 +14,7 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.csv_writer import write_csv
+from forecaster.errors import printable
 from forecaster.evaluation import (
     QUOTED_LEVELS,
     Evaluation,
@@ -202,7 +203,7 @@ def _provenance(evaluation: Evaluation) -> str:
     facts = {
         "Made": f"{data.created}, forecaster {versions['forecaster']}, JAX {versions['jax']}, "
         f"Python {data.python}",
-        "Data": f"{data.source or 'a panel'}, {summary.first} to {summary.last}",
+        "Data": f"{printable(data.source or 'a panel')}, {summary.first} to {summary.last}",
         "Hash of the data": data.data_sha256 or "not known",
         "Cutoffs": f"{summary.cutoffs}, {summary.step_size} apart, {summary.first_cutoff} to "
         f"{summary.last_cutoff}; forecasts 1 to {summary.horizon} steps ahead",

@@ -58,8 +58,9 @@ class Panel:
         """Stack a long frame with columns ``unique_id, ds`` and channels.
 
         The keys may also be called ``ticker, date``. Columns that hold no numbers are left out. The
-        target is the first there is of ``y``, ``adj_close``, ``close``. A series with a
-        repeated time or without any value is left out and named in ``skipped``.
+        target is the first there is of ``y``, ``adj_close``, ``close``; a series whose first row
+        has no ``adj_close`` has its ``close`` for one. A series with a repeated time, wherever it
+        is, or without any value is left out and named in ``skipped``.
 
         Raises DataError when a needed column is missing or no series is left.
         """
@@ -361,9 +362,13 @@ def _as_times(column: pd.Series) -> np.ndarray:
 
 
 def _fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:
-    """A series without any adjusted close has its close for one."""
+    """A series whose first price is not adjusted has its close for an adjusted close, throughout.
+
+    The first row decides for all of them: no later one changes what is known at a cutoff.
+    """
     adjusted, close = channels.index("adj_close"), channels.index("close")
-    without = np.isnan(values[:, :, adjusted]).all(1)
+    first = np.isfinite(values[:, :, [adjusted, close]]).any(2).argmax(1)
+    without = np.isnan(values[np.arange(len(values)), first, adjusted])
     values[without, :, adjusted] = values[without, :, close]
 
 

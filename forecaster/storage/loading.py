@@ -18,6 +18,7 @@ import pandas as pd
 from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model, Networks, OwnNetwork, param_shapes, split_members
+from forecaster.paths import as_bytes
 from forecaster.series import Frequency, Transform, default_season
 from forecaster.storage.encoding import Encoding
 
@@ -222,7 +223,7 @@ def _skipped(skipped: dict[str, Any]) -> dict[str, str]:
 
 def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Free, but for what commands use."""
-    json.dumps(provenance, ensure_ascii=False).encode()  # half a character can be no file name
+    as_bytes(json.dumps(provenance, ensure_ascii=False))  # half a character can be no file name
     for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by"):
         _is(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):

@@ -11,6 +11,7 @@ from scipy import stats
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import metrics
+from forecaster.evaluation.scores import season_at
 from forecaster.forecasting import KEYS
 
 
@@ -72,6 +73,27 @@ def test_scaled_scores_are_those_of_utilsforecast(panel, frame):
     expected = evaluate(frame[["unique_id", "ds", "y", "LSTM"]], metrics=[smape])
     expected = expected.set_index("unique_id")["LSTM"]
     np.testing.assert_allclose(ours["smape"] / 200, expected, rtol=1e-9)
+
+
+def test_the_season_is_that_of_what_was_known_at_the_first_cutoff():
+    """A Saturday after it makes no difference, and neither does a series of another frequency."""
+    days = pd.bdate_range("2024-01-01", periods=40)
+    y = np.random.default_rng(0).normal(size=40).cumsum()
+    sessions = pd.DataFrame({"unique_id": "a", "ds": days, "y": y})
+    cutoff = days[29]
+    frame = sessions[sessions["ds"] > cutoff].assign(cutoff=cutoff, Naive=0.0)
+    saturday = sessions.tail(1).assign(ds=days[-1] + pd.Timedelta(days=1))
+    weeks = pd.DataFrame({"unique_id": "b", "ds": days[::5], "y": y[::5]})
+    for later in (sessions, pd.concat([sessions, saturday])):
+        panel = fc.Panel.from_frame(pd.concat([later, weeks, weeks.assign(unique_id="c")]))
+        scores = fc.evaluate(frame, panel=panel.only(["a"])).iloc[0]
+        expected = np.abs(y[5:30] - y[:25]).mean()
+        np.testing.assert_allclose(scores["mae"] / scores["mase"], expected)
+        scores = fc.evaluate(frame, panel=panel, season=1).iloc[0]
+        np.testing.assert_allclose(
+            scores["mae"] / scores["mase"], np.abs(np.diff(y[:30])).mean()
+        )  # as of a part of the panel
+        assert season_at(panel, cutoff) == 1
 
 
 def test_quantile_scores_are_those_of_utilsforecast_and_of_the_closed_form():

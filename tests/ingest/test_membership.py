@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import UsageError
+from forecaster.errors import ForecasterWarning, UsageError
 from forecaster.ingest import read_membership, read_universe
 
 
@@ -68,8 +68,70 @@ def test_separators_and_orders_of_columns(tmp_path, lines, separator):
 
 
 @pytest.mark.parametrize(
+    "names",
+    [
+        "start,end", "added,removed", "date_added,date_removed", "Date added,Date removed",
+        "startDate,endDate", "start_dt,end_dt", "first,last", "begin,thru", "valid_from,valid_to",
+        "start,end,announced", "Since,Until",
+    ],
+)  # fmt: skip
+def test_other_names_of_start_and_end(tmp_path, names):
+    rows = f"ticker,{names}\nENE,2000-01-03,2001-12-02,1999-12-01\nNVDA,2001-12-03,,2001-12-01\n"
+    members = read_membership(write(tmp_path, rows))
+    assert members is not None and members.tickers == ["ENE", "NVDA"]
+    assert holds(members, "ENE", "2001-12-02") and not holds(members, "ENE", "2001-12-03")
+    assert holds(members, "NVDA", "2010-01-01") and not holds(members, "NVDA", "2001-12-02")
+
+
+@pytest.mark.parametrize("names", ["effective_date,ticker", "ds,unique_id", "Date,Symbol"])
+def test_other_names_of_dates_and_tickers(tmp_path, names):
+    members = read_membership(write(tmp_path, f"{names}\n2000-01-03,ENE\n2001-12-03,NVDA\n"))
+    assert members is not None
+    assert holds(members, "ENE", "2001-12-02") and not holds(members, "ENE", "2001-12-03")
+
+
+def test_dates_of_todays_members_are_not_used_and_the_user_hears_of_it(tmp_path):
+    path = write(
+        tmp_path,
+        "Symbol,Security,GICS Sector,Date added,CIK,Founded\n"
+        "MMM,3M,Industrials,1957-03-04,0000066740,1902\nAOS,A. O. Smith,Industrials,,91142,1916\n",
+    )
+    with pytest.warns(ForecasterWarning, match="column 'Date added' is not used.*of today"):
+        assert read_membership(path) is None
+    assert read_universe(path) == ["MMM", "AOS"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Symbol,Last,Change,Volume\nAAPL,2000.11,0.1,20201231\nMSFT,20.5,-0.2,1234567\nKO,1,1,1\n",
+        "Symbol,Name,Last Sale,Market Cap,IPO Year\nAAPL,Apple,$190.1,20201.5,1980\n",
+        "ticker,added,removed\nAAPL,,\n",
+    ],
+)
+def test_numbers_are_no_dates(tmp_path, text):
+    path = write(tmp_path, text)
+    assert read_membership(path) is None and read_universe(path)[0] == "AAPL"
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("ticker,delisted\nAAPL,\nENE,2001-12-02\n", "a column 'delisted' beside the tickers"),
+        ("ticker,out\nENE,02.12.2001\n", "a column 'out' beside the tickers"),
+        ("ticker,out\nENE,2-Dec-2001\nMCI,3 July 2002\n", "a column 'out' beside the tickers"),
+        ("ticker,out\nENE,2001-12-02 00:00:00\n", "a column 'out' beside the tickers"),
+        ("ticker\nENE,2000-01-03,2001-12-02\n", "a column 2 without a name beside the tickers"),
+        ("month,ticker\n2000-01,ENE\n", "a column 'month' beside the tickers"),
+        ("year,tickers\n2000,ENE\n", "a column 'year' beside the tickers"),
+        (
+            "ticker,start,delisted\nENE,2000-01-03,2001-12-02\n",
+            "'delisted' holds dates, but",
+        ),
+        ("date,ticker,until\n2000-01-03,ENE,2001-12-02\n", "'until' holds dates, beside"),
+        ("date,tickers\n2000-01-03,ENE,2001-12-02\n", "3 without a name holds dates, beside"),
+        ("date,ticker,action\n2000-01-03,ENE,add\n2001-12-02,ENE,remove\n", "'action' of changes"),
+        ("ticker,start,from\nENE,2000-01-03,2001-12-02\n", "'start' and 'from' may mean the same"),
         ("ticker,date\nAAPL,2000-01-03\n", "a column 'date' beside the tickers"),
         ("ticker;end\nAAPL;2000-01-03\n", "a column 'end' beside the tickers"),
         ("2000-01-03,AAPL\n", "line 1: '2000-01-03' is a date, and no header says of what"),

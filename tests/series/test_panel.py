@@ -58,6 +58,23 @@ def test_the_target_is_y_or_the_adjusted_close_or_the_close():
     assert Panel.from_frame(table.drop(columns=["y", "adj_close"])).target == "close"
 
 
+def test_the_first_row_decides_whether_a_series_has_adjusted_closes():
+    """So no later row, of its own or of another series, changes what it was forecast from."""
+    early, late, both, none = (frame({name: 4}).assign(close=2.0) for name in "abcd")
+    nan = np.nan
+    tables = [
+        early.assign(adj_close=[1.0, nan, 1.0, nan]),
+        late.assign(adj_close=[nan, nan, nan, 1.0]),
+        both.assign(adj_close=1.0, close=[nan, 2.0, 2.0, 2.0]),
+        none.assign(close=[nan, 2.0, 2.0, nan], adj_close=nan),
+    ]
+    panel = Panel.from_frame(pd.concat(tables).drop(columns="y"))
+    np.testing.assert_array_equal(
+        panel.channel("adj_close"),
+        [[1, nan, 1, nan], [2, 2, 2, 2], [1, 1, 1, 1], [nan, 2, 2, nan]],
+    )
+
+
 def test_unusable_series_are_named_not_lost():
     table = pd.concat(
         [frame({"good": 5, "twice": 3}), frame({"twice": 1}), frame({"empty": 4}).assign(y=np.nan)]

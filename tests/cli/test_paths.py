@@ -1,0 +1,98 @@
+"""Files and folders whose names are bytes that are no text, and locales that lack what they say."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from forecaster.evaluation.result import Evaluation
+from forecaster.evaluation.rolling_origin import write_frames
+from forecaster.home import Home
+from forecaster.ingest.store import Store
+from forecaster.paths import as_bytes, as_text, from_text, readable
+from tests.conftest import prices, run
+from tests.evaluation.handmade import evaluation, scores_of
+
+ODD = os.fsdecode(b"k\xf6ln")
+PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    try:
+        (tmp_path / ODD).mkdir()
+    except (OSError, UnicodeError):
+        pytest.skip("this file system has no such names")
+    return tmp_path / ODD
+
+
+def test_prices_from_such_files_are_stored_and_come_out(folder):
+    table = prices("AAA", 60)
+    for ending, write in (("csv", table.to_csv), ("parquet", table.to_parquet)):
+        with open(os.fsencode(folder / f"{ODD}.{ending}"), "wb") as file:
+            write(file, index=False)
+    (folder / "each").mkdir()
+    with open(os.fsencode(folder / "each" / f"{ODD}.csv"), "wb") as file:
+        table.drop(columns="ticker").to_csv(file, index=False)
+    for source in (f"{ODD}.csv", f"{ODD}.parquet", "each"):
+        stored = run("ingest", "--source", f"files:{folder / source}", "--home", folder / "home")
+        assert stored.exit_code == 0 and "k\\udcf6ln" in stored.output, stored.output
+        for ending in ("csv", "parquet"):
+            output = folder / f"{source}.{ending}"
+            done = run("export", "--source", f"files:{folder / source}", "--home", folder / "home",
+                       "--output", output)  # fmt: skip
+            assert done.exit_code == 0, done.output
+            with open(os.fsencode(output), "rb") as file:
+                out = pd.read_csv(file) if ending == "csv" else pd.read_parquet(file)
+            assert len(out) == 60
+            assert set(out["unique_id"]) == {"k\\xf6ln" if source == "each" else "AAA"}
+    assert run("status", "--verify", "--home", folder / "home").exit_code == 0
+
+
+def test_forecasts_from_a_home_and_into_a_file_of_such_names(home, folder):
+    shutil.copytree(home, folder / "home", ignore=shutil.ignore_patterns("cache"))
+    for name in ("out.parquet", "out.csv", "out.json"):
+        done = run("predict", "--all", "--home", folder / "home", "--output", folder / name)
+        assert done.exit_code == 0, done.output
+    with open(os.fsencode(folder / "out.parquet"), "rb") as file:
+        assert set(pd.read_parquet(file)["unique_id"]) >= {"AAPL", "KO"}
+
+
+def test_an_evaluation_in_a_folder_of_such_a_name(folder):
+    made = evaluation(folder, scores_of(LSTM=[1, 2, 3, 4]))
+    made.write()
+    pd.testing.assert_frame_equal(Evaluation.read(folder).scores, made.scores)
+    keys = {"unique_id": "A", "ds": [1], "cutoff": [0], "y": [1.0], "LSTM": [2.0]}
+    write_frames(folder / "forecasts.parquet", [pd.DataFrame(keys), pd.DataFrame(keys)])
+    assert made.forecasts(["LSTM"])["LSTM"].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX locale")
+def test_stores_are_the_same_in_the_plain_locale(tmp_path):
+    """There names with umlauts are bytes that are no text."""
+    home, source = tmp_path / "hömé", tmp_path / "kurs ö.parquet"
+    prices("AAA", 60).to_parquet(source)
+    assert run("ingest", "--source", f"files:{source}", "--home", home).exit_code == 0
+    for words in (
+        ["ingest", "--source", f"files:{source}"],
+        ["export", "--source", f"files:{source}", "--output", tmp_path / "ö.parquet"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "forecaster", *map(str, words), "--home", str(home)],
+            cwd=Path(__file__).parents[2], capture_output=True, env=os.environ | PLAIN, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    stores = list(Store.all_of(Home(home)))
+    assert [store.source for store in stores] == [f"files:{source}"]
+    assert len(pd.read_parquet(tmp_path / "ö.parquet")) == 60
+
+
+def test_names_as_text_and_back():
+    for name in ("köln", ODD, "a b"):
+        assert as_bytes(as_text(name)) == os.fsencode(name) and from_text(name) == Path(name)
+        readable(name).encode()
+    assert readable(ODD) == "k\\xf6ln" and readable("köln") == "köln"
