@@ -11,10 +11,11 @@ MEAN_SIZE = np.sqrt(2 / np.pi)
 
 def spread_at(scores, now, h, prior):
     """The weighted mean size of one series' scores that are known at an origin."""
-    seen = np.abs(scores[: max(0, now - h), h])[::-1] / MEAN_SIZE
-    weights = 0.99 ** np.arange(len(seen)) * np.isfinite(seen)
-    worth = 15 * (h + 1)
-    return (np.nansum(weights * seen) + worth * prior) / (weights.sum() + worth)
+    seen = np.abs(scores[: max(0, now - h), h]) / MEAN_SIZE
+    seen = np.append(prior, seen[np.isfinite(seen)])
+    weights = 0.995 ** np.arange(len(seen))[::-1]
+    weights[0] *= 25 * (h + 1)
+    return (weights * seen).sum() / weights.sum()
 
 
 def slow(scores, level, memory, count, prior, shrinkage):
@@ -51,8 +52,8 @@ def test_bounds_are_those_of_the_definition(count):
 
 def test_exchangeable_scores_are_covered_at_the_level_on_both_sides():
     random = np.random.default_rng(1)
-    scores = random.normal(size=(2000, 101, 1)) ** 2 - 1  # skewed
-    new = random.normal(size=2000) ** 2 - 1
+    scores = random.gamma(3, size=(2000, 101, 1)) - 3  # skewed
+    new = random.gamma(3, size=2000) - 3
     levels = (50, 80, 95)
     # Drawn to the spread that they all have, so that scores are exchangeable in units of it.
     prior = common_spread(scores)
@@ -112,5 +113,5 @@ def test_the_spread_of_all_series_is_drawn_to_one_where_there_are_few():
     random = np.random.default_rng(4)
     many, few = 2 * random.normal(size=(100, 500, 2)), np.full((1, 5, 2), 3.0)
     np.testing.assert_allclose(common_spread(many), 2, rtol=0.02)
-    np.testing.assert_allclose(common_spread(few), (15 / MEAN_SIZE + [15, 30]) / [20, 35])
+    np.testing.assert_allclose(common_spread(few), (15 / MEAN_SIZE + [25, 50]) / [30, 55])
     np.testing.assert_array_equal(common_spread(np.full((2, 5, 1), np.nan)), 1)
