@@ -23,7 +23,7 @@ from forecaster.evaluation import (
     evaluate_to_folder,
 )
 from forecaster.evaluation.baselines import check_available, check_torch
-from forecaster.forecasting import Model, fit, match_panel, predict, resolve_names
+from forecaster.forecasting import Model, fit, match_panel, predict, resolve_names, simulate
 from forecaster.home import Home
 from forecaster.ingest import (
     WRONG,
@@ -319,9 +319,15 @@ def _day(date: Date | None) -> str | None:
 
 
 def predict_from_home(
-    home: Home, tickers: Sequence[str] | None, level: Sequence[float], run: Path | None = None
+    home: Home,
+    tickers: Sequence[str] | None,
+    level: Sequence[float],
+    run: Path | None = None,
+    n_paths: int | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with the latest model and the stored prices.
+
+    ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands.
 
     Raises ModelError when there is no model, or it has a network for none of the tickers.
     """
@@ -334,7 +340,7 @@ def predict_from_home(
     panel, jumped = forecasting_panel(home, model, ids)
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
-    frame = predict(model, usable, level)
+    frame = predict(model, usable, level) if n_paths is None else simulate(model, usable, n_paths)
     return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), jumped)
 
 

@@ -36,6 +36,10 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
     help="[default: table, or by the ending of --output]",
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file.")
+@click.option(
+    "--paths", "n_paths", type=click.IntRange(1),
+    help="So many sample paths over the horizon, of all series together, instead of bands.",
+)  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw a PNG or SVG.")
 @home_option
 @click.pass_context
@@ -47,32 +51,40 @@ def predict(
     level: tuple[float, ...],
     form: str | None,
     output: Path | None,
+    n_paths: int | None,
     plot: Path | None,
     home: "Home",
 ) -> None:
     """Forecast with the latest model and the stored prices.
+
+    With --paths, futures of all series together are drawn, so that the risk of a basket can be
+    asked for: a summary is shown, or the paths are written to --output.
 
     \b
     Examples:
       forecaster predict AAPL
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
       forecaster predict --all --format csv --output forecasts.csv
+      forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or --all for every series of the model (not both)")
     form = form or _by_ending(output)
     if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise UsageError(f"--plot {plot}: cannot draw {plot.suffix!r}; expected .png, .svg or .pdf")
+    if n_paths is not None and plot is not None:
+        raise UsageError("--plot draws bands, which --paths does not make; leave one of them out")
     if form == "parquet" and output is None:
         raise UsageError("--format parquet needs --output FILE")
     from forecaster.forecasting import check_levels
     from forecaster.pipeline import predict_from_home
 
     levels = check_levels(level)
-    result = predict_from_home(home, None if everything else tickers, levels)
+    named = None if everything else tickers
+    result = predict_from_home(home, named, levels, n_paths=n_paths)
     _warn(result)
     if form == "table" and output is None:
-        _print_tables(result, levels)
+        _print_tables(result, levels, n_paths)
     else:
         frame = result.frame.assign(source="simulated") if result.simulated else result.frame
         _export(frame, "csv" if form == "table" else form, output)
@@ -108,8 +120,18 @@ def _warn(result: "Prediction") -> None:
         )
 
 
-def _print_tables(result: "Prediction", levels: Sequence[float]) -> None:
-    if len(result.panel.ids) <= _FULL_TABLES:
+def _print_tables(
+    result: "Prediction", levels: Sequence[float], n_paths: int | None = None
+) -> None:
+    if n_paths is not None:
+        from forecaster.cli.risk import risk_table
+
+        if result.panel.target == "y":
+            raise UsageError(
+                "--paths shows a summary of prices; of other series: add --output FILE"
+            )
+        console().print(risk_table(result, _FULL_TABLES))
+    elif len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
             console().print(_table(result, name, levels))
     else:

@@ -29,6 +29,7 @@ from .predicting import match_panel as match_panel
 from .predicting import predict as predict
 from .predicting import price_factor as price_factor
 from .predicting import targets_at as targets_at
+from .simulating import simulate as simulate
 from .task import Series as Series
 from .task import make_task as make_task
 from .task import param_shapes as param_shapes

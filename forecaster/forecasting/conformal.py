@@ -50,7 +50,7 @@ def band_scores(
     known at p. The forecast's median lies within every band, and wider bands hold narrower ones.
     """
     series, origins, horizon = scores.shape
-    spread = _spread(scores, np.ones(horizon) if prior is None else prior)
+    spread = spread_at_origins(scores, np.ones(horizon) if prior is None else prior)
     # Both sides are lower ones: the upper is that of the scores turned around.
     sides = np.stack([scores, -scores]) / spread
     miss = (1 - np.asarray(levels, float)[:, None, None, None] / 100) / 2
@@ -73,7 +73,7 @@ def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndar
     return (total + worth) / (known.sum((0, 1)) + worth)
 
 
-def _spread(
+def spread_at_origins(
     scores: Float[np.ndarray, "series origin horizon"], prior: Float[np.ndarray, " horizon"]
 ) -> Float[np.ndarray, "series origin horizon"]:
     """What is known at each origin of how wide the outcomes lie, by horizon."""

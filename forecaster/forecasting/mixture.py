@@ -37,6 +37,12 @@ class Mixture:
         """The distributions of the latest origins, the second axis."""
         return Mixture(*(part[:, -count:] for part in (self.location, self.scale, self.dof)))
 
+    def repeated(self, count: int) -> "Mixture":
+        """The distributions of one origin, the second axis, so many times."""
+        return Mixture(
+            *(np.repeat(part, count, axis=1) for part in (self.location, self.scale, self.dof))
+        )
+
     def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """The normal scores of outcomes: how surprising they were, NaN where unknown.
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -53,18 +53,18 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     a level outside 0 to 100.
     """
     level = check_levels(level)
-    _warn_of_jumps(panel)
+    warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     _warn_of_few_scores(model, level)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     forecast = forecast_latest(model, panel, transformed, 1, level)
-    _check_finite(panel, forecast)
+    check_finite(panel, forecast)
     factor = price_factor(panel)[:, None]
     frame = pd.DataFrame(
         {
             "unique_id": np.repeat(np.array(panel.ids, object), horizon),
-            "ds": np.concatenate([_times_ahead(panel.times[seen], horizon) for seen in panel.mask]),
+            "ds": np.concatenate([times_ahead(panel.times[seen], horizon) for seen in panel.mask]),
         }
     )
     for name, values in forecast.items():
@@ -73,7 +73,7 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     return frame
 
 
-def _check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
+def check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
     """Raise ModelError where a forecast is no number: a fit leaves no such network."""
     finite = np.all([np.isfinite(values).all((1, 2)) for values in forecast.values()], axis=0)
     if wrong := [name for name, sound in zip(panel.ids, finite, strict=True) if not sound]:
@@ -84,7 +84,8 @@ def _check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
         )
 
 
-def _times_ahead(series_times: np.ndarray, horizon: int) -> np.ndarray:
+def times_ahead(series_times: np.ndarray, horizon: int) -> np.ndarray:
+    """The times of the next rows of a series, (horizon,), by its own frequency."""
     return infer_frequency(series_times).after(series_times[-1], horizon)
 
 
@@ -102,6 +103,30 @@ def forecast_latest(
     - ``count``: how many of the latest steps
     - ``level``: of the bands, in percent, sorted
     """
+    latest = latest_scores(model, panel, transformed, count)
+    memory = model.config.longest_validation
+    bounds = band_scores(latest.scores, level, memory, count, prior=model.spread)
+    bands = dict(zip(level, bounds, strict=True))
+    origins = latest.origins[:, -count:]
+    return _columns(model, transformed, origins, latest.mixture.latest(count), bands)
+
+
+class Latest(NamedTuple):
+    """What the networks say at the latest steps, and how surprising the outcomes so far were.
+
+    - ``origins`` (series, origin): the steps
+    - ``mixture``: the distributions forecast at them, in standardised units
+    - ``scores``: normal scores of the outcomes of all forecasts since the validation span, in order
+      of time, NaN where unknown; the last origin is "now"
+    """
+
+    origins: Int[np.ndarray, "series origin"]
+    mixture: Mixture
+    scores: ByHorizon
+
+
+def latest_scores(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
+    """Forecast at the latest ``count`` steps at least; arguments as of :func:`forecast_latest`."""
     model = model.only(panel.ids)
     steps, horizon = transformed.z.shape[1], model.config.horizon
     n_new = _steps_since_fit(panel, transformed, model.fitted_until)
@@ -110,11 +135,7 @@ def forecast_latest(
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
     mixture = distributions(model.networks, transformed, origins)
     recent = mixture.scores(targets_at(transformed, origins))
-    scores = _append(model.normal_scores, recent, n_new + horizon)
-    memory = model.config.longest_validation
-    bounds = band_scores(scores, level, memory, count, prior=model.spread)
-    bands = dict(zip(level, bounds, strict=True))
-    return _columns(model, transformed, origins[:, -count:], mixture.latest(count), bands)
+    return Latest(origins, mixture, _append(model.normal_scores, recent, n_new + horizon))
 
 
 def _columns(
@@ -292,7 +313,7 @@ def _warn_of_few_scores(model: Model, level: Sequence[float]) -> None:
         )
 
 
-def _warn_of_jumps(panel: Panel) -> None:
+def warn_of_jumps(panel: Panel) -> None:
     """Warn of latest rows that are forecast from though they may be errors."""
     jumped = panel.flagged() & ~panel.flagged(forecasting=True)
     if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:

@@ -350,3 +350,19 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
     compared = {name: match[1] for name, match in helps.items() if match and name in settings}
     assert len(compared) >= 6
     assert compared == {name: str(settings[name]) for name in compared}
+
+
+def test_paths_say_what_a_basket_risks_and_are_written(home, tmp_path):
+    result = run("predict", "AAPL", "KO", "--paths", 400, "--home", home)
+    assert result.exit_code == 0, result.output
+    assert "400 paths" in result.stdout and "equal weights of 2" in result.stdout
+    file = tmp_path / "paths.parquet"
+    assert (
+        run("predict", "AAPL", "KO", "--paths", 20, "--output", file, "--home", home).exit_code == 0
+    )
+    frame = pd.read_parquet(file)
+    assert frame.groupby("unique_id")["sample_id"].nunique().to_dict() == {"AAPL": 20, "KO": 20}
+    message = error(
+        "predict", "KO", "--paths", 9, "--plot", tmp_path / "p.png", "--home", home, code=2
+    )
+    assert "leave one of them out" in message

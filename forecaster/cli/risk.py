@@ -1,0 +1,49 @@
+"""What ``forecaster predict --paths`` shows: how much prices and a basket of them may lose."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from forecaster.pipeline import Prediction
+
+_TAIL = 0.05
+_BASKET = "equal weights"
+
+
+def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
+    """Simple returns from the latest price to the last step: a row per path, a column per series.
+
+    The last column is a basket that holds as much money in each of them.
+    """
+    from forecaster.forecasting import price_factor
+
+    panel, frame = result.panel, result.frame
+    last = panel.mask.shape[1] - 1 - np.argmax(panel.mask[:, ::-1], axis=1)
+    latest = panel.channel(panel.target)[np.arange(len(panel.ids)), last] * price_factor(panel)
+    ends = frame.groupby(["unique_id", "sample_id"], sort=False)[result.model.config.column].last()
+    returns = ends.unstack("unique_id")[list(panel.ids)] / latest - 1
+    return returns.assign(**{_BASKET: returns.mean(axis=1)}) if len(panel.ids) > 1 else returns
+
+
+def risk_table(result: "Prediction", most: int) -> Table:
+    """Returns over the horizon of the first series and of a basket of all, with what tails hold."""
+    returns = returns_over_horizon(result)
+    names = [*list(result.panel.ids)[:most], *([_BASKET] if _BASKET in returns else [])]
+    steps, count = result.model.config.horizon, len(result.panel.ids)
+    table = Table(
+        "series", "median", "80 % band", "value at risk 95 %", "expected shortfall 95 %",
+        title=f"Returns over {steps} steps, {len(returns):,} paths", title_justify="left",
+    )  # fmt: skip
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name in names:
+        values = returns[name]
+        low, median, high, tail = values.quantile([0.1, 0.5, 0.9, _TAIL])
+        shortfall = values[values <= tail].mean()
+        shown = f"{_BASKET} of {count}" if name == _BASKET else name
+        band = f"{low:+.1%} to {high:+.1%}"
+        table.add_row(shown, f"{median:+.1%}", band, f"{-tail:.1%}", f"{-shortfall:.1%}")
+    return table

@@ -1,0 +1,137 @@
+"""Sample paths of all series together: what predict says of each time, joined by past errors.
+
+A path takes the errors of one past day, of all series and steps ahead at once: an empirical copula
+(the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So series that err
+together do so in the paths, and an error of the first step is seen in those after it.
+"""
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+from scipy.special import ndtri
+
+from forecaster.errors import UsageError
+from forecaster.forecasting.conformal import SHRINKAGE, spread_at_origins
+from forecaster.forecasting.mixture import Mixture
+from forecaster.forecasting.model import Model
+from forecaster.forecasting.predicting import (
+    check_finite,
+    latest_scores,
+    match_panel,
+    price_factor,
+    times_ahead,
+    warn_of_jumps,
+)
+from forecaster.series import Panel
+
+_KNOTS = np.linspace(-5, 5, 101)  # normal scores that the quantile functions are computed at
+
+
+def simulate(model: Model, panel: Panel, n_paths: int = 1000, seed: int = 0) -> pd.DataFrame:
+    """Draw paths over the horizon from every series' own latest row, all series together.
+
+    Returns a long frame ``unique_id, ds, sample_id`` and the value under the model's name
+    (``LSTM``), in the units of :func:`predict`. A ``sample_id`` is one future of all series: the
+    value of a basket in it is the sum over its series, so its distribution over the paths is that
+    of the basket. Each series and time by itself is distributed as :func:`predict` says.
+
+    The dependence, between series and between steps, is that of the errors of past forecasts, at
+    the latest times at which most series have them; a series that has none there takes those of
+    another time of its own, and is then independent of the others.
+
+    - ``model, panel``: as for :func:`predict`, which also says what is left out
+    - ``n_paths``: how many
+    - ``seed``: decides on them
+
+    Raises UsageError for less than one path, and ModelError as :func:`predict` does.
+    """
+    if n_paths < 1:
+        raise UsageError(f"n_paths: expected 1 or more; got {n_paths}")
+    warn_of_jumps(panel)
+    panel = match_panel(model, panel.masked(forecasting=True))
+    horizon = model.config.horizon
+    transformed = model.transform.apply(panel, horizon)
+    latest = latest_scores(model, panel, transformed, 1)
+    spread = spread_at_origins(latest.scores, model.spread)
+    memory = model.config.longest_validation + horizon
+    units = (latest.scores / spread)[:, -memory:]
+    drawn = _draw(units, transformed.positions[:, -memory:], n_paths, np.random.default_rng(seed))
+    standardised = _values(latest.mixture.latest(1), drawn * spread[:, -1:])
+    base, scale = transformed.base[:, -1:], transformed.scale[:, -1:]
+    paths = transformed.invert(base + scale * standardised)  # (series, path, horizon)
+    check_finite(panel, {model.config.column: paths})
+    paths = paths * price_factor(panel)[:, None, None]
+    times = np.stack([times_ahead(panel.times[seen], horizon) for seen in panel.mask])
+    return pd.DataFrame(
+        {
+            "unique_id": np.repeat(np.array(panel.ids, object), n_paths * horizon),
+            "ds": np.repeat(times[:, None], n_paths, axis=1).ravel(),
+            "sample_id": np.tile(np.repeat(np.arange(n_paths), horizon), len(panel.ids)),
+            model.config.column: paths.ravel(),
+        }
+    )
+
+
+def _draw(
+    units: Float[np.ndarray, "series origin horizon"],
+    positions: Int[np.ndarray, "series origin"],
+    n_paths: int,
+    random: np.random.Generator,
+) -> Float[np.ndarray, "series path horizon"]:
+    """Joint draws of scores in units of their spread.
+
+    - ``units``: those of the past, in order of time, NaN where unknown
+    - ``positions``: when their origins were, on the panel's time axis
+    """
+    units = units[:, units.shape[1] - positions.shape[1] :]
+    known = np.isfinite(units).all(2)
+    times, count = np.unique(positions[:, -units.shape[1] :][known], return_counts=True)
+    common = times[count >= 0.5 * count.max()] if len(times) else np.zeros(1, int)
+    # Each time equally often, so that no marginal distribution is off.
+    rounds = -(-n_paths // len(common))
+    drawn = np.concatenate([random.permutation(common) for _ in range(rounds)])[:n_paths]
+    within = random.uniform(size=n_paths)  # of the share that an error stands for
+    out = np.empty((len(units), n_paths, units.shape[2]))
+    for row, (pool, at) in enumerate(zip(units, positions, strict=True)):
+        pool, at = pool[known[row]], at[known[row]]
+        if not len(pool):
+            out[row] = ndtri(random.uniform(size=(n_paths, 1)))
+            continue
+        place = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
+        place = np.where(at[place] == drawn, place, random.integers(len(at), size=n_paths))
+        out[row] = np.stack(
+            [_smoothed(pool[:, h], place, within, h) for h in range(pool.shape[1])], axis=-1
+        )
+    return out
+
+
+def _smoothed(
+    pool: Float[np.ndarray, " origin"],
+    place: Int[np.ndarray, " path"],
+    within: Float[np.ndarray, " path"],
+    h: int,
+) -> Float[np.ndarray, " path"]:
+    """Drawn errors, from the same distribution that bands are drawn from.
+
+    As bands are, the quantiles of past errors are drawn towards the forecast distribution's own.
+    """
+    count = len(pool)
+    rank = np.empty(count)
+    rank[np.argsort(pool, kind="stable")] = np.arange(count)
+    share = (rank[place] + within) / count
+    empirical = np.interp(share, np.arange(1, count + 1) / (count + 1), np.sort(pool))
+    weight = count / (count + SHRINKAGE * (h + 1))
+    return weight * empirical + (1 - weight) * ndtri(np.clip(share, 1e-6, 1 - 1e-6))
+
+
+def _values(
+    mixture: Mixture, scores: Float[np.ndarray, "series path horizon"]
+) -> Float[np.ndarray, "series path horizon"]:
+    """The values with these normal scores; ``mixture``: (series, 1, horizon)."""
+    shape = (scores.shape[0], len(_KNOTS), scores.shape[2])
+    knots = mixture.repeated(len(_KNOTS)).quantiles(np.broadcast_to(_KNOTS[:, None], shape))
+    values = np.empty_like(scores)
+    for row in range(shape[0]):
+        for h in range(shape[2]):
+            values[row, :, h] = np.interp(scores[row, :, h], _KNOTS, knots[row, :, h])
+    return values

@@ -1,0 +1,113 @@
+"""Sample paths: each time as predict says, joined as past errors were."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import UsageError
+
+HORIZON = 5
+CONFIG = fc.Config(horizon=HORIZON, hidden=4, members=2, epochs=4, lookback=30)
+COMMON = 0.8  # of the variance of all series
+
+
+def market(series: int = 8, rows: int = 700, seed: int = 0) -> pd.DataFrame:
+    """Random walks that share most of their moves."""
+    random = np.random.default_rng(seed)
+    common = random.normal(size=rows)
+    own = random.normal(size=(series, rows))
+    moves = 0.01 * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own)
+    days = pd.bdate_range("2020-01-01", periods=rows)
+    parts = [
+        pd.DataFrame({"ticker": f"s{k}", "date": days, "close": 100 * np.exp(np.cumsum(moves[k]))})
+        for k in range(series)
+    ]
+    return pd.concat(parts)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[fc.Model, fc.Panel]:
+    panel = fc.load_panel(market())
+    return fc.fit(panel, CONFIG), panel
+
+
+@pytest.fixture(scope="module")
+def paths(fitted) -> pd.DataFrame:
+    return fc.simulate(*fitted, n_paths=2000)
+
+
+def wide(paths: pd.DataFrame) -> np.ndarray:
+    """Log values (series, path, horizon)."""
+    return np.log(paths["LSTM"].to_numpy()).reshape(-1, 2000, HORIZON)
+
+
+def test_each_time_is_distributed_as_predict_says(fitted, paths):
+    bands = fc.predict(*fitted, level=(50, 80)).set_index(["unique_id", "ds"])
+    by_time = paths.groupby(["unique_id", "ds"])["LSTM"]
+    width = bands["LSTM-hi-80"] - bands["LSTM-lo-80"]
+    for column, share in (
+        ("LSTM", 0.5), ("LSTM-lo-80", 0.1), ("LSTM-hi-80", 0.9), ("LSTM-lo-50", 0.25),
+    ):  # fmt: skip
+        off = (by_time.quantile(share).loc[bands.index] - bands[column]) / width
+        assert off.abs().max() < 0.08, column
+
+
+def test_series_and_steps_move_together_as_their_errors_did(paths):
+    values = wide(paths)
+    last = np.corrcoef(values[:, :, -1])[np.triu_indices(len(values), 1)]
+    assert abs(last.mean() - COMMON) < 0.12
+    steps = np.mean([np.corrcoef(one.T)[0, -1] for one in values])
+    assert abs(steps - np.sqrt(1 / HORIZON)) < 0.2  # of a random walk
+
+
+def test_the_risk_of_a_basket_is_the_true_one(fitted, paths):
+    """The standard deviation of an equal-weight basket's return, which independence would miss."""
+    model, panel = fitted
+    now = np.log(panel.channel("close")[:, -1])
+    basket = (wide(paths)[:, :, -1] - now[:, None]).mean(0)
+    true = 0.01 * np.sqrt(HORIZON * (COMMON + (1 - COMMON) / len(model.ids)))
+    assert np.std(basket) == pytest.approx(true, rel=0.15)
+    random = np.random.default_rng(0)
+    apart = np.mean([random.permutation(one[:, -1]) for one in wide(paths)], axis=0)
+    assert np.std(apart) < 0.6 * true
+
+
+def test_joint_paths_have_a_lower_energy_score_than_shuffled_ones(paths, fitted):
+    """Against outcomes drawn from the true process (Gneiting & Raftery 2007, JASA 102)."""
+    _, panel = fitted
+    random = np.random.default_rng(1)
+    now = np.log(panel.channel("close")[:, -1])[:, None]
+    ours = wide(paths)[:, :300, -1] - now
+    shuffled = np.stack([random.permutation(one) for one in ours])
+    common = random.normal(size=400)
+    own = random.normal(size=(len(ours), 400))
+    outcomes = 0.01 * np.sqrt(HORIZON) * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own)
+
+    def energy(draws: np.ndarray) -> float:
+        far = np.linalg.norm(draws[:, :, None] - outcomes[:, None], axis=0).mean()
+        return far - 0.5 * np.linalg.norm(draws[:, :, None] - draws[:, None], axis=0).mean()
+
+    assert energy(ours) < 0.97 * energy(shuffled)
+
+
+def test_the_seed_decides_and_the_frame_is_long(fitted, paths):
+    model, panel = fitted
+    pd.testing.assert_frame_equal(fc.simulate(model, panel, 2000), paths)
+    other = fc.simulate(model, panel, 10, seed=1)
+    assert list(other.columns) == ["unique_id", "ds", "sample_id", "LSTM"]
+    assert len(other) == len(panel.ids) * 10 * HORIZON
+    assert other.groupby(["unique_id", "sample_id"]).size().eq(HORIZON).all()
+    assert not np.array_equal(other["LSTM"], paths[paths["sample_id"] < 10]["LSTM"])
+    with pytest.raises(UsageError, match="n_paths: expected 1 or more; got 0"):
+        fc.simulate(model, panel, 0)
+
+
+def test_series_that_end_at_different_times_have_paths_of_their_own():
+    frame = market(3, 400)
+    early = frame[(frame["ticker"] != "s1") | (frame["date"] < "2020-08-01")]
+    panel = fc.load_panel(early)
+    paths = fc.simulate(fc.fit(panel, CONFIG), panel, 50)
+    assert paths.groupby("unique_id").size().eq(50 * HORIZON).all()
+    assert paths.groupby("unique_id")["ds"].min()["s1"] < pd.Timestamp("2020-08-08")
+    assert np.isfinite(paths["LSTM"]).all()
