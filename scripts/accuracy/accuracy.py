@@ -1,0 +1,225 @@
+"""How good forecasts are: stocks against GARCH and others, baskets, and markets whose truth is known.
+
+    python scripts/accuracy/accuracy.py [stocks baskets simulated] [--every 4] [--quick]
+
+``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. Each part writes a CSV
+beside this script; nothing is refitted within a year, and no setting but the start of the networks
+differs from the default:
+
+- ``stocks.csv``: every fourth stock, ten years up to a year, then each day of it. A row per year,
+  model and days ahead: ``crps``, the mean over stocks of its CRPS (19 quantiles) relative to that of
+  GARCH(1,1)-t, ``better``, the share of stocks for which it is lower; the shares of outcomes inside
+  the 80 and 95 % bands, below the 5 % and above the 95 % quantile; and inside the 80 % band on the
+  tenth of days whose bands were widest (``calm`` is the tenth with the narrowest)
+- ``baskets.csv``: how often the return over five days of equal-weight baskets lies inside the 80 %
+  band of sample paths: of all these stocks, and of a hundred random baskets of ten
+- ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
+  one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+import forecaster as fc
+from forecaster.evaluation.backtest import BacktestOptions, evaluate_to_folder
+
+HERE = Path(__file__).parent
+YEARS = (2011, 2013, 2015)
+SHARES = np.arange(1, 20) / 20
+LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
+RIVALS = ("naive", "empirical", "ewma", "garch", "gjr")
+
+
+def main() -> None:
+    options = arguments()
+    parts = {"stocks": stocks, "baskets": baskets, "simulated": simulated}
+    for name in options.parts or parts:
+        table = pd.DataFrame(parts[name](options))
+        print(table.round(4).to_string(index=False), flush=True)
+        table.to_csv(options.output / f"{name}.csv", index=False, float_format="%.5f")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=["stocks", "baskets", "simulated", []])
+    parser.add_argument("--every", type=int, default=4, help="of the stocks, by name")
+    parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
+    options = parser.parse_args()
+    options.output = Path(tempfile.mkdtemp()) if options.quick else HERE
+    options.years = YEARS[:1] if options.quick else YEARS
+    options.config = fc.Config(epochs=1, members=1) if options.quick else fc.Config()
+    options.series = 5 if options.quick else 200
+    if options.quick:
+        options.every = 100
+    return options
+
+
+def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Rows of one year after the other."""
+    with tempfile.TemporaryDirectory() as cache:
+        for year in options.years:
+            panel, days = prices(year, options.every)
+            for start in ("pooled", "independent"):
+                config = fc.Config(
+                    start=start,
+                    members=options.config.members if start == "pooled" else 1,
+                    epochs=options.config.epochs,
+                )
+                names = RIVALS if start == "pooled" else ("garch",)
+                backtest = BacktestOptions(days, baselines=names, cache=Path(cache))
+                folder = Path(cache) / f"{year}-{start}"
+                evaluate_to_folder(folder, panel, config, backtest)
+                for row in scored(folder):
+                    if start == "pooled" or row["model"] == "LSTM":
+                        row["model"] += f" {start}" if row["model"] == "LSTM" else ""
+                        yield {"year": year, "stocks": len(panel.ids), **row}
+
+
+def prices(year: int, every: int) -> tuple[fc.Panel, int]:
+    """Ten years and the one after them, and how many days that has."""
+    table = pd.read_parquet(
+        Path(os.environ["FORECASTER_TEST_DATA"]) / "us_stocks_2000_2015.parquet"
+    )
+    date = pd.to_datetime(table["date"])
+    table = table[(date >= f"{year - 10}-01-01") & (date < f"{year + 1}-01-01")]
+    names = sorted(table["ticker"].unique())[::every]
+    panel = fc.load_panel(table[table["ticker"].isin(names)])
+    return panel, int((panel.times >= np.datetime64(f"{year}-01-01")).sum())
+
+
+def scored(folder: Path) -> Iterator[dict[str, object]]:
+    scores = pd.read_parquet(folder / "scores.parquet")
+    frame = pd.read_parquet(folder / "forecasts.parquet")
+    ahead = frame.groupby(["unique_id", "cutoff"]).cumcount() + 1
+    crps = scores.pivot_table(index="unique_id", columns=["model", "horizon"], values="crps")
+    for model in scores["model"].unique():
+        for horizon in (1, 5):
+            ratio = (crps[model][horizon] / crps["GARCH"][horizon]).dropna()
+            part = frame[ahead == horizon]
+            y, lo, hi = (part[name] for name in ("y", f"{model}-lo-80", f"{model}-hi-80"))
+            inside = (y >= lo) & (y <= hi)
+            width = (np.log(hi / lo)).groupby(part["cutoff"]).transform("mean").rank(pct=True)
+            yield {
+                "model": model,
+                "ahead": horizon,
+                "crps": ratio.mean(),
+                "median": ratio.median(),
+                "better": (ratio < 1).mean(),
+                "inside_80": inside.mean(),
+                "inside_95": y.between(part[f"{model}-lo-95"], part[f"{model}-hi-95"]).mean(),
+                "below_5": (y < part[f"{model}-lo-90"]).mean(),
+                "above_95": (y > part[f"{model}-hi-90"]).mean(),
+                "inside_80_volatile": inside[width > 0.9].mean(),
+                "inside_80_calm": inside[width <= 0.1].mean(),
+            }
+
+
+def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Rows of one year after the other: every fifth day, so that no two returns overlap."""
+    for year in options.years:
+        panel, days = prices(year, options.every)
+        end, horizon = len(panel.times) - 1, options.config.horizon
+        first = end - horizon - (days - 1)
+        model = fc.fit(panel.until(panel.times[first]), options.config)
+        ids = [name for name in panel.ids if name in model.ids]
+        random = np.random.default_rng(0)
+        members = [np.arange(len(ids))]
+        members += [random.permutation(len(ids))[:10] for _ in range(100)]
+        hits = []
+        for at in range(first, end - horizon + 1, horizon)[: 3 if options.quick else None]:
+            known = panel.only(ids).until(panel.times[at])
+            table = fc.simulate(model, known, 1000).groupby(["unique_id", "sample_id"], sort=False)
+            ends = table["LSTM"].last().unstack("unique_id")
+            close = panel.only(list(ends)).channel("close")
+            moved = panel.only(list(ends)).channel("adj_close")
+            drawn = ends.to_numpy() / close[:, at] - 1  # paths are in units of the latest close
+            came = moved[:, at + horizon] / moved[:, at] - 1
+            usable = [one[one < len(came)] for one in members]
+            low, high = np.quantile([drawn[:, one].mean(1) for one in usable], [0.1, 0.9], axis=1)
+            hits.append([low, high, [came[one].mean() for one in usable]])
+        low, high, came = np.array(hits).transpose(1, 0, 2)
+        inside = (came >= low) & (came <= high)
+        yield {
+            "year": year,
+            "stocks": len(ids),
+            "periods": len(hits),
+            "inside_80_all": inside[:, 0].mean(),
+            "inside_80_of_ten": inside[:, 1:].mean(),
+            "below_10_of_ten": (came < low)[:, 1:].mean(),
+        }
+
+
+def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Random walks and a GARCH market, three years and the one after them."""
+    rows, days = 1010, 250
+    random = np.random.default_rng(0)
+    shocks = 0.01 * random.normal(size=(options.series, rows))
+    frame, last = validated(shocks, options, days)
+    for h in (1, 5):
+        part, of = frame[frame["ahead"] == h], last[frame["ahead"] == h]
+        true = of[:, None] * np.exp(0.01 * np.sqrt(h) * stats.norm.ppf(SHARES))
+        yield {"market": "random walk", "ahead": h, "crps": relative(part, true)}
+    shocks, deviation = garch(options.series, rows, random)
+    frame, last = validated(shocks, options, days)
+    part, of = frame[frame["ahead"] == 1], last[frame["ahead"] == 1]
+    series = part["unique_id"].str[1:].astype(int).to_numpy()
+    known = pd.bdate_range("2010-01-01", periods=rows).get_indexer(part["ds"])
+    unit = stats.t.ppf(SHARES, 6) * np.sqrt(4 / 6)
+    true = of[:, None] * np.exp(deviation[series, known][:, None] * unit)
+    yield {"market": "GARCH(1,1)-t", "ahead": 1, "crps": relative(part, true)}
+
+
+def garch(series: int, rows: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (series, row) of GARCH(1,1), and the standard deviation of each before it came."""
+    alpha = random.uniform(0.04, 0.12, series)
+    beta = 0.98 - alpha
+    variance = np.full(series, 0.015**2)
+    omega = variance * (1 - alpha - beta)
+    out, deviation = np.empty((2, series, rows))
+    for row in range(rows):
+        deviation[:, row] = np.sqrt(variance)
+        out[:, row] = deviation[:, row] * random.standard_t(6, series) * np.sqrt(4 / 6)
+        variance = omega + alpha * out[:, row] ** 2 + beta * variance
+    return out, deviation
+
+
+def validated(
+    shocks: np.ndarray, options: argparse.Namespace, days: int
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Forecasts of each of the latest days, and the prices that they were made from."""
+    dates = pd.bdate_range("2010-01-01", periods=shocks.shape[1])
+    closes = 100 * np.exp(np.cumsum(shocks, axis=1))
+    parts = [
+        pd.DataFrame({"ticker": f"s{k}", "date": dates, "close": closes[k]})
+        for k in range(len(closes))
+    ]
+    panel = fc.load_panel(pd.concat(parts))
+    frame = fc.cross_validation(panel, options.config, days, level=LEVELS)
+    frame["ahead"] = frame.groupby(["unique_id", "cutoff"]).cumcount() + 1
+    series = frame["unique_id"].str[1:].astype(int).to_numpy()
+    return frame, closes[series, dates.get_indexer(frame["cutoff"])]
+
+
+def relative(part: pd.DataFrame, true: np.ndarray) -> float:
+    """Mean CRPS relative to that of the true quantiles (forecast, 19)."""
+    lower = [f"LSTM-lo-{level}" for level in LEVELS[::-1]]
+    ours = part[[*lower, "LSTM", *(f"LSTM-hi-{level}" for level in LEVELS)]].to_numpy()
+    y = part["y"].to_numpy()[:, None]
+
+    def crps(quantiles: np.ndarray) -> float:
+        return float(np.maximum(SHARES * (y - quantiles), (SHARES - 1) * (y - quantiles)).mean())
+
+    return crps(ours) / crps(true)
+
+
+if __name__ == "__main__":
+    main()
