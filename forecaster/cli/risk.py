@@ -1,6 +1,6 @@
 """What ``forecaster predict --paths`` shows: how much prices and a basket of them may lose."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,8 @@ def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
     last = panel.mask.shape[1] - 1 - np.argmax(panel.mask[:, ::-1], axis=1)
     latest = panel.channel(panel.target)[np.arange(len(panel.ids)), last] * price_factor(panel)
     ends = frame.groupby(["unique_id", "sample_id"], sort=False)[result.model.config.column].last()
-    returns = ends.unstack("unique_id")[list(panel.ids)] / latest - 1
+    values = cast(pd.DataFrame, ends.unstack("unique_id"))[list(panel.ids)].to_numpy()
+    returns = pd.DataFrame(values / latest - 1, columns=list(panel.ids))
     return returns.assign(**{_BASKET: returns.mean(axis=1)}) if len(panel.ids) > 1 else returns
 
 

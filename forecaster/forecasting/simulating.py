@@ -84,7 +84,7 @@ def _draw(
     - ``positions``: when their origins were, on the panel's time axis
     """
     units = units[:, units.shape[1] - positions.shape[1] :]
-    known = np.isfinite(units).all(2)
+    known = np.asarray(np.isfinite(units).all(axis=2))
     times, count = np.unique(positions[:, -units.shape[1] :][known], return_counts=True)
     common = times[count >= 0.5 * count.max()] if len(times) else np.zeros(1, int)
     # Each time equally often, so that no marginal distribution is off.

@@ -1,16 +1,16 @@
-"""How good forecasts are: stocks against GARCH and others, baskets, and markets whose truth is known.
+"""How good forecasts are: stocks against others, baskets, and markets whose truth is known.
 
     python scripts/accuracy/accuracy.py [stocks baskets simulated] [--every 4] [--quick]
 
-``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. Each part writes a CSV
-beside this script; nothing is refitted within a year, and no setting but the start of the networks
-differs from the default:
+``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. Each part writes a
+CSV beside this script; nothing is refitted within a year, and no setting but the start of the
+networks differs from the default:
 
 - ``stocks.csv``: every fourth stock, ten years up to a year, then each day of it. A row per year,
-  model and days ahead: ``crps``, the mean over stocks of its CRPS (19 quantiles) relative to that of
-  GARCH(1,1)-t, ``better``, the share of stocks for which it is lower; the shares of outcomes inside
-  the 80 and 95 % bands, below the 5 % and above the 95 % quantile; and inside the 80 % band on the
-  tenth of days whose bands were widest (``calm`` is the tenth with the narrowest)
+  model and days ahead: ``crps``, the mean over stocks of its CRPS (19 quantiles) relative to that
+  of GARCH(1,1)-t, ``better``, the share of stocks for which it is lower; the shares of outcomes
+  inside the 80 and 95 % bands, below the 5 % and above the 95 % quantile; and inside the 80 % band
+  on the tenth of days whose bands were widest (``calm``: the tenth with the narrowest)
 - ``baskets.csv``: how often the return over five days of equal-weight baskets lies inside the 80 %
   band of sample paths: of all these stocks, and of a hundred random baskets of ten
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
