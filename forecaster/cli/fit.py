@@ -24,11 +24,14 @@ from forecaster.config import MODELS, TRANSFORMS
 from forecaster.errors import UsageError, WriteError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from forecaster.forecasting import Model
     from forecaster.home import Home
     from forecaster.pipeline import SavedFit
     from forecaster.storage import UnfinishedFit
 
+_WORSE = 1.02  # times the error of a simple forecast, from which on a fit is not worth having
 _THE_ONLY = ""  # fit that was interrupted, for --resume without a name
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
@@ -137,6 +140,8 @@ def fit(
     settings = read_settings(Path(config)) if config is not None else {}
     options |= {"start": options["start_from"], "season": options["season"] or None}
     settings |= {name: options[name] for name in _SETTINGS if options[name] is not None}
+    if tune:
+        _check_tuned(settings)
     settings = Config.from_dict(settings, config or "options")
 
     from forecaster.ingest import open_source
@@ -163,6 +168,16 @@ def _resume(ctx: click.Context, home: "Home", name: str | None) -> None:
         callbacks = Callbacks(on_wait=say, on_training=bar.training, on_begin=on_begin)
         result = resume_fit(home, name, callbacks=callbacks)
     _finish(ctx, result)
+
+
+def _check_tuned(settings: dict[str, Any]) -> None:
+    """Raise UsageError for settings that a search does not keep."""
+    for name, searched in (("start", "independent"), ("members", 1)):
+        if settings.get(name, searched) != searched:
+            raise UsageError(
+                f"--tune searches settings of one network per series, each by itself; {name} is "
+                f"{searched} then. Leave out {name} = {settings[name]}, or --tune"
+            )
 
 
 def _discard(ctx: click.Context, home: "Home", name: str) -> None:
@@ -223,7 +238,6 @@ def _print_summary(result: "SavedFit") -> None:
     span = f"{model.provenance['first']} to {model.provenance['last']}"
     counts = report["status"].value_counts()
     diverged = report.index[report["status"] == "diverged"]
-    relative = report["mae_relative_to_naive"].median()
     training = model.provenance["training_seconds"]
     facts = {
         "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
@@ -233,7 +247,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),
         **_masked(model),
-        "Error": f"{relative:.4f} of that of 'unchanged' (median over series, validation span)",
+        "Error": _error(report),
         **_choices(model),
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
         "Saved": str(result.folder),
@@ -242,6 +256,34 @@ def _print_summary(result: "SavedFit") -> None:
     for name, value in facts.items():
         table.add_row(name, value)
     console().print(table, soft_wrap=True)
+    if worse := _worse_than_simple(report):
+        console().print(worse, style="red", soft_wrap=True)
+
+
+def _error(report: "pd.DataFrame") -> str:
+    """Over the validation span, against what is there for nothing."""
+    text = f"{report['mae_relative_to_naive'].median():.4f} of that of 'unchanged'"
+    seasonal = report["mae_relative_to_seasonal_naive"]
+    if seasonal.notna().any():
+        text += f", {seasonal.median():.4f} of that of the season before"
+    return f"{text} (median over series, validation span)"
+
+
+def _worse_than_simple(report: "pd.DataFrame") -> str | None:
+    """What to say of networks whose forecasts are not worth their training."""
+    rivals = {
+        "'unchanged'": report["mae_relative_to_naive"],
+        "the season before": report["mae_relative_to_seasonal_naive"],
+    }
+    medians = {name: ratio.median() for name, ratio in rivals.items() if ratio.notna().any()}
+    name = max(medians, key=medians.__getitem__)
+    ratio = medians[name]
+    if not ratio > _WORSE:
+        return None
+    return (
+        f"These forecasts are {ratio - 1:.0%} worse than {name}: use that instead, or try another "
+        "--transform (difference, seasonal), --season, more rows, or a shorter --horizon."
+    )
 
 
 def _networks(model: "Model") -> str:

@@ -87,7 +87,8 @@ def fit_with(
     )
     with np.errstate(over="ignore", invalid="ignore"):
         median = mixture.quantiles(np.zeros(mixture.shape))
-        errors = _validation_errors(transformed, np.maximum(origins, 0), validated, median)
+        seasons = transform.basic_seasons(panel.ids)
+        errors = _validation_errors(transformed, np.maximum(origins, 0), validated, median, seasons)
         scores = mixture.scores(outcomes)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))
@@ -128,10 +129,12 @@ def _validation_errors(
     origins: Int[np.ndarray, "series origin"],
     validated: Bool[np.ndarray, "series origin"],
     location: Float[np.ndarray, "series origin horizon"],
+    seasons: Int[np.ndarray, " series"],
 ) -> dict[str, Float[np.ndarray, " series"]]:
     """Mean absolute errors over the validation span and all horizons.
 
-    ``mae`` in the series' own units; ``mae_relative_to_naive`` over that of the last value.
+    ``mae`` in the series' own units; ``mae_relative_to_naive`` over that of the last value,
+    ``mae_relative_to_seasonal_naive`` over that of the season before, NaN without a season.
     """
     last_step = transformed.z.shape[1] - 1
     ahead = origins[:, :, None] + 1 + np.arange(location.shape[-1])
@@ -144,11 +147,23 @@ def _validation_errors(
     )
     naive = transformed.invert(np.take_along_axis(transformed.z, origins, axis=1))[:, :, None]
 
+    back = np.maximum(seasons, 1)[:, None]
+    steps_ahead = np.arange(1, location.shape[-1] + 1)
+    back = -(-steps_ahead // back) * back - steps_ahead  # from the origin, (series, horizon)
+    before = np.maximum(origins[:, :, None] - back[:, None], 0)
+    seasonal = transformed.invert(transformed.z[rows, before])
+
     def mae(guess: np.ndarray) -> np.ndarray:
         return np.where(inside, np.abs(actual - guess), 0).sum((1, 2)) / inside.sum((1, 2))
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {"mae": mae(forecast), "mae_relative_to_naive": mae(forecast) / mae(naive)}
+        error = mae(forecast)
+        by_season = np.where(seasons > 0, error / mae(seasonal), np.nan)
+        return {
+            "mae": error,
+            "mae_relative_to_naive": error / mae(naive),
+            "mae_relative_to_seasonal_naive": by_season,
+        }
 
 
 def _broken(report: pd.DataFrame) -> dict[str, str]:

@@ -147,6 +147,12 @@ class Transform:
     def _nature(self, name: str) -> Nature:
         return self.natures.get(name, Nature())
 
+    def basic_seasons(self, ids: Sequence[str]) -> Int[np.ndarray, " series"]:
+        """The steps in the shortest season that the transform knows of each series; 0 for none."""
+        if self.name == "combined":
+            return np.array([min(self._nature(name).seasons, default=0) for name in ids], int)
+        return np.full(len(ids), self.season if self.season > 1 else 0)
+
     def _z(self, panel: Panel, y: Rows) -> Rows:
         """The series, or its logarithm."""
         logarithmic = self.logarithmic(panel.ids)

@@ -28,7 +28,11 @@ _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _WIDEST = 1e6  # spread of scores: no outcome lies that far from what was forecast
 _MISSING = object()
-_REPORTED = {"status": (str,), "mae_relative_to_naive": (int, float)}
+_REPORTED = {
+    "status": (str,),
+    "mae_relative_to_naive": (int, float),
+    "mae_relative_to_seasonal_naive": (int, float),
+}
 
 ADVICE = "Run `forecaster fit` again"
 

@@ -366,3 +366,25 @@ def test_paths_say_what_a_basket_risks_and_are_written(home, tmp_path):
         "predict", "KO", "--paths", 9, "--plot", tmp_path / "p.png", "--home", home, code=2
     )
     assert "leave one of them out" in message
+
+
+@pytest.mark.parametrize(
+    ("naive", "seasonal", "said"),
+    [
+        ([0.99, 1.01], [float("nan")] * 2, None),
+        ([0.7, 0.8], [1.05, 1.15], "10% worse than the season before"),
+        ([1.3, 1.3], [float("nan")] * 2, "30% worse than 'unchanged'"),
+    ],
+)
+def test_a_fit_that_is_not_worth_having_says_so(naive, seasonal, said):
+    from forecaster.cli.fit import _worse_than_simple
+
+    table = {"mae_relative_to_naive": naive, "mae_relative_to_seasonal_naive": seasonal}
+    message = _worse_than_simple(pd.DataFrame(table))
+    assert message is None if said is None else said in message and "--transform" in message
+
+
+def test_a_search_refuses_settings_that_it_does_not_keep(tmp_path):
+    arguments = "fit", "--tune", "--source", "simulated", "--home", tmp_path
+    assert "Leave out members = 3" in error(*arguments, "--members", 3, code=2)
+    assert "Leave out start = pooled" in error(*arguments, "--start-from", "pooled", code=2)

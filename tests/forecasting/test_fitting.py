@@ -183,3 +183,33 @@ def test_a_bad_row_to_come_does_not_remove_forecasts_made_before_it(panel, confi
     pd.testing.assert_frame_equal(
         before[early].reset_index(drop=True), after[same].reset_index(drop=True), check_exact=True
     )
+
+
+def test_errors_are_set_against_the_last_value_and_the_season_before():
+    """By written-out loops over the validation span of each series."""
+    random = np.random.default_rng(0)
+    ds = np.arange(160)
+    wave = 10 * np.sin(2 * np.pi * ds / 12)
+    values = {"walk": 50 + random.normal(size=160).cumsum(), "wave": wave + random.normal(size=160)}
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": ds, "y": y}) for name, y in values.items()
+    )
+    panel = fc.load_panel(frame)
+    config = fc.Config(horizon=14, epochs=1, members=1, hidden=2, start="independent")
+    model = fc.fit(panel, config)
+    seasons = model.transform.basic_seasons(model.ids)
+    assert list(seasons) == [0, 12]
+    report = model.report
+    assert np.isnan(report["mae_relative_to_seasonal_naive"]["walk"])
+    y = panel.channel("y")[1]
+    naive, seasonal = [], []
+    held_back = 160 // 4
+    for origin in range(160 - 1 - held_back, 160 - 1):
+        for h in range(1, 15):
+            if origin + h < 160:
+                naive.append(abs(y[origin + h] - y[origin]))
+                seasonal.append(abs(y[origin + h] - y[origin + h - 12 * (-(-h // 12))]))
+    ratio = report.loc["wave", "mae_relative_to_naive"] * np.mean(naive)
+    assert report.loc["wave", "mae"] == pytest.approx(ratio, rel=1e-6)
+    ratio = report.loc["wave", "mae_relative_to_seasonal_naive"] * np.mean(seasonal)
+    assert report.loc["wave", "mae"] == pytest.approx(ratio, rel=1e-6)
