@@ -171,11 +171,14 @@ def _torch_in_words(evaluation: Evaluation) -> Iterator[str]:
     ours, torch = table[evaluation.model].to_numpy(), table["PyTorch"].to_numpy()
     p = float(stats.ks_2samp(ours, torch).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
     finding = "cannot be told apart from" if p > ALPHA else "differ from"
+    config = evaluation.summary.config
+    alike = config.start == "independent" and config.members == 1
+    rivals = "the same networks" if alike else "networks of the same kind, one a series by itself,"
     yield (
-        f"The errors {finding} those of the same networks trained by PyTorch ({len(table)} series, "
+        f"The errors {finding} those of {rivals} trained by PyTorch ({len(table)} series, "
         f"two-sample Kolmogorov-Smirnov, p = {p:.2f}; mean ratio "
         f"{np.mean(ours / torch):.4f}), whose training takes {_torch_times(evaluation):.1f} times "
-        "as long a network, on all cores."
+        "as long a series, on all cores."
     )
 
 

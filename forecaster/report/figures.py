@@ -122,7 +122,7 @@ FIGURES: dict[str, tuple[Callable[[Evaluation], "Figure"], str]] = {
     "calibration": (calibration, "Coverage, calibration and width of the bands"),
     "where": (where, "Errors by horizon, date and volatility"),
 }
-TORCH_FIGURE = (by_torch, "The same networks trained by PyTorch, on the same series")
+TORCH_FIGURE = (by_torch, "Networks of the same kind trained by PyTorch, each series by itself")
 
 
 def figures_of(
