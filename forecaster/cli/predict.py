@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
+_FORMATS = {".csv": "csv", ".txt": "csv", ".json": "json", ".parquet": "parquet"}
 _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 
 
@@ -98,7 +99,14 @@ def predict(
 def _by_ending(output: Path | None) -> str:
     if output is None:
         return "table"
-    return {".json": "json", ".parquet": "parquet"}.get(output.suffix.lower(), "csv")
+    ending = output.suffix.lower()
+    piped = output.exists() and not output.is_file()  # takes text, whatever its name is
+    if piped or ending in _FORMATS:
+        return _FORMATS.get(ending, "csv")
+    raise UsageError(
+        f"--output {output}: cannot write {ending or 'a file without an ending'}; expected .csv, "
+        ".json or .parquet, or say --format"
+    )
 
 
 def _warn(result: "Prediction") -> None:

@@ -296,6 +296,8 @@ def check_levels(level: Sequence[float]) -> list[float]:
     for percent in level:
         if not 0 < percent < 100:
             raise UsageError(f"level: expected percent above 0 and below 100; got {percent:g}")
+        if percent < 1:
+            raise UsageError(f"level: {percent:g} is in percent; did you mean {100 * percent:g}?")
     return sorted(set(level))
 
 

@@ -126,6 +126,8 @@ USAGE = [
     (("predict",), "name tickers, or --all"),
     (("predict", "AAPL", "--all"), "name tickers, or --all"),
     (("predict", "AAPL", "--level", "100"), "expected percent above 0 and below 100; got 100"),
+    (("predict", "AAPL", "--level", "0.8"), "did you mean 80?"),
+    (("predict", "AAPL", "--output", "f.xlsx"), "cannot write .xlsx; expected .csv, .json or"),
     (("predict", "--all", "--format", "parquet"), "needs --output"),
     (("predict", "AAPL", "--plot", "{tmp}/fan.xyz", "--home", "{home}"), "cannot draw '.xyz'"),
     (("fit", "--source", "simulated", "--tickers", ""), "cannot be read"),
@@ -381,7 +383,10 @@ def test_a_fit_that_is_not_worth_having_says_so(naive, seasonal, said):
 
     table = {"mae_relative_to_naive": naive, "mae_relative_to_seasonal_naive": seasonal}
     message = _worse_than_simple(pd.DataFrame(table))
-    assert message is None if said is None else said in message and "--transform" in message
+    if said is None:
+        assert message is None
+    else:
+        assert message and said in message and "--transform" in message
 
 
 def test_a_search_refuses_settings_that_it_does_not_keep(tmp_path):
