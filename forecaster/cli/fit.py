@@ -17,6 +17,7 @@ from forecaster.cli.shared import (
     name_stale,
     read_tickers,
     say,
+    show,
     source_options,
 )
 from forecaster.cli.stopping import exit_code, word
@@ -232,8 +233,6 @@ def _finish(ctx: click.Context, result: "SavedFit") -> None:
 
 
 def _print_summary(result: "SavedFit") -> None:
-    from rich.table import Table
-
     model, report = result.model, result.model.report
     span = f"{model.provenance['first']} to {model.provenance['last']}"
     counts = report["status"].value_counts()
@@ -252,10 +251,9 @@ def _print_summary(result: "SavedFit") -> None:
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
         "Saved": str(result.folder),
     }
-    table = Table(show_header=False, box=None, pad_edge=False)
+    width = max(map(len, facts)) + 2
     for name, value in facts.items():
-        table.add_row(name, value)
-    console().print(table, soft_wrap=True)
+        show(f"{name:<{width}}{value}")  # no table, which would cut a long path
     if worse := _worse_than_simple(report):
         console().print(worse, style="red", soft_wrap=True)
 
