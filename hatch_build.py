@@ -1,24 +1,39 @@
-"""Build hook: compiles the recurrence's kernel into the wheel where there is a C++ compiler.
+"""Build hook: puts into the wheel what is not kept in the sources.
 
-Where there is none, or it fails, the package installs all the same and runs on JAX alone.
+- the recurrence's kernel, compiled where there is a C++ compiler; where there is none, or it
+  fails, the package installs all the same and runs on JAX alone
+- uPlot, which draws the figures of HTML pages; uplot-python, needed by the build only, carries it
 """
 
 import importlib.util
+import shutil
 import sysconfig
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _NATIVE = "forecaster/swarm/recurrence/native"
+_UPLOT = "forecaster/report/uplot.js"
 
 
-class KernelHook(BuildHookInterface):
-    """Adds the compiled kernel to wheels; editable installations find it in the source tree."""
+class ArtifactsHook(BuildHookInterface):
+    """Adds both to wheels; editable installations find them in the source tree."""
 
     def initialize(self, version, build_data):
-        """Compile before the wheel is put together."""
+        """Make them before the wheel is put together."""
         if self.target_name != "wheel":
             return
+        self._add_uplot(version, build_data)
+        self._add_kernel(version, build_data)
+
+    def _add_uplot(self, version, build_data):
+        (package,) = importlib.util.find_spec("uplot").submodule_search_locations  # not imported
+        copy = Path(self.root) / _UPLOT
+        shutil.copyfile(Path(package) / "static" / "uPlot.iife.js", copy)
+        if version != "editable":
+            build_data["force_include"][str(copy)] = _UPLOT
+
+    def _add_kernel(self, version, build_data):
         native = Path(self.root) / _NATIVE
         spec = importlib.util.spec_from_file_location("compiling", native / "compiling.py")
         compiling = importlib.util.module_from_spec(spec)

@@ -54,8 +54,8 @@ def check_sdist(sdist: Path) -> None:
     needed = [*sources, "hatch_build.py", f"{NATIVE}/compiling.py", "LICENSE", *FOR_TESTS]
     if missing := [name for name in needed if name not in names]:
         sys.exit(f"{sdist.name} lacks {', '.join(missing)}")
-    if built := [name for name in names if name.endswith(".so")]:
-        sys.exit(f"{sdist.name} holds compiled files: {', '.join(built)}")
+    if built := [name for name in names if name.endswith((".so", "uplot.js"))]:
+        sys.exit(f"{sdist.name} holds what the build makes: {', '.join(built)}")
 
 
 def check_wheel(wheel: Path, kernel: bool) -> None:
@@ -65,7 +65,11 @@ def check_wheel(wheel: Path, kernel: bool) -> None:
         sys.exit(f"{wheel.name}: expected {'a' if kernel else 'no'} compiled kernel")
     if kernel == wheel.name.endswith("-any.whl"):
         sys.exit(f"{wheel.name}: the tag does not say whether it is for one platform")
-    for name in ("forecaster/universes/sp500.txt", "forecaster/py.typed"):
+    for name in (
+        "forecaster/universes/sp500.txt",
+        "forecaster/py.typed",
+        "forecaster/report/uplot.js",
+    ):
         if name not in names:
             sys.exit(f"{wheel.name} lacks {name}")
 
