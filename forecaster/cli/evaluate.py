@@ -40,6 +40,9 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
               help="How many series PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
               help="Train again after this many cutoffs; 0: only at the first.")  # fmt: skip
+@click.option("--ends", type=click.Choice(["auto", "common", "own"]), default="auto",
+              show_default=True, help="Forecast all series from common cutoffs, or each towards "
+              "its own end; auto: own where times only count rows.")  # fmt: skip
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option(
@@ -60,7 +63,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
     end: datetime | None, mask: tuple[str, ...], decimal: str | None, windows: int, step: int,
-    baselines: str, torch_sample: int, refit: int, config: str | None, seed: int,
+    baselines: str, torch_sample: int, refit: int, ends: str, config: str | None, seed: int,
     output: str | None, *, overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
@@ -96,7 +99,7 @@ def evaluate(
         build_report(evaluation)
 
     backtest = BacktestOptions(
-        windows, step, tuple(names), refit or False, seed, torch_sample, membership
+        windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends
     )
     with bars() as bar:
         evaluation = evaluate_from_home(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from forecaster import atomic, swarm
 from forecaster.config import Config
-from forecaster.errors import DataError
+from forecaster.errors import DataError, UsageError
 from forecaster.evaluation.baselines import Runner, check_torch, memory_used
 from forecaster.evaluation.result import FORECASTS, Evaluation, check_folder
 from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin, cutoffs_of
@@ -20,7 +20,7 @@ from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
 from forecaster.forecasting import KEYS, renamed_columns
 from forecaster.ingest import Membership
-from forecaster.series import Panel, show_time
+from forecaster.series import OwnEnds, Panel, aligned_if, show_time
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """Bands whose bounds and median are the 19 quantiles from 5 to 95 %, and a wider one."""
@@ -38,6 +38,7 @@ class BacktestOptions:
     - ``torch_sample``: how many of the series PyTorch trains, evenly picked
     - ``membership``: if given, forecasts count only from cutoffs at which the series belonged to
       the universe
+    - ``ends``: as for :func:`forecaster.cross_validation`
     - ``cache``: a folder where slow baselines keep their forecasts
     """
 
@@ -48,6 +49,7 @@ class BacktestOptions:
     seed: int = 0
     torch_sample: int = 50
     membership: Membership | None = None
+    ends: str = "auto"
     cache: Path | None = None
 
     @property
@@ -105,6 +107,7 @@ def evaluate_to_folder(
     if options.with_torch:
         check_torch(config, refit=options.refit)
     names, cache = options.runner_names, options.cache
+    panel, own = _aligned(panel, options)
     cutoffs = cutoffs_of(panel, config.horizon, options.n_windows, options.step_size)
     known = panel.until(panel.times[cutoffs[0]])
     with Runner(names, config.horizon, LEVELS, known, cache=cache) as runner:
@@ -112,16 +115,25 @@ def evaluate_to_folder(
         fitting = time.perf_counter() - began
         with atomic.write_folder(folder, replace=overwrite) as temporary:
             tables = write_forecasts(
-                temporary / FORECASTS, forecasters, options, on_forecast=callbacks.forecast
+                temporary / FORECASTS, forecasters, options, own, on_forecast=callbacks.forecast
             )
             seconds = _seconds(forecasters, fitting, time.perf_counter() - began)
             stamped = (provenance or Provenance()).stamped()
-            summary = summarise(forecasters, options, tables, seconds, stamped)
+            summary = summarise(
+                forecasters, options, tables, seconds, stamped, own_ends=own is not None
+            )
             evaluation = Evaluation(temporary, *tables, summary)
             evaluation.write()
             if finish:
                 finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
+
+
+def _aligned(panel: Panel, options: BacktestOptions) -> tuple[Panel, OwnEnds | None]:
+    """The panel, its series' ends aligned where the options say so."""
+    if options.membership is not None and options.ends == "own":
+        raise UsageError("dates of membership belong to common cutoffs; leave out ends = own")
+    return aligned_if("common" if options.membership is not None else options.ends, panel)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,10 +207,13 @@ def write_forecasts(
     path: Path,
     forecasters: Forecasters,
     options: BacktestOptions,
+    own: OwnEnds | None = None,
     *,
     on_forecast: Callable[[int, int], None] | None = None,
 ) -> Tables:
     """Forecast all series batch by batch into a Parquet file; returns the tables of all.
+
+    ``own``: where series' ends were aligned; the file has their own times.
 
     Raises DataError when there is nothing to write.
     """
@@ -224,7 +239,8 @@ def write_forecasts(
             )
             if on_forecast:
                 on_forecast(done, total)
-            writer.write(forecasts.to_store())
+            stored = forecasts.to_store()
+            writer.write(stored if own is None else own.restored(stored))
     if not batches:
         raise DataError("no series belonged to the universe at any cutoff; look at its file")
     return Tables.combined(batches)
@@ -236,6 +252,8 @@ def summarise(
     tables: Tables,
     seconds: Seconds,
     provenance: Provenance,
+    *,
+    own_ends: bool = False,
 ) -> Summary:
     """The summary of an evaluation whose tables are complete."""
     networks, torch = forecasters.networks, forecasters.torch
@@ -259,6 +277,7 @@ def summarise(
         skipped={**panel.skipped, **_without_scores(networks, tables, options.membership)},
         failed=_failed(forecasters),
         membership=options.membership is not None,
+        own_ends=own_ends,
         torch_series=len(torch.panel.ids) if torch is not None else None,
         seconds=seconds,
         peak_memory_gb=_peak_memory(forecasters),

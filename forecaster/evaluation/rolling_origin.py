@@ -23,7 +23,7 @@ from forecaster.forecasting import (
     match_panel,
 )
 from forecaster.paths import open_for_arrow
-from forecaster.series import Histories, Panel, show_time
+from forecaster.series import Histories, OwnEnds, Panel, aligned_if, show_time
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -101,11 +101,13 @@ class RollingOrigin:
     - ``parts``: each model, with the cutoffs that it forecasts from, positions on the panel's time
       axis
     - ``level``: of the bands, in percent
+    - ``ends``: what gives back the series' own times where their ends were aligned
     """
 
     panel: Panel
     parts: tuple[tuple[Model, np.ndarray], ...]
     level: tuple[float, ...]
+    ends: OwnEnds | None = None
 
     @staticmethod
     def fit(
@@ -117,6 +119,7 @@ class RollingOrigin:
         refit: bool | int = False,
         level: Sequence[float] = (80, 95),
         seed: int = 0,
+        ends: str = "common",
         network: OwnNetwork | None = None,
         on_progress: Callable[[swarm.Progress], None] | None = None,
     ) -> "RollingOrigin":
@@ -127,10 +130,12 @@ class RollingOrigin:
         - ``refit``: train at the first cutoff only (False), at each (True), or every so many
         - ``level``: of the bands, in percent
         - ``seed``: with a series' name it determines every random draw
+        - ``ends``: as for :func:`cross_validation`
         - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
         - ``on_progress``: called now and then while networks train
         """
         levels = tuple(check_levels(level))
+        panel, own = aligned_if(ends, panel)
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
         parts = []
         for group in _groups(cutoffs, refit=refit):
@@ -143,7 +148,7 @@ class RollingOrigin:
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
         fitted = known.only(first.ids, first.skipped)
         panel = match_panel(first, first.transform.without_bad_rows(fitted))
-        return RollingOrigin(panel, tuple(parts), levels)
+        return RollingOrigin(panel, tuple(parts), levels, own)
 
     @property
     def config(self) -> Config:
@@ -215,6 +220,7 @@ def cross_validation(
     refit: bool | int = False,
     level: Sequence[float] = (80, 95),
     seed: int = 0,
+    ends: str = "auto",
     network: OwnNetwork | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> pd.DataFrame:
@@ -228,6 +234,10 @@ def cross_validation(
     - ``refit``: True trains again at every cutoff, a number at every so many
     - ``level``: of the bands, in percent
     - ``seed``: decides on the initial weights and the batches
+    - ``ends``: ``common``, cutoffs are the same times for all series, and one that ends before them
+      is left out; ``own``, each series is forecast towards its own end, as in the M competitions,
+      though networks that start from a common one then have seen later times of other series;
+      ``auto``, own where times only count the rows of each series
     - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
     - ``on_progress``: called as networks train
 
@@ -239,7 +249,7 @@ def cross_validation(
     """
     rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
-        refit=refit, level=level, seed=seed, network=network, on_progress=on_progress,
+        refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     return pd.concat(_frames(rolling), ignore_index=True)
 
@@ -254,6 +264,7 @@ def cross_validation_to_parquet(
     refit: bool | int = False,
     level: Sequence[float] = (80, 95),
     seed: int = 0,
+    ends: str = "auto",
     network: OwnNetwork | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Path:
@@ -264,11 +275,11 @@ def cross_validation_to_parquet(
 
     - ``path``: the file
     - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
-      ``network``, ``on_progress``: as for :func:`cross_validation`
+      ``ends``, ``network``, ``on_progress``: as for :func:`cross_validation`
     """
     rolling = RollingOrigin.fit(
         panel, config or Config(), n_windows, step_size,
-        refit=refit, level=level, seed=seed, network=network, on_progress=on_progress,
+        refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     write_frames(Path(path), _frames(rolling))
     return Path(path)
@@ -355,4 +366,5 @@ def _steps_at(panel: Panel, rows: np.ndarray, positions: np.ndarray, steps: int)
 
 def _frames(rolling: RollingOrigin) -> Iterator[pd.DataFrame]:
     for origins, forecasts in rolling.batches():
-        yield pd.concat([origins.keys, forecasts.assign(**{NAIVE: origins.latest})], axis=1)
+        frame = pd.concat([origins.keys, forecasts.assign(**{NAIVE: origins.latest})], axis=1)
+        yield frame if rolling.ends is None else rolling.ends.restored(frame)

@@ -81,6 +81,8 @@ class Summary:
     - ``skipped``: series without scores; ``failed``: by baseline, the series it failed on; both
       with the reason
     - ``membership``: whether series counted only while they belonged to the universe
+    - ``own_ends``: whether each series was evaluated at its own end; cutoffs and times then are
+      those of the one that ends last
     - ``torch_series``: how many networks PyTorch trained; None without PyTorch
     - ``peak_memory_gb``: by kind of process
     """
@@ -103,6 +105,7 @@ class Summary:
     skipped: Mapping[str, str]
     failed: Mapping[str, Mapping[str, str]]
     membership: bool
+    own_ends: bool
     torch_series: int | None
     seconds: Seconds
     peak_memory_gb: Mapping[str, float]
@@ -146,7 +149,7 @@ class Summary:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Summary":
         """The summary of a flat table; entries of other versions are passed over."""
-        absent: dict[str, Any] = {"membership": False, "torch_series": None}
+        absent: dict[str, Any] = {"membership": False, "own_ends": False, "torch_series": None}
         return _made(
             Summary,
             absent | dict(values),

@@ -1,4 +1,7 @@
 from .combined import Nature as Nature
+from .ends import ENDS as ENDS
+from .ends import OwnEnds as OwnEnds
+from .ends import aligned_if as aligned_if
 from .exchanges import NEW_YORK as NEW_YORK
 from .exchanges import exchange_of as exchange_of
 from .exchanges import last_closed as last_closed

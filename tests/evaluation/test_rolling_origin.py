@@ -87,3 +87,23 @@ def test_without_a_frame_there_is_no_file(tmp_path):
     with FrameWriter(tmp_path / "none.parquet"):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_each_series_is_forecast_towards_its_own_end_where_times_count_rows(config):
+    rows = {"long": 260, "short": 200}
+    values = np.random.default_rng(0).normal(size=260).cumsum() + 50
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": np.arange(1, count + 1), "y": values[:count]})
+        for name, count in rows.items()
+    ]
+    panel = fc.Panel.from_frame(pd.concat(parts))
+    frame = fc.cross_validation(panel, config, 2, 1, seed=1)
+    assert frame.groupby("unique_id")["ds"].max().to_dict() == rows
+    for name, count in rows.items():
+        own = frame[frame["unique_id"] == name]
+        assert sorted(own["cutoff"].unique()) == [count - 4, count - 3]
+        np.testing.assert_array_equal(own["y"], values[own["ds"] - 1])
+        alone = fc.cross_validation(panel.only([name]).until(count), config, 2, 1, seed=1)
+        np.testing.assert_allclose(own["LSTM"], alone["LSTM"], rtol=1e-6)
+    common = fc.cross_validation(panel, config, 2, 1, seed=1, ends="common")
+    assert set(common["unique_id"]) == {"long"}
