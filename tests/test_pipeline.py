@@ -121,6 +121,7 @@ in_child(refused)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_after_the_import_fits_and_one_after_a_fit_is_refused(tmp_path):
     """JAX would hang there without a word."""

@@ -308,6 +308,7 @@ def test_an_end_beyond_all_dates_is_no_end(end, tmp_path, settings):
     assert "no rows in that span" in said
 
 
+@pytest.mark.slow
 def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings, compiled):
     """Twice with the same seed: the same bits; quiet where there is no terminal."""
     (tmp_path / "t.txt").write_text("AAPL\nXOM")

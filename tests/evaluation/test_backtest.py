@@ -140,6 +140,7 @@ def test_a_planted_oracle_gives_nothing_away(config):
     np.testing.assert_array_equal(scores[0]["mae"], scores[1]["mae"])
 
 
+@pytest.mark.slow
 def test_nothing_beats_naive_on_a_random_walk(tmp_path):
     random = np.random.default_rng(3)
     steps = random.normal(0, 0.01, (12, 700))

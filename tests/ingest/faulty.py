@@ -1,13 +1,14 @@
 """Faults of the disk, injected one after another: run as a program, in a process of its own.
 
-    python -m tests.ingest.faulty FOLDER KIND
+    python -m tests.ingest.faulty FOLDER KIND STEP
 
-KIND: kill, ENOSPC or EIO. For n = 1, 2, ... the n-th write, fsync, rename or removal of an update
-fails in a forked process; then every series must be there in its old or its new state, and a
-second run must complete the update. Prints how many faults there were.
+KIND: kill, ENOSPC or EIO. For n = 1, 1 + STEP, ... the n-th write, fsync, rename or removal of an
+update fails in a forked process; then every series must be there in its old or its new state, and
+a second run must complete the update. Prints how many faults there were.
 """
 
 import errno
+import itertools
 import os
 import shutil
 import signal
@@ -97,7 +98,7 @@ def forked(work) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def main(folder: Path, kind: str) -> None:
+def main(folder: Path, kind: str, step: int) -> None:
     begin = folder / "begin"
 
     def states(home: Path) -> dict[str, str]:
@@ -133,14 +134,14 @@ def main(folder: Path, kind: str) -> None:
         return 0
 
     assert forked(first) == 0
-    number = tidying = 0
-    while True:
-        number += 1
+    faults = tidying = 0
+    for number in itertools.count(1, step):
         home = folder / f"home{number}"
         shutil.copytree(begin, home)
         ended = forked(lambda home=home, number=number: update(home, number))
         assert forked(lambda home=home: check(home)) == 0, (number, ended)
         shutil.rmtree(home)
+        faults += not (os.WIFEXITED(ended) and os.WEXITSTATUS(ended) == NO_FAULT)
         if os.WIFSIGNALED(ended):
             assert kind == "kill" and os.WTERMSIG(ended) == signal.SIGKILL, (number, ended)
             continue
@@ -148,9 +149,9 @@ def main(folder: Path, kind: str) -> None:
             break
         assert kind != "kill" and os.WEXITSTATUS(ended) in (2, TIDYING), (number, ended)
         tidying += os.WEXITSTATUS(ended) == TIDYING
-    assert tidying < number / 2  # most faults are told to the user
-    sys.stdout.write(f"{number - 1}\n")
+    assert tidying < faults / 2  # most faults are told to the user
+    sys.stdout.write(f"{faults}\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
