@@ -36,6 +36,8 @@ burn_in = 3
 horizon = 2
 validation = 20
 epochs = 2
+start = "independent"
+members = 1
 """
 
 
