@@ -87,10 +87,17 @@ def _export(
 
 
 def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Prices after dividends, where the table has what is needed."""
+    """Prices after dividends, where the table has what is needed.
+
+    As where panels are made, the first row decides whether a series is adjusted. One that is has no
+    price on a day without ``adj_close``: an unadjusted one among the others would be a false jump.
+    """
     if not {"close", "adj_close"} <= set(frame.columns):
         return frame
-    factor = (frame["adj_close"] / frame["close"]).fillna(1.0)
+    priced = frame[frame[["adj_close", "close"]].notna().any(axis=1)]
+    first = priced.drop_duplicates("unique_id").set_index("unique_id")
+    is_adjusted = frame["unique_id"].map(first["adj_close"].notna())
+    factor = (frame["adj_close"] / frame["close"]).where(is_adjusted, 1.0)
     prices = [name for name in ("open", "high", "low", "close") if name in frame]
     scaled = {name: frame[name] * factor for name in prices}
     return frame.assign(**scaled).drop(columns="adj_close")

@@ -60,3 +60,22 @@ def test_errors_say_what_to_do(home, tmp_path):
     assert (tmp_path / "there.csv").read_text() == "mine"
     export_prices(home, tmp_path / "there.csv", ["KO"], overwrite=True)
     assert (tmp_path / "there.csv").read_text().startswith("unique_id,ds,")
+
+
+def test_the_first_row_decides_whether_a_series_is_adjusted(tmp_path):
+    days = pd.bdate_range("2024-01-01", periods=4)
+    bars = {"open": 10.0, "high": 12.0, "low": 9.0, "close": 11.0, "volume": 5}
+    adjusted = {"WITH": [5.5, None, 5.5, 5.5], "LATER": [None, 5.5, 5.5, 5.5], "NONE": [None] * 4}
+    parts = [
+        pd.DataFrame({"ticker": name, "date": days, **bars, "adj_close": values})
+        for name, values in adjusted.items()
+    ]
+    pd.concat(parts).to_csv(tmp_path / "in.csv", index=False)
+    ingest(Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'in.csv'}"), None)
+    export_prices(Home(tmp_path / "home"), tmp_path / "out.csv", adjusted=True)
+    table = pd.read_csv(tmp_path / "out.csv").set_index("unique_id")
+    assert "adj_close" not in table
+    assert table.loc["LATER", "close"].tolist() == table.loc["NONE", "close"].tolist() == [11.0] * 4
+    closes = table.loc["WITH", "close"]
+    assert closes.isna().tolist() == [False, True, False, False]  # no jump to 11 and back
+    assert closes.dropna().eq(5.5).all() and table.loc["WITH", "high"].dropna().eq(6.0).all()
