@@ -27,6 +27,8 @@ class Networks:
     - ``params``: their weights; each array (series, member, ...)
     - ``report``: how each training went; a row per series, by ``unique_id``
     - ``network``: their class where it is a user's own
+    - ``start``: the weights that all series' networks started from, each array (member, ...); None
+      where each started from its own
     """
 
     config: Config
@@ -34,6 +36,7 @@ class Networks:
     params: Params
     report: pd.DataFrame
     network: OwnNetwork | None = None
+    start: Params | None = None
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
         """The rows of these series in all arrays. Raises KeyError for one without a network."""

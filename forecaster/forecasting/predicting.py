@@ -27,6 +27,7 @@ from forecaster.forecasting.model import (
     split_members,
 )
 from forecaster.forecasting.networks import OwnNetwork
+from forecaster.forecasting.newcomers import newcomers_of, with_newcomers
 from forecaster.forecasting.task import functions
 from forecaster.forecasting.windows import gather
 from forecaster.series import Panel, Transformed, infer_frequency
@@ -48,7 +49,9 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     Rows that are known to look wrong are left out, see :meth:`Panel.masked`, but for a jump at the
     latest row: most are true, so it is forecast from, with a warning.
 
-    Series that the model has no network for are left out with a warning. Raises ModelError when
+    Series that the model has no network for, because they were too short or came later, are
+    forecast by the one that all series' networks started from, with a warning; where the networks
+    are independent there is none, and they are left out. Raises ModelError when
     that is all of them, when channels are missing or when a forecast is not finite; UsageError for
     a level outside 0 to 100.
     """
@@ -56,6 +59,7 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     _warn_of_few_scores(model, level)
+    model = with_newcomers(model, panel)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     forecast = forecast_latest(model, panel, transformed, 1, level)
@@ -246,9 +250,9 @@ def match_panel(model: Model, panel: Panel) -> Panel:
     the panel lacks one of the channels.
     """
     panel = _with_channels(model, panel)
-    reasons = dict.fromkeys(panel.ids, "the model has no network for it")
-    for name in model.ids:
-        reasons.pop(name, None)
+    reasons: dict[str, str] = {}
+    if model.networks.start is None:
+        reasons |= dict.fromkeys(newcomers_of(model, panel), "the model has no network for it")
     reasons |= model.transform.unusable(panel)
     needed = max(model.config.rows_to_forecast, model.transform.season)
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):

@@ -14,6 +14,7 @@ from forecaster.errors import UsageError
 from forecaster.forecasting.conformal import SHRINKAGE, spread_at_origins
 from forecaster.forecasting.mixture import Mixture
 from forecaster.forecasting.model import Model
+from forecaster.forecasting.newcomers import with_newcomers
 from forecaster.forecasting.predicting import (
     check_finite,
     latest_scores,
@@ -49,6 +50,7 @@ def simulate(model: Model, panel: Panel, n_paths: int = 1000, seed: int = 0) -> 
         raise UsageError(f"n_paths: expected 1 or more; got {n_paths}")
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
+    model = with_newcomers(model, panel)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     latest = latest_scores(model, panel, transformed, 1)

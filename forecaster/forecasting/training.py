@@ -74,6 +74,7 @@ def train(
 
     params = jax.tree.map(added, fitted.params, pooled.params)
     networks = _networks(config, ids, params, _report(fitted), network)
+    networks = dataclasses.replace(networks, start=jax.tree.map(np.asarray, pooled.params))
     return networks, pooled.seconds + fitted.seconds
 
 

@@ -49,13 +49,14 @@ class OwnEnds:
 
     def restored(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A long frame of forecasts with each series' own times in ``ds`` and ``cutoff``."""
-        place = pd.Series(self.moved, index=self.ids)
-        moved = frame["unique_id"].map(place).to_numpy(int)
-        own = {name: self.times[self._positions(frame[name]) - moved] for name in ("ds", "cutoff")}
-        return frame.assign(**own)
+        places = dict(zip(self.ids, self.moved.tolist(), strict=True))
+        moved = np.array([places[name] for name in frame["unique_id"]], int)
 
-    def _positions(self, times: pd.Series) -> Int[np.ndarray, " row"]:
-        return np.searchsorted(self.times, times.to_numpy(self.times.dtype))
+        def own(name: str) -> Shaped[np.ndarray, " row"]:
+            at = np.searchsorted(self.times, frame[name].to_numpy(self.times.dtype))
+            return self.times[at - moved]
+
+        return frame.assign(ds=own("ds"), cutoff=own("cutoff"))
 
 
 def counts_from_one(panel: Panel) -> bool:

@@ -67,6 +67,15 @@ class Transform:
             return Transform(name)
         return Transform(name, given[0] if given else default_season(panel.frequency))
 
+    def with_series(self, panel: Panel, season: int | Sequence[int] | None) -> "Transform":
+        """The same transform, knowing further series; ``season`` as it was chosen with."""
+        if self.name != "combined":
+            return self
+        given = (season,) if isinstance(season, int) else season
+        return dataclasses.replace(
+            self, natures=MappingProxyType({**self.natures, **natures_of(panel, given)})
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}

@@ -44,7 +44,7 @@ class Encoding:
         """The reverse, as float32."""
         out = {}
         for name, leaf in arrays.items():
-            if name.startswith("params/"):
+            if name.startswith(("params/", "start/")):
                 out[name] = self._read(name, leaf, arrays)
             elif name == "scores":
                 out[name] = leaf.astype(np.float32)

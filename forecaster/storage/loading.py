@@ -85,13 +85,14 @@ def model_of(
     shapes = _flatten(param_shapes(config, transform.features, network))
     _check_arrays(arrays, encoding, config, shapes, len(ids))
     arrays = encoding.read(arrays)
-    params = {name[7:]: leaf for name, leaf in arrays.items() if name.startswith("params/")}
-    for name, leaf in params.items():
-        if not np.isfinite(leaf).all():
-            raise ValueError(f"params/{name}: some weights are not finite")
+    params, start = _weights(arrays, "params/"), _weights(arrays, "start/")
     params = {name: split_members(leaf, config.members) for name, leaf in params.items()}
+    networks = Networks(
+        config, ids, _unflatten(params), _report(rest, ids), network,
+        _unflatten(start) if start else None,
+    )  # fmt: skip
     return Model(
-        networks=Networks(config, ids, _unflatten(params), _report(rest, ids), network),
+        networks=networks,
         channels=channels,
         target=target,
         frequency=frequency,
@@ -102,6 +103,17 @@ def model_of(
         skipped=_skipped(_get(dict, rest, "skipped")),
         provenance=_provenance(_get(dict, rest, "provenance")),
     )
+
+
+def _weights(arrays: Mapping[str, np.ndarray], kind: str) -> dict[str, np.ndarray]:
+    """The arrays of one kind, by path. Raises ValueError unless all weights are finite."""
+    weights = {
+        name.removeprefix(kind): leaf for name, leaf in arrays.items() if name.startswith(kind)
+    }
+    for name, leaf in weights.items():
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"{kind}{name}: some weights are not finite")
+    return weights
 
 
 def _frequency(fields: dict[str, Any]) -> Frequency:
@@ -162,6 +174,8 @@ def _check_arrays(
     shapes = {
         f"params/{name}": (series * config.members, *shape) for name, shape in network.items()
     }
+    if any(name.startswith("start/") for name in arrays):  # models of before lack it
+        shapes |= {f"start/{name}": (config.members, *shape) for name, shape in network.items()}
     expected: dict[str, tuple[tuple[int, ...], str]] = {
         "scores": ((series, config.longest_validation, config.horizon), encoding.scores)
     }

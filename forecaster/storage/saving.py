@@ -51,6 +51,8 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
     arrays = {
         f"params/{name}": leaf for name, leaf in _flatten(merge_members(model.params)).items()
     }
+    if model.networks.start is not None:
+        arrays |= {f"start/{n}": leaf for n, leaf in _flatten(model.networks.start).items()}
     arrays["scores"] = model.normal_scores
     encoding = encoding or Encoding()
     arrays = encoding.write(arrays)

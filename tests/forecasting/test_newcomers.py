@@ -1,0 +1,69 @@
+"""Series without a network of their own are forecast by the one that all others started from."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ForecasterWarning, ModelError
+from forecaster.forecasting.predicting import match_panel
+
+
+@pytest.fixture(scope="module")
+def fitted(panel, config) -> fc.Model:
+    """Of all tickers but the last."""
+    pooled = dataclasses.replace(config, start="pooled", members=2)
+    return fc.fit(panel.only(panel.ids[:-1]), pooled, seed=1)
+
+
+def test_one_that_came_later_is_forecast_and_named(panel, fitted, tmp_path):
+    new = panel.ids[-1]
+    with pytest.warns(ForecasterWarning, match=f"1 series without a network of their own.*: {new}"):
+        frame = fc.predict(fitted, panel)
+    known = fc.predict(fitted, panel.only(fitted.ids))
+    pd.testing.assert_frame_equal(frame[frame["unique_id"] != new], known, rtol=1e-6)
+    of_new = frame[frame["unique_id"] == new]
+    assert len(of_new) == fitted.config.horizon
+    assert (of_new["LSTM-lo-80"] < of_new["LSTM"]).all()
+    assert (of_new["LSTM"] < of_new["LSTM-hi-80"]).all()
+    loaded = fc.load(fc.save(fitted, tmp_path / "model"))
+    with pytest.warns(ForecasterWarning, match=new):
+        pd.testing.assert_frame_equal(fc.predict(loaded, panel), frame, check_exact=True)
+    with pytest.warns(ForecasterWarning, match=new):
+        paths = fc.simulate(fitted, panel, 50)
+    assert set(paths["unique_id"]) == set(panel.ids)
+
+
+def test_it_is_what_an_untrained_network_of_its_own_would_say(panel, config):
+    """Without fine-tuning, every series' network is the common start."""
+    still = dataclasses.replace(config, start="pooled", members=2, shrinkage=0.0, epochs=1)
+    model = fc.fit(panel, dataclasses.replace(still, learning_rate=1e-12), seed=1)
+    others = model.only(panel.ids[:-1])
+    with pytest.warns(ForecasterWarning):
+        new = fc.predict(others, panel)["LSTM"]
+    np.testing.assert_allclose(new, fc.predict(model, panel)["LSTM"], rtol=1e-5)
+
+
+def test_its_bands_learn_from_its_own_past(panel, fitted):
+    """A series whose network is wrong about its volatility gets other bands for it."""
+    new = panel.ids[-1]
+    alone = panel.only([new])
+    with pytest.warns(ForecasterWarning):
+        whole = fc.predict(fitted, alone)
+        young = fc.predict(fitted, alone.between(str(alone.times[-35])))
+    assert len(young) == len(whole) == fitted.config.horizon
+    assert not np.allclose(young["LSTM-hi-80"], whole["LSTM-hi-80"], rtol=1e-3)
+
+
+def test_too_few_rows_for_any_forecast_are_still_refused(panel, fitted):
+    new = panel.only([panel.ids[-1]])
+    few = new.between(str(new.times[-fitted.config.rows_to_forecast + 1]))
+    with pytest.raises(ModelError, match="a forecast is made from"):
+        match_panel(fitted, few)
+
+
+def test_independent_networks_know_nothing_of_others(panel, model):
+    with pytest.raises(ModelError, match="the model has no network for it"):
+        fc.predict(model.only(panel.ids[:2]), panel.only(panel.ids[2:]))
