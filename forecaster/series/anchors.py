@@ -5,6 +5,11 @@ season brought before, with and without the change of level since. None of them 
 series. They are combined with weights proportional to a power of the inverse of their recent errors
 (Bates & Granger 1969, Operational Research Quarterly 20; powers above one: Stock & Watson 2004,
 Journal of Forecasting 23), for each step and stretch of the horizon anew, from errors known then.
+
+The combination is then drawn towards the last value by as much as the evidence for it is weak, so
+that a random walk stays one (the positive-part estimator of James & Stein 1961, Fourth Berkeley
+Symposium 1): what it forecasts beyond the last value is kept whole where past outcomes bear it out,
+and dropped where they do not.
 """
 
 import itertools
@@ -24,6 +29,8 @@ _STRETCHES = 6  # of the horizon, each with weights of its own
 _FAST, _SLOW = 0.7, 0.95  # decay of the smoothed levels
 _TRENDS = ((0.9, 0.9), (0.98, 1.0))  # decay of the mean change, and its damping with each step
 _FADING = 0.9  # of the latest seasonal surprise, with each step
+_DOUBT = 0.2  # squared t-statistic up to which nothing of the combination is believed
+_EVIDENCE, _EVIDENCE_OF_HORIZON = 300, 20  # steps over which it counts, as for _MEMORY
 _HANDICAP = 1.05  # on the errors of all but the last value: a random walk must stay one
 
 
@@ -62,7 +69,33 @@ def combine(z: Steps, seasons: Sequence[int], horizon: int) -> Combined:
         weights += np.where(usable, weight, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         base = np.where(weights > 0, total / weights, naive)
+    base = naive + _kept(base - naive, z, stretches) * (base - naive)
     return Combined(base, decayed_errors(base, z, decay))
+
+
+def _kept(beyond: Ahead, z: Steps, stretches: np.ndarray) -> Ahead:
+    """The share that is kept, at each step, of what is forecast beyond the last value.
+
+    One less than all by :data:`_DOUBT` over the squared t-statistic of past outcomes regressed on
+    past forecasts, both counted from the last value. Errors of forecasts over several steps
+    overlap, so that there are as many observations as horizons fit into the steps.
+    """
+    horizon = beyond.shape[1]
+    memory = max(_EVIDENCE, _EVIDENCE_OF_HORIZON * horizon)
+    forecast = _as_of_outcome(beyond)
+    came = z[:, None] - _as_of_outcome(np.repeat(z[:, None], horizon, axis=1))
+
+    def mean(values: Ahead) -> Float[np.ndarray, "step stretch"]:
+        parts = [values[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
+        return _decayed(np.stack(parts, axis=1), 1 - 1 / memory)
+
+    steps = np.minimum(np.arange(len(z)), memory)[:, None]
+    count = np.maximum(steps / ((stretches[:-1] + stretches[1:] + 1) / 2), 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.maximum(mean(forecast * came), 0.0)
+        squared_t = slope**2 * count / (mean(forecast**2) * mean(came**2))
+        kept = np.nan_to_num(np.maximum(1 - _DOUBT / squared_t, 0.0), nan=0.0)
+    return np.repeat(kept, np.diff(stretches), axis=1)
 
 
 def decayed_errors(forecasts: Ahead, z: Steps, decay: float) -> Ahead:
@@ -153,13 +186,17 @@ def _recent_errors(
 
 def _known_errors(forecasts: Ahead, z: Steps) -> Ahead:
     """The absolute error, at each step, of the forecast made for it; NaN where there was none."""
+    return np.abs(_as_of_outcome(forecasts) - z[:, None])
+
+
+def _as_of_outcome(forecasts: Ahead) -> Ahead:
+    """What was forecast for each step, by horizon, not at it; NaN where there was nothing."""
     steps, horizon = forecasts.shape
     padded = np.full((steps + horizon, horizon), np.nan)
     padded[horizon:] = forecasts
     row, column = padded.strides
     # Row t, column h: the forecast made h + 1 steps before t for t.
-    made = as_strided(padded[horizon - 1 :], (steps, horizon), (row, column - row))
-    return np.abs(made - z[:, None])
+    return as_strided(padded[horizon - 1 :], (steps, horizon), (row, column - row))
 
 
 def _decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarray:
