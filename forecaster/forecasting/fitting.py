@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.errors import UsageError
 from forecaster.forecasting.conformal import common_spread
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
@@ -52,9 +53,15 @@ def fit(
     - ``checkpoint``: with it an interrupted fit can be resumed; see :class:`swarm.Checkpoint`
     - ``on_progress``: called from time to time while the networks are trained
 
-    Raises DataError when no series is left, UsageError for a ``network`` that cannot be used.
+    Raises DataError when no series is left, UsageError for a ``network`` that cannot be used, and
+    for static covariates where each series is by itself.
     """
     config, network = with_network(config or Config(), network)
+    if panel.static is not None and (config.start != "pooled" or tune):
+        raise UsageError(
+            "static covariates tell series apart for a network that all of them train; here each "
+            "series is by itself. Leave them out, or take start = 'pooled' without a search"
+        )
     trainer = functools.partial(
         train, tune=tune, network=network, checkpoint=checkpoint, on_progress=on_progress
     )

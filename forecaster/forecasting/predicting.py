@@ -30,7 +30,7 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.newcomers import newcomers_of, with_newcomers
 from forecaster.forecasting.task import functions
 from forecaster.forecasting.windows import gather
-from forecaster.series import Panel, Transformed, infer_frequency
+from forecaster.series import Panel, Transformed, infer_frequency, missing_ahead
 
 RISE = "probability_of_rise"
 """The column with the chance that a value lies above the latest one."""
@@ -59,6 +59,7 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     _warn_of_few_scores(model, level)
+    check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
@@ -75,6 +76,18 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
         values = values[:, 0]  # (series, horizon)
         frame[name] = (values if name == RISE else values * factor).ravel()
     return frame
+
+
+def check_known_ahead(model: Model, panel: Panel) -> None:
+    """Raise ModelError where a covariate that is known in advance is not, for a time ahead."""
+    if panel.future is None or not model.transform.covariates.future:
+        return
+    ahead = {
+        name: times_ahead(panel.times[seen], model.config.horizon)
+        for name, seen in zip(panel.ids, panel.mask, strict=True)
+    }
+    if missing := missing_ahead(panel.future, panel.ids, ahead):
+        raise ModelError(f"{missing}. Add the rows that are missing")
 
 
 def check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:

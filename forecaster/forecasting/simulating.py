@@ -17,6 +17,7 @@ from forecaster.forecasting.model import Model
 from forecaster.forecasting.newcomers import with_newcomers
 from forecaster.forecasting.predicting import (
     check_finite,
+    check_known_ahead,
     latest_scores,
     match_panel,
     price_factor,
@@ -50,6 +51,7 @@ def simulate(model: Model, panel: Panel, n_paths: int = 1000, seed: int = 0) -> 
         raise UsageError(f"n_paths: expected 1 or more; got {n_paths}")
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
+    check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)

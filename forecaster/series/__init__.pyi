@@ -1,4 +1,8 @@
 from .combined import Nature as Nature
+from .covariates import Future as Future
+from .covariates import Scaling as Scaling
+from .covariates import Static as Static
+from .covariates import missing_ahead as missing_ahead
 from .ends import ENDS as ENDS
 from .ends import OwnEnds as OwnEnds
 from .ends import aligned_if as aligned_if

@@ -9,6 +9,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.errors import DataError, UsageError, name_reasons
+from forecaster.series.covariates import Future, Static
 from forecaster.series.flags import Flags
 from forecaster.series.frequency import Frequency, common_frequency
 from forecaster.series.times import Date, Time, as_time, end_of_day, nearest_time, show_time
@@ -30,6 +31,8 @@ class Panel:
     - ``skipped``: series that were left out, with the reason
     - ``flags``: rows that look wrong, with the time from which on that was known; whatever learns
       from a panel leaves out those that are known at its end (:meth:`masked`)
+    - ``future``, ``static``: what is known of series in advance and for good, see
+      :meth:`with_future` and :meth:`with_static`
     """
 
     values: Float[np.ndarray, "series time channel"]
@@ -43,6 +46,8 @@ class Panel:
         default_factory=lambda: MappingProxyType(dict[str, str]())
     )
     flags: Flags | None = None
+    future: Future | None = None
+    static: Static | None = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
@@ -183,6 +188,24 @@ class Panel:
         """The same panel with flags: those of its series that are known by its end."""
         flags = flags.of(self.ids).within(self.times[0], self.times[-1])
         return dataclasses.replace(self, flags=flags if len(flags) else None)
+
+    def with_future(self, frame: pd.DataFrame) -> "Panel":
+        """The same panel with covariates that are known in advance.
+
+        ``frame``: long, ``unique_id, ds`` and columns of numbers, or without ``unique_id`` where
+        they are those of all series. To forecast, it must reach a horizon beyond the series' ends.
+        Raises DataError for anything else, and where none of the series has a row.
+        """
+        future = Future.from_frame(frame).checked(self.ids)
+        return dataclasses.replace(self, future=future)
+
+    def with_static(self, frame: pd.DataFrame) -> "Panel":
+        """The same panel with what each series is: a frame ``unique_id`` and other columns.
+
+        Numbers and words of a few kinds. They tell series apart for the network that all of them
+        train, so ``start = "pooled"`` is needed. Raises DataError for anything else.
+        """
+        return dataclasses.replace(self, static=Static.from_frame(frame))
 
     def flagged(
         self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False

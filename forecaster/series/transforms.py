@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 from forecaster.errors import DataError
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
 from forecaster.series.combined import FEATURES, Nature, combined, natures_of
-from forecaster.series.frequency import Frequency
+from forecaster.series.covariates import Scaling
+from forecaster.series.frequency import Frequency, infer_frequency
 from forecaster.series.panel import Histories, Panel
 from forecaster.series.times import show_time
 
@@ -39,6 +40,7 @@ class Transform:
     - ``season``: steps in a season, of the seasonal transform
     - ``natures``: of each series, by name, of the combined transform; found when it was chosen, so
       that nothing later decides on what a network sees
+    - ``covariates``: how what else is known of the series becomes features
     """
 
     name: str
@@ -46,6 +48,7 @@ class Transform:
     natures: Mapping[str, Nature] = dataclasses.field(
         default_factory=lambda: MappingProxyType(dict[str, Nature]())
     )
+    covariates: Scaling = dataclasses.field(default_factory=Scaling)
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -61,25 +64,31 @@ class Transform:
         if name == "auto":
             name = "combined" if panel.target == "y" else "log_return"
         given = (season,) if isinstance(season, int) else season
+        known = Scaling.of(panel.future, panel.static, _times_of(panel))
         if name == "combined":
-            return Transform(name, natures=MappingProxyType(natures_of(panel, given)))
+            natures = MappingProxyType(natures_of(panel, given))
+            return Transform(name, natures=natures, covariates=known)
         if name != "seasonal":
-            return Transform(name)
-        return Transform(name, given[0] if given else default_season(panel.frequency))
+            return Transform(name, covariates=known)
+        steps = given[0] if given else default_season(panel.frequency)
+        return Transform(name, steps, covariates=known)
 
     def with_series(self, panel: Panel, season: int | Sequence[int] | None) -> "Transform":
         """The same transform, knowing further series; ``season`` as it was chosen with."""
-        if self.name != "combined":
-            return self
-        given = (season,) if isinstance(season, int) else season
-        return dataclasses.replace(
-            self, natures=MappingProxyType({**self.natures, **natures_of(panel, given)})
-        )
+        known = self.covariates
+        if panel.future is not None and known.future:
+            known = known.with_scales(panel.future, _times_of(panel))
+        natures = self.natures
+        if self.name == "combined":
+            given = (season,) if isinstance(season, int) else season
+            natures = MappingProxyType({**natures, **natures_of(panel, given)})
+        return dataclasses.replace(self, natures=natures, covariates=known)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}
-        return {"name": self.name, "season": self.season, "natures": natures}
+        fields = {"name": self.name, "season": self.season, "natures": natures}
+        return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
     def from_dict(fields: Mapping[str, Any]) -> "Transform":
@@ -88,14 +97,18 @@ class Transform:
             str(name): Nature(bool(nature["logarithmic"]), tuple(map(int, nature["seasons"])))
             for name, nature in dict(fields.get("natures", {})).items()
         }
-        return Transform(str(fields["name"]), int(fields["season"]), MappingProxyType(natures))
+        known = fields.get("covariates")
+        return Transform(
+            str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
+            Scaling() if known is None else Scaling.from_dict(known),
+        )  # fmt: skip
 
-    @property
-    def features(self) -> int:
+    def feature_count(self, horizon: int) -> int:
         """How many numbers a network sees of each step."""
+        more = self.covariates.count(horizon)
         if self.name == "combined":
-            return FEATURES
-        more = 1 if self.name in ("seasonal", "identity") else 0
+            return FEATURES + more
+        more += 1 if self.name in ("seasonal", "identity") else 0
         return 4 + more + (_PRICE_FEATURES if self.name == "log_return" else 0)
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
@@ -149,9 +162,29 @@ class Transform:
             raise DataError(f"{name}: {reason}")
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            if self.name == "combined":
-                return self._apply_combined(panel, horizon)
-            return self._apply(panel, horizon)
+            combined = self.name == "combined"
+            made = self._apply_combined(panel, horizon) if combined else self._apply(panel, horizon)
+        return self._with_covariates(made, panel, horizon)
+
+    def _with_covariates(self, made: "Transformed", panel: Panel, horizon: int) -> "Transformed":
+        """With features of what else is known of the series."""
+        known = self.covariates
+        if not known.count(horizon):
+            return made
+        check_covariates(known, panel)
+        more = np.zeros((*made.z.shape, known.count(horizon)), np.float32)
+        of_future = len(known.future) * (horizon + 1)
+        for row, name in enumerate(panel.ids):
+            rows = made.positions[row][made.positions[row] >= 0]
+            if panel.future is not None and known.future:
+                own = panel.times[rows]
+                ahead = infer_frequency(own).after(own[-1], horizon).astype(own.dtype)
+                times = np.concatenate([own, ahead])
+                features = known.future_features(panel.future, name, times, horizon)
+                more[row, -len(rows) :, :of_future] = features
+            if panel.static is not None:
+                more[row, -len(rows) :, of_future:] = known.static_features(panel.static, name)
+        return dataclasses.replace(made, features=np.concatenate([made.features, more], axis=-1))
 
     def _nature(self, name: str) -> Nature:
         return self.natures.get(name, Nature())
@@ -323,6 +356,28 @@ def _price_features(panel: Panel, histories: Histories, change: Rows, scale: Row
         volatility(garman_klass, 0.8),
         decayed_mean(downward, 0.94),
     ]
+
+
+def check_covariates(known: Scaling, panel: Panel) -> None:
+    """Raise DataError unless a panel has the covariates that a model was fitted with."""
+    if known.future and (panel.future is None or panel.future.columns != known.future):
+        got = "none" if panel.future is None else ", ".join(panel.future.columns)
+        raise DataError(
+            f"the model was fitted with the future covariates {', '.join(known.future)}; this "
+            f"panel has {got}. Add them by panel.with_future(frame), or --future FILE"
+        )
+    static = [*known.numbers, *known.words]
+    there = [] if panel.static is None else list(map(str, panel.static.values))
+    if missing := [name for name in static if name not in there]:
+        raise DataError(
+            f"the model was fitted with the static covariates {', '.join(static)}; this panel "
+            f"lacks {', '.join(missing)}. Add them by panel.with_static(frame), or --static FILE"
+        )
+
+
+def _times_of(panel: Panel) -> dict[str, np.ndarray]:
+    """The times at which each series was observed."""
+    return {name: panel.times[seen] for name, seen in zip(panel.ids, panel.mask, strict=True)}
 
 
 def default_season(frequency: Frequency) -> int:

@@ -82,7 +82,7 @@ def model_of(
         raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
     encoding = _encoding(rest.get("encoding", {}))
     _check_sizes(arrays, config)
-    shapes = _flatten(param_shapes(config, transform.features, network))
+    shapes = _flatten(param_shapes(config, transform.feature_count(config.horizon), network))
     _check_arrays(arrays, encoding, config, shapes, len(ids))
     arrays = encoding.read(arrays)
     params, start = _weights(arrays, "params/"), _weights(arrays, "start/")

@@ -1,0 +1,304 @@
+"""What is known of series beside their values: of times to come, and for good.
+
+``Future`` holds numbers that are known in advance, such as promotions, holidays or a weather
+forecast; ``Static`` holds what a series is, such as its sector. ``Scaling`` is what a fit keeps of
+both, so that nothing later decides on what a network sees.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Shaped
+
+from forecaster.errors import DataError
+from forecaster.series.causal import squash
+from forecaster.series.times import show_time
+
+_EVERY = ""  # the name under which rows of all series stand
+_MOST_CATEGORIES = 50
+
+Rows = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, "row column"]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Future:
+    """Numbers that are known in advance, by series and time.
+
+    - ``columns``: their names
+    - ``rows``: of each series, its times in order and the numbers at them, NaN where unknown
+    """
+
+    columns: tuple[str, ...]
+    rows: Mapping[str, Rows]
+
+    @staticmethod
+    def from_frame(frame: pd.DataFrame) -> "Future":
+        """From a long frame ``unique_id, ds`` and columns of numbers.
+
+        Without ``unique_id`` the rows are those of every series. Raises DataError when ``ds`` is
+        missing or no time, a column holds no numbers, or a time is there twice.
+        """
+        frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
+        columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
+        if "ds" not in frame or not columns:
+            raise DataError(
+                "future covariates: expected columns ds, unique_id (unless they are those of all "
+                f"series) and one column of numbers or more; got {', '.join(map(str, frame))}"
+            )
+        for name in columns:
+            if not pd.api.types.is_numeric_dtype(frame[name]):
+                raise DataError(
+                    f"future covariates: column {name!r} holds text; expected numbers. Give each "
+                    "kind a column of 0 and 1"
+                )
+        named = frame["unique_id"].astype(str) if "unique_id" in frame else _EVERY
+        frame = frame.assign(unique_id=named, ds=_times(frame["ds"])).sort_values("ds")
+        if (again := frame.duplicated(["unique_id", "ds"])).any():
+            row = frame[again].iloc[0]
+            of = f" of {row['unique_id']}" if row["unique_id"] else ""
+            raise DataError(f"future covariates: two rows{of} for {show_time(row['ds'])}")
+        rows = {
+            str(name): (part["ds"].to_numpy(), part[columns].to_numpy(float, na_value=np.nan))
+            for name, part in frame.groupby("unique_id", sort=False)
+        }
+        return Future(tuple(columns), MappingProxyType(rows))
+
+    def checked(self, ids: Sequence[str]) -> "Future":
+        """The same. Raises DataError when there are rows of none of these series."""
+        if _EVERY in self.rows or any(name in self.rows for name in ids):
+            return self
+        raise DataError(
+            "future covariates: no row for any of the series; expected unique_id to be among "
+            f"{', '.join(ids[:3])}; got {', '.join(list(self.rows)[:3])}"
+        )
+
+    def at(self, name: str, times: Shaped[np.ndarray, " time"]) -> Float[np.ndarray, "time column"]:
+        """The numbers of one series at some times, NaN where they are not known."""
+        known, values = self.rows.get(name) or self.rows.get(_EVERY) or (times[:0], np.zeros((0,)))
+        out = np.full((len(times), len(self.columns)), np.nan)
+        if not len(known) or known.dtype.kind != times.dtype.kind:
+            return out
+        times = times.astype(known.dtype)
+        place = np.minimum(np.searchsorted(known, times), len(known) - 1)
+        there = known[place] == times
+        out[there] = values[place[there]]
+        return out
+
+
+@dataclasses.dataclass(frozen=True)
+class Static:
+    """What each series is: numbers, or words of a few kinds.
+
+    ``values``: a row per series, by its name
+    """
+
+    values: pd.DataFrame
+
+    @staticmethod
+    def from_frame(frame: pd.DataFrame) -> "Static":
+        """From a frame ``unique_id`` and other columns, a row per series.
+
+        Raises DataError when a series is there twice, or no column beside its name.
+        """
+        frame = frame.rename(columns={"ticker": "unique_id"})
+        if "unique_id" not in frame or frame.shape[1] < 2:
+            raise DataError(
+                "static covariates: expected columns unique_id and one or more beside it; got "
+                f"{', '.join(map(str, frame))}"
+            )
+        frame = frame.assign(unique_id=frame["unique_id"].astype(str))
+        if (again := frame["unique_id"].duplicated()).any():
+            name = frame["unique_id"][again].iloc[0]
+            raise DataError(f"static covariates: two rows for {name}; expected one per series")
+        return Static(frame.set_index("unique_id"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """How covariates become features, as it was decided when a model was fitted.
+
+    - ``future``: the columns that are known in advance
+    - ``scales``: of each series, mean and deviation of each of them up to the fit
+    - ``numbers``: static columns of numbers, with mean and deviation over the series
+    - ``words``: static columns of words, with the kinds there were
+    """
+
+    future: tuple[str, ...] = ()
+    scales: Mapping[str, Sequence[tuple[float, float]]] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, Sequence[tuple[float, float]]]())
+    )
+    numbers: Mapping[str, tuple[float, float]] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, tuple[float, float]]())
+    )
+    words: Mapping[str, tuple[str, ...]] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, tuple[str, ...]]())
+    )
+
+    def count(self, horizon: int) -> int:
+        """How many features they become: each future column now and at every step ahead."""
+        kinds = sum(len(kinds) for kinds in self.words.values())
+        return len(self.future) * (horizon + 1) + len(self.numbers) + kinds
+
+    def with_scales(self, future: Future, times: Mapping[str, np.ndarray]) -> "Scaling":
+        """With the scales of further series, from the times that are known of each."""
+        scales = {name: _scales(future.at(name, own)) for name, own in times.items()}
+        return dataclasses.replace(self, scales=MappingProxyType({**self.scales, **scales}))
+
+    @staticmethod
+    def of(
+        future: Future | None, static: Static | None, times: Mapping[str, np.ndarray]
+    ) -> "Scaling":
+        """For the series and times of a fit. Raises DataError for one without a static row."""
+        scaling = Scaling(future.columns if future is not None else ())
+        if future is not None:
+            scaling = scaling.with_scales(future, times)
+        if static is None:
+            return scaling
+        if missing := [name for name in times if name not in static.values.index]:
+            raise DataError(
+                f"static covariates: no row for {', '.join(missing[:5])}"
+                f"{', ...' if len(missing) > 5 else ''}; expected one per series"
+            )
+        table = static.values.loc[list(times)]
+        numbers: dict[str, tuple[float, float]] = {}
+        words: dict[str, tuple[str, ...]] = {}
+        for name in table:
+            column = table[name]
+            if pd.api.types.is_numeric_dtype(column):
+                numbers[str(name)] = _scales(column.to_numpy(float)[:, None])[0]
+            else:
+                words[str(name)] = _kinds(str(name), column)
+        return dataclasses.replace(
+            scaling, numbers=MappingProxyType(numbers), words=MappingProxyType(words)
+        )
+
+    def future_features(
+        self, future: Future, name: str, times: np.ndarray, horizon: int
+    ) -> Float[np.ndarray, "step feature"]:
+        """Of one series at each step: each column now and 1 to ``horizon`` steps ahead.
+
+        ``times``: of its rows, and of the ``horizon`` after them. What is not known counts as
+        average.
+        """
+        centre, scale = np.array(self.scales[name], float).reshape(-1, 2).T
+        values = np.nan_to_num(squash((future.at(name, times) - centre) / scale), nan=0.0)
+        windows = np.lib.stride_tricks.sliding_window_view(values, horizon + 1, axis=0)
+        return windows.reshape(len(windows), -1)
+
+    def static_features(self, static: Static, name: str) -> Float[np.ndarray, " feature"]:
+        """Of one series; a kind that the fit did not know is none of those it did."""
+        there = static.values[static.values.index == name]
+
+        def value(column: str) -> Any:
+            return there[column].iloc[0] if len(there) else np.nan
+
+        out = [
+            float(np.nan_to_num((float(value(column)) - centre) / scale))
+            for column, (centre, scale) in self.numbers.items()
+        ]
+        for column, kinds in self.words.items():
+            out += [float(str(value(column)) == kind) for kind in kinds]
+        return np.array(out)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "future": list(self.future),
+            "scales": {name: [list(pair) for pair in pairs] for name, pairs in self.scales.items()},
+            "numbers": {name: list(pair) for name, pair in self.numbers.items()},
+            "words": {name: list(kinds) for name, kinds in self.words.items()},
+        }
+
+    @staticmethod
+    def from_dict(fields: Mapping[str, Any]) -> "Scaling":
+        """What :meth:`to_dict` returned. Raises KeyError, TypeError or ValueError otherwise."""
+        future = tuple(_text(name) for name in fields["future"])
+        scales = {
+            _text(name): tuple(_pair(pair) for pair in pairs)
+            for name, pairs in dict(fields["scales"]).items()
+        }
+        if wrong := [name for name, pairs in scales.items() if len(pairs) != len(future)]:
+            raise ValueError(f"covariates: {wrong[0]!r}: expected {len(future)} scales")
+        numbers = {_text(name): _pair(pair) for name, pair in dict(fields["numbers"]).items()}
+        words = {
+            _text(name): tuple(_text(kind) for kind in kinds)
+            for name, kinds in dict(fields["words"]).items()
+        }
+        return Scaling(
+            future, MappingProxyType(scales), MappingProxyType(numbers), MappingProxyType(words)
+        )
+
+
+def missing_ahead(
+    future: Future, names: Sequence[str], ahead: Mapping[str, np.ndarray]
+) -> str | None:
+    """Which number a forecast needs that is not there, in words; None where all are.
+
+    ``ahead``: the times that each series is forecast for.
+    """
+    for name in names:
+        unknown = np.isnan(future.at(name, ahead[name]))
+        if unknown.any():
+            row, column = (int(i) for i in np.argwhere(unknown)[0])
+            return (
+                f"future covariate {future.columns[column]!r} of {name} is not known for "
+                f"{show_time(ahead[name][row])}; a forecast needs it up to "
+                f"{show_time(ahead[name][-1])}"
+            )
+    return None
+
+
+def _times(column: pd.Series) -> np.ndarray:
+    if pd.api.types.is_integer_dtype(column):
+        return column.to_numpy(np.int64)
+    try:
+        times = pd.to_datetime(column)
+        if times.dt.tz is not None:
+            times = times.dt.tz_localize(None)
+        return times.to_numpy("datetime64[ns]")
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"future covariates: column 'ds' holds no times: {error}") from error
+
+
+def _scales(values: Float[np.ndarray, "row column"]) -> tuple[tuple[float, float], ...]:
+    """Mean and deviation of each column, 0 and 1 where nothing is known or nothing changes."""
+    pairs: list[tuple[float, float]] = []
+    for column in values.T:
+        known = column[np.isfinite(column)]
+        deviation = float(known.std()) if len(known) else 0.0
+        mean = float(known.mean()) if len(known) else 0.0
+        pairs.append((mean, deviation if deviation > 1e-12 * abs(mean) else 1.0))
+    return tuple(pairs)
+
+
+def _kinds(name: str, column: pd.Series) -> tuple[str, ...]:
+    kinds = tuple(sorted({str(value) for value in column.dropna()}))
+    if len(kinds) > _MOST_CATEGORIES:
+        raise DataError(
+            f"static covariates: column {name!r} has {len(kinds)} kinds; expected "
+            f"{_MOST_CATEGORIES} at most. Leave it out, or group them"
+        )
+    return kinds
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"covariates: expected text; got {value!r}")
+    return value
+
+
+def _pair(value: Sequence[object]) -> tuple[float, float]:
+    centre, scale = (_number(number) for number in value)
+    if not (np.isfinite(centre) and 0 < scale < np.inf):
+        raise ValueError(f"covariates: not a mean and a deviation: {value!r}")
+    return centre, scale
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"covariates: expected a number; got {value!r}")
+    return float(value)

@@ -1,0 +1,156 @@
+"""What is known in advance, and what a series is, have a part in its forecasts."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, ForecasterWarning, ModelError, UsageError
+from forecaster.series import Panel, Transform
+
+DAYS = pd.date_range("2023-01-01", periods=308)
+ENDS = 300  # of the series; covariates go on
+SETTINGS = fc.Config(
+    hidden=8, lookback=20, burn_in=5, horizon=3, validation=60, epochs=40, members=1,
+    learning_rate=1e-2,
+)  # fmt: skip
+
+
+def shop(random: np.random.Generator, promoted: np.ndarray) -> np.ndarray:
+    return 50 + 20 * promoted + random.normal(size=len(promoted))
+
+
+@pytest.fixture(scope="module")
+def shops() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Sales of twelve shops, and their promotions, the last of which are still to come."""
+    random = np.random.default_rng(0)
+    sales, promotions = [], []
+    for k in range(12):
+        promoted = (random.random(len(DAYS)) < 0.2).astype(float)
+        y = shop(random, promoted)[:ENDS]
+        sales.append(pd.DataFrame({"unique_id": f"s{k:02d}", "ds": DAYS[:ENDS], "y": y}))
+        columns = {"unique_id": f"s{k:02d}", "ds": DAYS, "promotion": promoted}
+        promotions.append(pd.DataFrame(columns))
+    return pd.concat(sales), pd.concat(promotions)
+
+
+@pytest.fixture(scope="module")
+def panel(shops) -> Panel:
+    sales, promotions = shops
+    return Panel.from_frame(sales).with_future(promotions)
+
+
+@pytest.fixture(scope="module")
+def fitted(panel) -> fc.Model:
+    return fc.fit(panel, SETTINGS, seed=1)
+
+
+def test_promotions_that_are_planned_are_forecast(panel, fitted, shops):
+    # Whoever does not know of promotions is wrong by 4 on average: by 20 on a fifth of the days.
+    assert fitted.report["mae"].mean() < 2
+    frame = fc.predict(fitted, panel).merge(shops[1], on=["unique_id", "ds"])
+    by_kind = frame.groupby("promotion")["LSTM"].mean()
+    assert by_kind[1.0] - by_kind[0.0] > 10
+
+
+def test_only_the_times_that_are_forecast_for_count(panel, fitted, shops):
+    """Plans for later say nothing; other plans for these days give other forecasts."""
+    frame, (_, promotions) = fc.predict(fitted, panel), shops
+    later = promotions["ds"] >= DAYS[ENDS + SETTINGS.horizon]
+    for rows, same in ((later, True), (~later & (promotions["ds"] >= DAYS[ENDS]), False)):
+        changed = promotions.assign(promotion=promotions["promotion"].where(~rows, 1.0))
+        again = fc.predict(fitted, panel.with_future(changed))
+        assert frame.equals(again) is same
+
+
+def test_a_saved_model_forecasts_alike(panel, fitted, tmp_path):
+    loaded = fc.load(fc.save(fitted, tmp_path / "model"))
+    assert loaded.transform == fitted.transform
+    pd.testing.assert_frame_equal(
+        fc.predict(loaded, panel), fc.predict(fitted, panel), check_exact=True
+    )
+
+
+@pytest.mark.slow
+def test_a_rolling_origin_knows_them_too(panel):
+    frame = fc.cross_validation(panel, SETTINGS, 3, 5, seed=1)
+    assert (frame["y"] - frame["LSTM"]).abs().mean() < 2
+
+
+def test_so_does_the_network_of_a_series_that_came_later(panel, fitted):
+    with pytest.warns(ForecasterWarning, match=panel.ids[-1]):
+        frame = fc.predict(fitted.only(panel.ids[:-1]), panel)
+    own = fc.predict(fitted, panel)
+    new = [part[part["unique_id"] == panel.ids[-1]]["LSTM"].to_numpy() for part in (frame, own)]
+    np.testing.assert_allclose(*new, atol=4)
+
+
+def test_what_is_missing_is_named(panel, fitted, shops):
+    sales, promotions = shops
+    short = promotions[promotions["ds"] < DAYS[ENDS + 1]]
+    with pytest.raises(
+        ModelError,
+        match=r"future covariate 'promotion' of s00 is not known for 2023-10-29; a forecast needs "
+        "it up to 2023-10-30",
+    ):
+        fc.predict(fitted, panel.with_future(short))
+    plain = Panel.from_frame(sales)
+    with pytest.raises(DataError, match="fitted with the future covariates promotion; this panel"):
+        fc.predict(fitted, plain)
+    cases = [
+        (promotions.drop(columns="promotion"), "one column of numbers or more; got unique_id, ds"),
+        (promotions.assign(promotion="yes"), "column 'promotion' holds text; expected numbers"),
+        (pd.concat([promotions, promotions[:1]]), "two rows of s00 for 2023-01-01"),
+        (
+            promotions[promotions["unique_id"] == "s00"].assign(unique_id="x"),
+            "no row for any of the series; .* among s00, s01, s02",
+        ),
+        (promotions.assign(ds="soon"), "column 'ds' holds no times"),
+    ]
+    for wrong, said in cases:
+        with pytest.raises(DataError, match=said):
+            plain.with_future(wrong)
+
+
+def test_rows_without_a_name_are_those_of_all_series(shops):
+    sales, promotions = shops
+    common = promotions[promotions["unique_id"] == "s00"]
+    by_name = pd.concat([common.assign(unique_id=f"s{k:02d}") for k in range(12)])
+    plain = Panel.from_frame(sales)
+    features = [
+        Transform.choose("auto", panel).apply(panel, 3).features
+        for panel in (
+            plain.with_future(common.drop(columns="unique_id")), plain.with_future(by_name),
+        )
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*features)
+    assert features[0].shape[-1] == Transform.choose("auto", plain).feature_count(3) + 4
+
+
+def test_what_a_series_is_tells_it_apart_for_a_common_start(shops, tmp_path):
+    panel = Panel.from_frame(shops[0])
+    panel = panel.only(panel.ids[:4])
+    kinds = pd.DataFrame(
+        {"unique_id": panel.ids, "kind": ["town", "village"] * 2, "size": np.arange(4.0)}
+    )
+    known = panel.with_static(kinds)
+    config = dataclasses.replace(SETTINGS, epochs=1)
+    model = fc.fit(known, config, seed=1)
+    features = model.transform.apply(known, config.horizon).features
+    assert features.shape[-1] == Transform.choose("auto", panel).feature_count(config.horizon) + 3
+    assert features[:, -1, -2:].tolist() == [[1, 0], [0, 1]] * 2
+    np.testing.assert_allclose(features[:, -1, -3].mean(), 0, atol=1e-6)
+    loaded = fc.load(fc.save(model, tmp_path / "model"))
+    pd.testing.assert_frame_equal(fc.predict(loaded, known), fc.predict(model, known))
+    with pytest.raises(DataError, match="static covariates size, kind; this panel lacks size, kin"):
+        fc.predict(model, panel)
+    with pytest.raises(DataError, match="no row for s03; expected one per series"):
+        fc.fit(panel.with_static(kinds[:-1]), config)
+    with pytest.raises(DataError, match="two rows for s00"):
+        panel.with_static(pd.concat([kinds, kinds[:1]]))
+    with pytest.raises(DataError, match="expected columns unique_id and one or more"):
+        panel.with_static(kinds[["kind"]])
+    with pytest.raises(UsageError, match="static covariates tell series apart"):
+        fc.fit(known, dataclasses.replace(config, start="independent"))
