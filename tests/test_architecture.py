@@ -13,7 +13,7 @@ import forecaster
 PACKAGE = Path(forecaster.__file__).parent
 # The floors, from the ground up. A module imports from its own floor or from below.
 FLOORS = [
-    {"errors", "atomic", "config", "csv_writer", "home", "locking", "paths"},
+    {"errors", "atomic", "config", "csv_writer", "home", "locking", "paths", "spelling"},
     {"swarm", "series"},
     {"ingest", "forecasting", "benchmark"},
     {"storage", "evaluation"},

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.shared import console, say
+from forecaster.cli.shared import say
+from forecaster.cli.tables import console, print_table
 
 if TYPE_CHECKING:
     from forecaster.benchmark import Job, Result
@@ -112,7 +113,7 @@ def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
             result.method, f"{1e3 * result.seconds_per_model_epoch:.2f}", f"{result.gflops:.1f}",
             f"{result.ratio_to_ours:.2f}", f"{result.loss_difference:.0e}",
         )  # fmt: skip
-    console().print(table)
+    print_table(table)
 
 
 def _print_scaling(results: Sequence["Result"]) -> None:
@@ -124,7 +125,7 @@ def _print_scaling(results: Sequence["Result"]) -> None:
         same = [result for result in results if result.members == count]
         row = {result.method: count * result.seconds_per_model_epoch for result in same}
         table.add_row(str(count), *(f"{row[method]:.3f}" for method in methods))
-    console().print(table)
+    print_table(table)
 
 
 def _write(path: Path, results: Sequence["Result"]) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import PARTLY, console, home_option, say
+from forecaster.cli.shared import PARTLY, home_option, say
+from forecaster.cli.tables import print_table
 from forecaster.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All series of the model.")
+@click.option("--run", metavar="NAME", help="Which run (see `runs`).  [default: the latest of real "
+              "prices that knows the tickers]")  # fmt: skip
 @click.option(
     "--level", type=float, multiple=True, default=(80, 95), show_default=True,
     help="Bands in percent; repeat for more.",
@@ -49,6 +52,7 @@ def predict(
     *,
     tickers: tuple[str, ...],
     everything: bool,
+    run: str | None,
     level: tuple[float, ...],
     form: str | None,
     output: Path | None,
@@ -56,7 +60,9 @@ def predict(
     plot: Path | None,
     home: "Home",
 ) -> None:
-    """Forecast with the latest model and the stored prices.
+    """Forecast with a saved model and the stored prices.
+
+    Where several runs could answer, it is said which one does, and why newer ones do not.
 
     With --paths, futures of all series together are drawn, so that the risk of a basket can be
     asked for: a summary is shown, or the paths are written to --output.
@@ -65,7 +71,7 @@ def predict(
     Examples:
       forecaster predict AAPL
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
-      forecaster predict --all --format csv --output forecasts.csv
+      forecaster predict --all --run tech-weekly --output forecasts.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
     """
     if everything == bool(tickers):
@@ -82,7 +88,7 @@ def predict(
 
     levels = check_levels(level)
     named = None if everything else tickers
-    result = predict_from_home(home, named, levels, n_paths=n_paths)
+    result = predict_from_home(home, named, levels, run, n_paths, on_notice=say)
     _warn(result)
     if form == "table" and output is None:
         _print_tables(result, levels, n_paths)
@@ -138,12 +144,12 @@ def _print_tables(
             raise UsageError(
                 "--paths shows a summary of prices; of other series: add --output FILE"
             )
-        console().print(risk_table(result, _FULL_TABLES))
+        print_table(risk_table(result, _FULL_TABLES))
     elif len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
-            console().print(_table(result, name, levels))
+            print_table(_table(result, name, levels))
     else:
-        console().print(_overview(result, levels))
+        print_table(_overview(result, levels))
 
 
 def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":

@@ -12,7 +12,6 @@ from forecaster.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
-    from rich.text import Text
 
     from forecaster.home import Home
     from forecaster.ingest import Membership
@@ -22,11 +21,11 @@ PARTLY = 3
 
 
 def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--home``, handed over as a Home."""
+    """``--home``, handed over as a Home; of a command in a group, that of the group will do."""
     return click.option(
         "--home",
         envvar="FORECASTER_HOME",
-        callback=lambda ctx, option, value: _home(value),
+        callback=lambda ctx, option, value: _home_of_group(ctx) or _home(value),
         help="Folder for prices and models.  "
         "[env var: FORECASTER_HOME; default: the user's data folder]",
     )(command)
@@ -92,6 +91,16 @@ def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None
     return read_universe(path), None
 
 
+def _home_of_group(ctx: click.Context) -> "Home | None":
+    """The home that was named before the name of a subcommand, if none is named behind it."""
+    from click.core import ParameterSource
+
+    if ctx.parent is None or ctx.get_parameter_source("home") is ParameterSource.COMMANDLINE:
+        return None
+    named = ctx.parent.get_parameter_source("home") is ParameterSource.COMMANDLINE
+    return ctx.parent.params["home"] if named else None
+
+
 def _home(value: str | None) -> "Home":
     from forecaster.home import Home
 
@@ -130,21 +139,6 @@ def name_skipped(skipped: Mapping[str, str]) -> None:
     if skipped:
         say(f"Skipped {len(skipped)}:")
         say_reasons(skipped)
-
-
-def console() -> "Console":
-    """Where tables are printed; wide enough not to cut them where there is no terminal."""
-    from rich.console import Console
-
-    class Plain(Console):
-        """Shows names and paths as they are: brackets are no markup, and nothing is obeyed."""
-
-        def render_str(self, text: str, **options: Any) -> "Text":
-            return super().render_str(printable(text, lines=False), **options)
-
-    plain: Any = {"markup": False, "emoji": False, "highlight": False}
-    console = Plain(**plain)
-    return console if console.is_terminal else Plain(width=120, **plain)
 
 
 class Bars:

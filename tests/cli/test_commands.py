@@ -98,7 +98,7 @@ def test_predict_draws_a_fan(home, tmp_path):
 
 def test_unknown_tickers_are_named_with_what_is_near(home):
     message = error("predict", "APL", "--home", home, code=1)
-    assert "APL: not in the latest model (5 series); near: AAPL" in message
+    assert "APL: not among the 5 series of the model; near: AAPL" in message
     result = run("predict", "KO", "APL", "--home", home)
     assert result.exit_code == 3 and "KO   last close" in result.stdout
 
@@ -264,13 +264,16 @@ def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
     home = tmp_path / "home"
     with monkeypatch.context() as patch:
         patch.setattr(Schedule, "advance", interrupted)
-        message = error(*arguments, "--home", home, code=130)
+        message = error(*arguments, "--run", "mine", "--home", home, code=130)
         assert "Continue with `forecaster fit --resume`" in message
+        taken = error(*arguments, "--run", "mine", "--home", home, code=2)
+        assert "there is an unfinished fit 'mine' already" in taken
     assert not (home / "models").exists()
     assert "leave out --horizon" in error("fit", "--resume", "--horizon", 9, "--home", home, code=2)
-    resumed = run("fit", "--resume", "--home", home)
+    resumed = run("fit", "--resume", "mine", "--home", home)
     assert resumed.exit_code == 0 and "for each of 3 series" in resumed.stdout
-    assert run("predict", "--all", "--format", "csv", "--home", home).stdout == whole
+    forecast = run("predict", "--all", "--run", "mine", "--format", "csv", "--home", home)
+    assert forecast.stdout == whole
     assert not (home / "unfinished").exists()
     assert "no unfinished fit" in error("fit", "--resume", "--home", home, code=2)
 
