@@ -42,6 +42,9 @@ decimal_option = click.option(
     type=click.Choice([".", ","]),
     help="The sign before a fraction in CSV files.  [default: what each file shows]",
 )
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace files that exist, which are refused otherwise."
+)
 tickers_option = click.option(
     "--tickers",
     metavar="FILE",
