@@ -129,6 +129,7 @@ def fit(
     \b
     Examples:
       forecaster fit --tickers sp500.txt
+      forecaster fit --tickers AAPL,MSFT,BRK-B
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
       forecaster fit --tickers dow30.txt --tune --run dow-tuned

@@ -47,9 +47,10 @@ overwrite_option = click.option(
 )
 tickers_option = click.option(
     "--tickers",
-    metavar="FILE",
-    help="File of tickers, one a line; sp500.txt and dow30.txt are included. Or of members over "
-    "time: date,tickers or ticker,start,end.  [default: every series of the source]",
+    metavar="FILE|LIST",
+    help="Tickers between commas, or a file of them, one a line; sp500.txt and dow30.txt are "
+    "included. Or of members over time: date,tickers or ticker,start,end.  "
+    "[default: every series of the source]",
 )
 
 
@@ -83,11 +84,13 @@ def _flags(value: str) -> tuple[str, ...]:
 
 
 def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None]":
-    """The tickers of a file, and when each belonged to the universe, if it says so."""
+    """The tickers of a file or a list, and when each belonged to the universe, if it says so."""
     if path is None:
         return None, None
-    from forecaster.ingest import read_membership, read_universe
+    from forecaster.ingest import listed_tickers, read_membership, read_universe
 
+    if (named := listed_tickers(path)) is not None:
+        return named, None
     membership = read_membership(path)
     if membership is not None:
         return membership.tickers, membership
