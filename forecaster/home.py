@@ -1,10 +1,10 @@
 """The home folder, and the names of everything that is kept in it.
 
 prices/<source>/            the price store of a source, see forecaster.ingest
-models/<time>-<model>/      saved models, a run each
+models/<time>-<model>/      saved models, a run each; <time>.<name> where it was given a name
 evaluations/<time>/         evaluations without a folder of their own
 cache/                      compiled programs, and what slow baselines have computed
-unfinished/<time>-<model>/  fits that are under way, or were interrupted
+unfinished/<time>-<model>/  fits that are under way, or were interrupted; named as their runs
 """
 
 import dataclasses
@@ -15,11 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from forecaster import atomic
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError, UsageError, listed
 from forecaster.paths import as_bytes
 
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # what makes such a folder complete
 _REQUEST_FILE = "request.json"
+_TIME = "%Y%m%d-%H%M%S-%f"  # of which the last three digits are left out
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
+_STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 
@@ -62,9 +65,9 @@ class Home:
         """The folder of all fits that are under way, or were interrupted."""
         return self.folder / "unfinished"
 
-    def new_unfinished(self, model: str) -> Path:
-        """The folder for a fit of a kind of model that begins; names sort by time."""
-        return self.unfinished / f"{_now()}-{model}"
+    def new_unfinished(self, model: str, name: str | None = None) -> Path:
+        """The folder for a fit that begins, named as its run will be; names sort by time."""
+        return self.unfinished / _stamped(_now(), model, name)
 
     def unfinished_fits(self) -> list[Path]:
         """The folders of all unfinished fits, the oldest first.
@@ -82,9 +85,9 @@ class Home:
         """The folders of all price stores that have a manifest, by name."""
         return sorted(path.parent for path in self.prices.glob("*/manifest.json"))
 
-    def new_run(self, model: str) -> Path:
-        """The folder for a new run of a kind of model; names sort by time."""
-        return self.models / f"{_now()}-{model}"
+    def new_run(self, model: str, name: str | None = None) -> Path:
+        """The folder for a new run of a kind of model, or of a name; folders sort by time."""
+        return self.models / _stamped(_now(), model, name)
 
     def runs(self) -> list[Path]:
         """The folders of all complete runs, the oldest first."""
@@ -95,6 +98,38 @@ class Home:
         if runs := self.runs():
             return runs[-1]
         raise ModelError(f"no model under {self} yet; run `forecaster fit` first")
+
+    def find_run(self, name: str) -> Path:
+        """The folder of the run of this name. Raises UsageError with the names there are."""
+        runs = {run_name(folder).casefold(): folder for folder in self.runs()}
+        if (folder := runs.get(name.casefold())) is not None:
+            return folder
+        there = listed(run_name(folder) for folder in reversed(runs.values()))
+        raise UsageError(
+            f"no run {name!r} under {self}; "
+            + (f"there are {there}" if runs else "there is none; run `forecaster fit` first")
+        )
+
+    def check_new_name(self, name: str) -> None:
+        """Raise UsageError unless a new run may have this name: one that can be, and is free.
+
+        Taken is also the name of a fit that has not ended. Letter case does not count.
+        """
+        if not _NAME.fullmatch(name) or _STAMP.fullmatch(name) or _RESERVED.match(name):
+            raise UsageError(
+                f"{name!r} cannot name a run; expected letters, digits and . _ -, of which the "
+                "first is a letter or digit, 60 at most, and no time in front, e.g. tech-weekly"
+            )
+        for folder, what in (
+            *((run, "run") for run in self.runs()),
+            *((fit, "unfinished fit") for fit in self.unfinished_fits()),
+        ):
+            if run_name(folder).casefold() == name.casefold():
+                raise UsageError(
+                    f"there is {'a' if what == 'run' else 'an'} {what} {name!r} already "
+                    f"({folder.name}); choose another name"
+                    + (", or `forecaster runs remove` or `rename` it" if what == "run" else "")
+                )
 
     def new_evaluation(self) -> Path:
         """The folder for a new evaluation; names sort by time."""
@@ -108,6 +143,34 @@ class Home:
             f"no evaluation in {self.evaluations}; run `forecaster evaluate` first, or name the "
             "folder of one"
         )
+
+
+def run_name(folder: Path) -> str:
+    """What a run, or a fit that has not ended, is called: its name, or else its folder's."""
+    match = _STAMP.fullmatch(folder.name)
+    named = match and match["rest"] and folder.name[match.end("time")] == "."
+    return match["rest"] if match and named else folder.name
+
+
+def run_time(folder: Path) -> datetime | None:
+    """When a run was saved, in UTC; None where its folder was named by hand."""
+    match = _STAMP.fullmatch(folder.name)
+    if match is None:
+        return None
+    try:
+        return datetime.strptime(f"{match['time']}000", _TIME).replace(tzinfo=UTC)
+    except ValueError:  # digits that are no time
+        return None
+
+
+def renamed(folder: Path, name: str) -> Path:
+    """The folder of a run under another name, at the same place among the others."""
+    match = _STAMP.fullmatch(folder.name)
+    return folder.with_name(_stamped(match["time"] if match else _now(), "", name))
+
+
+def _stamped(time: str, model: str, name: str | None) -> str:
+    return f"{time}-{model}" if name is None else f"{time}.{name}"
 
 
 def file_name(name: str) -> str:
@@ -129,7 +192,7 @@ def file_name(name: str) -> str:
 
 def _now() -> str:
     """The time as the beginning of a name, to the millisecond."""
-    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    return datetime.now(UTC).strftime(_TIME)[:-3]
 
 
 def _complete(folder: Path, file: str) -> list[Path]:

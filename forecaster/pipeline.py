@@ -24,7 +24,7 @@ from forecaster.evaluation import (
 )
 from forecaster.evaluation.baselines import check_available, check_torch
 from forecaster.forecasting import Model, fit, match_panel, predict, resolve_names, simulate
-from forecaster.home import Home
+from forecaster.home import Home, run_name
 from forecaster.ingest import (
     WRONG,
     Date,
@@ -41,6 +41,7 @@ from forecaster.storage import (
     METHODS,
     FitRequest,
     UnfinishedFit,
+    choose_run,
     compare,
     data_digest,
     forecasting_panel,
@@ -103,12 +104,13 @@ class SavedFit:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Forecasts of the latest model.
+    """Forecasts of a saved model.
 
     - ``panel``: the stored prices that were forecast from
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
     - ``unknown``: tickers that the model has no network for, with the reason
     - ``late``: by series, how many sessions have passed since its latest row
+    - ``run``: the folder of the model's run
     - ``jumped``: series whose latest session is a jump that may be an error, and its day
     """
 
@@ -117,6 +119,7 @@ class Prediction:
     frame: pd.DataFrame
     unknown: dict[str, str]
     late: dict[str, int]
+    run: Path
     jumped: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -132,6 +135,7 @@ def fit_to_home(
     seed: int,
     *,
     tune: bool = False,
+    run: str | None = None,
     callbacks: Callbacks | None = None,
 ) -> SavedFit:
     """Fetch into the store, train, and save the model as a new run under ``home``.
@@ -139,17 +143,21 @@ def fit_to_home(
     - ``home``: where prices and models are kept
     - ``data``: which series to learn from, and which of their rows
     - ``config``, ``seed``, ``tune``: as for :func:`forecaster.fit`
+    - ``run``: what the run is called; by default its time
     - ``callbacks``: what is called meanwhile
 
     When it is interrupted during training, :func:`resume_fit` continues it. Other fits under the
     same home, running or interrupted, are left as they are.
 
-    Raises DataError when no series can be used, WriteError when nothing can be written.
+    Raises DataError when no series can be used, UsageError when the run's name is taken, WriteError
+    when nothing can be written.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
     swarm.keep_compiled(home.cache)
     check_flags(data.mask)
+    if run is not None:
+        home.check_new_name(run)
     with ingested(
         home, data.source, data.tickers,
         start=data.start, on_series=callbacks.on_series, on_wait=callbacks.on_wait,
@@ -169,7 +177,7 @@ def fit_to_home(
         )
         panel = _training_panel(arrived.store, request)
         tell_of_others(home, callbacks.on_notice or (lambda message: None))
-        unfinished = UnfinishedFit.begin(home, request)
+        unfinished = UnfinishedFit.begin(home, request, run)
     with unfinished:
         if callbacks.on_begin:
             callbacks.on_begin(unfinished)
@@ -236,7 +244,7 @@ def _train_and_save(
     provenance = {**model.provenance, **_provenance(panel, masked, request)}
     provenance["fit"] = unfinished.name  # which is not resumed once this run is there
     model = dataclasses.replace(model, provenance=provenance)
-    folder = save_run(home, model)
+    folder = save_run(home, model, name=unfinished.run)
     # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
     predict(load(folder), panel.only(model.ids[:1]))
     unfinished.discard()
@@ -322,18 +330,22 @@ def predict_from_home(
     home: Home,
     tickers: Sequence[str] | None,
     level: Sequence[float],
-    run: Path | None = None,
+    run: str | Path | None = None,
     n_paths: int | None = None,
+    on_notice: Callable[[str], None] | None = None,
 ) -> Prediction:
-    """Forecast tickers, by default all, with the latest model and the stored prices.
+    """Forecast tickers, by default all, with a saved model and the stored prices.
 
-    ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands.
+    - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
+    - ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands
 
-    Raises ModelError when there is no model, or it has a network for none of the tickers.
+    Raises ModelError when there is no model, or it has a network for none of the tickers,
+    UsageError when there is no run of this name.
     """
     swarm.keep_compiled(home.cache)
-    model = load(run or home.latest_run())
-    ids, unknown = resolve_names(model, tickers)
+    folder = choose_run(home, run, tickers, on_notice)
+    model = load(folder)
+    ids, unknown = resolve_names(model.ids, model.skipped, tickers)
     if not ids:
         lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
         raise ModelError(lines)
@@ -341,34 +353,35 @@ def predict_from_home(
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     frame = predict(model, usable, level) if n_paths is None else simulate(model, usable, n_paths)
-    return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), jumped)
+    return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
 
 
 def compress_from_home(
     home: Home,
-    run: Path | None = None,
+    run: str | Path | None = None,
     method: str | None = None,
     on_method: Callable[[int, int], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
 ) -> tuple[pd.DataFrame, Path | None]:
-    """Compare smaller files of a run, by default the latest, on the stored prices.
+    """Compare smaller files of a run on the stored prices; ``run`` is as for forecasting.
 
     With a ``method``, that one is written as a new run, whose folder is returned too.
 
     Raises UsageError when the run is a compressed one.
     """
     swarm.keep_compiled(home.cache)
-    folder = run or home.latest_run()
+    folder = choose_run(home, run, None, on_notice)
     model = load(folder)
     if origin := model.provenance.get("compressed_from"):
         raise UsageError(
-            f"{folder.name} is compressed already; name the run it was made from: "
+            f"{run_name(folder)} is compressed already; name the run it was made from: "
             f"`forecaster compress {origin}`"
         )
     panel, _ = forecasting_panel(home, model, list(model.ids))
     table = compare(model, panel, on_method)
     if method is None:
         return table, None
-    provenance = {**model.provenance, "compressed_from": folder.name, "compressed_by": method}
+    provenance = {**model.provenance, "compressed_from": run_name(folder), "compressed_by": method}
     model = dataclasses.replace(model, provenance=provenance)
     return table, save_run(home, model, METHODS[method])
 

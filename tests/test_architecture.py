@@ -12,8 +12,19 @@ import forecaster
 
 PACKAGE = Path(forecaster.__file__).parent
 # The floors, from the ground up. A module imports from its own floor or from below.
-FLOORS = [
-    {"errors", "atomic", "config", "csv_writer", "home", "locking", "paths"},
+FLOORS: list[set[str]] = [
+    {
+        "errors",
+        "atomic",
+        "config",
+        "csv_writer",
+        "excel_writer",
+        "home",
+        "locking",
+        "outputs",
+        "paths",
+        "spelling",
+    },
     {"swarm", "series"},
     {"ingest", "forecasting", "benchmark"},
     {"storage", "evaluation"},

@@ -60,7 +60,7 @@ def test_tickers_are_found_in_any_spelling_and_others_named(home):
     assert list(prediction.unknown) == ["APL"] and "near: AAPL" in prediction.unknown["APL"]
     assert set(prediction.late) == {"AAPL", "BRK-B"} and min(prediction.late.values()) > 0
     assert np.isfinite(prediction.frame["LSTM"]).all()
-    with pytest.raises(ModelError, match="APL: not in the latest model"):
+    with pytest.raises(ModelError, match="APL: not among the 3 series"):
         predict_from_home(home, ["APL"], (80,))
 
 

@@ -16,6 +16,7 @@ from forecaster.cli.evaluate import evaluate, report
 from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
+from forecaster.cli.runs import runs
 from forecaster.cli.shared import say
 from forecaster.cli.status import status
 from forecaster.cli.stopping import exit_code, stoppable, word
@@ -72,6 +73,7 @@ def main() -> None:
     \b
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
+    forecaster runs                         what was trained; compare, rename, remove
     forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
     forecaster report                       the latest evaluation as a page
     forecaster ingest --tickers sp500.txt   fetch missing prices, without training
@@ -85,5 +87,5 @@ def main() -> None:
     """
 
 
-for command in (ingest, fit, predict, evaluate, report, status, export, compress, benchmark):
+for command in (ingest, fit, predict, runs, evaluate, report, status, export, compress, benchmark):
     main.add_command(command)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forecaster.cli.shared import console, say
+from forecaster.cli.shared import overwrite_option, say
+from forecaster.cli.tables import console, print_table
+from forecaster.outputs import PICTURES, Output, check_output
 
 if TYPE_CHECKING:
     from forecaster.benchmark import Job, Result
@@ -40,9 +42,18 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
     is_flag=True,
     help="Six sizes from small to large, and swarms of 1 to 64; takes minutes.",
 )
-@click.option("--output", metavar="FILE.csv", help="Write the figures; with --suite a picture too.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path),
+              help="Write the figures: .csv, .json, .parquet or .xlsx; with --suite, FILE_scaling "
+              "and a picture too.")  # fmt: skip
+@overwrite_option
 def benchmark(
-    *, suite: bool, output: str | None, against: tuple[str, ...], repeats: int, **sizes: Any
+    *,
+    suite: bool,
+    output: Path | None,
+    overwrite: bool,
+    against: tuple[str, ...],
+    repeats: int,
+    **sizes: Any,
 ) -> None:
     """Time the same training by this program, by PyTorch and by a plain vmap, on this machine.
 
@@ -55,10 +66,7 @@ def benchmark(
       forecaster benchmark --hidden 64 --lookback 60 --batch 64 --features 5 --windows 1024
       forecaster benchmark --suite --output benchmark.csv
     """
-    if output is not None and Path(output).suffix != ".csv":
-        raise click.BadParameter(
-            f"expected a name that ends in .csv; got {output}", param_hint="--output"
-        )
+    files = _files(output, suite=suite, overwrite=overwrite) if output is not None else []
     if sizes["windows"] < sizes["batch"]:
         raise click.BadParameter(
             f"expected at least one batch, {sizes['batch']} windows; got {sizes['windows']}",
@@ -86,10 +94,24 @@ def benchmark(
     if suite:
         scaled = scaling(jobs[1], _SCALING, methods, repeats, on_run=show)
         _print_scaling(scaled)
-    if output is not None:
-        _write(Path(output), results)
-        if scaled:
-            _draw(Path(output), jobs[1], scaled)
+    if files:
+        _write(files[0], results)
+    if len(files) > 1:
+        _write(files[1], scaled)
+        _draw(files[2], jobs[1], scaled)
+
+
+def _files(output: Path, *, suite: bool, overwrite: bool) -> list[Output]:
+    """What is written: the figures, and of a suite those of its swarms and their picture."""
+    figures = check_output(output, overwrite=overwrite)
+    if not suite or figures.streamed:
+        return [figures]
+    scaling = output.with_name(f"{output.stem}_scaling{output.suffix}")
+    return [
+        figures,
+        check_output(scaling, overwrite=overwrite),
+        check_output(output.with_suffix(".png"), PICTURES, overwrite=overwrite),
+    ]
 
 
 def _kernel() -> str:
@@ -112,7 +134,7 @@ def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
             result.method, f"{1e3 * result.seconds_per_model_epoch:.2f}", f"{result.gflops:.1f}",
             f"{result.ratio_to_ours:.2f}", f"{result.loss_difference:.0e}",
         )  # fmt: skip
-    console().print(table)
+    print_table(table)
 
 
 def _print_scaling(results: Sequence["Result"]) -> None:
@@ -124,31 +146,24 @@ def _print_scaling(results: Sequence["Result"]) -> None:
         same = [result for result in results if result.members == count]
         row = {result.method: count * result.seconds_per_model_epoch for result in same}
         table.add_row(str(count), *(f"{row[method]:.3f}" for method in methods))
-    console().print(table)
+    print_table(table)
 
 
-def _write(path: Path, results: Sequence["Result"]) -> None:
+def _write(file: Output, results: Sequence["Result"]) -> None:
     import pandas as pd
-
-    from forecaster import atomic
-    from forecaster.csv_writer import write_csv
 
     table = pd.DataFrame([dataclasses.asdict(result) for result in results])
-    table = table.drop(columns="loss_difference").round(6)
-    atomic.write_file(path, lambda to: write_csv(table, to))
-    say(f"Wrote {path}")
+    file.write_table(table.drop(columns="loss_difference").round(6))
+    say(f"Wrote {file.path}")
 
 
-def _draw(path: Path, job: "Job", results: Sequence["Result"]) -> None:
+def _draw(file: Output, job: "Job", results: Sequence["Result"]) -> None:
     import pandas as pd
 
-    from forecaster import atomic
     from forecaster.plotting import plot_scaling
 
     axes = plot_scaling(pd.DataFrame([dataclasses.asdict(result) for result in results]))
     axes.set_title(str(job))
     figure: Any = axes.figure
-    picture, scaling = path.with_suffix(".png"), path.with_name(f"{path.stem}_scaling.csv")
-    atomic.write_file(picture, lambda to: figure.savefig(to, format="png", dpi=150))
-    say(f"Wrote {picture}")
-    _write(scaling, results)
+    file.write(lambda to: figure.savefig(to, format=file.form, dpi=150))
+    say(f"Wrote {file.path}")

@@ -1,11 +1,11 @@
 """``forecaster compress``."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import bars, console, home_option, show
+from forecaster.cli.shared import bars, home_option, say, show
+from forecaster.cli.tables import print_table
 
 if TYPE_CHECKING:
     from forecaster.home import Home
@@ -23,7 +23,9 @@ _METHODS = ("float16", "int8", "pruned-50", "pruned-80", "int8-pruned-50", "smal
 )
 @home_option
 def compress(*, run: str | None, method: str | None, home: "Home") -> None:
-    """Show what a smaller file of a model, by default the latest, would save and cost.
+    """Show what a smaller file of a run would save and cost.
+
+    By default of the run that `predict --all` takes.
 
     Compares weights in half precision, as bytes (with a scale per column), and without the smallest
     ones, on the rows that were held back to calibrate. Those rows also chose the weights: on later
@@ -40,9 +42,10 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
     from forecaster.pipeline import compress_from_home
     from forecaster.storage import recommend
 
-    folder = None if run is None else (Path(run) if Path(run).is_dir() else home.models / run)
     with bars() as bar:
-        comparison, written = compress_from_home(home, folder, method, bar.counting("Comparing"))
+        comparison, written = compress_from_home(
+            home, run, method, bar.counting("Comparing"), on_notice=say
+        )
     table = Table("method", "file", "of none", "CRPS", "CRPS, 99th", "band, 99th",
                   "load and predict")  # fmt: skip
     for column in table.columns[1:]:
@@ -54,7 +57,7 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
             f"{row['width_99']:.2%}",
             f"{row['seconds']:.2f} s ({row['time']:.2f}x)",
         )  # fmt: skip
-    console().print(table)
+    print_table(table)
     best = recommend(comparison)
     show(
         f"Worth it: {best} (`forecaster compress --write {best}`)" if best else

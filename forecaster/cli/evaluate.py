@@ -12,6 +12,7 @@ from forecaster.cli.shared import (
     home_option,
     name_skipped,
     name_stale,
+    overwrite_option,
     read_tickers,
     say,
     say_reasons,
@@ -19,6 +20,7 @@ from forecaster.cli.shared import (
     source_options,
 )
 from forecaster.config import MODELS
+from forecaster.outputs import PAGES, check_output, check_parent
 
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
@@ -85,6 +87,8 @@ def evaluate(
     settings = Config.from_dict(settings, config or "options")
     names = [name.strip() for name in baselines.split(",") if name.strip()]
 
+    if output is not None:
+        check_parent(Path(output))
     from forecaster.evaluation import BacktestCallbacks, BacktestOptions, Evaluation
     from forecaster.ingest import open_source
 
@@ -128,8 +132,9 @@ def evaluate(
 @click.command()
 @click.argument("folder", required=False, metavar="[DIR]")
 @click.option("--output", metavar="FILE.html", help="[default: report.html in DIR]")
+@overwrite_option
 @home_option
-def report(home: "Home", folder: str | None, output: str | None) -> None:
+def report(home: "Home", folder: str | None, output: str | None, *, overwrite: bool) -> None:
     """Rebuild the HTML report of an evaluation, by default of the latest under --home.
 
     \b
@@ -137,11 +142,16 @@ def report(home: "Home", folder: str | None, output: str | None) -> None:
       forecaster report
       forecaster report dow --output dow.html
     """
+    page = check_output(Path(output), PAGES, overwrite=overwrite) if output else None
     from forecaster.evaluation import Evaluation
     from forecaster.report import build_report
 
     evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
-    written = build_report(evaluation, Path(output) if output else None)
+    if page is None:
+        written = build_report(evaluation)
+    else:
+        written = page.path
+        page.write(lambda to: build_report(evaluation, to))
     _print_verdict(evaluation)
     show(f"Report: {written}")
 

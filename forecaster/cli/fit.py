@@ -11,7 +11,6 @@ import click
 from forecaster.cli.shared import (
     PARTLY,
     bars,
-    console,
     home_option,
     name_skipped,
     name_stale,
@@ -21,6 +20,7 @@ from forecaster.cli.shared import (
     source_options,
 )
 from forecaster.cli.stopping import exit_code, word
+from forecaster.cli.tables import console
 from forecaster.config import MODELS, TRANSFORMS
 from forecaster.errors import UsageError, WriteError
 
@@ -88,6 +88,7 @@ _SETTINGS = (
     help="Search for each series' own learning rate, weight decay and hidden size. Takes several "
     "times as long.",
 )
+@click.option("--run", metavar="NAME", help="What the run is called.  [default: its time]")
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
@@ -113,6 +114,7 @@ def fit(
     mask: tuple[str, ...],
     decimal: str | None,
     tune: bool,
+    run: str | None,
     config: str | None,
     seed: int,
     **options: Any,
@@ -127,9 +129,10 @@ def fit(
     \b
     Examples:
       forecaster fit --tickers sp500.txt
+      forecaster fit --tickers AAPL,MSFT,BRK-B
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
-      forecaster fit --tickers dow30.txt --tune
+      forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --resume
     """
     if resume is not None:
@@ -145,6 +148,8 @@ def fit(
         _check_tuned(settings)
     settings = Config.from_dict(settings, config or "options")
 
+    if run is not None:
+        home.check_new_name(run)
     from forecaster.ingest import open_source
 
     wanted, _ = read_tickers(tickers)
@@ -157,7 +162,7 @@ def fit(
     data = DataRequest(opened, wanted, start, end, mask)
     with _resumable() as on_begin, bars() as bar:
         callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say)
-        result = fit_to_home(home, data, settings, seed, tune=tune, callbacks=callbacks)
+        result = fit_to_home(home, data, settings, seed, tune=tune, run=run, callbacks=callbacks)
     _finish(ctx, result)
 
 
@@ -233,6 +238,8 @@ def _finish(ctx: click.Context, result: "SavedFit") -> None:
 
 
 def _print_summary(result: "SavedFit") -> None:
+    from forecaster.home import run_name
+
     model, report = result.model, result.model.report
     span = f"{model.provenance['first']} to {model.provenance['last']}"
     counts = report["status"].value_counts()
@@ -249,6 +256,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Error": _error(report),
         **_choices(model),
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
+        "Run": run_name(result.folder),
         "Saved": str(result.folder),
     }
     width = max(map(len, facts)) + 2

@@ -13,6 +13,7 @@ from forecaster.cli.shared import (
     home_option,
     name_skipped,
     name_stale,
+    overwrite_option,
     read_tickers,
     say,
     show,
@@ -20,6 +21,7 @@ from forecaster.cli.shared import (
     tickers_option,
 )
 from forecaster.errors import printable
+from forecaster.outputs import FORMATS
 
 if TYPE_CHECKING:
     from forecaster.home import Home
@@ -106,14 +108,14 @@ def ingest(
 
 @click.command()
 @click.argument("tickers", nargs=-1)
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True,
-              help="The file to write; must not exist unless --overwrite.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["csv", "parquet"]),
+@click.option("--output", type=click.Path(path_type=Path), required=True,
+              help="The file to write: .csv, .json, .parquet or .xlsx.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(FORMATS),
               help="[default: by the ending of --output]")  # fmt: skip
 @click.option("--source", help="Which stored source.  [default: the only one there is]")
 @click.option("--adjusted", is_flag=True,
               help="Prices after dividends, on the scale of adj_close.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace the file.")
+@overwrite_option
 @home_option
 def export(
     *,

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import PARTLY, console, home_option, say
+from forecaster.cli.shared import PARTLY, home_option, overwrite_option, say
+from forecaster.cli.tables import print_table
+from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError, printable
+from forecaster.outputs import FORMATS, PICTURES, Output, as_json, check_output
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,13 +22,15 @@ if TYPE_CHECKING:
 
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
-_FORMATS = {".csv": "csv", ".txt": "csv", ".json": "json", ".parquet": "parquet"}
+_PIPED = ("csv", "json")  # formats for standard output
 _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 
 
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All series of the model.")
+@click.option("--run", metavar="NAME", help="Which run (see `runs`).  [default: the latest of real "
+              "prices that knows the tickers]")  # fmt: skip
 @click.option(
     "--level", type=float, multiple=True, default=(80, 95), show_default=True,
     help="Bands in percent; repeat for more.",
@@ -33,15 +38,17 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "csv", "json", "parquet"]),
+    type=click.Choice(["table", *FORMATS]),
     help="[default: table, or by the ending of --output]",
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write to a file: .csv, .json, "
+              ".parquet or .xlsx.")  # fmt: skip
 @click.option(
     "--paths", "n_paths", type=click.IntRange(1),
     help="So many sample paths over the horizon, of all series together, instead of bands.",
 )  # fmt: skip
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw a PNG or SVG.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw a PNG, SVG or PDF.")
+@overwrite_option
 @home_option
 @click.pass_context
 def predict(
@@ -49,14 +56,18 @@ def predict(
     *,
     tickers: tuple[str, ...],
     everything: bool,
+    run: str | None,
     level: tuple[float, ...],
     form: str | None,
     output: Path | None,
     n_paths: int | None,
     plot: Path | None,
+    overwrite: bool,
     home: "Home",
 ) -> None:
-    """Forecast with the latest model and the stored prices.
+    """Forecast with a saved model and the stored prices.
+
+    Where several runs could answer, it is said which one does, and why newer ones do not.
 
     With --paths, futures of all series together are drawn, so that the risk of a basket can be
     asked for: a summary is shown, or the paths are written to --output.
@@ -65,48 +76,34 @@ def predict(
     Examples:
       forecaster predict AAPL
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
-      forecaster predict --all --format csv --output forecasts.csv
+      forecaster predict --all --run tech-weekly --output forecasts.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or --all for every series of the model (not both)")
-    form = form or _by_ending(output)
-    if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise UsageError(f"--plot {plot}: cannot draw {plot.suffix!r}; expected .png, .svg or .pdf")
     if n_paths is not None and plot is not None:
         raise UsageError("--plot draws bands, which --paths does not make; leave one of them out")
-    if form == "parquet" and output is None:
-        raise UsageError("--format parquet needs --output FILE")
+    form = None if form == "table" else form
+    file = output and check_output(output, form=form, overwrite=overwrite)
+    picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
+    if file is None and form not in (None, *_PIPED):
+        raise UsageError(f"--format {form} needs --output FILE")
     from forecaster.forecasting import check_levels
     from forecaster.pipeline import predict_from_home
 
     levels = check_levels(level)
     named = None if everything else tickers
-    result = predict_from_home(home, named, levels, n_paths=n_paths)
+    result = predict_from_home(home, named, levels, run, n_paths, on_notice=say)
     _warn(result)
-    if form == "table" and output is None:
+    if file is None and form is None:
         _print_tables(result, levels, n_paths)
     else:
-        frame = result.frame.assign(source="simulated") if result.simulated else result.frame
-        _export(frame, "csv" if form == "table" else form, output)
-    if plot is not None:
-        _draw(result, plot)
+        _export(result, form, file)
+    if picture is not None:
+        _draw(result, picture)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
     ctx.exit(PARTLY if result.unknown else 0)
-
-
-def _by_ending(output: Path | None) -> str:
-    if output is None:
-        return "table"
-    ending = output.suffix.lower()
-    piped = output.exists() and not output.is_file()  # takes text, whatever its name is
-    if piped or ending in _FORMATS:
-        return _FORMATS.get(ending, "csv")
-    raise UsageError(
-        f"--output {output}: cannot write {ending or 'a file without an ending'}; expected .csv, "
-        ".json or .parquet, or say --format"
-    )
 
 
 def _warn(result: "Prediction") -> None:
@@ -138,12 +135,12 @@ def _print_tables(
             raise UsageError(
                 "--paths shows a summary of prices; of other series: add --output FILE"
             )
-        console().print(risk_table(result, _FULL_TABLES))
+        print_table(risk_table(result, _FULL_TABLES))
     elif len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
-            console().print(_table(result, name, levels))
+            print_table(_table(result, name, levels))
     else:
-        console().print(_overview(result, levels))
+        print_table(_overview(result, levels))
 
 
 def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
@@ -207,41 +204,21 @@ def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
-def _export(frame: "pd.DataFrame", form: str, output: Path | None) -> None:
-    from forecaster import atomic
-    from forecaster.csv_writer import write_csv
-
-    write = {
-        "csv": lambda to: write_csv(frame, to),
-        "json": lambda to: frame.to_json(to, orient="records", date_format="iso", indent=1),
-        "parquet": lambda to: _write_parquet(frame, to),
-    }[form]
-    if output is None:
-        text = write(None).rstrip("\n")
-        # A file or a program gets what there is; a terminal would obey what controls it.
-        click.echo(printable(text) if sys.stdout.isatty() else text)
-    elif output.exists() and not output.is_file():  # a pipe or a device is written to, not replaced
-        if form == "parquet":
-            write(output)
-            return
-        with output.open("wb") as stream:
-            write(stream)
-    else:
-        atomic.write_file(output.resolve(), write)
-        say(f"Wrote {output}")
+def _export(result: "Prediction", form: str | None, file: Output | None) -> None:
+    frame = result.frame.assign(source="simulated") if result.simulated else result.frame
+    if file is not None:
+        file.write_table(frame)
+        if not file.streamed:
+            say(f"Wrote {file.path}")
+        return
+    text = (write_csv(frame) if form == "csv" else as_json(frame)).rstrip("\n")
+    # A file or a program gets what there is; a terminal would obey what controls it.
+    click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
-def _write_parquet(frame: "pd.DataFrame", path: Path) -> None:
-    from forecaster.paths import open_for_arrow
-
-    with open_for_arrow(path, "wb") as file:
-        frame.to_parquet(file, index=False)
-
-
-def _draw(result: "Prediction", path: Path) -> None:
+def _draw(result: "Prediction", picture: Output) -> None:
     from matplotlib.figure import Figure
 
-    from forecaster import atomic
     from forecaster.plotting import plot_forecast
 
     names = list(result.panel.ids)[:_FULL_TABLES]
@@ -250,6 +227,5 @@ def _draw(result: "Prediction", path: Path) -> None:
         plot_forecast(result.panel, result.frame, name, ax=ax)
     if result.simulated:
         figure.suptitle("simulated, not real prices", fontsize=9, color="#aa3333")
-    kind = path.suffix.lstrip(".").lower()
-    atomic.write_file(path.resolve(), lambda to: figure.savefig(to, format=kind, dpi=130))
-    say(f"Drew {', '.join(names)} in {path}")
+    picture.write(lambda to: figure.savefig(to, format=picture.form, dpi=130))
+    say(f"Drew {', '.join(names)} in {picture.path}")

@@ -12,7 +12,6 @@ from forecaster.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
-    from rich.text import Text
 
     from forecaster.home import Home
     from forecaster.ingest import Membership
@@ -22,11 +21,11 @@ PARTLY = 3
 
 
 def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--home``, handed over as a Home."""
+    """``--home``, handed over as a Home; of a command in a group, that of the group will do."""
     return click.option(
         "--home",
         envvar="FORECASTER_HOME",
-        callback=lambda ctx, option, value: _home(value),
+        callback=lambda ctx, option, value: _home_of_group(ctx) or _home(value),
         help="Folder for prices and models.  "
         "[env var: FORECASTER_HOME; default: the user's data folder]",
     )(command)
@@ -43,11 +42,15 @@ decimal_option = click.option(
     type=click.Choice([".", ","]),
     help="The sign before a fraction in CSV files.  [default: what each file shows]",
 )
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace files that exist, which are refused otherwise."
+)
 tickers_option = click.option(
     "--tickers",
-    metavar="FILE",
-    help="File of tickers, one a line; sp500.txt and dow30.txt are included. Or of members over "
-    "time: date,tickers or ticker,start,end.  [default: every series of the source]",
+    metavar="FILE|LIST",
+    help="Tickers between commas, or a file of them, one a line; sp500.txt and dow30.txt are "
+    "included. Or of members over time: date,tickers or ticker,start,end.  "
+    "[default: every series of the source]",
 )
 
 
@@ -81,15 +84,27 @@ def _flags(value: str) -> tuple[str, ...]:
 
 
 def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None]":
-    """The tickers of a file, and when each belonged to the universe, if it says so."""
+    """The tickers of a file or a list, and when each belonged to the universe, if it says so."""
     if path is None:
         return None, None
-    from forecaster.ingest import read_membership, read_universe
+    from forecaster.ingest import listed_tickers, read_membership, read_universe
 
+    if (named := listed_tickers(path)) is not None:
+        return named, None
     membership = read_membership(path)
     if membership is not None:
         return membership.tickers, membership
     return read_universe(path), None
+
+
+def _home_of_group(ctx: click.Context) -> "Home | None":
+    """The home that was named before the name of a subcommand, if none is named behind it."""
+    from click.core import ParameterSource
+
+    if ctx.parent is None or ctx.get_parameter_source("home") is ParameterSource.COMMANDLINE:
+        return None
+    named = ctx.parent.get_parameter_source("home") is ParameterSource.COMMANDLINE
+    return ctx.parent.params["home"] if named else None
 
 
 def _home(value: str | None) -> "Home":
@@ -130,21 +145,6 @@ def name_skipped(skipped: Mapping[str, str]) -> None:
     if skipped:
         say(f"Skipped {len(skipped)}:")
         say_reasons(skipped)
-
-
-def console() -> "Console":
-    """Where tables are printed; wide enough not to cut them where there is no terminal."""
-    from rich.console import Console
-
-    class Plain(Console):
-        """Shows names and paths as they are: brackets are no markup, and nothing is obeyed."""
-
-        def render_str(self, text: str, **options: Any) -> "Text":
-            return super().render_str(printable(text, lines=False), **options)
-
-    plain: Any = {"markup": False, "emoji": False, "highlight": False}
-    console = Plain(**plain)
-    return console if console.is_terminal else Plain(width=120, **plain)
 
 
 class Bars:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import PARTLY, console, home_option, say, show
+from forecaster.cli.shared import PARTLY, home_option, say, show
+from forecaster.cli.tables import console, print_table
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:
@@ -50,15 +51,14 @@ def status(
     show(f"Recurrence: {_kernel()}")
     stores = list(Store.all_of(home, say))
     if stores:
-        console().print(_sources_table(stores))
+        print_table(_sources_table(stores))
     else:
         console().print(
             "No prices stored yet; `forecaster fit` or `forecaster ingest` fetches some."
         )
     for store in stores:
         _print_store(store, [store.spelled(name) for name in tickers], everything=everything)
-    known = {name.upper() for store in stores for name in store.ids}
-    unknown = [name for name in tickers if name.upper() not in known]
+    unknown = [name for name in tickers if not any(s.spelled(name) in s for s in stores)]
     for name in unknown:
         say(f"{name}: no prices are stored")
     _print_models(home)
@@ -89,7 +89,7 @@ def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) ->
     names = _choose_series(store, tickers, everything=everything)
     if not names:
         return
-    console().print(_series_table(store, names))
+    print_table(_series_table(store, names))
     if tickers:
         _print_flags(store, names)
     elif len(names) < len(store.ids):
@@ -140,7 +140,7 @@ def _print_flags(store: "Store", names: Sequence[str]) -> None:
     table = Table("series", "date", "flag", title="Flagged sessions", title_justify="left")
     for row in flags.head(_MOST_DATES).itertuples():
         table.add_row(str(row.unique_id), str(row.ds)[:10], str(row.flag))
-    console().print(table)
+    print_table(table)
     if len(flags) > _MOST_DATES:
         console().print(f"... and {len(flags) - _MOST_DATES} more")
 
@@ -152,7 +152,10 @@ def _print_models(home: "Home") -> None:
                    title="Models, the latest last", title_justify="left")  # fmt: skip
     for run in home.runs():
         models.add_row(*_describe_run(run))
-    console().print(models if models.row_count else "No model yet; run `forecaster fit` first.")
+    if models.row_count:
+        print_table(models)
+    else:
+        show("No model yet; run `forecaster fit` first.")
 
 
 def _print_unfinished(home: "Home") -> None:
@@ -167,7 +170,7 @@ def _print_unfinished(home: "Home") -> None:
         state = f"running{holder}" if fit.running else "interrupted"
         table.add_row(fit.name, fit.what, fit.progress, state)
     if table.row_count:
-        console().print(table)
+        print_table(table)
         console().print(
             "`forecaster fit --resume NAME` continues an interrupted one, `--discard NAME` removes "
             "it."
@@ -176,15 +179,16 @@ def _print_unfinished(home: "Home") -> None:
 
 def _describe_run(folder: "Path") -> list[str]:
     """The cells of a run's row; says what is wrong with a damaged one."""
+    from forecaster.home import run_name
     from forecaster.storage import load
 
     try:
         model = load(folder)
     except ModelError as error:
         say(str(error))
-        return [folder.name, "damaged"]
+        return [run_name(folder), "damaged"]
     return [
-        folder.name, f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
+        run_name(folder), f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
         # `fc.save` may have put it here, without a source.
         model.provenance.get("source", "unknown"), model.provenance.get("last", "unknown"),
         f"{model.report['mae_relative_to_naive'].median():.4f}",

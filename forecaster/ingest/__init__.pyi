@@ -14,5 +14,6 @@ from .source import Date as Date
 from .source import Source as Source
 from .sources import open_source as open_source
 from .store import Store as Store
+from .universe import listed_tickers as listed_tickers
 from .universe import normalise as normalise
 from .universe import read_universe as read_universe

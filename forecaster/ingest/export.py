@@ -1,15 +1,14 @@
 """Stored prices as one long table for other programs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster import atomic
-from forecaster.csv_writer import write_csv
 from forecaster.errors import StoreError, UsageError, name_reasons
 from forecaster.home import Home
 from forecaster.ingest.store import Store
+from forecaster.outputs import Output, check_output
 from forecaster.paths import as_text, open_for_arrow
 
 _AT_ONCE = 200  # series in memory at the same time
@@ -28,39 +27,22 @@ def export_prices(
     """Write stored series as one table, which appears whole or not at all; returns its rows.
 
     - ``tickers``: which series; None: all that are stored
-    - ``form``: ``csv`` or ``parquet``, by default as ``output`` ends. In a CSV, text that a
-      spreadsheet would take for a formula gets a quote in front
+    - ``form``: ``csv``, ``json``, ``parquet`` or ``excel``, by default as ``output`` ends. In a
+      CSV, text that a spreadsheet would take for a formula gets a quote in front
     - ``source``: which stored source; None: the only one
     - ``overwrite``: whether ``output`` may exist
     - ``adjusted``: open, high, low and close on the scale of ``adj_close``, which is then left out
 
-    Raises UsageError when source, ticker or format is not there or the file is, StoreError when a
-    series is damaged.
+    Raises UsageError when source, ticker, format or folder is not there or the file is, StoreError
+    when a series is damaged.
     """
-    form = form or {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
-        output.suffix.lower()
-    )
-    if form not in ("csv", "parquet"):
-        raise UsageError(f"{output}: cannot tell the format; add --format csv or parquet")
-    stream = output.exists() and not output.is_file()  # a pipe, or standard output
-    if output.is_dir() or not output.parent.is_dir():
-        raise UsageError(f"{output}: expected a file in a folder that is there")
-    if output.exists() and not stream and not overwrite:
-        raise UsageError(f"{output} exists; choose another file, or add --overwrite")
+    file = check_output(output, form=form, overwrite=overwrite)
     store = _find_store(home, source)
     with store.locked_to_read():  # nothing is replaced meanwhile
-        return _export(store, output, tickers, form, adjusted=adjusted, stream=stream)
+        return _export(store, file, tickers, adjusted=adjusted)
 
 
-def _export(
-    store: Store,
-    output: Path,
-    tickers: Sequence[str] | None,
-    form: str,
-    *,
-    adjusted: bool,
-    stream: bool,
-) -> int:
+def _export(store: Store, file: Output, tickers: Sequence[str] | None, *, adjusted: bool) -> int:
     names = list(dict.fromkeys(map(store.spelled, tickers))) if tickers else store.ids
     if missing := [name for name in names if name not in store]:
         raise UsageError(
@@ -78,11 +60,7 @@ def _export(
             frame = frame.reindex(columns=columns)
             yield _adjusted(frame) if adjusted else frame
 
-    write = _write_csv if form == "csv" else _write_parquet
-    if stream:
-        write(output, parts())
-    else:
-        atomic.write_file(output, lambda to: write(to, parts()))
+    file.write_parts(parts())
     return sum(store.manifest.series[name].rows for name in names)
 
 
@@ -132,25 +110,3 @@ def _find_store(home: Home, source: str | None) -> Store:
     if wanted not in known:
         raise UsageError(f"source {source!r} is not stored; there are {', '.join(known)}")
     return stores[known.index(wanted)]
-
-
-def _write_csv(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        for number, frame in enumerate(parts):
-            write_csv(frame, file, header=number == 0)
-
-
-def _write_parquet(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    writer = None
-    with open_for_arrow(path, "wb") as file:
-        try:
-            for frame in parts:
-                table = pa.Table.from_pandas(frame, preserve_index=False)
-                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
-                writer.write_table(table.cast(writer.schema))
-        finally:
-            if writer is not None:
-                writer.close()

@@ -24,6 +24,7 @@ from forecaster.ingest.parquet import read_parquet
 from forecaster.ingest.source import Date, Fetched, Known, Stored
 from forecaster.paths import as_bytes, as_text, from_text, readable
 from forecaster.series import show_time
+from forecaster.spelling import spelled, spellings
 
 _READER = 2  # raise it when files are read differently
 _TOO_SHORT = "the folder has fewer rows of it than are stored, and a file that cannot be read"
@@ -61,16 +62,17 @@ class Files:
     ) -> Iterator[Fetched]:
         """Each series whole, whatever ``start`` says; see :class:`Source`."""
         frames = self._read()
+        names = spellings([*frames, *self._failed])  # ``BRK-B`` may stand there as ``brk.b``
         for name in tickers:
-            if name in self._failed:
-                yield Fetched(name, None, self._failed[name])
-            elif (spelled := self._spelled(name)) is None:
+            if (series := spelled(names, name)) is None:
                 yield Fetched(name, None, f"not in {self.path}")
-            elif self._unreadable and _is_shorter(frames[spelled], known and known(name)):
+            elif series in self._failed:
+                yield Fetched(name, None, self._failed[series])
+            elif self._unreadable and _is_shorter(frames[series], known and known(name)):
                 yield Fetched(name, None, _TOO_SHORT, suspect=True)
             else:
-                frame = frames[spelled]
-                yield Fetched(name, frame if spelled == name else frame.assign(unique_id=name))
+                frame = frames[series]
+                yield Fetched(name, frame if series == name else frame.assign(unique_id=name))
 
     def fingerprint(self) -> str | None:
         """A hash over names and contents of all files, and the version of their reader."""
@@ -89,14 +91,6 @@ class Files:
             name = as_text(file.relative_to(self.path))
             digest.update(as_bytes(f"{name}\n{content}\n"))
         return digest.hexdigest()
-
-    def _spelled(self, name: str) -> str | None:
-        """A ticker as the files write it: ``BRK-B`` may stand there as ``BRK.B`` or ``brk.b``."""
-        frames = self._read()
-        if name in frames:
-            return name
-        upper = {known.upper(): known for known in reversed(frames)}
-        return upper.get(name.upper()) or upper.get(name.upper().replace("-", "."))
 
     def _read(self) -> dict[str, pd.DataFrame]:
         if self._frames is None:

@@ -47,6 +47,7 @@ from forecaster.ingest.series_file import (
     sha256,
 )
 from forecaster.locking import locked_folder
+from forecaster.spelling import spelled, spellings
 
 _QUARANTINE = "quarantine"
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -116,10 +117,8 @@ class Store:
         return name in self.manifest.series
 
     def spelled(self, name: str) -> str:
-        """A series' name as it is stored, whatever its letter case; unchanged if there is none."""
-        if name in self:
-            return name
-        return next((known for known in self.ids if known.upper() == name.upper()), name)
+        """A series' name as it is stored, however it is spelled; unchanged if there is none."""
+        return name if name in self else spelled(spellings(self.ids), name) or name
 
     @contextlib.contextmanager
     def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:

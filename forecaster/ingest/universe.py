@@ -1,6 +1,7 @@
 """Universe files: which tickers to follow."""
 
 import codecs
+import contextlib
 import csv
 import importlib.resources
 import re
@@ -12,6 +13,7 @@ from forecaster.errors import UsageError
 
 _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
 _HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
+_LIKE_A_FILE = re.compile(r"[/\\]|\.(txt|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2})[-/.]\d{1,4}$|(19|20)\d{6}$")
 SEPARATOR_LINE = re.compile(r"\s*\"?sep=(?P<separator>.)\"?\s*", re.IGNORECASE)
 """What Excel writes first to say what parts the cells."""
@@ -102,6 +104,33 @@ def normalise(symbol: str, where: str = "ticker") -> str:
             "(and ^ in front of an index), 24 at most, e.g. BRK-B, ^GSPC, EURUSD=X"
         )
     return name
+
+
+def listed_tickers(text: str) -> list[str] | None:
+    """Tickers that are named themselves, between commas or spaces; None where a file is meant.
+
+    A file of that name wins, and so does what ends like one. Raises UsageError for what can be
+    neither.
+    """
+    words = list(filter(None, re.split(r"[,;\s]+", text)))
+    with contextlib.suppress(OSError):  # too long for the name of a file
+        if (path := find_universe(text)).exists() and not path.is_dir():
+            return None
+    if not words:
+        return None
+    if len(words) == 1:
+        if re.search(
+            r"[/\\]|\.(txt|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", text, re.IGNORECASE
+        ):
+            return None
+        if (bundled := find_universe(f"{text}.txt".lower())).exists():
+            raise UsageError(
+                f"{text!r} is no file; expected a file or tickers between commas. Did you mean "
+                f"{bundled.name}?"
+            )
+    shown = text if len(text) <= 40 else text[:37] + "..."
+    where = f"{shown!r} is no file, and of its words"
+    return list(dict.fromkeys(normalise(word, where) for word in words))
 
 
 def find_universe(path: str | Path) -> Path:

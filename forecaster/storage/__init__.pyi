@@ -11,6 +11,12 @@ from .resuming import discard as discard
 from .resuming import take_saved as take_saved
 from .resuming import tell_of_others as tell_of_others
 from .resuming import unfinished_fits as unfinished_fits
+from .runs import Run as Run
+from .runs import choose_run as choose_run
+from .runs import remove_run as remove_run
+from .runs import rename_run as rename_run
+from .runs import runs_of as runs_of
+from .runs import shown_time as shown_time
 from .saving import load as load
 from .saving import save as save
 from .saving import save_run as save_run

@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
+_MOST_REASON = 500  # characters of an error
 _WIDEST = 1e6  # spread of scores: no outcome lies that far from what was forecast
 _MISSING = object()
 _REPORTED = {
@@ -114,6 +115,37 @@ def _weights(arrays: Mapping[str, np.ndarray], kind: str) -> dict[str, np.ndarra
         if not np.isfinite(leaf).all():
             raise ValueError(f"{kind}{name}: some weights are not finite")
     return weights
+
+
+def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What a run's ``model.json`` says that needs no arrays; see :class:`forecaster.storage.Run`.
+
+    Raises ModelError where that is no model's.
+    """
+    try:
+        ids = _unique(_texts(rest, "ids"), "ids")
+        config = Config.from_dict(_get(dict, rest, "config"), "config")
+        report = _report(rest, ids)
+        return {
+            "ids": ids,
+            "skipped": _skipped(_get(dict, rest, "skipped")),
+            "config": config,
+            "provenance": _provenance(_get(dict, rest, "provenance")),
+            "error": _numbers(report["mae_relative_to_naive"]),
+            "seasonal_error": _numbers(report["mae_relative_to_seasonal_naive"]),
+        }
+    except Exception as error:  # the file is whatever somebody made of it
+        reason = shortened(error)
+        raise ModelError(f"{folder}: not a model of this program: {reason}. {ADVICE}") from error
+
+
+def _numbers(column: pd.Series) -> list[float | None]:
+    return [None if pd.isna(value) else float(value) for value in column]
+
+
+def shortened(error: Exception) -> str:
+    """What an error says, or what it is."""
+    return str(error)[:_MOST_REASON] or type(error).__name__
 
 
 def _frequency(fields: dict[str, Any]) -> Frequency:

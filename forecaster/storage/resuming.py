@@ -21,7 +21,7 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.errors import ModelError, StoreError, UsageError, WriteError
-from forecaster.home import Home
+from forecaster.home import Home, run_name
 from forecaster.ingest import Store, masked_rows
 from forecaster.locking import HOLDER, LOCK, FolderLock, holder_of, is_held
 from forecaster.storage.request import (
@@ -65,13 +65,16 @@ class UnfinishedFit:
         self.lock.release()
 
     @staticmethod
-    def begin(home: Home, request: FitRequest) -> "UnfinishedFit":
+    def begin(home: Home, request: FitRequest, run: str | None = None) -> "UnfinishedFit":
         """Write the request down in a folder of its own, beside those of other fits.
 
-        Raises WriteError when it cannot be written.
+        ``run``: what its run will be called; by default its time. Raises UsageError when a run or
+        another unfinished fit has that name, WriteError when the request cannot be written.
         """
+        if run is not None:
+            home.check_new_name(run)
         with atomic.as_write_error(home.unfinished):
-            folder, lock = _new_folder(home, request)
+            folder, lock = _new_folder(home, request, run)
         try:
             write_request(folder / _REQUEST, request)
         except BaseException:
@@ -101,6 +104,11 @@ class UnfinishedFit:
     def name(self) -> str:
         """What it is resumed by."""
         return self.folder.name
+
+    @property
+    def run(self) -> str | None:
+        """What its run will be called; None: by its time."""
+        return None if run_name(self.folder) == self.name else run_name(self.folder)
 
     @property
     def has_progress(self) -> bool:
@@ -217,11 +225,11 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
             )
 
 
-def _new_folder(home: Home, request: FitRequest) -> tuple[Path, FolderLock]:
+def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
     """A folder that no other fit has, and its lock."""
     for _ in range(_TRIES):
         home.unfinished.mkdir(parents=True, exist_ok=True)
-        folder = home.new_unfinished(request.config.model)
+        folder = home.new_unfinished(request.config.model, run)
         # Another fit may begin in the same millisecond, or end and take the folder above with it.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             folder.mkdir()
@@ -236,6 +244,8 @@ def _choose(home: Home, name: str | None) -> Path:
     """The folder of a name, or of the only fit that is not running."""
     folders = {folder.name: folder for folder in home.unfinished_fits()}
     if name is not None:
+        named = {run_name(folder): folder.name for folder in folders.values()}
+        name = named.get(name, name)
         if name not in folders:
             there = f"; there are {', '.join(folders)}" if folders else ""
             raise UsageError(f"no unfinished fit {name!r} under {home}{there}")

@@ -27,13 +27,12 @@ from forecaster.forecasting import (
     imported_network,
     merge_members,
 )
-from forecaster.home import Home
+from forecaster.home import Home, run_name
 from forecaster.storage.encoding import Encoding
-from forecaster.storage.loading import ADVICE, model_of, read_bytes, read_json
+from forecaster.storage.loading import ADVICE, model_of, read_bytes, read_json, shortened
 
 SCHEMA = 3  # networks of versions 1 and 2 were made for other features
 _ARRAYS, _REST = "model.safetensors", "model.json"
-_MOST_REASON = 500  # characters of an error
 
 
 def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
@@ -80,15 +79,22 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
     return folder
 
 
-def save_run(home: Home, model: Model, encoding: Encoding | None = None) -> Path:
+def save_run(
+    home: Home, model: Model, encoding: Encoding | None = None, name: str | None = None
+) -> Path:
     """Save a model as a new run, also where others are saved in the same millisecond.
+
+    ``name``: what it is called, if that is still free; otherwise it is called by its time, so that
+    nothing is lost.
 
     Also removes what processes that were killed while they saved have left. Raises WriteError when
     it cannot be written.
     """
     atomic.sweep(home.models)
+    if name is not None and any(run_name(run).casefold() == name.casefold() for run in home.runs()):
+        name = None
     while True:
-        folder = home.new_run(model.config.column.lower())
+        folder = home.new_run(model.config.column.lower(), name)
         try:
             return save(model, folder, encoding)
         except (ModelError, WriteError) as error:
@@ -142,8 +148,9 @@ def load(folder: str | Path, network: OwnNetwork | None = None) -> Model:
     try:
         return model_of(rest, from_bytes(raw), network)
     except Exception as error:  # the files are whatever somebody made of them
-        reason = str(error)[:_MOST_REASON] or type(error).__name__
-        raise ModelError(f"{folder}: not a model of this program: {reason}. {ADVICE}") from error
+        raise ModelError(
+            f"{folder}: not a model of this program: {shortened(error)}. {ADVICE}"
+        ) from error
 
 
 def _check_schema(rest: Mapping[str, Any], path: Path) -> None:

@@ -83,7 +83,9 @@ def test_looking_for_a_gpu_leaves_all_cores_to_train():
 
 
 def test_bad_options_are_one_clear_error(tmp_path):
-    assert "ends in .csv" in error("benchmark", "--output", tmp_path / "b.txt", code=2)
+    (tmp_path / "b_scaling.csv").touch()
+    before = error("benchmark", "--suite", "--output", tmp_path / "b.csv", code=2)
+    assert "b_scaling.csv exists" in before
     assert "at least one batch" in error("benchmark", "--windows", 3, code=2)
     with pytest.raises(UsageError, match="no method 'tensorflow'; there are ours, ours-no-kernel"):
         compare(SMALL, ["tensorflow"])

@@ -105,7 +105,8 @@ class Compress(Fit):
 
 
 class Predict(Command):
-    arguments = ("predict", "--all", "--output", "{folder}/out/f.csv", "--home", "{folder}/home")
+    arguments = ("predict", "--all", "--output", "{folder}/out/f.csv", "--overwrite",
+                 "--home", "{folder}/home")  # fmt: skip
 
     def prepare(self, folder):
         (folder / "out" / "f.csv").write_text("old")
@@ -116,7 +117,8 @@ class Predict(Command):
 
 
 class Picture(Predict):
-    arguments = ("predict", "AAA", "--plot", "{folder}/out/f.png", "--home", "{folder}/home")
+    arguments = ("predict", "AAA", "--plot", "{folder}/out/f.png", "--overwrite",
+                 "--home", "{folder}/home")  # fmt: skip
 
 
 class Export(Predict):
@@ -125,7 +127,7 @@ class Export(Predict):
 
 
 class ExportParquet(Predict):
-    arguments = ("export", "--output", "{folder}/out/f.csv", "--format", "parquet", "--overwrite",
+    arguments = ("export", "--output", "{folder}/out/f.parquet", "--overwrite",
                  "--home", "{folder}/home")  # fmt: skip
 
 

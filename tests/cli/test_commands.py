@@ -98,7 +98,7 @@ def test_predict_draws_a_fan(home, tmp_path):
 
 def test_unknown_tickers_are_named_with_what_is_near(home):
     message = error("predict", "APL", "--home", home, code=1)
-    assert "APL: not in the latest model (5 series); near: AAPL" in message
+    assert "APL: not among the 5 series of the model; near: AAPL" in message
     result = run("predict", "KO", "APL", "--home", home)
     assert result.exit_code == 3 and "KO   last close" in result.stdout
 
@@ -122,14 +122,25 @@ USAGE = [
     (("fit", "--source", "simulated", "--start", "soon"), "'soon' does not match the format"),
     (("fit", "--source", "nasdaq"), "expected yahoo, simulated or files:PATH"),
     (("fit", "--source", "files:{tmp}/none.csv"), "no such file or folder"),
-    (("fit", "--source", "yahoo"), "name them with --tickers FILE"),
+    (("fit", "--source", "yahoo"), "name them: --tickers AAPL,MSFT, or --tickers FILE"),
+    (("fit", "--tickers", "dow30"), "'dow30' is no file; expected a file or tickers between"),
+    (("fit", "--tickers", "AAPL,M$FT"), "'AAPL,M$FT' is no file, and of its words: 'M$FT' cannot"),
+    (("fit", "--tickers", "dow3.txt"), "dow3.txt: cannot be read: No such file"),
     (("predict",), "name tickers, or --all"),
     (("predict", "AAPL", "--all"), "name tickers, or --all"),
     (("predict", "AAPL", "--level", "100"), "expected percent above 0 and below 100; got 100"),
     (("predict", "AAPL", "--level", "0.8"), "did you mean 80?"),
-    (("predict", "AAPL", "--output", "f.xlsx"), "cannot write .xlsx; expected .csv, .json or"),
+    (("predict", "AAPL", "--output", "f.xls"), "cannot write '.xls'; expected .csv, .json, "),
+    (("predict", "AAPL", "--output", "{tmp}/empty.txt"), "empty.txt exists; choose another file"),
+    (("predict", "AAPL", "--output", "{tmp}"), "is a folder; expected the name of a file"),
+    (("predict", "AAPL", "--output", "{tmp}/no/f.csv"), "/no; make it first, or choose another"),
+    (("predict", "AAPL", "--plot", "{tmp}/no/f.png"), "no/f.png: there is no folder"),
+    (("predict", "AAPL", "--format", "csv", "--output", "f.xlsx"), "says excel, --format says csv"),
+    (("report", "--output", "r.pdf"), "cannot write '.pdf'; expected .html"),
+    (("evaluate", "--source", "simulated", "--output", "{tmp}/no/e"), "there is no folder"),
+    (("export", "--output", "{tmp}/empty.txt"), "exists; choose another file, or add --overwrite"),
     (("predict", "--all", "--format", "parquet"), "needs --output"),
-    (("predict", "AAPL", "--plot", "{tmp}/fan.xyz", "--home", "{home}"), "cannot draw '.xyz'"),
+    (("predict", "AAPL", "--plot", "{tmp}/fan.xyz", "--home", "{home}"), "cannot write '.xyz'"),
     (("fit", "--source", "simulated", "--tickers", ""), "cannot be read"),
     (("fit", "--source", "simulated", "--validation", "3"), "at least horizon + 9 = 14"),
 ]
@@ -264,13 +275,16 @@ def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
     home = tmp_path / "home"
     with monkeypatch.context() as patch:
         patch.setattr(Schedule, "advance", interrupted)
-        message = error(*arguments, "--home", home, code=130)
+        message = error(*arguments, "--run", "mine", "--home", home, code=130)
         assert "Continue with `forecaster fit --resume`" in message
+        taken = error(*arguments, "--run", "mine", "--home", home, code=2)
+        assert "there is an unfinished fit 'mine' already" in taken
     assert not (home / "models").exists()
     assert "leave out --horizon" in error("fit", "--resume", "--horizon", 9, "--home", home, code=2)
-    resumed = run("fit", "--resume", "--home", home)
+    resumed = run("fit", "--resume", "mine", "--home", home)
     assert resumed.exit_code == 0 and "for each of 3 series" in resumed.stdout
-    assert run("predict", "--all", "--format", "csv", "--home", home).stdout == whole
+    forecast = run("predict", "--all", "--run", "mine", "--format", "csv", "--home", home)
+    assert forecast.stdout == whole
     assert not (home / "unfinished").exists()
     assert "no unfinished fit" in error("fit", "--resume", "--home", home, code=2)
 

@@ -127,7 +127,7 @@ def test_a_disk_that_is_full_loses_nothing(mounted, home, settings, tmp_path):
         echo old > full/out.csv
         head -c 6m /dev/zero > full/fill
         f predict AAPL --home full/home
-        f predict AAPL --output full/out.csv --home full/home
+        f predict AAPL --output full/out.csv --overwrite --home full/home
         f export --output full/out.csv --overwrite --home full/home
         f compress --write int8 --home full/home
         {fit}

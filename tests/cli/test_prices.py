@@ -152,3 +152,18 @@ def test_ingest_names_what_is_missing(tmp_path):
         "--home", tmp_path / "home",
     )  # fmt: skip
     assert result.exit_code == 3 and "ZZZ: not in" in result.stderr
+
+
+def test_a_share_class_is_found_however_it_is_written(tmp_path):
+    """In the file as ``BRK.B``, on the command line in three ways."""
+    prices("BRK.B", 60).to_csv(tmp_path / "p.csv", index=False)
+    source, home = f"files:{tmp_path / 'p.csv'}", ("--home", tmp_path / "home")
+    assert run("ingest", "--source", source, *home).exit_code == 0
+    for number, name in enumerate(("BRK-B", "brk.b", "Brk.B")):
+        shown = run("status", name, *home)
+        assert shown.exit_code == 0 and "BRK.B" in shown.stdout and shown.stderr == ""
+        path = tmp_path / f"{number}.csv"
+        assert run("export", name, "--output", path, *home).exit_code == 0
+        assert set(pd.read_csv(path)["unique_id"]) == {"BRK.B"}
+    listed = run("ingest", "--source", source, "--tickers", "brk.b,BRK-B", *home)
+    assert listed.exit_code == 0 and "Stored 1 series" in listed.stdout

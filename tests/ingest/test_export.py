@@ -1,6 +1,7 @@
 """Stored prices as tables for others."""
 
 import csv
+import functools
 
 import pandas as pd
 import pytest
@@ -18,11 +19,14 @@ def home(tmp_path):
     return Home(tmp_path / "home")
 
 
+READ = {"csv": functools.partial(pd.read_csv, parse_dates=["ds"]), "parquet": pd.read_parquet}
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_what_is_stored_comes_out(home, tmp_path, ending):
     path = tmp_path / f"out.{ending}"
     rows = export_prices(home, path)
-    table = pd.read_csv(path, parse_dates=["ds"]) if ending == "csv" else pd.read_parquet(path)
+    table = READ[ending](path)
     assert len(table) == rows and list(dict.fromkeys(table["unique_id"])) == ["AAPL", "KO"]
     frames = [item.frame for item in open_source("simulated").fetch(["AAPL", "KO"])]
     expected = pd.concat([frame for frame in frames if frame is not None], ignore_index=True)
@@ -48,7 +52,7 @@ def test_text_that_looks_like_a_formula_is_quoted(tmp_path):
 
 
 def test_errors_say_what_to_do(home, tmp_path):
-    with pytest.raises(UsageError, match="cannot tell the format; add --format"):
+    with pytest.raises(UsageError, match=r"cannot write '.xyz'; expected .csv, .*or add --format"):
         export_prices(home, tmp_path / "out.xyz")
     with pytest.raises(UsageError, match="NOPE: not among the 2 series of simulated"):
         export_prices(home, tmp_path / "out.csv", ["NOPE"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import UsageError
-from forecaster.ingest import normalise, read_universe
+from forecaster.ingest import listed_tickers, normalise, read_universe
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -112,3 +112,21 @@ def test_any_file_gives_safe_symbols_or_one_clear_error(tmp_path_factory, words)
         for name in names:
             assert re.fullmatch(r"\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}", name) and ".." not in name
             assert "/" not in file_name(name) and file_name(name).lower() != "con"
+
+
+def test_tickers_may_be_named_themselves(tmp_path, monkeypatch):
+    assert listed_tickers("aapl, brk.b;MSFT BRK-B") == ["AAPL", "BRK-B", "MSFT"]
+    assert listed_tickers("AAPL") == ["AAPL"]
+    many = [f"T{n}" for n in range(300)]  # longer than any file name
+    assert listed_tickers(",".join(many)) == many
+    for file in ("sp500.txt", "none.csv", "a/b", ""):
+        assert listed_tickers(file) is None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "AAPL,KO").write_text("IBM")  # a file wins
+    assert listed_tickers("AAPL,KO") is None and read_universe("AAPL,KO") == ["IBM"]
+    (tmp_path / "KO").mkdir()  # a folder does not
+    assert listed_tickers("KO") == ["KO"]
+    with pytest.raises(UsageError, match=r"'DOW30' is no file; .* Did you mean dow30\.txt"):
+        listed_tickers("DOW30")
+    with pytest.raises(UsageError, match=r"'A,../b' is no file, and of its words: '../b'"):
+        listed_tickers("A,../b")

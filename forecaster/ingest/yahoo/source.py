@@ -75,7 +75,8 @@ class Yahoo:
     def tickers(self) -> list[str]:
         """Raises UsageError: Yahoo has no list."""
         raise UsageError(
-            "yahoo cannot list its tickers; name them with --tickers FILE, e.g. --tickers sp500.txt"
+            "yahoo cannot list its tickers; name them: --tickers AAPL,MSFT, or --tickers FILE, "
+            "e.g. sp500.txt"
         )
 
     def fingerprint(self) -> str | None:

@@ -1,0 +1,201 @@
+"""``forecaster runs``."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from forecaster.cli.shared import home_option, say, show
+from forecaster.cli.tables import print_table
+from forecaster.errors import ModelError
+
+if TYPE_CHECKING:
+    from forecaster.home import Home
+    from forecaster.storage import Run
+
+_FACTS = ("start", "end", "first", "last", "mask", "seed", "tuned", "data_sha256", "compressed_by")
+_SHORT = 12  # characters of a hash
+
+
+@click.group(invoke_without_command=True)
+@home_option
+@click.pass_context
+def runs(ctx: click.Context, *, home: "Home") -> None:
+    """List the runs, and compare, rename and remove them.
+
+    A run is what `fit` saves. `predict` takes the latest one of real prices that knows the tickers,
+    or the one named by --run. Errors are relative to "unchanged", over the validation span of each
+    run, the median over its series.
+
+    \b
+    Examples:
+      forecaster runs
+      forecaster runs compare tech-weekly tech-daily
+      forecaster runs rename 20261121-231732-595-lstm tech-daily
+      forecaster runs remove tech-weekly
+    """
+    if ctx.invoked_subcommand is None:
+        _list(home)
+
+
+@runs.command()
+@click.argument("first")
+@click.argument("second")
+@home_option
+def compare(*, first: str, second: str, home: "Home") -> None:
+    """Show which settings and data of two runs differ, and their errors.
+
+    \b
+    Example:
+      forecaster runs compare tech-weekly tech-daily
+    """
+    from forecaster.storage import Run
+
+    pair = [Run.read(home.find_run(name)) for name in (first, second)]
+    _print_differences(*pair)
+    _print_errors(*pair)
+
+
+@runs.command()
+@click.argument("old")
+@click.argument("new")
+@home_option
+def rename(*, old: str, new: str, home: "Home") -> None:
+    """Give a run another name; its place among the runs stays.
+
+    \b
+    Example:
+      forecaster runs rename 20261121-231732-595-lstm tech-daily
+    """
+    from forecaster.storage import rename_run
+
+    show(f"{old} is called {new} now: {rename_run(home, old, new)}")
+
+
+@runs.command()
+@click.argument("names", nargs=-1, required=True)
+@home_option
+def remove(*, names: Sequence[str], home: "Home") -> None:
+    """Remove runs for good; prices and evaluations stay.
+
+    \b
+    Example:
+      forecaster runs remove tech-weekly
+    """
+    from forecaster.storage import remove_run
+
+    for name in names:
+        home.find_run(name)  # all of them are there before any goes
+    for name in dict.fromkeys(names):
+        show(f"Removed {name}: {remove_run(home, name)}")
+
+
+def _list(home: "Home") -> None:
+    from rich.table import Table
+
+    from forecaster.home import run_name
+    from forecaster.storage import choose_run, runs_of
+
+    sound, damaged = runs_of(home)
+    if not sound and not damaged:
+        return show(f"No run under {home} yet; `forecaster fit` makes one.")
+    table = Table("run", "saved", "source", "series", "horizon", "model", "error", "size",
+                  title="Runs, the latest last", title_justify="left")  # fmt: skip
+    for run in sound:
+        table.add_row(*_row(run, latest=run is sound[-1]))
+    print_table(table)
+    for why in damaged.values():
+        say(why)
+    try:
+        taken = run_name(choose_run(home))
+    except ModelError as error:
+        return say(str(error))
+    show(f"`forecaster predict --all` takes {taken}; --run NAME takes another.")
+
+
+def _row(run: "Run", *, latest: bool) -> list[str]:
+    from forecaster.storage import shown_time
+
+    return [
+        f"{run.name}{' (latest)' if latest else ''}", shown_time(run), run.source or "unknown",
+        str(len(run.ids)), str(run.config.horizon), _model(run), _median(run.error),
+        f"{run.bytes / 1e6:.2f} MB",
+    ]  # fmt: skip
+
+
+def _model(run: "Run") -> str:
+    by = run.provenance.get("compressed_by")
+    return f"{run.config.column} {run.config.hidden}{f', {by}' if by else ''}"
+
+
+def _median(values: Sequence[float | None]) -> str:
+    import statistics
+
+    there = [value for value in values if value is not None]
+    return f"{statistics.median(there):.4f}" if there else ""
+
+
+def _print_differences(first: "Run", second: "Run") -> None:
+    from rich.table import Table
+
+    table = Table("differs", first.name, second.name, title="Settings and data",
+                  title_justify="left")  # fmt: skip
+    facts = [_facts(run) for run in (first, second)]
+    for name in facts[0] | facts[1]:
+        one, other = (each.get(name, "") for each in facts)
+        if one != other:
+            table.add_row(name, one, other)
+    if table.row_count:
+        print_table(table)
+    else:
+        show(f"{first.name} and {second.name} have the same settings and data.")
+
+
+def _facts(run: "Run") -> dict[str, str]:
+    """What a run was made of, as text."""
+    settings = {name: _shown(value) for name, value in dataclasses.asdict(run.config).items()}
+    given = {name: _shown(run.provenance.get(name)) for name in _FACTS}
+    given["data_sha256"] = given["data_sha256"][:_SHORT]
+    return {"source": run.source, "series": str(len(run.ids)), **given, **settings}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _print_errors(first: "Run", second: "Run") -> None:
+    """Errors of each run, and of the series that both have."""
+    from rich.table import Table
+
+    table = Table("error, relative to", first.name, second.name,
+                  title="Validation span, median over series", title_justify="left")  # fmt: skip
+    for name, field in (("'unchanged'", "error"), ("the season before", "seasonal_error")):
+        cells = [_median(getattr(run, field)) for run in (first, second)]
+        if any(cells):
+            table.add_row(name, *cells)
+    errors = [dict(zip(run.ids, run.error, strict=True)) for run in (first, second)]
+    common = [name for name in errors[0] if name in errors[1]]
+    if common and (len(common) < len(first.ids) or len(common) < len(second.ids)):
+        table.add_row(
+            f"'unchanged', the {len(common)} series of both",
+            *(_median([each[name] for name in common]) for each in errors),
+        )
+    print_table(table)
+    pairs = [(errors[0][name], errors[1][name]) for name in common]
+    compared = [(a, b) for a, b in pairs if a is not None and b is not None]
+    if compared:
+        better = sum(a < b for a, b in compared)
+        show(f"{first.name} is the better one on {better} of {len(compared)} series of both.")
+    if any(getattr(first.config, name) != getattr(second.config, name)
+           for name in ("horizon", "validation")) or _span(first) != _span(second):  # fmt: skip
+        show(
+            "Horizon, held-back rows or data differ, so these errors are not of the same days; "
+            "`forecaster evaluate` forecasts the same ones."
+        )
+
+
+def _span(run: "Run") -> tuple[str, str]:
+    return _shown(run.provenance.get("data_sha256")), _shown(run.provenance.get("last"))

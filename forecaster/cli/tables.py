@@ -1,0 +1,63 @@
+"""Tables on a terminal of any width: those that do not fit are written below each other."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from forecaster.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+_WITHOUT_A_TERMINAL = 120  # columns, or as many as a table needs
+
+
+def console(width: int | None = None) -> "Console":
+    """Where tables and lines are printed, as wide as the terminal, or as ``width``."""
+    from rich.console import Console
+
+    class Plain(Console):
+        """Shows names and paths as they are: brackets are no markup, and nothing is obeyed."""
+
+        def render_str(self, text: str, **options: Any) -> "Text":
+            return super().render_str(printable(text, lines=False), **options)
+
+    plain: Any = {"markup": False, "emoji": False, "highlight": False}
+    shown = Plain(width=width, **plain)
+    if width is None and not shown.is_terminal and not os.environ.get("COLUMNS"):
+        return Plain(width=_WITHOUT_A_TERMINAL, **plain)
+    return shown
+
+
+def print_table(table: "Table") -> None:
+    """Print a table, or where it is too wide its rows one below the other, so that none is cut.
+
+    A stacked row begins with its first cell; the others follow, a line each, with their heading.
+    """
+    from rich.measure import Measurement
+
+    screen = console()
+    needed = Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum
+    if needed <= screen.width:
+        screen.print(table)
+    elif screen.is_terminal or os.environ.get("COLUMNS"):
+        _print_stacked(screen, table)
+    else:
+        console(needed).print(table)  # nobody's eyes: a line stays a line
+
+
+def _print_stacked(screen: "Console", table: "Table") -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if table.title:
+        screen.print(Text(str(table.title), style="italic"))
+    headings = [printable(column.header, lines=False) for column in table.columns]
+    rows = zip(*([str(cell) for cell in column._cells] for column in table.columns), strict=True)
+    for first, *others in rows:
+        screen.print(Text(printable(first, lines=False), style="bold"))
+        for heading, cell in zip(headings[1:], others, strict=True):
+            if cell:
+                line = f"{heading}: {printable(cell, lines=False)}"
+                screen.print(Padding(Text(line, overflow="fold"), (0, 0, 0, 2), expand=False))

@@ -1,0 +1,182 @@
+"""Files that a command writes where a user says: one rule for all of them.
+
+The ending says the format; what exists is replaced only when that is asked for; folders are not
+made. It is checked before the work begins, and files appear whole or not at all. A pipe or a device
+(``/dev/stdout``) is written to, whatever its name ends in.
+"""
+
+import dataclasses
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forecaster import atomic
+from forecaster.csv_writer import write_csv
+from forecaster.errors import UsageError
+from forecaster.paths import open_for_arrow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = {
+    ".csv": "csv", ".txt": "csv", ".json": "json", ".parquet": "parquet", ".pq": "parquet",
+    ".xlsx": "excel",
+}  # fmt: skip
+"""Formats of tables by ending."""
+PICTURES = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
+PAGES = {".html": "html", ".htm": "html"}
+_OWN = Path("/dev/fd")
+FORMATS = tuple(dict.fromkeys(TABLES.values()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A file that may be written: see :func:`check_output`.
+
+    - ``path``: as the user named it
+    - ``form``: the format, one of the values of :data:`TABLES`, :data:`PICTURES`, :data:`PAGES`
+    - ``streamed``: whether it is a pipe or a device, which is written to and not replaced
+    """
+
+    path: Path
+    form: str
+    streamed: bool = False
+
+    def write(self, write: Callable[[Path], object]) -> None:
+        """Write it by ``write(path)``, whole or not at all. Raises WriteError.
+
+        What goes to a pipe or a device is written to a file of its own first: some formats go back
+        and forth in it.
+        """
+        if not self.streamed:
+            return atomic.write_file(self.path.resolve(), write)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"output.{self.form}"
+            write(file)
+            with file.open("rb") as source, self.path.open("wb") as stream:
+                shutil.copyfileobj(source, stream)
+
+    def write_table(self, table: "pd.DataFrame") -> None:
+        """Write a table in the format of the file. Raises UsageError when Excel cannot hold it."""
+        self.write_parts([table])
+
+    def write_parts(self, parts: "Iterable[pd.DataFrame]") -> None:
+        """The same for a table in parts, which CSV and Parquet take one after the other."""
+        self.write(lambda path: _WRITERS[self.form](path, parts))
+
+
+def check_output(
+    path: Path,
+    endings: Mapping[str, str] = TABLES,
+    *,
+    form: str | None = None,
+    overwrite: bool = False,
+    option: str = "--output",
+) -> Output:
+    """Check that a file can be written, before the work for it begins.
+
+    - ``endings``: formats by ending
+    - ``form``: the format where the user says it; else the ending does
+    - ``overwrite``: whether it may exist
+    - ``option``: what it was named by, for errors
+
+    Raises UsageError when it exists, its folder does not, the format is none of these or not that
+    of the ending, or a library for it is missing.
+    """
+    if path.is_dir():
+        raise UsageError(f"{option} {path}: is a folder; expected the name of a file")
+    # Standard output may be a file: one that the shell has just made, and that is not replaced.
+    streamed = path.exists() and (not path.is_file() or path.parent in (Path("/dev"), _OWN))
+    form = _form(path, endings, form, option, streamed=streamed)
+    if form == "excel" and importlib.util.find_spec("openpyxl") is None:
+        raise UsageError(
+            f"{option} {path}: writing Excel needs openpyxl: pip install 'forecaster[excel]'; or "
+            "write .csv"
+        )
+    check_parent(path, option)
+    if path.exists() and not streamed and not overwrite:
+        raise UsageError(f"{option} {path} exists; choose another file, or add --overwrite")
+    return Output(path, form, streamed)
+
+
+def check_parent(path: Path, option: str = "--output") -> None:
+    """Raise UsageError unless the folder that a file or folder would lie in is there."""
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"{option} {path}: there is no folder {path.parent}; make it first, or choose another"
+        )
+
+
+def _form(
+    path: Path, endings: Mapping[str, str], form: str | None, option: str, *, streamed: bool
+) -> str:
+    ending = path.suffix.lower()
+    known = endings.get(ending)
+    if streamed:
+        return form or known or next(iter(endings.values()))
+    if form is not None and known not in (None, form):
+        raise UsageError(
+            f"{option} {path}: its ending says {known}, --format says {form}; leave one of them out"
+        )
+    if form is not None or known is not None:
+        return form or known or ""
+    usual = {kind: name for name, kind in reversed(endings.items())}
+    usual = {kind: usual[kind] for kind in dict.fromkeys(endings.values())}
+    advice = ", or add --format" if endings is TABLES else ""
+    raise UsageError(
+        f"{option} {path}: cannot write {repr(ending) if ending else 'a file without an ending'}; "
+        f"expected {', '.join(usual.values())}{advice}"
+    )
+
+
+def _write_csv(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for number, frame in enumerate(parts):
+            write_csv(frame, file, header=number == 0)
+
+
+def _write_json(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(as_json(_joined(parts)))
+
+
+def as_json(table: "pd.DataFrame") -> str:
+    """A table as JSON: a list of objects, a row each, with dates as ISO 8601 has them."""
+    return table.to_json(orient="records", date_format="iso", indent=1) + "\n"
+
+
+def _write_parquet(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    with open_for_arrow(path, "wb") as file:
+        try:
+            for frame in parts:
+                table = pa.Table.from_pandas(frame, preserve_index=False)
+                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
+                writer.write_table(table.cast(writer.schema))
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+def _write_excel(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
+    from forecaster.excel_writer import write_excel
+
+    write_excel(_joined(parts), path)
+
+
+def _joined(parts: "Iterable[pd.DataFrame]") -> "pd.DataFrame":
+    import pandas as pd
+
+    frames = list(parts)
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+_WRITERS: Mapping[str, Callable[[Path, "Iterable[pd.DataFrame]"], None]] = {
+    "csv": _write_csv, "json": _write_json, "parquet": _write_parquet, "excel": _write_excel,
+}  # fmt: skip

@@ -1,0 +1,230 @@
+"""The runs of a home: which are there, and which one a forecast is made with."""
+
+import dataclasses
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from forecaster import atomic
+from forecaster.config import Config
+from forecaster.errors import ModelError, UsageError, listed
+from forecaster.forecasting import resolve_names
+from forecaster.home import Home, renamed, run_name, run_time
+from forecaster.paths import from_text
+from forecaster.storage.loading import facts_of, read_json
+
+_FILE = "model.json"
+_MOST_TOLD = 3  # newer runs that were not taken
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a run says of itself, read without its arrays.
+
+    - ``folder``, ``name``: where it is, and what it is called
+    - ``saved``: when; None where that cannot be told
+    - ``source``: where its series come from; empty for a model of :func:`forecaster.save`
+    - ``ids``, ``skipped``: the series with networks, and those without, with the reason
+    - ``config``: its settings
+    - ``provenance``: seed, dates, versions, whatever the fit wrote down
+    - ``error``, ``seasonal_error``: mean absolute errors over the validation span by series,
+      relative to "unchanged" and to the season before; None where a series has none
+    """
+
+    folder: Path
+    source: str
+    ids: tuple[str, ...]
+    skipped: Mapping[str, str]
+    config: Config
+    provenance: Mapping[str, Any]
+    error: Sequence[float | None]
+    seasonal_error: Sequence[float | None]
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
+        return run_name(self.folder)
+
+    @property
+    def saved(self) -> datetime | None:
+        """When it was saved, in UTC."""
+        return run_time(self.folder)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it was trained on an invented market."""
+        return self.source == "simulated"
+
+    @property
+    def bytes(self) -> int:
+        """Of its files."""
+        return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
+
+    @staticmethod
+    def read(folder: Path) -> "Run":
+        """Read what a run says of itself. Raises ModelError when it is damaged."""
+        facts = facts_of(read_json(folder / _FILE), folder)
+        source = facts["provenance"].get("source", "")
+        return Run(folder, source, **facts)
+
+    def knows(self, tickers: Sequence[str]) -> int:
+        """How many of some tickers it has a network for."""
+        return len(tickers) - len(resolve_names(self.ids, self.skipped, tickers)[1])
+
+    def __str__(self) -> str:
+        """In one line, for a notice."""
+        source = self.source or "unknown"
+        when = f", fitted {shown_time(self)}" if self.saved else ""
+        return (
+            f"{self.name} ({source}, {len(self.ids)} series, horizon {self.config.horizon}{when})"
+        )
+
+
+def shown_time(run: Run) -> str:
+    """When a run was saved, by the local clock."""
+    return "" if run.saved is None else run.saved.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def runs_of(home: Home) -> tuple[list[Run], dict[Path, str]]:
+    """All runs, the oldest first, and why those that are damaged cannot be read."""
+    runs: list[Run] = []
+    damaged: dict[Path, str] = {}
+    for folder in home.runs():
+        try:
+            runs.append(Run.read(folder))
+        except ModelError as error:
+            damaged[folder] = str(error)
+    return runs, damaged
+
+
+def remove_run(home: Home, name: str) -> Path:
+    """Remove a run, whole or not at all. Raises UsageError when there is none of this name."""
+    folder = home.find_run(name)
+    out_of_sight = folder.with_name(f"{atomic.PREFIX}{secrets.token_hex(6)}-{folder.name[-40:]}")
+    with atomic.as_write_error(folder):
+        folder.rename(out_of_sight)  # a later sweep takes what is left when this is interrupted
+        shutil.rmtree(out_of_sight)
+    return folder
+
+
+def rename_run(home: Home, name: str, new: str) -> Path:
+    """Give a run another name; its place among the runs stays. Returns its folder.
+
+    Raises UsageError when there is no such run, or the new name is taken or cannot be one.
+    """
+    folder = home.find_run(name)
+    home.check_new_name(new)
+    with atomic.as_write_error(folder):
+        return folder.rename(renamed(folder, new))
+
+
+def choose_run(
+    home: Home,
+    run: str | Path | None = None,
+    tickers: Sequence[str] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> Path:
+    """The folder of a run by its name, or of the one that answers for some tickers without one.
+
+    That is a run of real series rather than a simulated one; of those, the one that knows the most
+    of the tickers; then one of the source that was fitted last; then the latest.
+
+    - ``run``: the name of a run of the home, or any folder with a model
+    - ``tickers``: None: whatever a run has
+    - ``on_notice(message)``: told which it is where several could be meant, and why newer ones were
+      not taken
+
+    Raises ModelError when there is none, the latest is damaged, or none knows any of the tickers;
+    UsageError when there is none of this name.
+    """
+    if run is not None:
+        return run if isinstance(run, Path) else _named(home, run)
+    latest = home.latest_run()
+    runs, damaged = runs_of(home)
+    if latest in damaged:
+        others = f"; others are {listed(run.name for run in reversed(runs))}" if runs else ""
+        raise ModelError(
+            f"{damaged[latest]}. It is the latest run: remove it, `forecaster runs remove "
+            f"{run_name(latest)}`, or name another, --run NAME{others}"
+        )
+    runs.reverse()
+    known = {run.folder: 1 if tickers is None else run.knows(tickers) for run in runs}
+    if not any(known.values()):
+        raise ModelError(_unknown_everywhere(runs, tickers or ()))
+    ranks = {source: rank for rank, source in reversed(list(enumerate(r.source for r in runs)))}
+
+    def order(run: Run) -> tuple[bool, int, int]:
+        return run.simulated or not known[run.folder], -known[run.folder], ranks[run.source]
+
+    chosen = min(runs, key=order)  # of equals the first, which is the latest
+    if on_notice:
+        candidates = [run for run in runs if known[run.folder]]
+        for line in _notices(runs, chosen, candidates, tickers or ()):
+            on_notice(line)
+    return chosen.folder
+
+
+def _named(home: Home, run: str) -> Path:
+    path = from_text(run)
+    try:
+        return home.find_run(run)
+    except UsageError:
+        if (path / _FILE).exists():
+            return path
+        raise
+
+
+def _notices(
+    runs: Sequence[Run], chosen: Run, candidates: Sequence[Run], tickers: Sequence[str]
+) -> list[str]:
+    """Which run is taken, which newer ones are not, and what the one before it would change."""
+    place = runs.index(chosen)
+    newer, older = runs[:place], [run for run in runs[place + 1 :] if run in candidates]
+    if not newer and not older:
+        return []
+    lines = [f"Run: {chosen}"]
+    for run in newer[:_MOST_TOLD]:
+        why = _why_not(run, chosen, tickers)
+        lines.append(f"  newer, but not taken: {run.name}, {why}; --run {run.name} takes it")
+    if len(newer) > _MOST_TOLD:
+        lines.append(f"  and {len(newer) - _MOST_TOLD} more newer ones; see `forecaster runs`")
+    if older and (changes := _changes(older[0], chosen)):
+        name = older[0].name
+        lines.append(f"  the run before it, {name}, had {changes}; --run {name} takes it")
+    return lines
+
+
+def _why_not(run: Run, chosen: Run, tickers: Sequence[str]) -> str:
+    if run.simulated and not chosen.simulated:
+        return "which is of simulated prices"
+    unknown = resolve_names(run.ids, run.skipped, tickers)[1]
+    if unknown:
+        return f"which does not know {listed(unknown)}"
+    return f"which is of another source, {run.source or 'unknown'}"
+
+
+def _changes(before: Run, now: Run) -> str:
+    """What a forecast is made of otherwise: source, horizon, kind of network."""
+    pairs = {
+        "source": (before.source or "unknown", now.source or "unknown"),
+        "horizon": (before.config.horizon, now.config.horizon),
+        "model": (before.config.column, now.config.column),
+    }
+    return ", ".join(f"{what} {was}" for what, (was, is_now) in pairs.items() if was != is_now)
+
+
+def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
+    """Why no run knows any of the tickers, by the latest run of real series, or else the latest."""
+    run = next((run for run in runs if not run.simulated), runs[0])
+    unknown = resolve_names(run.ids, run.skipped, tickers)[1]
+    lines = [f"{name}: {why}" for name, why in unknown.items()]
+    if len(runs) > 1:
+        what = "the latest" if run is runs[0] else "the latest of real prices"
+        lines.append(
+            f"This is run {run.name}, {what}; the others ({len(runs) - 1}) do not know "
+            f"{'it' if len(unknown) == 1 else 'them'} either. `forecaster runs` lists them"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,94 @@
+"""``runs``, and which run the other commands take."""
+
+import json
+import shutil
+
+import pytest
+
+from forecaster.home import Home
+from tests.conftest import error, run
+
+
+@pytest.fixture
+def two(home, tmp_path):
+    """A home with the run ``real``, and after it ``demo`` of the same series, simulated."""
+    shutil.copytree(home, tmp_path / "home")
+    copied = Home(tmp_path / "home")
+    (fitted,) = copied.runs()
+    shutil.copytree(fitted, copied.models / "20990101-000000-000.demo")
+    real = fitted.rename(copied.models / "20260101-000000-000.real")
+    rest = json.loads((real / "model.json").read_text())
+    rest["provenance"]["source"] = "files:/nowhere.csv"
+    (real / "model.json").write_text(json.dumps(rest))
+    return copied
+
+
+def test_runs_are_listed_the_latest_last_and_marked(two):
+    shown = run("runs", "--home", two).stdout
+    assert shown.index("real") < shown.index("demo (latest)")
+    for cell in ("2099-01-01", "files:/nowhere.csv", "simulated", "LSTM 4", "MB"):
+        assert cell in shown
+    assert "`forecaster predict --all` takes real; --run NAME takes another." in shown
+
+
+def test_no_runs_yet_and_damaged_ones(two, tmp_path):
+    assert "`forecaster fit` makes one" in run("runs", "--home", tmp_path / "none").stdout
+    (two.find_run("demo") / "model.json").write_text("{")
+    listed = run("runs", "--home", two)
+    assert listed.exit_code == 0 and "real (latest)" in listed.stdout
+    assert "20990101-000000-000.demo/model.json: cannot be read" in listed.stderr
+    assert "forecaster runs remove demo" in listed.stderr
+
+
+def test_runs_are_compared(two):
+    shown = run("runs", "compare", "real", "demo", "--home", two).stdout
+    assert "source" in shown and "files:/nowhere.csv" in shown and "simulated" in shown
+    assert "hidden" not in shown  # which does not differ
+    assert "'unchanged'" in shown and "real is the better one on 0 of 5 series of both" in shown
+    same = run("runs", "compare", "demo", "demo", "--home", two).stdout
+    assert "have the same settings and data" in same and "not of the same days" not in same
+    rest = two.find_run("demo") / "model.json"
+    rest.write_text(rest.read_text().replace('"horizon": 3', '"horizon": 4'))
+    assert "not of the same days" in run("runs", "compare", "real", "demo", "--home", two).stdout
+
+
+def test_runs_are_renamed_and_removed(two):
+    assert "called mine" in run("runs", "--home", two, "rename", "real", "mine").stdout
+    assert "already" in error("runs", "rename", "mine", "demo", "--home", two, code=2)
+    assert "no run 'real'" in error("runs", "remove", "demo", "real", "--home", two, code=2)
+    assert len(two.runs()) == 2  # all of them or none
+    assert run("runs", "remove", "demo", "mine", "--home", two).exit_code == 0
+    assert two.runs() == []
+
+
+def test_the_home_before_a_subcommand_counts_also_beside_the_environment(two, monkeypatch):
+    monkeypatch.setenv("FORECASTER_HOME", str(two))
+    assert "no run 'real' under /none" in error("runs", "--home", "/none", "remove", "real", code=2)
+    assert run("runs", "--home", "/none", "remove", "real", "--home", two).exit_code == 0
+
+
+def test_predict_and_compress_say_which_run_they_take(two):
+    shutil.copytree(two.find_run("demo"), two.models / "20980101-000000-000.old")
+    rest = two.find_run("real") / "model.json"
+    rest.write_text(rest.read_text().replace('"AAPL"', '"GONE"'))
+    done = run("predict", "AAPL", "--format", "json", "--home", two)
+    assert len(json.loads(done.stdout)) == 3  # nothing else is there
+    assert done.stderr.startswith("Run: demo (simulated, 5 series, horizon 3, fitted 2099-01-01")
+    other = run("predict", "AAPL", "--run", "old", "--format", "json", "--home", two)
+    assert other.stdout == done.stdout and "Run:" not in other.stderr
+    assert "no run 'ol'" in error("predict", "AAPL", "--run", "ol", "--home", two, code=2)
+    refused = error("compress", "--home", two, code=1)  # of real, whose prices are not stored
+    assert refused.startswith("Run: real (files:/nowhere.csv")
+
+
+def test_a_fit_with_a_name_that_is_taken_is_refused_before_anything_is_fetched(two):
+    said = error("fit", "--source", "simulated", "--run", "demo", "--home", two, code=2)
+    assert "there is a run 'demo' already" in said
+    assert "leave out --run" in error("fit", "--resume", "--run", "x", "--home", two, code=2)
+
+
+def test_on_a_narrow_terminal_rows_are_stacked(two, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    shown = run("runs", "--home", two).stdout
+    assert "  source: files:/nowhere.csv\n" in shown and "┃" not in shown
+    assert max(map(len, shown.splitlines()[:-1])) <= 50

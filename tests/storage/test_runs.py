@@ -1,0 +1,155 @@
+"""Runs: their names, and which of them answers when none is named."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ModelError, UsageError
+from forecaster.home import Home, run_name, run_time
+from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def saved(model, home):
+    """Saves a run of a source, with networks for some of the tickers."""
+
+    def save(name: str, source: str, ids: list[str], **config) -> Path:
+        small = model.only(ids)
+        networks = small.networks
+        if config:
+            settings = dataclasses.replace(networks.config, **config)
+            networks = dataclasses.replace(networks, config=settings)
+        provenance = {**model.provenance, "source": source}
+        changed = dataclasses.replace(small, networks=networks, provenance=provenance)
+        return save_run(home, changed, name=name)
+
+    return save
+
+
+def chosen(home: Home, *tickers: str) -> tuple[str, list[str]]:
+    """The name of the run that is taken, and what is said of it."""
+    said: list[str] = []
+    return run_name(choose_run(home, None, tickers or None, said.append)), said
+
+
+def test_one_run_is_taken_without_a_word(home, saved):
+    saved("a", "yahoo", ["AAPL", "KO"])
+    assert chosen(home, "ko") == chosen(home) == ("a", [])
+
+
+def test_a_simulated_run_never_answers_for_what_a_real_one_knows(home, saved):
+    saved("real", "files:p.csv", ["AAPL"])
+    saved("demo", "simulated", ["AAPL", "KO"])
+    name, said = chosen(home, "AAPL")
+    assert name == "real" and said[0].startswith("Run: real (files:p.csv, 1 series, horizon 3")
+    assert said[1:] == [
+        "  newer, but not taken: demo, which is of simulated prices; --run demo takes it"
+    ]
+    assert chosen(home, "AAPL", "KO")[0] == chosen(home)[0] == "real"
+    assert chosen(home, "KO") == ("demo", [])  # no other knows it
+
+
+def test_the_latest_run_that_knows_the_ticker_is_taken(home, saved):
+    saved("old", "yahoo", ["AAPL", "KO"])
+    saved("new", "yahoo", ["AAPL", "IBM"])
+    assert chosen(home, "AAPL")[0] == "new"
+    name, said = chosen(home, "KO", "IBM", "AAPL")
+    assert name == "new"  # of equals the latest
+    name, said = chosen(home, "KO", "AAPL")
+    assert name == "old" and "newer, but not taken: new, which does not know KO" in said[1]
+
+
+def test_the_source_that_was_fitted_last_comes_first(home, saved):
+    saved("a1", "files:a.csv", ["AAPL", "KO"])
+    saved("b", "files:b.csv", ["AAPL"])
+    saved("a2", "files:a.csv", ["KO"])
+    name, said = chosen(home, "AAPL")
+    assert name == "a1"  # the latest run is of this source, and it has one that knows the ticker
+    assert "newer, but not taken: a2, which does not know AAPL" in said[1]
+    assert "newer, but not taken: b, which is of another source, files:b.csv" in said[2]
+
+
+def test_a_run_that_would_answer_otherwise_is_named(home, saved, model):
+    saved("three", "yahoo", ["AAPL"])
+    saved("tuned", "yahoo", ["AAPL"], epochs=9)
+    assert chosen(home, "AAPL")[1] == [f"Run: {Run.read(choose_run(home))}"]
+    folder = choose_run(home)
+    rest = json.loads((folder / "model.json").read_text())
+    rest["config"]["horizon"] = 7
+    (folder / "model.json").write_text(json.dumps(rest))
+    assert "the run before it, three, had horizon 3; --run three" in chosen(home, "AAPL")[1][1]
+
+
+def test_many_newer_runs_are_counted(home, saved):
+    saved("real", "yahoo", ["AAPL"])
+    for number in range(5):
+        saved(f"demo{number}", "simulated", ["AAPL"])
+    _, said = chosen(home, "AAPL")
+    assert len(said) == 5 and "and 2 more newer ones" in said[-1]
+
+
+def test_no_run_that_knows_the_ticker_is_an_error(home, saved):
+    with pytest.raises(ModelError, match="run `forecaster fit` first"):
+        choose_run(home)
+    saved("a", "yahoo", ["AAPL"])
+    saved("demo", "simulated", ["KO"])
+    with pytest.raises(ModelError, match=r"AAPX: not among .*near: AAPL\n.*run a, the latest of"):
+        choose_run(home, None, ["AAPX"])
+
+
+def test_a_damaged_latest_run_is_not_passed_over(home, saved):
+    saved("sound", "yahoo", ["AAPL"])
+    (saved("bad", "yahoo", ["AAPL"]) / "model.json").write_text("{")
+    with pytest.raises(ModelError, match=r"cannot be read.*`forecaster runs remove bad`.*sound"):
+        choose_run(home, None, ["AAPL"])
+    sound, damaged = runs_of(home)
+    assert [run.name for run in sound] == ["sound"] and len(damaged) == 1
+    assert remove_run(home, "bad") not in home.runs()
+    assert run_name(choose_run(home)) == "sound"
+
+
+def test_a_run_is_named_renamed_and_removed(home, saved):
+    first, second = saved("a", "yahoo", ["AAPL"]), saved("b", "yahoo", ["KO"])
+    assert run_name(first) == "a" and run_time(first) is not None
+    moved = rename_run(home, "A", "weekly.1")  # letter case does not count
+    assert home.runs() == [moved, second] and run_name(moved) == "weekly.1"
+    assert run_time(moved) == run_time(first) and fc.load(moved).ids == ("AAPL",)
+    assert choose_run(home, "Weekly.1") == moved
+    with pytest.raises(UsageError, match=r"no run 'a' under .*; there are b, weekly.1"):
+        remove_run(home, "a")
+    assert remove_run(home, "weekly.1") == moved
+    assert list(home.models.iterdir()) == [second]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "../a", "-a", ".a", "a/b", "con", "x" * 61, "20260101-000000-000-lstm", "ä"]
+)
+def test_what_cannot_be_a_name_is_refused(home, name):
+    with pytest.raises(UsageError, match="cannot name a run; expected letters, digits"):
+        home.check_new_name(name)
+
+
+def test_a_name_is_given_once(home, saved):
+    saved("a", "yahoo", ["AAPL"])
+    for name in ("a", "A"):
+        with pytest.raises(UsageError, match=r"already .*choose another name"):
+            home.check_new_name(name)
+        with pytest.raises(UsageError, match="already"):
+            rename_run(home, "a", name)
+    # A name that was taken while the fit trained: nothing is lost, and nothing replaced.
+    assert run_name(saved("a", "yahoo", ["KO"])).endswith("-lstm") and len(home.runs()) == 2
+
+
+def test_a_folder_that_is_no_run_of_the_home_can_be_named(home, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fc.save(model, tmp_path / "elsewhere" / "mine")
+    assert choose_run(home, "elsewhere/mine") == Path("elsewhere/mine")
+    assert choose_run(home, Path("any")) == Path("any")

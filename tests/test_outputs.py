@@ -1,0 +1,151 @@
+"""Files that commands write: the ending says the format, and nothing is replaced unasked."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+
+from forecaster import excel_writer
+from forecaster.errors import UsageError, WriteError
+from forecaster.outputs import PAGES, PICTURES, Output, check_output, check_parent
+
+TABLE = pd.DataFrame(
+    {
+        "unique_id": ["A", "=1+1", "c\x07"],
+        "ds": pd.DatetimeIndex(["2026-01-02", "2026-01-05", pd.NaT]),
+        "LSTM": [1.5, np.nan, np.inf],
+        "n": [1, 2, 3],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("a.csv", "csv"), ("a.TXT", "csv"), ("a.json", "json"), ("a.pq", "parquet"),
+     ("a.xlsx", "excel")],
+)  # fmt: skip
+def test_the_ending_says_the_format(tmp_path, name, form):
+    assert check_output(tmp_path / name).form == form
+    assert check_output(tmp_path / name, form=form).form == form
+    assert check_output(tmp_path / "a.data", form=form).form == form
+    with pytest.raises(UsageError, match=f"its ending says {form}, --format says other"):
+        check_output(tmp_path / name, form="other")
+
+
+def test_what_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"--output .*a\.xls: cannot write '.xls'; expected"):
+        check_output(tmp_path / "a.xls")
+    with pytest.raises(UsageError, match=r"--plot .*a file without an ending; expected .png, .svg"):
+        check_output(tmp_path / "a", PICTURES, option="--plot")
+    with pytest.raises(UsageError, match=r"expected .html$"):
+        check_output(tmp_path / "a.csv", PAGES)
+    with pytest.raises(UsageError, match="is a folder; expected the name of a file"):
+        check_output(tmp_path)
+    with pytest.raises(UsageError, match=r"there is no folder .*none; make it first"):
+        check_output(tmp_path / "none" / "a.csv")
+    with pytest.raises(UsageError, match="there is no folder"):
+        check_parent(tmp_path / "none" / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_only_when_asked(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("mine")
+    with pytest.raises(UsageError, match=r"a\.csv exists; choose another file, or add --overwrite"):
+        check_output(path)
+    check_output(path, overwrite=True).write_table(TABLE)
+    assert path.read_text().startswith("unique_id,ds,LSTM,n\n")
+
+
+def test_excel_without_its_library_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'forecaster\[excel\]'; or write .csv"):
+        check_output(tmp_path / "a.xlsx")
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_every_format_holds_the_table(tmp_path, parts):
+    each = [TABLE.iloc[n::parts] for n in range(parts)]
+    expected = pd.concat(each, ignore_index=True)
+    for name in ("a.csv", "a.json", "a.parquet", "a.xlsx"):
+        check_output(tmp_path / name).write_parts(each)
+    read = pd.read_parquet(tmp_path / "a.parquet")
+    pd.testing.assert_frame_equal(read, expected, check_dtype=False)
+    rows = json.loads((tmp_path / "a.json").read_text())
+    assert [row["unique_id"] for row in rows] == expected["unique_id"].tolist()
+    assert rows[0]["ds"].startswith("2026-01-02") and rows[0]["LSTM"] == 1.5
+    assert pd.read_csv(tmp_path / "a.csv")["n"].tolist() == expected["n"].tolist()
+    assert pd.read_excel(tmp_path / "a.xlsx")["n"].tolist() == expected["n"].tolist()
+
+
+def test_a_workbook_has_dates_as_dates_and_text_as_text(tmp_path):
+    check_output(tmp_path / "a.xlsx").write_table(TABLE)
+    sheet = openpyxl.load_workbook(tmp_path / "a.xlsx").worksheets[0]
+    rows: list[Any] = list(sheet.iter_rows())
+    assert [cell.value for cell in rows[0]] == ["unique_id", "ds", "LSTM", "n"]
+    assert rows[1][1].value == pd.Timestamp("2026-01-02") and rows[1][1].is_date
+    assert rows[1][1].number_format == "yyyy-mm-dd"
+    assert rows[2][0].value == "=1+1" and rows[2][0].data_type == "s"
+    assert rows[2][2].value is None and rows[3][1].value is None  # no number, no date
+    assert rows[3][0].value == "c\\x07" and rows[3][2].value == "inf"
+
+
+def test_a_workbook_shows_the_clock_of_a_timezone_and_names_it(tmp_path):
+    utc = pd.date_range("2026-03-28 23:30", periods=3, freq="h", tz="UTC")
+    table = pd.DataFrame({"ds": utc.tz_convert("Europe/Berlin"), "old": pd.Timestamp("1850-01-01")})
+    check_output(tmp_path / "a.xlsx").write_table(table)
+    read = pd.read_excel(tmp_path / "a.xlsx")
+    assert read.columns.tolist() == ["ds [Europe/Berlin]", "old"]
+    assert read.iloc[:, 0].astype(str).tolist() == [
+        "2026-03-29 00:30:00", "2026-03-29 01:30:00", "2026-03-29 03:30:00"
+    ]  # fmt: skip
+    assert read["old"][0] == "1850-01-01 00:00:00"
+
+
+def test_more_rows_than_a_sheet_has_are_refused_and_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(excel_writer, "_MOST_ROWS", 2)
+    with pytest.raises(UsageError, match=r"Excel holds 2 rows, and there are 3; write .parquet"):
+        check_output(tmp_path / "a.xlsx").write_table(TABLE)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("name", ["pipe", "pipe.xlsx", "pipe.parquet"])
+def test_a_pipe_is_written_to_and_stays_one(tmp_path, name):
+    pipe, read = tmp_path / name, []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    output = check_output(pipe)
+    assert output.streamed
+    output.write_table(TABLE)
+    reader.join(10)
+    assert read[0][:4] in (b"uniq", b"PK\x03\x04", b"PAR1") and pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
+def test_standard_output_that_is_a_file_is_written_to(tmp_path):
+    with (tmp_path / "out.csv").open("w") as out:
+        subprocess.run(["python", "-c", """
+from pathlib import Path
+import pandas as pd
+from forecaster.outputs import check_output
+check_output(Path("/dev/stdout")).write_table(pd.DataFrame({"a": [1]}))
+"""], stdout=out, check=True)  # fmt: skip
+    assert (tmp_path / "out.csv").read_text() == "a\n1\n"
+
+
+def test_an_error_of_the_system_is_one_clear_error(tmp_path):
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(WriteError, match="No space left on device"):
+        Output(tmp_path / "a.csv", "csv").write(full)
