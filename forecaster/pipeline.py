@@ -47,6 +47,7 @@ from forecaster.storage import (
     forecasting_panel,
     load,
     save_run,
+    stored_newcomers,
     take_saved,
     tell_of_others,
 )
@@ -339,16 +340,21 @@ def predict_from_home(
     - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
     - ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands
 
-    Raises ModelError when there is no model, or it has a network for none of the tickers,
-    UsageError when there is no run of this name.
+    Tickers that the model has no network for, but whose prices are stored, are forecast by the one
+    that all series' networks started from, where there is one, with a warning.
+
+    Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
+    when there is no run of this name.
     """
     swarm.keep_compiled(home.cache)
     folder = choose_run(home, run, tickers, on_notice)
     model = load(folder)
     ids, unknown = resolve_names(model.ids, model.skipped, tickers)
+    new = stored_newcomers(home, model, unknown)
+    unknown = {name: reason for name, reason in unknown.items() if name not in new}
+    ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
-        lines = "\n".join(f"{name}: {reason}" for name, reason in unknown.items())
-        raise ModelError(lines)
+        raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
     panel, jumped = forecasting_panel(home, model, ids)
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}

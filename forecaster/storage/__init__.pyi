@@ -3,6 +3,7 @@ from .compression import compare as compare
 from .compression import recommend as recommend
 from .encoding import Encoding as Encoding
 from .prices import forecasting_panel as forecasting_panel
+from .prices import stored_newcomers as stored_newcomers
 from .request import FitRequest as FitRequest
 from .request import data_digest as data_digest
 from .resuming import UnfinishedFit as UnfinishedFit

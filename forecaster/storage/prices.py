@@ -1,6 +1,6 @@
 """The stored prices of a saved model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model
@@ -42,3 +42,16 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
         mask = []
     panel = panel_from_store(store, ids, start=start, end=end, mask=mask, known_by=end)
     return panel, jumped
+
+
+def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str, str]:
+    """Of names that a model has no network for, the stored series that all series' can forecast.
+
+    By name as it was written. Empty for independent networks, and where no prices are stored.
+    """
+    source = model.provenance.get("source")
+    if model.networks.start is None or source is None or not (home.store(source)).exists():
+        return {}
+    store = Store.open(home, source)
+    stored = {name: store.spelled(name) for name in names}
+    return {name: series for name, series in stored.items() if series in store}

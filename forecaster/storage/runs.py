@@ -13,6 +13,7 @@ from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, listed
 from forecaster.forecasting import resolve_names
 from forecaster.home import Home, renamed, run_name, run_time
+from forecaster.ingest import Store
 from forecaster.paths import from_text
 from forecaster.storage.loading import facts_of, read_json
 
@@ -73,6 +74,13 @@ class Run:
     def knows(self, tickers: Sequence[str]) -> int:
         """How many of some tickers it has a network for."""
         return len(tickers) - len(resolve_names(self.ids, self.skipped, tickers)[1])
+
+    def could_forecast(self, home: Home, tickers: Sequence[str]) -> int:
+        """How many of some tickers are stored beside its series, for the network of all of them."""
+        if self.config.start != "pooled" or not self.source or not home.store(self.source).exists():
+            return 0
+        store = Store.open(home, self.source)
+        return sum(store.spelled(ticker) in store for ticker in tickers)
 
     def __str__(self) -> str:
         """In one line, for a notice."""
@@ -152,6 +160,8 @@ def choose_run(
         )
     runs.reverse()
     known = {run.folder: 1 if tickers is None else run.knows(tickers) for run in runs}
+    if not any(known.values()):
+        known = {run.folder: run.could_forecast(home, tickers or ()) for run in runs}
     if not any(known.values()):
         raise ModelError(_unknown_everywhere(runs, tickers or ()))
     ranks = {source: rank for rank, source in reversed(list(enumerate(r.source for r in runs)))}
