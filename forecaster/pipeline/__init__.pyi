@@ -1,0 +1,10 @@
+from .evaluating import evaluate_from_home as evaluate_from_home
+from .fitting import SavedFit as SavedFit
+from .fitting import fit_to_home as fit_to_home
+from .fitting import resume_fit as resume_fit
+from .predicting import Prediction as Prediction
+from .predicting import compress_from_home as compress_from_home
+from .predicting import predict_from_home as predict_from_home
+from .requests import Callbacks as Callbacks
+from .requests import DataRequest as DataRequest
+from .requests import OnTraining as OnTraining

@@ -1,0 +1,123 @@
+"""From a saved model to forecasts."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from forecaster import swarm
+from forecaster.errors import ModelError, UsageError
+from forecaster.forecasting import Model, match_panel, predict, resolve_names, simulate
+from forecaster.home import Home, run_name
+from forecaster.series import Panel, infer_frequency
+from forecaster.storage import (
+    METHODS,
+    choose_run,
+    compare,
+    forecasting_panel,
+    load,
+    save_run,
+    stored_newcomers,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """Forecasts of a saved model.
+
+    - ``panel``: the stored prices that were forecast from
+    - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
+    - ``unknown``: tickers that the model has no network for, with the reason
+    - ``late``: by series, how many sessions have passed since its latest row
+    - ``run``: the folder of the model's run
+    - ``jumped``: series whose latest session is a jump that may be an error, and its day
+    """
+
+    model: Model
+    panel: Panel
+    frame: pd.DataFrame
+    unknown: dict[str, str]
+    late: dict[str, int]
+    run: Path
+    jumped: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the prices are of an invented market."""
+        return self.model.provenance.get("source") == "simulated"
+
+
+def predict_from_home(
+    home: Home,
+    tickers: Sequence[str] | None,
+    level: Sequence[float],
+    run: str | Path | None = None,
+    n_paths: int | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> Prediction:
+    """Forecast tickers, by default all, with a saved model and the stored prices.
+
+    - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
+    - ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands
+
+    Tickers that the model has no network for, but whose prices are stored, are forecast by the one
+    that all series' networks started from, where there is one, with a warning.
+
+    Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
+    when there is no run of this name.
+    """
+    swarm.keep_compiled(home.cache)
+    folder = choose_run(home, run, tickers, on_notice)
+    model = load(folder)
+    ids, unknown = resolve_names(model.ids, model.skipped, tickers)
+    new = stored_newcomers(home, model, unknown)
+    unknown = {name: reason for name, reason in unknown.items() if name not in new}
+    ids = list(dict.fromkeys([*ids, *new.values()]))
+    if not ids:
+        raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
+    panel, jumped = forecasting_panel(home, model, ids)
+    usable = match_panel(model, panel)
+    lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
+    frame = predict(model, usable, level) if n_paths is None else simulate(model, usable, n_paths)
+    return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
+
+
+def compress_from_home(
+    home: Home,
+    run: str | Path | None = None,
+    method: str | None = None,
+    on_method: Callable[[int, int], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> tuple[pd.DataFrame, Path | None]:
+    """Compare smaller files of a run on the stored prices; ``run`` is as for forecasting.
+
+    With a ``method``, that one is written as a new run, whose folder is returned too.
+
+    Raises UsageError when the run is a compressed one.
+    """
+    swarm.keep_compiled(home.cache)
+    folder = choose_run(home, run, None, on_notice)
+    model = load(folder)
+    if origin := model.provenance.get("compressed_from"):
+        raise UsageError(
+            f"{run_name(folder)} is compressed already; name the run it was made from: "
+            f"`forecaster compress {origin}`"
+        )
+    panel, _ = forecasting_panel(home, model, list(model.ids))
+    table = compare(model, panel, on_method)
+    if method is None:
+        return table, None
+    provenance = {**model.provenance, "compressed_from": run_name(folder), "compressed_by": method}
+    model = dataclasses.replace(model, provenance=provenance)
+    return table, save_run(home, model, METHODS[method])
+
+
+def _sessions_late(panel: Panel) -> dict[str, int]:
+    """By series, how many sessions have passed since its latest row."""
+    now = pd.Timestamp.now()
+    late = {}
+    for name, observed in zip(panel.ids, panel.mask, strict=True):
+        times = panel.times[observed]
+        late[name] = infer_frequency(times).elapsed(times[-1], now)
+    return late
