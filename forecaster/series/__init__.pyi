@@ -1,4 +1,5 @@
 from .combined import Nature as Nature
+from .exchanges import EXCHANGES as EXCHANGES
 from .exchanges import NEW_YORK as NEW_YORK
 from .exchanges import exchange_of as exchange_of
 from .exchanges import last_closed as last_closed
@@ -10,6 +11,7 @@ from .flags import Flags as Flags
 from .frequency import Frequency as Frequency
 from .frequency import common_frequency as common_frequency
 from .frequency import infer_frequency as infer_frequency
+from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel
 from .seasons import seasons_of as seasons_of
