@@ -9,9 +9,14 @@
 ``forecaster.swarm`` is the second door: the engine that trains many small models at once.
 """
 
+import os
+
 import lazy_loader
 
 __version__ = "0.2.0"
+
+# XLA writes to standard error what only its developers can act on; it reads this when JAX starts.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Names are imported when first used: `forecaster --help` should not wait for JAX.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

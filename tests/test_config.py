@@ -1,6 +1,8 @@
 """Settings: their defaults, and errors that name the setting."""
 
 import dataclasses
+import inspect
+import re
 
 import pytest
 
@@ -47,3 +49,10 @@ def test_settings_are_read_from_toml(tmp_path):
     path.write_text("hidden =")
     with pytest.raises(UsageError, match="cannot be read as TOML"):
         read_settings(path)
+
+
+def test_the_help_of_a_config_describes_every_setting():
+    help_of = inspect.getdoc(fc.Config) or ""
+    for field in dataclasses.fields(fc.Config):
+        line = re.search(rf"^- ``{field.name}``: (.+)", help_of, re.MULTILINE)
+        assert line and len(line[1]) > 5, field.name

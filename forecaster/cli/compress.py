@@ -46,8 +46,7 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
         comparison, written = compress_from_home(
             home, run, method, bar.counting("Comparing"), on_notice=say
         )
-    table = Table("method", "file", "of none", "CRPS", "CRPS, 99th", "band, 99th",
-                  "load and predict")  # fmt: skip
+    table = Table("method", "file", "of none", "CRPS", "CRPS, 99th", "band, 99th")
     for column in table.columns[1:]:
         column.justify = "right"
     for row in comparison.to_dict("records"):
@@ -55,15 +54,14 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
             str(row["method"]), f"{row['bytes'] / 1e6:.2f} MB", f"{row['size']:.0%}",
             f"{row['crps'] - 1:+.3%}", f"{row['crps_99'] - 1:+.2%}",
             f"{row['width_99']:.2%}",
-            f"{row['seconds']:.2f} s ({row['time']:.2f}x)",
         )  # fmt: skip
     print_table(table)
     best = recommend(comparison)
     show(
-        f"Worth it: {best} (`forecaster compress --write {best}`)" if best else
+        f"Worth it: {best} (`forecaster compress {f'{run} ' if run else ''}--write {best}`)"
+        if best else
         "Nothing is worth it: every method that makes the file smaller by a tenth costs more than "
-        "0.1 % of CRPS, 1 % of CRPS or of the band on one series in a hundred, or a tenth of the "
-        "time."
+        "0.1 % of CRPS, or 1 % of CRPS or of the band on one series in a hundred."
     )  # fmt: skip
     if written is not None:
         show(f"Saved: {written}")

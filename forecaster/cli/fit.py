@@ -16,11 +16,10 @@ from forecaster.cli.shared import (
     name_stale,
     read_tickers,
     say,
-    show,
     source_options,
 )
 from forecaster.cli.stopping import exit_code, word
-from forecaster.cli.tables import console
+from forecaster.cli.tables import console, show_facts
 from forecaster.config import MODELS, TRANSFORMS
 from forecaster.errors import UsageError, WriteError
 
@@ -89,7 +88,12 @@ _SETTINGS = (
     "times as long.",
 )
 @click.option("--run", metavar="NAME", help="What the run is called.  [default: its time]")
-@click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
+@click.option(
+    "--config",
+    metavar="FILE.toml",
+    help="More settings, in a flat table; options take precedence. All of them are described by "
+    "`python -c 'import forecaster; help(forecaster.Config)'`.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
     "--resume",
@@ -259,9 +263,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Run": run_name(result.folder),
         "Saved": str(result.folder),
     }
-    width = max(map(len, facts)) + 2
-    for name, value in facts.items():
-        show(f"{name:<{width}}{value}")  # no table, which would cut a long path
+    show_facts(facts)
     if worse := _worse_than_simple(report):
         console().print(worse, style="red", soft_wrap=True)
 

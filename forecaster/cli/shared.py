@@ -164,8 +164,11 @@ class Bars:
         return lambda done, total: self._show(label, done, total, "")
 
     def training(self, now: "TrainingProgress") -> None:
-        """How far the networks are."""
+        """How far the networks are; at first, that their programs are being compiled."""
         import numpy as np
+
+        if now.compiling:
+            return self._show("Compiling", now.stopped, now.members, now.stage)
 
         losses = now.validation_loss[np.isfinite(now.validation_loss)]
         low, middle, high = np.quantile(losses, [0.1, 0.5, 0.9]) if len(losses) else [np.nan] * 3

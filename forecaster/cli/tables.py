@@ -1,8 +1,10 @@
 """Tables on a terminal of any width: those that do not fit are written below each other."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from forecaster.cli.shared import show
 from forecaster.errors import printable
 
 if TYPE_CHECKING:
@@ -45,6 +47,22 @@ def print_table(table: "Table") -> None:
         _print_stacked(screen, table)
     else:
         console(needed).print(table)  # nobody's eyes: a line stays a line
+
+
+def show_facts(facts: Mapping[str, str]) -> None:
+    """Print facts by name, a line each; where lines are too long for the terminal, below the name.
+
+    Nothing is cut or broken: paths stay whole to be copied.
+    """
+    width = max(map(len, facts)) + 2
+    screen = console()
+    narrow = screen.is_terminal or bool(os.environ.get("COLUMNS"))
+    for name, value in facts.items():
+        if narrow and width + len(value) > screen.width:
+            show(name)
+            show(f"  {value}")
+        else:
+            show(f"{name:<{width}}{value}")
 
 
 def _print_stacked(screen: "Console", table: "Table") -> None:

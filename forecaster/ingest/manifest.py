@@ -135,12 +135,12 @@ class Manifest:
     @property
     def first(self) -> str:
         """The earliest first time of all series; empty when there are none."""
-        return min((entry.first for entry in self.series.values()), default="")
+        return min((entry.first for entry in self.series.values()), key=_in_time, default="")
 
     @property
     def last(self) -> str:
         """The latest last time of all series; empty when there are none."""
-        return max((entry.last for entry in self.series.values()), default="")
+        return max((entry.last for entry in self.series.values()), key=_in_time, default="")
 
     @property
     def suspects(self) -> int:
@@ -256,6 +256,11 @@ class Manifest:
 def stems(files: Iterable[str]) -> set[str]:
     """Names of series' files without hash and ending, which all versions of a series share."""
     return {file.rsplit(".", 2)[0] for file in files}
+
+
+def _in_time(time: str) -> tuple[int, str]:
+    """Times as they follow each other: whole numbers by their value, dates as they are written."""
+    return (int(time), "") if time.lstrip("-").isdecimal() else (0, time)
 
 
 def _quality_to_json(quality: Quality) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from .covariates import missing_ahead as missing_ahead
 from .ends import ENDS as ENDS
 from .ends import OwnEnds as OwnEnds
 from .ends import aligned_if as aligned_if
+from .exchanges import EXCHANGES as EXCHANGES
 from .exchanges import NEW_YORK as NEW_YORK
 from .exchanges import exchange_of as exchange_of
 from .exchanges import last_closed as last_closed
@@ -17,6 +18,7 @@ from .flags import Flags as Flags
 from .frequency import Frequency as Frequency
 from .frequency import common_frequency as common_frequency
 from .frequency import infer_frequency as infer_frequency
+from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel
 from .seasons import seasons_of as seasons_of

@@ -1,10 +1,13 @@
 """Exchanges: which one a symbol trades on, when it was open, and which session closed last."""
 
 import functools
+import importlib
+import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Shaped
 
 from forecaster.series.times import Date
 
@@ -21,6 +24,8 @@ _SUFFIXES = {
     "SN": "XSGO", "SS": "XSHG", "ST": "XSTO", "SW": "XSWX", "SZ": "XSHG", "T": "XTKS",
     "TO": "XTSE", "TW": "XTAI", "V": "XTSE", "VI": "XWBO", "WA": "XWAR",
 }  # fmt: skip
+EXCHANGES = tuple(dict.fromkeys((NEW_YORK, "XLON", "XETR", "XPAR", *_SUFFIXES.values())))
+"""The exchanges whose calendars are known, the largest of those with the same hours first."""
 _CURRENCIES = ("USD", "EUR", "GBP", "JPY", "USDT", "BTC")
 
 
@@ -57,6 +62,34 @@ def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarr
     days = _calendar(exchange).sessions
     inside = days[(days >= first.normalize()) & (days <= last.normalize())]
     return inside.to_numpy("datetime64[ns]")
+
+
+@functools.lru_cache(maxsize=128)
+def regular_hours(exchange: str) -> tuple[str, int, int]:
+    """An exchange's timezone, and when it opens and closes, in seconds of the day by its clock."""
+    module = importlib.import_module(f"exchange_calendars.exchange_calendar_{exchange.lower()}")
+    # Of the class: making a calendar of all sessions takes half a second.
+    rules = object.__new__(getattr(module, f"{exchange}ExchangeCalendar"))
+    (_, opens), (_, closes) = rules.open_times[-1], rules.close_times[-1]
+    return str(rules.tz), *(60 * (60 * time.hour + time.minute) for time in (opens, closes))
+
+
+def session_hours(
+    exchange: str, first: pd.Timestamp, last: pd.Timestamp, *, utc: bool
+) -> Shaped[np.ndarray, "session 4"]:
+    """When the sessions of some days, both included, open, close, pause and go on.
+
+    datetime64[ns], NaT where there is no pause; by the exchange's clock, or in UTC. As far as the
+    calendar knows, which is a year from now.
+    """
+    calendar = _calendar(exchange)
+    days = calendar.schedule.loc[str(first.date()) : str(last.date())]
+    columns = [days[name] for name in ("open", "close", "break_start", "break_end")]
+    if not utc:
+        columns = [column.dt.tz_convert(calendar.tz) for column in columns]
+    return np.stack(
+        [column.dt.tz_localize(None).to_numpy("datetime64[ns]") for column in columns], axis=1
+    )
 
 
 def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
@@ -98,8 +131,10 @@ def last_closed(exchange: str | None, now: pd.Timestamp, timezone: str | None) -
 def _calendar(exchange: str) -> Any:
     import exchange_calendars
 
-    try:
-        return exchange_calendars.get_calendar(exchange, start=_FIRST)
-    except (ValueError, NotImplementedError):
-        # Some calendars know their holidays from a later year on only: the last 20 years then.
-        return exchange_calendars.get_calendar(exchange)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the library's own, of what later versions of pandas lack
+        try:
+            return exchange_calendars.get_calendar(exchange, start=_FIRST)
+        except (ValueError, NotImplementedError):
+            # Some calendars know their holidays from a later year on only: the last 20 years then.
+            return exchange_calendars.get_calendar(exchange)

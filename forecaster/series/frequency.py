@@ -12,6 +12,7 @@ import pandas as pd
 from jaxtyping import Shaped
 
 from forecaster.series.exchanges import regular_holidays, regular_sessions
+from forecaster.series.hours import Hours, infer_hours
 from forecaster.series.times import Time
 
 _DAY = pd.Timedelta(days=1)
@@ -25,17 +26,21 @@ class Frequency:
       ``"months"`` for dates that advance by ``step`` months
     - ``step``: see there
     - ``nyse``: weekdays without the holidays of the New York Stock Exchange
+    - ``hours``: of intraday times, the exchange whose sessions they keep to
     """
 
     alias: str
     step: int = 1
     nyse: bool = False
+    hours: Hours | None = None
 
     def after(self, last: Time, count: int) -> Shaped[np.ndarray, " later"]:
         """The next ``count`` times after ``last``, a date or a whole number."""
         if self.alias == "step":
             return int(cast(int, last)) + self.step * np.arange(1, count + 1)
         last = pd.Timestamp(last)
+        if self.hours is not None and len(times := self.hours.after(last, count)) == count:
+            return times
         if self.alias == "months":
             return np.array([self._month(last, i) for i in range(1, count + 1)], "datetime64[ns]")
         if self.nyse:
@@ -52,6 +57,9 @@ class Frequency:
         last, now = pd.Timestamp(last), pd.Timestamp(now)
         if self.alias == "months":
             return ((now.year - last.year) * 12 + now.month - last.month) // self.step
+        if self.hours is not None:
+            times = self.hours.between(last, now)
+            return int(((times > last.to_datetime64()) & (times <= now.to_datetime64())).sum())
         times = (
             regular_sessions(last, now) if self.nyse else pd.date_range(last, now, freq=self.alias)
         )
@@ -68,14 +76,17 @@ def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
     counts = Counter(infer_frequency(times) for times in series)
     if not counts:
         return Frequency("B")
-    return min(counts, key=lambda kind: (-counts[kind], kind.alias, kind.step, kind.nyse))
+    return min(
+        counts, key=lambda kind: (-counts[kind], kind.alias, kind.step, kind.nyse, str(kind.hours))
+    )
 
 
 def infer_frequency(times: np.ndarray) -> Frequency:
     """Infer a frequency from sorted, unique times; gaps do not matter as long as most are regular.
 
     Weekdays count as the sessions of New York when no time falls on one of its holidays and the
-    times span half a year or more.
+    times span half a year or more. Intraday times that keep to the sessions of an exchange go on in
+    them, by its clock or in UTC.
     """
     return _infer(times.dtype.str, times.tobytes())
 
@@ -96,7 +107,8 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
             return Frequency("D")
         return Frequency("B", nyse=_keeps_holidays(index))
     if typical < _DAY:
-        return Frequency(f"{max(1, int(typical.total_seconds()))}s")
+        step = max(1, int(typical.total_seconds()))
+        return Frequency(f"{step}s", hours=infer_hours(index, step))
     if alias := _regular(index):
         return Frequency(alias)
     if 5 <= typical.days <= 8:

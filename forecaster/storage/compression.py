@@ -8,7 +8,6 @@ in float32: a forecast is not faster for it, only the file smaller.
 """
 
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from forecaster.forecasting import (
     predict,
     targets_at,
 )
-from forecaster.series import Panel
+from forecaster.series import Panel, Transformed
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.saving import load, save
 
@@ -44,8 +43,6 @@ on in half precision."""
 MOST_LOSS = 1e-3  # of the mean CRPS that a method may cost to be recommended
 MOST_LOSS_OF_ONE = 1e-2  # at the 99th percentile of series
 LEAST_SAVING = 0.1  # of the file
-MOST_TIME = 1.1  # of the time to load and forecast
-_REPEATS = 5
 
 
 def compare(
@@ -57,43 +54,33 @@ def compare(
     - ``crps``: relative to ``none``, on the latest ``validation`` rows of the panel, the mean over
       series; ``crps_99``: the 99th percentile over series
     - ``width_99``: by how much the 80 % band of a series changes, relative, the 99th percentile
-    - ``seconds``: to load and forecast all series, the median; ``time``: relative to ``none``
-    - ``recommended``: smaller by a tenth or more, the mean CRPS worse by 0.1 % at most, the CRPS
-      and the band of one series in a hundred by 1 % at most, and slower by a tenth at most
+    - ``recommended``: smaller by a tenth or more, the mean CRPS worse by 0.1 % at most, and the
+      CRPS and the band of one series in a hundred by 1 % at most
 
     ``on_method`` is called after each method with how many are done, and of how many.
     """
     panel = match_panel(model, panel)
-    plain, widths = _crps(model, panel), _widths(predict(model, panel))
-    rows, seconds = [], {name: [] for name in METHODS}
+    held = _held_back(model, panel)  # the same for all: only weights differ
+    plain, widths = _crps(model, panel, held), _widths(predict(model, panel))
+    rows: list[tuple[str, int, float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, encoding) in enumerate(METHODS.items()):
             run = save(model, Path(folder) / name, encoding)
             smaller = load(run)
-            ratio = _crps(smaller, panel) / plain
+            ratio = _crps(smaller, panel, held) / plain
             wider = np.abs(_widths(predict(smaller, panel)) / widths - 1)
             size = sum(path.stat().st_size for path in run.glob("*.safetensors"))
-            rows.append((name, size, ratio.mean(), *_worst(ratio, wider)))
+            worst, widest = (float(np.quantile(each, 0.99)) for each in (ratio, wider))
+            rows.append((name, size, float(ratio.mean()), worst, widest))
             if on_method:
                 on_method(number + 1, len(METHODS))
-        for repeat in range(_REPEATS):
-            for name in METHODS if repeat % 2 else reversed(METHODS):
-                began = time.perf_counter()
-                predict(load(Path(folder) / name), panel)
-                seconds[name].append(time.perf_counter() - began)
     table = pd.DataFrame(rows, columns=["method", "bytes", "crps", "crps_99", "width_99"])
     table["size"] = table["bytes"] / table["bytes"].iloc[0]
-    table["seconds"] = [float(np.median(seconds[name])) for name in METHODS]
-    none = seconds["none"]
-    table["time"] = [
-        float(np.median(np.divide(taken, none))) for taken in (seconds[n] for n in METHODS)
-    ]
     table["recommended"] = (
         (table["size"] <= 1 - LEAST_SAVING)
         & (table["crps"] <= 1 + MOST_LOSS)
         & (table["crps_99"] <= 1 + MOST_LOSS_OF_ONE)
         & (table["width_99"] <= MOST_LOSS_OF_ONE)
-        & (table["time"] <= MOST_TIME)
     )
     return table
 
@@ -104,26 +91,27 @@ def recommend(table: pd.DataFrame) -> str | None:
     return None if worth.empty else str(worth.sort_values("bytes")["method"].iloc[0])
 
 
-def _worst(*ratios: np.ndarray) -> list[float]:
-    return [float(np.quantile(ratio, 0.99)) for ratio in ratios]
-
-
 def _widths(forecast: pd.DataFrame) -> np.ndarray:
     """Widths of the 80 % bands, a row each."""
     low, high = bounds_of(models_of(forecast)[0], 80)
     return (forecast[high] - forecast[low]).to_numpy()
 
 
-def _crps(model: Model, panel: Panel) -> np.ndarray:
-    """Mean CRPS of each series' networks in standardised units.
-
-    Over the latest ``validation`` rows and all horizons; of a point head the absolute error, which
-    is the CRPS of a point.
-    """
+def _held_back(model: Model, panel: Panel) -> tuple[Transformed, np.ndarray]:
+    """The panel as networks see it, and the latest ``validation`` origins (series, origin)."""
     transformed = model.transform.apply(panel, model.config.horizon)
     steps = transformed.z.shape[1]
     span = min(model.config.longest_validation, steps - model.config.rows_to_forecast)
-    origins = np.tile(np.arange(steps - span, steps), (len(panel.ids), 1))
+    return transformed, np.tile(np.arange(steps - span, steps), (len(panel.ids), 1))
+
+
+def _crps(model: Model, panel: Panel, held: tuple[Transformed, np.ndarray]) -> np.ndarray:
+    """Mean CRPS of each series' networks in standardised units.
+
+    Over what is held back (:func:`_held_back`) and all horizons; of a point head the absolute
+    error, which is the CRPS of a point.
+    """
+    transformed, origins = held
     networks = model.networks.only(panel.ids)
     mixture = distributions(networks, transformed, origins)
     targets = targets_at(transformed, origins)[..., None]

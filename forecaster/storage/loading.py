@@ -19,7 +19,7 @@ from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model, Networks, OwnNetwork, param_shapes, split_members
 from forecaster.paths import as_bytes
-from forecaster.series import Frequency, Transform, default_season
+from forecaster.series import EXCHANGES, Frequency, Hours, Transform, default_season
 from forecaster.storage.encoding import Encoding
 
 _T = TypeVar("_T")
@@ -27,6 +27,7 @@ _T = TypeVar("_T")
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MOST_REASON = 500  # characters of an error
+_SECONDS = 86_400
 _WIDEST = 1e6  # spread of scores: no outcome lies that far from what was forecast
 _MISSING = object()
 _REPORTED = {
@@ -150,13 +151,26 @@ def shortened(error: Exception) -> str:
 
 def _frequency(fields: dict[str, Any]) -> Frequency:
     """Checked with pandas, which knows the aliases."""
-    frequency = Frequency(**fields)
+    hours = fields.get("hours")
+    frequency = Frequency(**{**fields, "hours": None if hours is None else _hours(hours)})
     alias = _is(str, frequency.alias, "frequency: alias")
     _count(frequency.step, "frequency: step", _MOST_INT)
     _is(bool, frequency.nyse, "frequency: nyse")
     if alias not in ("step", "months"):
         pd.tseries.frequencies.to_offset(alias)
     return frequency
+
+
+def _hours(fields: object) -> Hours:
+    hours = Hours(**_is(dict, fields, "frequency: hours"))
+    if hours.exchange not in EXCHANGES:
+        raise ValueError(f"frequency: hours: exchange {reprlib.repr(hours.exchange)} is not known")
+    for name in ("utc", "closing"):
+        _is(bool, getattr(hours, name), f"frequency: hours: {name}")
+    _count(hours.step, "frequency: hours: step", _SECONDS)
+    if not 0 <= _is(int, hours.first, "frequency: hours: first") <= _SECONDS:
+        raise ValueError("frequency: hours: first: expected the seconds of a day")
+    return hours
 
 
 def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> Transform:

@@ -1,6 +1,7 @@
 """Fit a swarm: many members at once, each by itself, each until it has stopped."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,7 +21,7 @@ from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
 from forecaster.swarm.memory import chunk_size, members_at_once
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.schedule import Schedule, run_to_the_end
+from forecaster.swarm.schedule import Schedule, compiled, run_to_the_end
 from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training import State, Status
 
@@ -36,6 +37,7 @@ class Progress:
     validation_loss: Float[np.ndarray, " member"]  # NaN before a member's first epoch
     seconds: float
     stage: str = ""  # of a search: which of its rungs
+    compiling: bool = False  # before the first block of programs that are new to this process
 
 
 def fit(
@@ -83,7 +85,7 @@ def fit(
     - ``previous``: continue this training
     - ``checkpoint``: makes the fit resumable after an interruption at any moment, also by
       ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
-    - ``on_progress``: called after every block
+    - ``on_progress``: called after every block, and before the first where it is compiled
 
     Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
     to resume is of another fit or computed by another kernel; FileNotFoundError when there is none;
@@ -107,18 +109,22 @@ def fit(
     chunk = chunk or chunk_size(task, held, settings)
     limit = max(members_at_once(memory, task, held, settings, mesh.size), mesh.size * chunk)
     layout = Layout.of(max(len(ids), room_for or 0), mesh.size, chunk, limit)
+    before = compiled.cache_info().misses
     schedule = Schedule(task, held, settings, limits, origin, mesh, layout, block)
+    new = compiled.cache_info().misses > before
     if previous is not None:
         schedule.continue_losses(previous.losses)
     digest = fingerprint(ids, seed, settings, limits, origin, data) if checkpoint else ""
     if checkpoint and checkpoint.resume:
         schedule.restore(checkpoint.path, digest)
 
-    def report() -> None:
+    def report(*, compiling: bool = False) -> None:
         if on_progress:
-            on_progress(_progress(schedule, time.perf_counter() - began))
+            progress = _progress(schedule, time.perf_counter() - began)
+            on_progress(dataclasses.replace(progress, compiling=compiling))
 
-    run_to_the_end(schedule, checkpoint, digest, report)
+    at_first = functools.partial(report, compiling=True) if new else None
+    run_to_the_end(schedule, checkpoint, digest, report, at_first)
     seconds = time.perf_counter() - began
     return FitResult(ids, schedule.state, schedule.history.losses, seconds)
 

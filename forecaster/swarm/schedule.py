@@ -310,11 +310,17 @@ def compiled(
 
 
 def run_to_the_end(
-    schedule: Schedule, checkpoint: Checkpoint | None, digest: str, after_block: Callable[[], None]
+    schedule: Schedule,
+    checkpoint: Checkpoint | None,
+    digest: str,
+    after_block: Callable[[], None],
+    at_first: Callable[[], None] | None = None,
 ) -> None:
     """Advance until all members have ended, with checkpoints every so often and on Ctrl-C."""
     saved = time.monotonic()
     try:
+        if at_first:
+            at_first()
         while not schedule.done():
             schedule.advance()
             after_block()

@@ -167,3 +167,14 @@ def test_a_share_class_is_found_however_it_is_written(tmp_path):
         assert set(pd.read_csv(path)["unique_id"]) == {"BRK.B"}
     listed = run("ingest", "--source", source, "--tickers", "brk.b,BRK-B", *home)
     assert listed.exit_code == 0 and "Stored 1 series" in listed.stdout
+
+
+def test_whole_numbers_are_sorted_as_numbers(tmp_path):
+    rows = [("a", n) for n in range(9, 40)] + [("b", n) for n in range(100, 130)]
+    table = pd.DataFrame(rows, columns=["unique_id", "ds"]).assign(y=lambda t: t["ds"] % 7)
+    table.to_csv(tmp_path / "p.csv", index=False)
+    home = ("--home", tmp_path / "home")
+    assert run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", *home).exit_code == 0
+    (line,) = (x for x in run("status", *home).stdout.splitlines() if "p.csv" in x and "61" in x)
+    cells = [cell.strip() for cell in line.split("│")]
+    assert cells[4:6] == ["9", "129"]

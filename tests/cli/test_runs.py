@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from forecaster.cli.tables import show_facts
 from forecaster.home import Home
 from tests.conftest import error, run
 
@@ -92,3 +93,9 @@ def test_on_a_narrow_terminal_rows_are_stacked(two, monkeypatch):
     shown = run("runs", "--home", two).stdout
     assert "  source: files:/nowhere.csv\n" in shown and "┃" not in shown
     assert max(map(len, shown.splitlines()[:-1])) <= 50
+
+
+def test_facts_too_long_for_the_terminal_stand_below_their_name(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "50")
+    show_facts({"Time": "1 s", "Saved": "/a/long/path/" + 40 * "x"})
+    assert capsys.readouterr().out == f"Time   1 s\nSaved\n  /a/long/path/{40 * 'x'}\n"

@@ -16,6 +16,7 @@ from flax import nnx
 from forecaster import swarm
 from forecaster.forecasting.networks import LSTM
 from forecaster.swarm import Status
+from forecaster.swarm.schedule import compiled
 
 MEMBERS, EXAMPLES = 11, 24
 IDS = [f"member {i}" for i in range(MEMBERS)]
@@ -238,8 +239,13 @@ def test_the_seed_decides(data):
 
 
 def test_progress_reaches_the_end(data):
-    seen = []
+    compiled.cache_clear()
+    seen, again = [], []
     run(TASKS["Perceptron"], data, on_progress=seen.append)
+    assert [p.compiling for p in seen] == [True] + [False] * (len(seen) - 1)
+    assert seen[0].epochs_done == 0 < seen[1].epochs_done
+    run(TASKS["Perceptron"], data, on_progress=again.append)
+    assert not any(p.compiling for p in again)  # what is compiled already is not announced
     assert [p.stopped for p in seen] == sorted(p.stopped for p in seen)
     assert seen[-1].stopped == seen[-1].members == MEMBERS
     assert seen[-1].epochs_done == seen[-1].epochs_at_most
