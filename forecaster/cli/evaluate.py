@@ -8,6 +8,7 @@ import click
 
 from forecaster.cli.shared import (
     PARTLY,
+    as_columns,
     bars,
     home_option,
     name_skipped,
@@ -59,7 +60,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.pass_context
 def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
-    end: datetime | None, mask: tuple[str, ...], decimal: str | None, windows: int, step: int,
+    end: datetime | None, mask: tuple[str, ...], decimal: str | None, columns: tuple[str, ...],
+    date_format: str | None, windows: int, step: int,
     baselines: str, torch_sample: int, refit: int, config: str | None, seed: int,
     output: str | None, *, overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
@@ -86,7 +88,7 @@ def evaluate(
     from forecaster.ingest import open_source
 
     wanted, membership = read_tickers(tickers)
-    opened = open_source(source, decimal=decimal)
+    opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
     from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 

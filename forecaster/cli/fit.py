@@ -10,6 +10,7 @@ import click
 
 from forecaster.cli.shared import (
     PARTLY,
+    as_columns,
     bars,
     console,
     home_option,
@@ -112,6 +113,8 @@ def fit(
     end: datetime | None,
     mask: tuple[str, ...],
     decimal: str | None,
+    columns: tuple[str, ...],
+    date_format: str | None,
     tune: bool,
     config: str | None,
     seed: int,
@@ -129,6 +132,7 @@ def fit(
       forecaster fit --tickers sp500.txt
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
+      forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --tickers dow30.txt --tune
       forecaster fit --resume
     """
@@ -148,7 +152,7 @@ def fit(
     from forecaster.ingest import open_source
 
     wanted, _ = read_tickers(tickers)
-    opened = open_source(source, decimal=decimal)
+    opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
     from forecaster.atomic import make_folder
 
     make_folder(home.folder)

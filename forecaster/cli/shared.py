@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from forecaster.home import Home
-    from forecaster.ingest import Membership
+    from forecaster.ingest import Columns, Membership
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
@@ -43,6 +43,18 @@ decimal_option = click.option(
     type=click.Choice([".", ","]),
     help="The sign before a fraction in CSV files.  [default: what each file shows]",
 )
+columns_option = click.option(
+    "--columns",
+    multiple=True,
+    metavar="ROLES",
+    help="What the columns of files are, where their names do not say so: "
+    "id=store,time=day,target=sales, or wide where each column is a series.",
+)
+date_format_option = click.option(
+    "--date-format",
+    metavar="FORMAT",
+    help="How files write their dates, such as %d/%m/%Y.  [default: what each file shows]",
+)
 tickers_option = click.option(
     "--tickers",
     metavar="FILE",
@@ -52,7 +64,7 @@ tickers_option = click.option(
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--tickers``, ``--source``, ``--decimal``, ``--start``, ``--end`` and ``--mask``."""
+    """``--tickers``, ``--source``, how files are read, ``--start``, ``--end`` and ``--mask``."""
     date = click.DateTime(["%Y-%m-%d"])
     for option in (
         click.option(
@@ -66,12 +78,23 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
         click.option("--start", type=date, help="First date, YYYY-MM-DD."),
+        date_format_option,
+        columns_option,
         decimal_option,
         source_option,
         tickers_option,
     ):
         command = option(command)
     return command
+
+
+def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
+    """What ``--columns`` and ``--date-format`` say."""
+    from forecaster.ingest import Columns, parse_columns
+
+    options = parse_columns(columns)
+    options["date_format"] = date_format
+    return Columns(**options)
 
 
 def _flags(value: str) -> tuple[str, ...]:
