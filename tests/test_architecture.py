@@ -13,11 +13,11 @@ import forecaster
 PACKAGE = Path(forecaster.__file__).parent
 # The floors, from the ground up. A module imports from its own floor or from below.
 FLOORS = [
-    {"errors", "atomic", "config", "csv_writer", "home", "locking", "paths"},
+    {"errors", "atomic", "config", "csv_writer", "home", "locking", "paths", "showing"},
     {"swarm", "series"},
-    {"ingest", "forecasting", "benchmark"},
+    {"ingest", "forecasting", "plotting", "benchmark"},
     {"storage", "evaluation"},
-    {"pipeline", "plotting", "report"},
+    {"pipeline", "report", "estimator"},
     {"cli", "__main__"},
 ]
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -178,7 +178,7 @@ def prices_here(panel, tmp_path, monkeypatch):
 
 def test_the_notebook_section_works(prices_here):
     matplotlib.use("agg")
-    section, _, baselines = blocks(DOCS / "guide" / "notebooks.md", "python")
+    section, _, _, baselines = blocks(DOCS / "guide" / "notebooks.md", "python")
     assert blocks(README, "python") == [section]
     names: dict = {}
     exec(compile(section + "\n" + baselines, "In a notebook", "exec"), names)
@@ -190,9 +190,9 @@ def test_the_notebook_section_works(prices_here):
 
 
 def test_the_section_on_frames_is_true():
-    _, section, _ = blocks(DOCS / "guide" / "notebooks.md", "python")
+    _, section, _, _ = blocks(DOCS / "guide" / "notebooks.md", "python")
     days = pd.date_range("2024-01-01", periods=9, name="Date")
-    closes = pd.DataFrame({"AAPL": range(9), "MSFT": range(9)}, days, float)
+    closes = pd.DataFrame({"AAPL": range(9), "MSFT": range(9)}, days, dtype=float)
     sales = closes.reset_index().melt("Date").set_axis(["day", "store", "net"], axis=1)
     downloaded = pd.concat({"Close": closes, "Open": closes}, axis=1)
     names = {"closes": closes, "sales": sales, "yf": Mock(download=Mock(return_value=downloaded))}
