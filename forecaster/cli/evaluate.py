@@ -117,7 +117,7 @@ def evaluate(
     _print_verdict(evaluation)
     show(f"Report: {evaluation.folder / 'report.html'}")
     name_stale(evaluation.summary.provenance.stale or {})
-    name_skipped(evaluation.summary.skipped)
+    name_skipped(evaluation.summary.skipped, evaluation.summary.config)
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         say_reasons(failed)

@@ -232,7 +232,7 @@ def _how_to_resume(unfinished: "UnfinishedFit") -> str:
 def _finish(ctx: click.Context, result: "SavedFit") -> None:
     _print_summary(result)
     name_stale(result.stale)
-    name_skipped(result.model.skipped)
+    name_skipped(result.model.skipped, result.model.config)
     ctx.exit(PARTLY if result.model.skipped or result.stale else 0)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.text import Text
 
+    from forecaster.config import Config
     from forecaster.home import Home
     from forecaster.ingest import Columns, Membership
     from forecaster.swarm import Progress as TrainingProgress
@@ -148,11 +149,17 @@ def name_stale(stale: Mapping[str, str]) -> None:
         say_reasons(stale)
 
 
-def name_skipped(skipped: Mapping[str, str]) -> None:
-    """Name every series that was left out, with its reason."""
+def name_skipped(skipped: Mapping[str, str], config: "Config | None" = None) -> None:
+    """Name the series that were left out, with their reasons, and what would admit them.
+
+    ``config``: of the fit.
+    """
     if skipped:
+        from forecaster.cli.skipped import lines_of
+
         say(f"Skipped {len(skipped)}:")
-        say_reasons(skipped)
+        for line in lines_of(skipped, config):
+            say(f"  {line}")
 
 
 def console() -> "Console":
