@@ -1,4 +1,5 @@
 from .config import Config as Config
+from .estimator import Forecaster as Forecaster
 from .evaluation import cross_validation as cross_validation
 from .evaluation import cross_validation_to_parquet as cross_validation_to_parquet
 from .evaluation import evaluate as evaluate

@@ -20,6 +20,8 @@ _CHOICES = {
     "start": ("pooled", "independent"),
 }
 
+_FEWEST = 20  # rows that are worth looking back on
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -155,6 +157,26 @@ class Config:
         if self.validation is not None:
             return self.lookback + self.horizon + self.validation
         return 2 * self.horizon + self.shortest_validation + 10
+
+    def option_for(self, rows: int) -> str | None:
+        """The option, changed the least, with which a series of so many rows is fitted.
+
+        None where there is no such option, or none is needed.
+        """
+        if rows >= self.rows_to_fit:
+            return None
+        if self.validation is None:
+            horizon = (rows - 19) // 3
+            return f"--horizon {horizon}" if horizon >= 1 else None
+        validation = rows - self.lookback - self.horizon
+        if validation >= self.horizon + 9:
+            return f"--validation {validation}"
+        lookback = rows - self.validation - self.horizon
+        if lookback >= max(_FEWEST, self.burn_in + 1):
+            return f"--lookback {lookback}"
+        if rows >= dataclasses.replace(self, validation=None).rows_to_fit:
+            return "no --validation of your own"
+        return None
 
     @property
     def why_rows(self) -> str:

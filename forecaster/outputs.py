@@ -123,7 +123,7 @@ def _form(
         )
     if form is not None or known is not None:
         return form or known or ""
-    usual = {kind: name for name, kind in reversed(endings.items())}
+    usual = {kind: name for name, kind in reversed(list(endings.items()))}
     usual = {kind: usual[kind] for kind in dict.fromkeys(endings.values())}
     advice = ", or add --format" if endings is TABLES else ""
     raise UsageError(

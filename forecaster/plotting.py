@@ -1,40 +1,46 @@
 """Pictures of forecasts and of speed: frames in, matplotlib Axes out."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
-from forecaster.forecasting import bounds_of, levels_of, models_of
+from forecaster.errors import UsageError, listed
+from forecaster.forecasting import Model, bounds_of, levels_of, models_of, predict
+from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
+from forecaster.showing import as_written, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.legend import Legend
 
 _BLUE = "#1f5fa8"
+_NAMED = 40  # series whose names stand beside their errors
 
 
 def plot_forecast(
-    panel: Panel,
+    panel: Panel | Table,
     forecast: pd.DataFrame,
     unique_id: str,
     *,
     history: int = 120,
     ax: "Axes | None" = None,
+    **columns: Unpack[ColumnOptions],
 ) -> "Axes":
     """Draw the latest rows of one series, and its forecast as a fan.
 
-    - ``panel``: where the series comes from; prices are drawn as ``close`` where it has them
+    - ``panel``: where the series comes from, or a frame; prices are drawn as ``close`` where it has
+      them
     - ``forecast``: a frame of :func:`forecaster.predict`
     - ``unique_id``: the series
     - ``history``: how many of its latest rows
-    - ``ax``: by default those of a new figure
+    - ``ax``: by default those of a new figure, which a notebook shows; ``ax.figure.savefig(path)``
+      writes it
+    - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
     """
-    from matplotlib.figure import Figure
-
     if ax is None:
-        ax = Figure(figsize=(9, 4.5), layout="constrained").add_subplot()
-    panel = panel.masked(forecasting=True)  # as it was forecast from
+        ax = new_axes()
+    panel = as_panel(panel, **columns).masked(forecasting=True)  # as it was forecast from
     row = panel.ids.index(unique_id)
     channel = "close" if "close" in panel.channels else panel.target
     seen = panel.mask[row]
@@ -53,7 +59,7 @@ def plot_forecast(
     ax.set_ylabel("price" if channel in ("close", "adj_close") else channel)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
-    _as_written(ax.legend(frameon=False, loc="upper left", fontsize=9))
+    as_written(ax.legend(frameon=False, loc="upper left", fontsize=9))
     ax.figure.autofmt_xdate()  # pyright: ignore[reportAttributeAccessIssue]
     return ax
 
@@ -64,10 +70,8 @@ def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     ``frame``: the columns of ``forecaster benchmark``: ``method, members,
     seconds_per_model_epoch``. Both axes are logarithmic.
     """
-    from matplotlib.figure import Figure
-
     if ax is None:
-        ax = Figure(figsize=(7, 4.5), layout="constrained").add_subplot()
+        ax = new_axes(7, 4.5)
     for method, rows in frame.groupby("method", sort=False):
         seconds = rows["members"] * rows["seconds_per_model_epoch"]
         ax.plot(rows["members"], seconds, marker="o", label=str(method))
@@ -78,11 +82,50 @@ def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     ax.set_xlabel("networks")
     ax.set_ylabel("seconds for an epoch of all")
     ax.grid(alpha=0.3, which="both")
-    _as_written(ax.legend())
+    as_written(ax.legend())
     return ax
 
 
-def _as_written(legend: "Legend") -> None:
-    """Names come from outside: a ``$`` in one begins no formula, which may not be a valid one."""
-    for text in legend.get_texts():
+def plot_model(
+    model: Model,
+    panel: Panel | Table | None = None,
+    unique_id: str | None = None,
+    *,
+    level: Sequence[float] = (80, 95),
+    ax: "Axes | None" = None,
+    **columns: Unpack[ColumnOptions],
+) -> "Axes":
+    """Draw a model's errors, or its forecast of a series; see :meth:`Model.plot`."""
+    if panel is None:
+        if unique_id is not None:
+            raise UsageError(f"a forecast of {unique_id!r} needs its latest rows; give a panel too")
+        return _plot_errors(model, new_axes() if ax is None else ax)
+    panel = as_panel(panel, **columns)
+    name = unique_id or next((name for name in panel.ids if name in model.ids), panel.ids[0])
+    if name not in panel.ids:
+        raise UsageError(f"{name!r} is not in the panel; there are e.g. {listed(panel.ids[:3])}")
+    panel = panel.only([name])
+    return plot_forecast(panel, predict(model, panel, level), name, ax=ax)
+
+
+def _plot_errors(model: Model, ax: "Axes") -> "Axes":
+    """The error of each series over the validation span, relative to that of "unchanged"."""
+    ratio = model.report["mae_relative_to_naive"].sort_values()
+    at = range(len(ratio))
+    few = len(ratio) <= _NAMED
+    ax.axvline(1.0, color="#333333", lw=0.9)
+    better = (ratio < 1).to_numpy()
+    for part, colour, label in ((better, _BLUE, "better"), (~better, "#b5522b", "not better")):
+        ax.plot(ratio[part], [n for n in at if part[n]], "o", ms=5 if few else 3, color=colour,
+                label=f"{label} than 'unchanged': {part.sum()}")  # fmt: skip
+    ax.set_yticks(list(at) if few else [], [str(name) for name in ratio.index] if few else [])
+    for text in ax.get_yticklabels():
         text.set_parse_math(False)
+    if not few:
+        ax.set_ylabel(f"{len(ratio)} series, sorted")
+    ax.set_xlabel("absolute error over the validation span, 'unchanged' = 1")
+    ax.set_title(f"{model.config.column}: {len(ratio)} series", loc="left", fontweight="bold")
+    ax.grid(alpha=0.25, axis="x")
+    ax.spines[["top", "right"]].set_visible(False)
+    as_written(ax.legend(frameon=False, fontsize=9))
+    return ax

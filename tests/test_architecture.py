@@ -23,12 +23,13 @@ FLOORS: list[set[str]] = [
         "locking",
         "outputs",
         "paths",
+        "showing",
         "spelling",
     },
     {"swarm", "series"},
-    {"ingest", "forecasting", "benchmark"},
+    {"ingest", "forecasting", "plotting", "benchmark"},
     {"storage", "evaluation"},
-    {"pipeline", "plotting", "report"},
+    {"pipeline", "report", "estimator"},
     {"cli", "__main__"},
 ]
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest.mock import Mock
 
 import matplotlib
 import numpy as np
@@ -177,7 +178,7 @@ def prices_here(panel, tmp_path, monkeypatch):
 
 def test_the_notebook_section_works(prices_here):
     matplotlib.use("agg")
-    section, baselines = blocks(DOCS / "guide" / "notebooks.md", "python")
+    section, _, _, baselines = blocks(DOCS / "guide" / "notebooks.md", "python")
     assert blocks(README, "python") == [section]
     names: dict = {}
     exec(compile(section + "\n" + baselines, "In a notebook", "exec"), names)
@@ -186,6 +187,18 @@ def test_the_notebook_section_works(prices_here):
     scores = fc.evaluate(names["frame"])
     assert {"mae", "crps", "coverage-80", "mae_relative_to_naive"} <= set(scores)
     assert len(names["ewma"]) == len(names["frame"])
+
+
+def test_the_section_on_frames_is_true():
+    _, section, _, _ = blocks(DOCS / "guide" / "notebooks.md", "python")
+    days = pd.date_range("2024-01-01", periods=9, name="Date")
+    closes = pd.DataFrame({"AAPL": range(9), "MSFT": range(9)}, days, dtype=float)
+    sales = closes.reset_index().melt("Date").set_axis(["day", "store", "net"], axis=1)
+    downloaded = pd.concat({"Close": closes, "Open": closes}, axis=1)
+    names = {"closes": closes, "sales": sales, "yf": Mock(download=Mock(return_value=downloaded))}
+    for line in section.splitlines():  # the panels that would be fitted
+        panel = eval(line.replace("fc.fit", "fc.load_panel"), {"fc": fc}, names)
+        assert panel.ids == ("AAPL", "MSFT") and panel.mask.sum() == 18
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import click
 
 from forecaster.cli.shared import (
     PARTLY,
+    as_columns,
     bars,
     home_option,
     name_skipped,
@@ -64,8 +65,9 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.pass_context
 def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
-    end: datetime | None, mask: tuple[str, ...], decimal: str | None, windows: int, step: int,
-    baselines: str, torch_sample: int, refit: int, ends: str, config: str | None, seed: int,
+    end: datetime | None, mask: tuple[str, ...], decimal: str | None, columns: tuple[str, ...],
+    date_format: str | None, windows: int, step: int, baselines: str, torch_sample: int,
+    refit: int, ends: str, config: str | None, seed: int,
     output: str | None, *, overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
@@ -93,7 +95,7 @@ def evaluate(
     from forecaster.ingest import open_source
 
     wanted, membership = read_tickers(tickers)
-    opened = open_source(source, decimal=decimal)
+    opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
     from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
     from forecaster.report import build_report, write_figures, write_tables
 
@@ -122,7 +124,7 @@ def evaluate(
     _print_verdict(evaluation)
     show(f"Report: {evaluation.folder / 'report.html'}")
     name_stale(evaluation.summary.provenance.stale or {})
-    name_skipped(evaluation.summary.skipped)
+    name_skipped(evaluation.summary.skipped, evaluation.summary.config)
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         say_reasons(failed)

@@ -10,6 +10,7 @@ import click
 
 from forecaster.cli.shared import (
     PARTLY,
+    as_columns,
     bars,
     home_option,
     name_skipped,
@@ -117,6 +118,8 @@ def fit(
     end: datetime | None,
     mask: tuple[str, ...],
     decimal: str | None,
+    columns: tuple[str, ...],
+    date_format: str | None,
     tune: bool,
     run: str | None,
     config: str | None,
@@ -136,6 +139,7 @@ def fit(
       forecaster fit --tickers AAPL,MSFT,BRK-B
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
+      forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --resume
     """
@@ -157,7 +161,7 @@ def fit(
     from forecaster.ingest import open_source
 
     wanted, _ = read_tickers(tickers)
-    opened = open_source(source, decimal=decimal)
+    opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
     from forecaster.atomic import make_folder
 
     make_folder(home.folder)
@@ -237,7 +241,7 @@ def _how_to_resume(unfinished: "UnfinishedFit") -> str:
 def _finish(ctx: click.Context, result: "SavedFit") -> None:
     _print_summary(result)
     name_stale(result.stale)
-    name_skipped(result.model.skipped)
+    name_skipped(result.model.skipped, result.model.config)
     ctx.exit(PARTLY if result.model.skipped or result.stale else 0)
 
 

@@ -8,7 +8,10 @@ import click
 
 from forecaster.cli.shared import (
     PARTLY,
+    as_columns,
     bars,
+    columns_option,
+    date_format_option,
     decimal_option,
     home_option,
     name_skipped,
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 @tickers_option
 @source_option
 @decimal_option
+@columns_option
+@date_format_option
 @click.option(
     "--start",
     type=click.DateTime(["%Y-%m-%d"]),
@@ -59,6 +64,8 @@ def ingest(
     tickers: str | None,
     source: str,
     decimal: str | None,
+    columns: tuple[str, ...],
+    date_format: str | None,
     start: datetime | None,
     refresh: bool,
     requests_per_second: float,
@@ -75,6 +82,7 @@ def ingest(
       forecaster ingest --tickers sp500.txt --requests-per-second 1
       forecaster ingest --source files:prices.parquet
       forecaster ingest --source files:kurse.csv --decimal ,
+      forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
     """
     from forecaster.atomic import make_folder
     from forecaster.ingest import ingest as run
@@ -82,7 +90,7 @@ def ingest(
 
     wanted, _ = read_tickers(tickers)
     opened = open_source(
-        source, decimal=decimal,
+        source, decimal=decimal, columns=as_columns(columns, date_format),
         refresh=refresh, requests_per_second=requests_per_second, workers=workers,
         on_wait=lambda seconds: say(f"Yahoo refuses requests; continuing in {seconds:.0f} s"),
     )  # fmt: skip

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from forecaster.config import Config
     from forecaster.home import Home
-    from forecaster.ingest import Membership
+    from forecaster.ingest import Columns, Membership
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
@@ -45,6 +46,18 @@ decimal_option = click.option(
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace files that exist, which are refused otherwise."
 )
+columns_option = click.option(
+    "--columns",
+    multiple=True,
+    metavar="ROLES",
+    help="What the columns of files are, where their names do not say so: "
+    "id=store,time=day,target=sales, or wide where each column is a series.",
+)
+date_format_option = click.option(
+    "--date-format",
+    metavar="FORMAT",
+    help="How files write their dates, such as %d/%m/%Y.  [default: what each file shows]",
+)
 tickers_option = click.option(
     "--tickers",
     metavar="FILE|LIST",
@@ -55,7 +68,7 @@ tickers_option = click.option(
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--tickers``, ``--source``, ``--decimal``, ``--start``, ``--end`` and ``--mask``."""
+    """``--tickers``, ``--source``, how files are read, ``--start``, ``--end`` and ``--mask``."""
     date = click.DateTime(["%Y-%m-%d"])
     for option in (
         click.option(
@@ -69,12 +82,23 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
         click.option("--start", type=date, help="First date, YYYY-MM-DD."),
+        date_format_option,
+        columns_option,
         decimal_option,
         source_option,
         tickers_option,
     ):
         command = option(command)
     return command
+
+
+def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
+    """What ``--columns`` and ``--date-format`` say."""
+    from forecaster.ingest import Columns, parse_columns
+
+    options = parse_columns(columns)
+    options["date_format"] = date_format
+    return Columns(**options)
 
 
 def _flags(value: str) -> tuple[str, ...]:
@@ -140,11 +164,17 @@ def name_stale(stale: Mapping[str, str]) -> None:
         say_reasons(stale)
 
 
-def name_skipped(skipped: Mapping[str, str]) -> None:
-    """Name every series that was left out, with its reason."""
+def name_skipped(skipped: Mapping[str, str], config: "Config | None" = None) -> None:
+    """Name the series that were left out, with their reasons, and what would admit them.
+
+    ``config``: of the fit.
+    """
     if skipped:
+        from forecaster.cli.skipped import lines_of
+
         say(f"Skipped {len(skipped)}:")
-        say_reasons(skipped)
+        for line in lines_of(skipped, config):
+            say(f"  {line}")
 
 
 class Bars:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import DataError, UsageError, printable
 from forecaster.evaluation.summary import Summary
 from forecaster.forecasting import KEYS
 from forecaster.paths import open_for_arrow
+from forecaster.showing import as_html, as_text, names_in_short
 
 FORECASTS = "forecasts.parquet"
 _SCORES, _TESTS, _DAILY, _SUMMARY = (
@@ -36,6 +37,21 @@ class Evaluation:
     tests: pd.DataFrame
     daily: pd.DataFrame
     summary: Summary
+
+    def __repr__(self) -> str:
+        return as_text(*self._facts())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._facts())
+
+    def _facts(self) -> tuple[str, dict[str, str]]:
+        summary = self.summary
+        facts = {
+            "models": names_in_short(summary.models),
+            "cutoffs": f"{summary.cutoffs:,}, {summary.first_cutoff} to {summary.last_cutoff}",
+            "folder": printable(self.folder),
+        }
+        return f"Evaluation of {summary.series:,} series", facts
 
     @staticmethod
     def read(folder: Path) -> "Evaluation":

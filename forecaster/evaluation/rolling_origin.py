@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from forecaster.forecasting import (
     forecast_latest,
     match_panel,
 )
+from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.paths import open_for_arrow
 from forecaster.series import Histories, OwnEnds, Panel, aligned_if, show_time
 
@@ -212,7 +213,7 @@ class RollingOrigin:
 
 
 def cross_validation(
-    panel: Panel,
+    panel: Panel | Table,
     config: Config | None = None,
     n_windows: int = 1,
     step_size: int = 1,
@@ -223,12 +224,14 @@ def cross_validation(
     ends: str = "auto",
     network: OwnNetwork | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
+    **columns: Unpack[ColumnOptions],
 ) -> pd.DataFrame:
     """Forecasts from a rolling origin, next to the outcomes.
 
     Networks are trained on what was known at the first cutoff. Series are forecast from the cutoffs
     at which they were observed.
 
+    - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
     - ``n_windows``: how many cutoffs; the last is ``horizon`` times before the panel's end
     - ``step_size``: times between two cutoffs
     - ``refit``: True trains again at every cutoff, a number at every so many
@@ -240,6 +243,7 @@ def cross_validation(
       ``auto``, own where times only count the rows of each series
     - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
     - ``on_progress``: called as networks train
+    - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
 
     Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
     :func:`forecaster.predict`, and ``Naive``, the last value. ``y`` is in the units of the panel's
@@ -248,7 +252,7 @@ def cross_validation(
     Raises DataError when the panel is too short for so many cutoffs.
     """
     rolling = RollingOrigin.fit(
-        panel, config or Config(), n_windows, step_size,
+        as_panel(panel, **columns), config or Config(), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     return pd.concat(_frames(rolling), ignore_index=True)
@@ -256,7 +260,7 @@ def cross_validation(
 
 def cross_validation_to_parquet(
     path: str | Path,
-    panel: Panel,
+    panel: Panel | Table,
     config: Config | None = None,
     n_windows: int = 1,
     step_size: int = 1,
@@ -267,6 +271,7 @@ def cross_validation_to_parquet(
     ends: str = "auto",
     network: OwnNetwork | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
+    **columns: Unpack[ColumnOptions],
 ) -> Path:
     """As :func:`cross_validation`, written to a Parquet file; returns its path.
 
@@ -275,10 +280,10 @@ def cross_validation_to_parquet(
 
     - ``path``: the file
     - ``panel``, ``config``, ``n_windows``, ``step_size``, ``refit``, ``level``, ``seed``,
-      ``ends``, ``network``, ``on_progress``: as for :func:`cross_validation`
+      ``ends``, ``network``, ``on_progress``, ``columns``: as for :func:`cross_validation`
     """
     rolling = RollingOrigin.fit(
-        panel, config or Config(), n_windows, step_size,
+        as_panel(panel, **columns), config or Config(), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     write_frames(Path(path), _frames(rolling))

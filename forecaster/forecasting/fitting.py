@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.forecasting.predicting import distributions, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
+from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
@@ -28,7 +29,7 @@ _UNSOUND = "its forecasts on the validation span are not finite numbers; look at
 
 
 def fit(
-    panel: Panel,
+    panel: Panel | Table,
     config: Config | None = None,
     seed: int = 0,
     *,
@@ -36,6 +37,7 @@ def fit(
     network: OwnNetwork | None = None,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
+    **columns: Unpack[ColumnOptions],
 ) -> Model:
     """Train one independent network per series of the panel.
 
@@ -43,7 +45,7 @@ def fit(
     series that is too short, never changes or cannot be transformed is left out and named in
     ``skipped``. A series' network depends on its name, its values, the config and the seed alone.
 
-    - ``panel``: the series
+    - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
     - ``config``: the settings; by default those of :class:`Config`
     - ``seed``: the same seed gives the same networks, bit for bit
     - ``tune``: search learning rate, weight decay and hidden size for each series by its validation
@@ -52,11 +54,13 @@ def fit(
       :mod:`forecaster.forecasting.networks.own` for what it is called with and returns
     - ``checkpoint``: with it an interrupted fit can be resumed; see :class:`swarm.Checkpoint`
     - ``on_progress``: called from time to time while the networks are trained
+    - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
 
-    Raises DataError when no series is left, UsageError for a ``network`` that cannot be used, and
-    for static covariates where each series is by itself.
+    Raises DataError when no series is left, or a frame cannot be understood; UsageError for a
+    ``network`` that cannot be used, and for static covariates where each series is by itself.
     """
     config, network = with_network(config or Config(), network)
+    panel = as_panel(panel, **columns)
     if panel.static is not None and (config.start != "pooled" or tune):
         raise UsageError(
             "static covariates tell series apart for a network that all of them train; here each "

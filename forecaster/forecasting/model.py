@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import jax
 import numpy as np
@@ -11,8 +11,15 @@ from jaxtyping import Float, Shaped
 
 from forecaster.config import Config
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.series import Frequency, Transform
+from forecaster.ingest import ColumnOptions, Table
+from forecaster.series import Frequency, Transform, in_words, show_time
+from forecaster.showing import as_html, as_text, names_in_short
 from forecaster.swarm import take_members
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from forecaster.series import Panel
 
 Params: TypeAlias = Mapping[Any, Any]
 """Weights as a nested dict of arrays, as Flax makes it; list members under whole numbers."""
@@ -37,6 +44,10 @@ class Networks:
     report: pd.DataFrame
     network: OwnNetwork | None = None
     start: Params | None = None
+
+    def __repr__(self) -> str:
+        each = leading_axes(self.params)[1]
+        return f"Networks({self.config.column}, {len(self.ids)} series, {each} each)"
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
         """The rows of these series in all arrays. Raises KeyError for one without a network."""
@@ -81,6 +92,35 @@ class Model:
     skipped: Mapping[str, str]
     provenance: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        return as_text(*_facts_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(*_facts_of(self))
+
+    def plot(
+        self,
+        panel: "Panel | Table | None" = None,
+        unique_id: str | None = None,
+        *,
+        level: Sequence[float] = (80, 95),
+        ax: "Axes | None" = None,
+        **columns: Unpack[ColumnOptions],
+    ) -> "Axes":
+        """Draw the forecast of a series, or without a panel the errors of all.
+
+        Errors are absolute ones over the validation span, relative to those of "unchanged".
+
+        - ``panel``: with the latest rows of the series, or a frame
+        - ``unique_id``: the series; by default the panel's first
+        - ``level``: of the bands, in percent
+        - ``ax``: by default those of a new figure, which a notebook shows
+        - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
+        """
+        from forecaster.plotting import plot_model
+
+        return plot_model(self, panel, unique_id, level=level, ax=ax, **columns)
+
     @property
     def config(self) -> Config:
         """The settings that the networks were trained with."""
@@ -110,6 +150,29 @@ class Model:
             normal_scores=self.normal_scores[rows],
             fitted_until=self.fitted_until[rows],
         )
+
+
+def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
+    """What a model is, in a few words."""
+    config, report = model.config, model.report
+    each = leading_axes(model.params)[1]
+    steps = f"{config.horizon} step{'s' if config.horizon > 1 else ''}"
+    facts = {
+        "forecasts": f"{steps} of {model.target} ({in_words(model.frequency)}), each from the "
+        f"latest {config.lookback} rows",
+        "networks": f"{each} for each series"
+        + (", started from one of all series" if config.start == "pooled" else ", independent"),
+    }
+    if len(model.fitted_until):
+        facts["fitted"] = f"until {show_time(model.fitted_until.max())}"
+    ratio = report.get("mae_relative_to_naive")
+    if ratio is not None and ratio.notna().any():
+        facts["error"] = f"{ratio.median():.3f} of that of 'unchanged' (median, validation span)"
+    if model.skipped:
+        name, reason = next(iter(model.skipped.items()))
+        more = f", and {len(model.skipped) - 1} more" if len(model.skipped) > 1 else ""
+        facts["skipped"] = f"{name}: {reason}{more}"
+    return f"Model {config.column} of {len(model.ids):,} series: {names_in_short(model.ids)}", facts
 
 
 def split_members(leaf: np.ndarray, each: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, Unpack
 
 import jax
 import numpy as np
@@ -30,6 +30,7 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.newcomers import newcomers_of, with_newcomers
 from forecaster.forecasting.task import functions
 from forecaster.forecasting.windows import gather
+from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transformed, infer_frequency, missing_ahead
 
 RISE = "probability_of_rise"
@@ -38,13 +39,22 @@ RISE = "probability_of_rise"
 ByHorizon: TypeAlias = Float[np.ndarray, "series origin horizon"]
 
 
-def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd.DataFrame:
+def predict(
+    model: Model,
+    panel: Panel | Table,
+    level: Sequence[float] = (80, 95),
+    **columns: Unpack[ColumnOptions],
+) -> pd.DataFrame:
     """Forecast every series of the panel from its own latest row.
 
     Returns a long frame ``unique_id, ds``, the median under the model's name (``LSTM``), bounds
     ``LSTM-lo-80, LSTM-hi-80, ...`` per level in percent, and ``probability_of_rise``, the chance
     that the value lies above the latest one. Prices are in the units of ``close``, also where the
     model learned from ``adj_close``. The times of each series follow its own frequency.
+
+    - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
+    - ``level``: of the bands, in percent
+    - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
 
     Rows that are known to look wrong are left out, see :meth:`Panel.masked`, but for a jump at the
     latest row: most are true, so it is forecast from, with a warning.
@@ -56,6 +66,7 @@ def predict(model: Model, panel: Panel, level: Sequence[float] = (80, 95)) -> pd
     a level outside 0 to 100.
     """
     level = check_levels(level)
+    panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     _warn_of_few_scores(model, level)

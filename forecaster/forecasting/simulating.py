@@ -5,6 +5,8 @@ A path takes the errors of one past day, of all series and steps ahead at once: 
 together do so in the paths, and an error of the first step is seen in those after it.
 """
 
+from typing import Unpack
+
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
@@ -24,12 +26,19 @@ from forecaster.forecasting.predicting import (
     times_ahead,
     warn_of_jumps,
 )
+from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 
 _KNOTS = np.linspace(-5, 5, 101)  # normal scores that the quantile functions are computed at
 
 
-def simulate(model: Model, panel: Panel, n_paths: int = 1000, seed: int = 0) -> pd.DataFrame:
+def simulate(
+    model: Model,
+    panel: Panel | Table,
+    n_paths: int = 1000,
+    seed: int = 0,
+    **columns: Unpack[ColumnOptions],
+) -> pd.DataFrame:
     """Draw paths over the horizon from every series' own latest row, all series together.
 
     Returns a long frame ``unique_id, ds, sample_id`` and the value under the model's name
@@ -41,7 +50,7 @@ def simulate(model: Model, panel: Panel, n_paths: int = 1000, seed: int = 0) -> 
     the latest times at which most series have them; a series that has none there takes those of
     another time of its own, and is then independent of the others.
 
-    - ``model, panel``: as for :func:`predict`, which also says what is left out
+    - ``model, panel, columns``: as for :func:`predict`, which also says what is left out
     - ``n_paths``: how many
     - ``seed``: decides on them
 
@@ -49,6 +58,7 @@ def simulate(model: Model, panel: Panel, n_paths: int = 1000, seed: int = 0) -> 
     """
     if n_paths < 1:
         raise UsageError(f"n_paths: expected 1 or more; got {n_paths}")
+    panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
     check_known_ahead(model, panel)

@@ -1,4 +1,6 @@
 from .export import export_prices as export_prices
+from .frames import Table as Table
+from .frames import as_panel as as_panel
 from .loading import Ingested as Ingested
 from .loading import check_flags as check_flags
 from .loading import ingest as ingest
@@ -10,6 +12,9 @@ from .membership import Membership as Membership
 from .membership import read_membership as read_membership
 from .quality import WRONG as WRONG
 from .quality import flags_of as flags_of
+from .roles import ColumnOptions as ColumnOptions
+from .roles import Columns as Columns
+from .roles import parse_columns as parse_columns
 from .source import Date as Date
 from .source import Source as Source
 from .sources import open_source as open_source

@@ -16,8 +16,9 @@ from typing import IO, Any, NamedTuple
 import pandas as pd
 
 from forecaster.errors import DataError, printable
-from forecaster.ingest.layout import canonical, canonical_names
+from forecaster.ingest.column_names import canonical, canonical_names
 from forecaster.ingest.numbers import Decimal, has_separators, is_number_column
+from forecaster.ingest.roles import Columns
 from forecaster.ingest.universe import SEPARATOR_LINE
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
@@ -45,30 +46,37 @@ class _Header(NamedTuple):
     - ``separator``: what parts the cells
     - ``columns``: their names, as written
     - ``quotes_numbers``: whether numbers stand in quotes, as far as the first lines show
+    - ``said``: columns that the caller says hold names or times
     """
 
     above: int
     separator: str
     columns: list[str]
     quotes_numbers: bool
+    said: list[str]
 
     @property
     def names(self) -> list[str]:
         """The columns that hold names, which stay as written: 0005 is not 5, NA is a ticker."""
-        return [name for name in self.columns if canonical(name) in ("unique_id", "name")]
+        return [
+            name
+            for name in self.columns
+            if canonical(name) in ("unique_id", "name") or name in self.said
+        ]
 
 
-def read_csv(path: Path, decimal: Decimal | None = None) -> Table:
+def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None = None) -> Table:
     """Read a file; its frame's index keeps count of lines, so that errors can name them.
 
-    ``decimal``: the sign before a fraction; None: to be decided by what is in the file.
+    - ``decimal``: the sign before a fraction; None: to be decided by what is in the file
+    - ``columns``: what the columns are, where their names do not say so
 
     Raises DataError when it is no table of text, and OSError, ValueError or others of the readers.
     """
     where = printable(path, lines=False)
     encoding = _find_encoding(path)
     _check_text(path, encoding, where)
-    header = _read_header(path, encoding, where)
+    header = _read_header(path, encoding, where, columns or Columns())
     options: dict[str, Any] = {
         "encoding": encoding,
         "sep": header.separator,
@@ -156,7 +164,7 @@ def _check_text(path: Path, encoding: str, where: str) -> None:
             ) from error
 
 
-def _read_header(path: Path, encoding: str, where: str) -> _Header:
+def _read_header(path: Path, encoding: str, where: str, said: Columns) -> _Header:
     """Find the header: the first line that is neither blank, nor a comment, nor Excel's ``sep=;``.
 
     Raises DataError when the file is empty, or a column is there twice.
@@ -176,7 +184,10 @@ def _read_header(path: Path, encoding: str, where: str) -> _Header:
     if doubled:
         raise DataError(f"{where}: column {sorted(doubled)[0]!r} is there twice; keep one")
     quoted = any(_QUOTED_NUMBER.search(line) for line in lines[above + 1 :])
-    return _Header(above, separator, columns, quoted)
+    names = said.names
+    if said.date_format is not None and said.time_col is None:  # 01022024 is not 1022024
+        names = [*names, *(name for name, new in canonical_names(columns).items() if new == "ds")]
+    return _Header(above, separator, columns, quoted, names)
 
 
 def _first_lines(path: Path, encoding: str, where: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import itertools
 import lzma
 import os
 import re
@@ -13,20 +12,22 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
+from forecaster.ingest.column_names import canonical
 from forecaster.ingest.csv_file import Table, read_csv
-from forecaster.ingest.layout import canonical, tidy
+from forecaster.ingest.layout import each_series, tidy
 from forecaster.ingest.numbers import Decimal
 from forecaster.ingest.parquet import read_parquet
+from forecaster.ingest.place import Place
+from forecaster.ingest.roles import Columns
 from forecaster.ingest.source import Date, Fetched, Known, Stored
 from forecaster.paths import as_bytes, as_text, from_text, readable
 from forecaster.series import show_time
 from forecaster.spelling import spelled, spellings
 
-_READER = 2  # raise it when files are read differently
+_READER = 3  # raise it when files are read differently
 _TOO_SHORT = "the folder has fewer rows of it than are stored, and a file that cannot be read"
 _PARQUET = (".parquet", ".pq")
 _ENDINGS = (".csv", ".csv.gz", ".txt", *_PARQUET)
@@ -38,12 +39,14 @@ class Files:
     In a folder, a file without a ticker column holds the series that the file is named after, or
     that a folder ``ticker=NAME`` above it names. Parts of one series in several files are joined.
 
-    ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it.
+    - ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it
+    - ``columns``: what columns are, where their names do not say so
     """
 
-    def __init__(self, path: str, decimal: Decimal | None = None):
+    def __init__(self, path: str, decimal: Decimal | None = None, columns: Columns | None = None):
         self.path = from_text(path).expanduser()
         self._decimal: Decimal | None = decimal
+        self._columns = columns or Columns()
         # Where the data came from, for provenance, wherever a later command is started.
         self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():
@@ -81,7 +84,9 @@ class Files:
         return self._fingerprint
 
     def _hash(self) -> str:
-        digest = hashlib.sha256(f"reader {_READER}{self._decimal or ''}\n".encode())
+        said = "" if self._columns == Columns() else repr(self._columns)
+        reader = f"reader {_READER}{self._decimal or ''}{said}\n"
+        digest = hashlib.sha256(reader.encode("utf-8", "surrogateescape"))
         for file in self._files():
             try:
                 with file.open("rb") as opened:
@@ -98,7 +103,7 @@ class Files:
             frames = (
                 self._read_folder()
                 if self.path.is_dir()
-                else read_series(self.path, decimal=self._decimal)
+                else read_series(self.path, decimal=self._decimal, columns=self._columns)
             )
             if self._hash() != before:
                 raise DataError(f"{self.path}: changed while it was read; run the same again")
@@ -152,27 +157,33 @@ class Files:
     def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
         """The series of a file, or why it cannot be read."""
         try:
-            return read_series(file, _series_name(file, self.path), decimal=self._decimal)
+            name = _series_name(file, self.path)
+            return read_series(file, name, decimal=self._decimal, columns=self._columns)
         except DataError as error:
             return str(error)
 
 
 def read_series(
-    path: Path, name: str | None = None, *, decimal: Decimal | None = None
+    path: Path,
+    name: str | None = None,
+    *,
+    decimal: Decimal | None = None,
+    columns: Columns | None = None,
 ) -> dict[str, pd.DataFrame]:
     """All series of one file, by name.
 
     - ``name``: of its one series where it does not say
     - ``decimal``: the sign before a fraction where numbers are text; None: as the file shows
+    - ``columns``: what columns are, where their names do not say so
 
     Raises DataError when it cannot be read or used.
     """
     where = printable(path, lines=False)
     try:
-        if path.name.lower().endswith(_PARQUET):
-            table, plain_points = Table(read_parquet(path), plain_points=False)
+        if is_parquet := path.name.lower().endswith(_PARQUET):
+            table, plain_points = Table(read_parquet(path, columns), plain_points=False)
         else:
-            table, plain_points = read_csv(path, decimal)
+            table, plain_points = read_csv(path, decimal, columns)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
             RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -181,15 +192,13 @@ def read_series(
         raise DataError(f"{where}: no rows in it")
     stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
     name = name or _series_name(path, path.parent)
-    table = tidy(table, where, name, decimal=decimal, plain_points=plain_points)
-    ids = table["unique_id"].cat
-    codes = ids.codes.to_numpy()
-    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1), len(codes)]
-    table = table.drop(columns="unique_id")
+    place = Place(where, rows=is_parquet)
+    table = tidy(
+        table, place, name, decimal=decimal, plain_points=plain_points, columns=columns
+    )  # fmt: skip
     frames: dict[str, pd.DataFrame] = {}
-    for low, high in itertools.pairwise(bounds):
-        frame = table.iloc[low:high].reset_index(drop=True)
-        series = str(ids.categories[codes[low]])
+    for series, part in each_series(table):
+        frame = part.reset_index(drop=True)
         if stooq:  # it writes aapl.us
             series = series.upper().removesuffix(".US")
         frame.insert(0, "unique_id", series)

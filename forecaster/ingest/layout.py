@@ -2,86 +2,120 @@
 
 Accepted: ``ticker, date, open, high, low, close[, adj_close], volume`` and ``unique_id, ds, y[,
 more]``, in any letter case, and as Yahoo, Stooq, Nasdaq, Alpha Vantage and Investing.com spell
-them in the files that one downloads there.
+them in the files that one downloads there; the same under any names that the caller tells; and a
+date with a column per series. Files and frames are read by the same rules.
 """
+
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError, listed
-from forecaster.ingest.numbers import (
-    Decimal,
-    cell,
-    find_decimal,
-    is_number_column,
-    to_numbers,
-)
+from forecaster.errors import DataError
+from forecaster.ingest.column_names import PRICES, SHARES, TARGETS, UNUSED
+from forecaster.ingest.dates import to_times, with_time
+from forecaster.ingest.numbers import Decimal, find_decimal, is_number_column, to_numbers
+from forecaster.ingest.place import Place
+from forecaster.ingest.roles import Columns, described_all, find_roles
 
-_SPELLINGS = {
-    "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
-    "adjclose": "adj_close", "adjusted_close": "adj_close", "adj._close": "adj_close",
-    "close/last": "close", "vol": "volume", "vol.": "volume", "stock_splits": "splits",
-    "otwarcie": "open", "najwyzszy": "high", "najnizszy": "low", "zamkniecie": "close",
-    "wolumen": "volume",
-}  # fmt: skip
-# These count only where no other column has the meaning.
-_WEAK = {"name": "unique_id", "timestamp": "ds", "data": "ds", "price": "close"}
-_PRICES = ("open", "high", "low", "volume", "dividends", "splits")
-_SHARES = "change_%"
-_UNUSED = ("per", "openint", _SHARES, "capital_gains")
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\U000e0000-\U000e007f]"
 )
-_TARGETS = ("y", "close", "adj_close")
-_NEEDED = {"unique_id": "ticker", "ds": "date"}  # and what they are called in files of prices
-_MOST_WRONG = 0.5  # of numbers such as 20240328; if more are no dates, they count steps
-_SHORT_YEAR = "%d-%b-%y"
-# Month first is tried before day first, as in pandas; one impossible month decides.
-_DATE_FORMATS = (
-    "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
-    "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
-)  # fmt: skip
-_ZONE = r"(?<=:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$"
 
 
 def tidy(
     table: pd.DataFrame,
-    where: str,
+    where: Place,
     name: str | None = None,
     *,
     decimal: Decimal | None = None,
     plain_points: bool = False,
+    columns: Columns | None = None,
 ) -> pd.DataFrame:
     """Bring a table into the layout ``unique_id, ds, channels...``, sorted by both.
 
+    - ``table``: its index counts rows from 0, for errors
     - ``where``: the file, for errors
-    - ``name``: the series' id where the table has no column for it
+    - ``name``: the series' id where the table has no column for it; by default its target's name
     - ``decimal``: the sign before a fraction in numbers that are text; None: what they show
     - ``plain_points``: a lone point in a number is the decimal one, see :func:`find_decimal`
+    - ``columns``: what the columns are, where their names do not say so
 
     Raises DataError with file, line and column when a column is missing, a cell is no date or no
-    number, or numbers may be read in two ways.
+    number, or the table may be read in two ways.
     """
-    columns = listed(table.columns)
-    table = _with_canonical_names(table, where)
+    columns = columns or Columns()
+    table = table.set_axis(list(map(str, table.columns)), axis=1)
+    roles = find_roles(table, where, columns)
+    where, got = roles.place(where), described_all(table)
+    table = table[list(roles.names)].rename(columns=roles.names)
     if "ds" in table and "time" in table:
-        table = table.assign(ds=_with_time(table, where))
-    if "unique_id" not in table and name is not None:
-        if "ds" in table and table["ds"].duplicated().any():
-            raise DataError(
-                f"{where}: no column 'ticker', and dates repeat; expected a column with the "
-                f"ticker, or one file per ticker. Got {columns}"
-            )
-        table = table.assign(unique_id=name)
-    _check_columns(table, where, columns)
+        table = table.assign(ds=with_time(table, where, columns.date_format))
+    times = to_times(table["ds"], where, columns.date_format)
+    if roles.wide:
+        wide = table.drop(columns=["ds", "time"], errors="ignore")
+        if name is not None and wide.shape[1] == 1:
+            wide = wide.set_axis([name], axis=1)
+        _refuse_repeated(times, where, got)
+        numbers = _numbers(wide, where, decimal, plain_points=plain_points, all_needed=True)
+        return _sorted(_stacked(times, numbers, where, columns.target_col or "y"))
+    if "unique_id" not in table:
+        _refuse_repeated(times, where, got)
+        target = next(target for target in TARGETS if target in table)
+        table = table.assign(unique_id=name or where.column(target))
     numbers = _numbers(table, where, decimal, plain_points=plain_points)
-    keys = {"unique_id": _ids(table["unique_id"], where), "ds": _dates(table["ds"], where)}
+    keys = {"unique_id": _ids(table["unique_id"], where), "ds": times}
     return _sorted(pd.DataFrame(keys | numbers))
 
 
+def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each series of a tidy table, without the column of their name."""
+    ids = table["unique_id"].cat
+    codes = ids.codes.to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1), len(codes)]
+    table = table.drop(columns="unique_id")
+    for low, high in itertools.pairwise(bounds):
+        yield str(ids.categories[codes[low]]), table.iloc[low:high]
+
+
+def _refuse_repeated(times: pd.Series, where: Place, got: str) -> None:
+    """Raise DataError when a time comes twice where no column says of which series."""
+    if times.duplicated().any():
+        raise DataError(
+            f"{where}: no column 'ticker', and dates repeat; expected a column with the ticker, "
+            f"or one file per ticker; got {got}. If a column holds the series' names, say which: "
+            "id_col= (on the command line --columns id=NAME)"
+        )
+
+
+def _stacked(
+    times: pd.Series, numbers: dict[str, pd.Series], where: Place, target: str
+) -> pd.DataFrame:
+    """A column per series, below each other; cells without a number are no rows."""
+    values = np.stack([column.to_numpy() for column in numbers.values()], axis=1)
+    kept = np.isfinite(values)
+    kept[0, ~kept.any(0)] = True  # a series without a number has a row, and is skipped by name
+    series, rows = np.nonzero(kept.T)
+    ids = _ids(pd.Series(list(numbers)), where).cat
+    codes = ids.codes.to_numpy()[series]
+    return pd.DataFrame(
+        {
+            "unique_id": pd.Categorical.from_codes(codes, categories=ids.categories),
+            "ds": times.to_numpy()[rows],
+            target: values[rows, series],
+        }
+    )
+
+
 def _numbers(
-    table: pd.DataFrame, where: str, decimal: Decimal | None, *, plain_points: bool
+    table: pd.DataFrame,
+    where: Place,
+    decimal: Decimal | None,
+    *,
+    plain_points: bool,
+    all_needed: bool = False,
 ) -> dict[str, pd.Series]:
     """All columns of numbers, as floats: those that are needed, and others that hold nothing else.
 
@@ -89,16 +123,18 @@ def _numbers(
     """
     texts, out = {}, {}
     for column in map(str, table.columns):
-        if column in ("unique_id", "ds", "time", "name", *_UNUSED):
+        if not all_needed and column in ("unique_id", "ds", "time", "name", *UNUSED):
             continue
-        needed = column in (*_TARGETS, *_PRICES)
+        needed = all_needed or column in (*TARGETS, *PRICES)
         yes_or_no = pd.api.types.is_bool_dtype(table[column])
         if pd.api.types.is_numeric_dtype(table[column]) and not (needed and yes_or_no):
             out[column] = table[column].astype(float)
         elif needed or is_number_column(table[column]):
             out[column] = texts[column] = table[column].astype(str) if yes_or_no else table[column]
     # Changes in percent are not used, but show how numbers are written.
-    shares = {n: table[n].astype(str).str.rstrip("% ") for n in (_SHARES,) if n in table}
+    shares = {}
+    if not all_needed and SHARES in table:
+        shares = {SHARES: table[SHARES].astype(str).str.rstrip("% ")}
     evidence = None
     if not decimal:
         evidence = find_decimal(texts | shares, where, plain_points=plain_points)
@@ -107,29 +143,6 @@ def _numbers(
         column: to_numbers(cells, where, column, decimal, evidence)
         for column, cells in texts.items()
     }
-
-
-def _with_canonical_names(table: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The same table; raises DataError when two columns would have one name."""
-    names = canonical_names([str(column) for column in table.columns])
-    table = table.set_axis(list(map(str, table.columns)), axis=1)
-    doubled = [column for column, new in names.items() if list(names.values()).count(new) > 1]
-    if doubled:
-        raise DataError(f"{where}: columns {', '.join(map(repr, doubled))} mean the same; keep one")
-    return table.rename(columns=names)
-
-
-def _check_columns(table: pd.DataFrame, where: str, columns: str) -> None:
-    """Raise DataError when a needed column is missing; ``columns``: those of the file."""
-    missing = [word for name, word in _NEEDED.items() if name not in table]
-    if not any(target in table for target in _TARGETS):
-        missing.append("close")
-    if missing:
-        raise DataError(
-            f"{where}: no column {', '.join(map(repr, missing))}; expected ticker, date, open, "
-            "high, low, close[, adj_close], volume or unique_id, ds, y; got "
-            f"{columns or 'no columns'}"
-        )
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
@@ -144,115 +157,21 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def canonical(column: str) -> str:
-    """A column's name as it is used here, whatever its spelling."""
-    name = column.strip().lower().lstrip("\ufeff").strip("<>*'\" ").replace(" ", "_")
-    return _SPELLINGS.get(name, name)
-
-
-def canonical_names(columns: list[str]) -> dict[str, str]:
-    """The names used here by those of a table; some spellings count only where no other does."""
-    names = {column: canonical(column) for column in columns}
-    for column, name in names.items():
-        if name in _WEAK and _WEAK[name] not in names.values():
-            names[column] = _WEAK[name]
-    return names
-
-
-def is_needed(name: str) -> bool:
-    """Whether a column of that canonical name is used although it holds no numbers."""
-    return name in ("unique_id", "ds", "time", *_TARGETS, *_PRICES) or name in _WEAK
-
-
-def _ids(column: pd.Series, where: str) -> pd.Series:
+def _ids(column: pd.Series, where: Place) -> pd.Series:
     """As categories: each name is checked once, however many rows it has."""
     kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
     names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
     codes = kinds.cat.codes.to_numpy()
     missing = pd.Series((codes < 0) | (names == "").to_numpy()[codes], index=column.index)
     if missing.any():
-        raise DataError(f"{cell(where, missing, 'ticker')}: empty; expected a name")
+        raise DataError(f"{where.cell(missing, 'unique_id')}: empty; expected a name")
     if (bad := names.str.contains(_CONTROL, regex=True)).any():
         odd = pd.Series(bad.to_numpy()[codes], index=column.index)
         raise DataError(
-            f"{cell(where, odd, 'ticker')}: {names[bad].iloc[0]!r} holds a control character"
+            f"{where.cell(odd, 'unique_id')}: {names[bad].iloc[0]!r} holds a control character"
         )
     merged, unique = pd.factorize(names)
     return pd.Series(
         pd.Categorical.from_codes(merged[codes], categories=pd.Index(unique, dtype=object)),
         index=column.index,
     )
-
-
-def _with_time(table: pd.DataFrame, where: str) -> pd.Series:
-    """The dates, with the times of day from the column ``time``."""
-    dates = table["ds"]
-    clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
-    # 930 and 0930 are hours and minutes, 93000 and 093000 have seconds; 0 is midnight.
-    clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)
-    if not clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d").all() or (clock == "000000").all():
-        return dates
-    day = _dates(dates, where)
-    if not pd.api.types.is_datetime64_dtype(day):
-        return dates
-    return day + pd.to_timedelta(
-        clock.str[:2] + ":" + clock.str[2:4] + ":" + clock.str[4:], errors="coerce"
-    )
-
-
-def _dates(column: pd.Series, where: str) -> pd.Series:
-    """A column of dates, or of whole numbers that are no dates such as 20240328.
-
-    Times of day keep their wall clock; a timezone is dropped.
-    """
-    given = column
-    if isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_localize(None).astype("datetime64[ns]")
-    if not pd.api.types.is_datetime64_dtype(column):
-        text = column.astype(str).str.strip()
-        if len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
-            column = pd.to_datetime(text, format="%Y%m%d", errors="coerce")
-            if not text.str.len().eq(8).all() or column.isna().mean() > _MOST_WRONG:
-                return text.astype("int64")
-        else:
-            try:
-                column = _parse(text.str.replace(_ZONE, "", regex=True))
-            except ValueError as error:
-                raise DataError(f"{where}: {error}") from error
-    bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
-    if bad.any():
-        raise DataError(
-            f"{cell(where, bad, 'date')}: {str(given[bad].iloc[0]).strip()!r} is not a date; "
-            "expected e.g. 2024-03-28"
-        )
-    return column.astype("datetime64[ns]")
-
-
-def _parse(text: pd.Series) -> pd.Series:
-    """Dates in ISO 8601, or else in the first of the common formats that fits every row.
-
-    Where none does, the ISO reading, with NaT for what it cannot read.
-    """
-    iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
-    if not iso.isna().any():
-        return iso
-    readings = [pd.to_datetime(text, format=form, errors="coerce") for form in _DATE_FORMATS]
-    short = readings[_DATE_FORMATS.index(_SHORT_YEAR)]
-    if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
-        raise ValueError(
-            f"the year of {text[late].iloc[0]!r} may be of this century or the last; write it in "
-            "full"
-        )
-    readings = [dates for dates in readings if not dates.isna().any()]
-    if not readings:
-        return iso
-    # 01/02/2024 has two readings. Files are in order of time, and exchanges are closed on weekends.
-    for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
-                      lambda d: (d.dt.dayofweek < 5).all()):  # fmt: skip
-        readings = [dates for dates in readings if plausible(dates)] or readings
-    if any((dates != readings[0]).any() for dates in readings):
-        raise ValueError(
-            f"dates such as {text.iloc[0]!r} may have the month or the day first; write them as "
-            "2024-03-28"
-        )
-    return readings[0]

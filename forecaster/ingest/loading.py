@@ -4,12 +4,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import pandas as pd
 
 from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
 from forecaster.home import Home
+from forecaster.ingest.column_names import ACTIONS
+from forecaster.ingest.frames import Table, panel_of_frame
 from forecaster.ingest.manifest import Origin
 from forecaster.ingest.quality import (
     FLAGS,
@@ -22,6 +24,7 @@ from forecaster.ingest.quality import (
     without_flagged,
 )
 from forecaster.ingest.review import review
+from forecaster.ingest.roles import ColumnOptions, Columns
 from forecaster.ingest.series_file import Arrays, Encoded, encode
 from forecaster.ingest.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources import open_source
@@ -29,7 +32,6 @@ from forecaster.ingest.store import Store
 from forecaster.series import Panel, end_of_day
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
-_ACTIONS = ("dividends", "splits")
 _ENCODED_AHEAD = 8  # series
 OnSeries: TypeAlias = Callable[[int, int], None]
 
@@ -53,7 +55,7 @@ class Ingested(NamedTuple):
 
 
 def load_panel(
-    source: str | pd.DataFrame = "simulated",
+    source: str | Table = "simulated",
     tickers: Sequence[str] | None = None,
     *,
     start: Date | None = None,
@@ -61,26 +63,33 @@ def load_panel(
     seed: int = 0,
     decimal: str | None = None,
     mask: Sequence[str] = WRONG,
+    **columns: Unpack[ColumnOptions],
 ) -> Panel:
     """Load a panel straight from a source, without storing it.
 
-    - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, or a frame
+    - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, or a frame of pandas, polars or pyarrow:
+      a row per series and time, a column per series with the times in the index or a column, or as
+      ``yfinance.download`` returns it
     - ``tickers``: which series, by default all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
-    - ``decimal``: the sign before a fraction in CSV files; None: each file shows it
+    - ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it
     - ``mask``: rows with these flags, see :mod:`forecaster.ingest.quality`, are not learned from
       once they are known. The panel holds them, and carries the flags; see :meth:`Panel.masked`. A
       frame is taken as it is
+    - ``id_col, time_col, target_col, date_format, wide``: what columns are, where their names do
+      not say so; see :class:`forecaster.ingest.ColumnOptions`
 
     Series that cannot be had are named in the panel's ``skipped``.
 
     Raises DataError when none can, UsageError when the source is unknown.
     """
     check_flags(mask)
-    if isinstance(source, pd.DataFrame):
-        return _panel_of_frame(source, tickers).between(start, end)
-    opened = open_source(source, seed=seed, decimal=decimal)
+    said = Columns(**columns)
+    if not isinstance(source, str):
+        panel = panel_of_frame(source, tickers, decimal=decimal, columns=said)
+        return panel.between(start, end)
+    opened = open_source(source, seed=seed, decimal=decimal, columns=said)
     series, skipped = {}, {}
     for item in opened.fetch(_wanted(opened, tickers), start):
         if item.frame is None:
@@ -95,16 +104,8 @@ def load_panel(
     return panel.between(start, None)
 
 
-def _panel_of_frame(frame: pd.DataFrame, tickers: Sequence[str] | None) -> Panel:
-    panel = Panel.from_frame(frame)
-    if tickers is None:
-        return panel
-    missing = {name: "not in the frame" for name in tickers if name not in panel.ids}
-    return panel.only([name for name in tickers if name not in missing], missing)
-
-
 def _arrays_of_frame(frame: pd.DataFrame) -> Arrays:
-    channels = tuple(str(name) for name in frame if name not in ("unique_id", "ds", *_ACTIONS))
+    channels = tuple(str(name) for name in frame if name not in ("unique_id", "ds", *ACTIONS))
     return Arrays(frame["ds"].to_numpy(), frame[list(channels)].to_numpy(float), channels)
 
 
@@ -348,9 +349,9 @@ def masked_rows(
 
 def _without_actions(series: Arrays) -> Arrays:
     """Without dividends and splits, which are in ``adj_close`` already."""
-    if not set(_ACTIONS) & set(series.channels):
+    if not set(ACTIONS) & set(series.channels):
         return series
-    kept = [index for index, name in enumerate(series.channels) if name not in _ACTIONS]
+    kept = [index for index, name in enumerate(series.channels) if name not in ACTIONS]
     channels = tuple(series.channels[index] for index in kept)
     return Arrays(series.times, series.values[:, kept], channels)
 

@@ -8,12 +8,13 @@ be read in one way, and holds for all of its columns. A table without such a cel
 import functools
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, UsageError
+from forecaster.ingest.place import Place
 
 Decimal: TypeAlias = Literal[".", ","]
 _OTHER: Mapping[Decimal, Decimal] = {".": ",", ",": "."}
@@ -27,6 +28,13 @@ _TYPOGRAPHY = str.maketrans(
 _SIGN = r"(?:[+-]?\$?|\$[+-])"
 _UNIT = r"(?:e[+-]?[0-9]+|[kmb])?"
 _HEAD = 1000  # cells that are looked at first; they nearly always decide
+
+
+def as_decimal(sign: str | None) -> Decimal | None:
+    """A decimal sign as a caller may say it. Raises UsageError for what is none."""
+    if sign is not None and sign not in _OTHER:
+        raise UsageError(f"decimal {sign!r}: expected a point or a comma")
+    return cast(Decimal | None, sign)
 
 
 class Evidence(NamedTuple):
@@ -52,7 +60,7 @@ def has_separators(column: pd.Series) -> bool:
 
 
 def find_decimal(
-    columns: Mapping[str, pd.Series], where: str, *, plain_points: bool
+    columns: Mapping[str, pd.Series], where: Place, *, plain_points: bool
 ) -> Evidence | None:
     """Which sign is the decimal one in a table; None where no number has either.
 
@@ -86,7 +94,7 @@ def find_decimal(
 
 
 def to_numbers(
-    column: pd.Series, where: str, name: str, decimal: Decimal, evidence: Evidence | None = None
+    column: pd.Series, where: Place, name: str, decimal: Decimal, evidence: Evidence | None = None
 ) -> pd.Series:
     """A column of text as floats; blank cells are NaN.
 
@@ -114,25 +122,17 @@ def to_numbers(
     return numbers
 
 
-def cell(where: str, bad: pd.Series, column: str) -> str:
-    """Where the first bad cell of a column is, for an error."""
-    row = int(bad.index[int(bad.to_numpy().argmax())])
-    # Line 1 is the header; a Parquet file has rows, not lines.
-    row_or_line = f"row {row + 1}" if where.endswith((".parquet", ".pq")) else f"line {row + 2}"
-    return f"{where}, {row_or_line}, column {column!r}"
-
-
-def _find_evidence(column: pd.Series, where: str, name: str) -> Evidence | None:
+def _find_evidence(column: pd.Series, where: Place, name: str) -> Evidence | None:
     text = _normalised(column)
     for decimal in (".", ","):
         only = text.str.fullmatch(_decisive(decimal))
         if only.any():
-            return Evidence(decimal, cell(where, only, name), str(column[only].iloc[0]).strip())
+            return Evidence(decimal, where.cell(only, name), str(column[only].iloc[0]).strip())
     return None
 
 
 def _find_either(
-    columns: Mapping[str, pd.Series], where: str, sign: Decimal
+    columns: Mapping[str, pd.Series], where: Place, sign: Decimal
 ) -> tuple[str, str] | None:
     """The first number in which a sign may be decimal or not, where it is and how it is written."""
     for name, column in columns.items():
@@ -140,7 +140,7 @@ def _find_either(
             continue  # which is soon known, even of many million cells
         either = _normalised(column).str.fullmatch(_either(sign))
         if either.any():
-            return cell(where, either, name), str(column[either].iloc[0]).strip()
+            return where.cell(either, name), str(column[either].iloc[0]).strip()
     return None
 
 
@@ -156,14 +156,14 @@ def _bad_cell(
     column: pd.Series,
     text: pd.Series,
     bad: pd.Series,
-    where: str,
+    where: Place,
     name: str,
     decimal: Decimal,
     evidence: Evidence | None,
 ) -> str:
     """What is wrong with the first bad cell."""
     shown = str(column[bad].iloc[0]).strip()
-    message = f"{cell(where, bad, name)}: {shown!r} is not a number"
+    message = f"{where.cell(bad, name)}: {shown!r} is not a number"
     other = _OTHER[decimal]
     if not re.fullmatch(_valid(other), text[bad].iloc[0]):
         return message

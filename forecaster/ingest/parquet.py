@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
-from forecaster.ingest.layout import canonical, is_needed
+from forecaster.ingest.column_names import canonical, is_needed
+from forecaster.ingest.roles import Columns
 from forecaster.paths import open_for_arrow
 
 if TYPE_CHECKING:
@@ -19,8 +20,11 @@ _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
 
 
-def read_parquet(path: Path) -> pd.DataFrame:
+def read_parquet(path: Path, columns: Columns | None = None) -> pd.DataFrame:
     """Names, times and numbers of a file; the names as categories.
+
+    ``columns``: what they are, where their names do not say so. Those that were not read are listed
+    under ``unread`` in the frame's ``attrs``.
 
     Raises DataError when the file would not fit into memory, by the size it declares, which is
     read first.
@@ -28,6 +32,7 @@ def read_parquet(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    said = (columns or Columns()).all_named
     with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         if len(schema) > _MOST_COLUMNS:
@@ -35,7 +40,10 @@ def read_parquet(path: Path) -> pd.DataFrame:
         wanted = [
             field.name
             for field in schema
-            if _is_number(field.type) or is_needed(canonical(field.name))
+            if _is_number(field.type)
+            or _is_time(field.type)
+            or is_needed(canonical(field.name))
+            or field.name in said
         ]
         texts = [name for name in wanted if _is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
@@ -45,7 +53,7 @@ def read_parquet(path: Path) -> pd.DataFrame:
         table = file.read(columns=wanted)
     for name in texts:
         _check_length(path, name, table.column(name))
-        if canonical(name) not in ("unique_id", "name"):
+        if canonical(name) not in ("unique_id", "name") and name not in said:
             position, kind = table.column_names.index(name), schema.field(name).type
             table = table.set_column(position, name, table.column(name).cast(kind))
     if len(table) != rows:
@@ -53,8 +61,16 @@ def read_parquet(path: Path) -> pd.DataFrame:
     for index, field in enumerate(table.schema):  # 128-bit decimals would arrive as objects
         if pa.types.is_decimal(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(pa.float64()))
-    unnamed = [name for name in table.column_names if name.startswith("__index_level_")]
-    return table.drop_columns(unnamed).to_pandas(ignore_metadata=True, self_destruct=True)
+    unnamed = [
+        field.name
+        for field in table.schema
+        if field.name.startswith("__index_level_") and not _is_time(field.type)
+    ]
+    table = table.drop_columns(unnamed)
+    unread = [name for name in schema.names if name not in wanted]
+    frame = table.to_pandas(ignore_metadata=True, self_destruct=True)
+    frame.attrs["unread"] = unread
+    return frame
 
 
 def _is_number(kind: "pa.DataType") -> bool:
@@ -62,6 +78,12 @@ def _is_number(kind: "pa.DataType") -> bool:
 
     types = pa.types
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+
+
+def _is_time(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
 def _is_text(path: Path, field: "pa.Field") -> bool:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 from forecaster.errors import UsageError
+from forecaster.ingest.numbers import as_decimal
+from forecaster.ingest.roles import Columns
 from forecaster.ingest.source import Source
 
 
@@ -19,26 +21,33 @@ class YahooOptions(TypedDict, total=False):
 
 
 def open_source(
-    name: str, *, seed: int = 0, decimal: str | None = None, **options: Unpack[YahooOptions]
+    name: str,
+    *,
+    seed: int = 0,
+    decimal: str | None = None,
+    columns: Columns | None = None,
+    **options: Unpack[YahooOptions],
 ) -> Source:
     """The source that a name stands for: ``yahoo``, ``simulated`` or ``files:PATH``.
 
     - ``seed``: of the simulated market
     - ``decimal``: the sign before a fraction in CSV files, a point or a comma; None: each file
       shows it
+    - ``columns``: what the columns of files are, where their names do not say so
     - ``options``: those of :class:`forecaster.ingest.yahoo.Yahoo`
 
     Raises UsageError for any other name or sign.
     """
-    if decimal not in (None, ".", ","):
-        raise UsageError(f"decimal {decimal!r}: expected a point or a comma")
+    sign = as_decimal(decimal)
     kind, _, path = name.partition(":")
     if decimal is not None and kind != "files":
         raise UsageError(f"--decimal {decimal} is of files; leave it out with source {name!r}")
+    if kind != "files" and (said := columns and columns.said):
+        raise UsageError(f"{said} is of files; leave it out with source {name!r}")
     if kind == "files" and path:
         from forecaster.ingest.files import Files
 
-        return Files(path, decimal)
+        return Files(path, sign, columns)
     if name == "yahoo":
         from forecaster.ingest.yahoo import Yahoo
 

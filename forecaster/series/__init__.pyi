@@ -22,6 +22,7 @@ from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel
 from .seasons import seasons_of as seasons_of
+from .showing import in_words as in_words
 from .times import Date as Date
 from .times import Time as Time
 from .times import as_time as as_time

@@ -1,8 +1,9 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,19 @@ from forecaster.errors import DataError, UsageError, name_reasons
 from forecaster.series.covariates import Future, Static
 from forecaster.series.flags import Flags
 from forecaster.series.frequency import Frequency, common_frequency
+from forecaster.series.showing import draw, facts_of
+from forecaster.series.stacking import (
+    as_times,
+    fall_back_on_close,
+    kind_of_most,
+    stack,
+    union_of,
+)
 from forecaster.series.times import Date, Time, as_time, end_of_day, nearest_time, show_time
+from forecaster.showing import as_html, as_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TARGETS = ("y", "adj_close", "close")
 
@@ -58,6 +71,28 @@ class Panel:
         for array in (self.values, self.mask, self.times):
             array.setflags(write=False)
 
+    def __repr__(self) -> str:
+        return as_text(*facts_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(*facts_of(self))
+
+    def plot(
+        self,
+        unique_ids: str | Sequence[str] | None = None,
+        *,
+        history: int | None = None,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """Draw the rows of some series, 10 at most, by default of the first.
+
+        Rows that look wrong have a red ring. Several prices are drawn relative to the first shown.
+
+        - ``history``: how many of the latest rows; None: all
+        - ``ax``: by default those of a new figure, which a notebook shows
+        """
+        return draw(self, unique_ids, history, ax)
+
     @staticmethod
     def from_frame(frame: pd.DataFrame, skipped: Mapping[str, str] | None = None) -> "Panel":
         """Stack a long frame with columns ``unique_id, ds`` and channels.
@@ -86,7 +121,7 @@ class Panel:
         if target not in channels:
             raise DataError(f"column {target!r} holds text; expected numbers")
         codes, ids = pd.factorize(frame["unique_id"].astype(str))
-        times = _as_times(frame["ds"])
+        times = as_times(frame["ds"])
         values = frame[list(channels)].to_numpy(float, na_value=np.nan)
         order = np.lexsort((times, codes))
         ends = np.cumsum(np.bincount(codes, minlength=len(ids)))
@@ -110,7 +145,7 @@ class Panel:
         skipped = dict(skipped or {})
         if not series:
             raise DataError("no series can be used:\n" + name_reasons(skipped))
-        kind, other = _kind_of_most(series)
+        kind, other = kind_of_most(series)
         skipped |= other
         if other:
             series = {name: part for name, part in series.items() if name not in skipped}
@@ -120,15 +155,15 @@ class Panel:
             raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
         if kind == "M":  # in one unit, whatever those of the series are
             series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
-        times = _union(part[0] for part in series.values())
-        values = _stacked(series, times, channels)
+        times = union_of(part[0] for part in series.values())
+        values = stack(series, times, channels)
         skipped |= {
             name: f"more than one row for {show_time(repeated[0])}"
             for name, (series_times, _, _) in series.items()
             if len(repeated := series_times[:-1][series_times[1:] == series_times[:-1]])
         }
         if target == "adj_close" and "close" in channels:
-            _fall_back_on_close(values, channels)
+            fall_back_on_close(values, channels)
         mask = np.isfinite(values[:, :, channels.index(target)])
         names = tuple(series)
         for row in np.flatnonzero(~mask.any(1)):
@@ -325,75 +360,3 @@ class Histories:
         positions = np.full((len(panel.ids), steps), -1)
         positions[rows, step] = observed
         return Histories(values, first, positions)
-
-
-def _kind_of_most(
-    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
-) -> tuple[str, dict[str, str]]:
-    """What most series' times are, "M" for dates or "i", and a reason for each of the others."""
-    dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
-    kind = "M" if 2 * dated >= len(series) else "i"
-    words = ("whole numbers", "dates") if kind == "M" else ("dates", "whole numbers")
-    reason = f"its times are {words[0]}; those of most are {words[1]}"
-    return kind, {n: reason for n, (times, _, _) in series.items() if times.dtype.kind != kind}
-
-
-def _stacked(
-    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
-    times: Shaped[np.ndarray, " time"],
-    channels: tuple[str, ...],
-) -> Float[np.ndarray, "series time channel"]:
-    """The values of all series on a common time axis, NaN where there is no number."""
-    values = np.full((len(series), len(times), len(channels)), np.nan)
-    for row, (series_times, part, names) in enumerate(series.values()):
-        whole = len(series_times) == len(times)
-        positions = slice(None) if whole else np.searchsorted(times, series_times)
-        if names == channels:
-            values[row, positions] = part
-        else:
-            for column, channel in enumerate(names):
-                values[row, positions, channels.index(channel)] = part[:, column]
-    values[~np.isfinite(values)] = np.nan
-    return values
-
-
-def _union(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """All times of all series, sorted."""
-    union: np.ndarray | None = None
-    for times in parts:  # most series have the same ones, so that is looked at first
-        if union is None or not np.array_equal(times, union):
-            union = np.unique(times if union is None else np.concatenate([union, times]))
-    assert union is not None
-    return union
-
-
-def _as_times(column: pd.Series) -> np.ndarray:
-    if pd.api.types.is_integer_dtype(column):
-        return column.to_numpy(np.int64)
-    try:
-        times = pd.to_datetime(column, format="ISO8601" if _holds_text(column) else None)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"column 'ds' holds something that is not a date: {error}") from error
-    if times.isna().any():
-        raise DataError(f"column 'ds' has {int(times.isna().sum())} rows without a date")
-    if times.dt.tz is not None:
-        times = times.dt.tz_localize(None)
-    try:
-        return times.astype("datetime64[ns]").to_numpy()
-    except (ValueError, OverflowError) as error:
-        raise DataError(f"column 'ds' holds a date out of range: {error}") from error
-
-
-def _fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:
-    """A series whose first price is not adjusted has its close for an adjusted close, throughout.
-
-    The first row decides for all of them: no later one changes what is known at a cutoff.
-    """
-    adjusted, close = channels.index("adj_close"), channels.index("close")
-    first = np.isfinite(values[:, :, [adjusted, close]]).any(2).argmax(1)
-    without = np.isnan(values[np.arange(len(values)), first, adjusted])
-    values[without, :, adjusted] = values[without, :, close]
-
-
-def _holds_text(column: pd.Series) -> bool:
-    return bool(len(column)) and isinstance(column.iloc[0], str)

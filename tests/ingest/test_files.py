@@ -233,7 +233,9 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
     table.to_csv(tmp_path / "AAA.csv", index=False)
     source = open_source(f"files:{tmp_path / 'AAA.csv'}")
     if read is None:
-        with pytest.raises(DataError, match="may have the month or the day first; write them as"):
+        with pytest.raises(
+            DataError, match="may have the month or the day first; say it by --date"
+        ):
             source.tickers()
     else:
         (item,) = source.fetch(["AAA"])
@@ -243,7 +245,7 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
 @pytest.mark.parametrize(
     ("dates", "message"),
     [
-        (["20240102", "20240230", "20240304"], "line 3, column 'date': '20240230' is not a date"),
+        (["20240102", "20240230", "20240304"], "line 3, column 'Date': '20240230' is not a date"),
         (["02-Jan-62", "03-Jan-62"], "'02-Jan-62' may be of this century or the last; write it"),
     ],
 )
@@ -269,7 +271,7 @@ def test_commas_in_numbers(tmp_path, cells, expected):
     table.to_csv(tmp_path / "AAA.csv", index=False, sep=";")
     source = open_source(f"files:{tmp_path / 'AAA.csv'}")
     if expected is None:
-        with pytest.raises(DataError, match="line 2, column 'close': '1,2,3' is not a number"):
+        with pytest.raises(DataError, match="line 2, column 'Close': '1,2,3' is not a number"):
             source.tickers()
     else:
         (item,) = source.fetch(["AAA"])
@@ -303,7 +305,7 @@ def test_what_spreadsheets_write(tmp_path, encoding, first):
     with (tmp_path / "AAA.csv").open("w", encoding=encoding, newline="") as file:
         file.write(text.replace("2024-01-03", "soon"))
     line = 3 + first.count("\n")
-    with pytest.raises(DataError, match=f"line {line}, column 'date': 'soon'"):
+    with pytest.raises(DataError, match=f"line {line}, column 'Date': 'soon'"):
         open_source(f"files:{tmp_path / 'AAA.csv'}").tickers()
 
 

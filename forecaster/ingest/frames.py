@@ -1,0 +1,181 @@
+"""Tables in memory as panels: of pandas, or of any library that speaks Arrow, such as polars."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol, TypeAlias, Unpack, cast
+
+import numpy as np
+import pandas as pd
+
+from forecaster.errors import DataError, UsageError, listed
+from forecaster.ingest.column_names import ACTIONS, TARGETS, canonical
+from forecaster.ingest.layout import each_series, tidy
+from forecaster.ingest.numbers import as_decimal
+from forecaster.ingest.place import Place
+from forecaster.ingest.roles import ColumnOptions, Columns
+from forecaster.ingest.series_file import Arrays
+from forecaster.series import Panel
+
+_WHERE = "the frame"
+
+
+class ArrowTable(Protocol):
+    """A table that hands itself over as Arrow, such as a polars DataFrame or a pyarrow Table."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The table's batches."""
+        ...
+
+
+Table: TypeAlias = pd.DataFrame | pd.Series | ArrowTable
+"""Whatever holds rows and columns: of pandas, polars, pyarrow, or another library of Arrow's."""
+
+
+def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
+    """A panel as it is; a table as :func:`panel_of_frame` reads it.
+
+    Raises UsageError for anything else, and for columns said of a panel.
+    """
+    if isinstance(data, Panel):
+        if said := [name for name, value in columns.items() if value is not None]:
+            raise UsageError(f"{said[0]} says how a frame is read; leave it out with a panel")
+        return data
+    return panel_of_frame(data, columns=Columns(**columns))
+
+
+def panel_of_frame(
+    data: Table,
+    tickers: Sequence[str] | None = None,
+    *,
+    decimal: str | None = None,
+    columns: Columns | None = None,
+) -> Panel:
+    """A panel of a table: long, wide, or with two levels of columns as yfinance gives it.
+
+    - ``tickers``: which series; None: all
+    - ``decimal``: the sign before a fraction in numbers that are text; None: as the table shows
+    - ``columns``: what columns are, where their names do not say so
+
+    Raises DataError as :func:`forecaster.ingest.layout.tidy`, UsageError for what is no table.
+    """
+    columns = columns or Columns()
+    frame = _two_levels_as_one(_with_index(as_pandas(data), columns.all_named))
+    if canonical(str(frame.columns.name)) == "unique_id" and columns == Columns():
+        columns = Columns(wide=True)  # as of yfinance.download(...)["Close"]
+    if frame.empty:
+        raise DataError(f"{_WHERE}: no rows in it")
+    place = Place(_WHERE, rows=True)
+    table = tidy(frame, place, decimal=as_decimal(decimal), columns=columns)
+    channels = tuple(str(c) for c in table if c not in ("unique_id", "ds", *ACTIONS))
+    panel = Panel.from_arrays(
+        {
+            name: Arrays(part["ds"].to_numpy(), part[list(channels)].to_numpy(float), channels)
+            for name, part in each_series(table)
+        }
+    )
+    if tickers is None:
+        return panel
+    missing = {name: f"not in {_WHERE}" for name in tickers if name not in panel.ids}
+    return panel.only([name for name in tickers if name not in missing], missing)
+
+
+def as_pandas(data: Table) -> pd.DataFrame:
+    """Any table as a frame of pandas. Raises UsageError for what is none."""
+    if isinstance(data, pd.DataFrame):
+        return data
+    if isinstance(data, pd.Series):
+        return data.to_frame("y" if data.name is None else data.name)
+    table: Any = data
+    if not hasattr(table, "__arrow_c_stream__") and hasattr(table, "to_arrow"):
+        table = table.to_arrow()
+    if not hasattr(table, "__arrow_c_stream__"):
+        lazy = "; call its .collect() first" if hasattr(data, "collect") else ""
+        raise UsageError(
+            f"expected a panel or a frame (pandas, polars, pyarrow); got {type(data).__name__}"
+            f"{lazy or '. Files and other sources go through load_panel'}"
+        )
+    return _from_arrow(table)
+
+
+def _from_arrow(data: Any) -> pd.DataFrame:
+    import pyarrow as pa
+
+    table: pa.Table = data if isinstance(data, pa.Table) else pa.table(data)
+    for number, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):  # which would arrive as objects
+            column = table.column(number).cast(pa.float64())
+            table = table.set_column(number, field.name, column)
+    return table.to_pandas(date_as_object=False)
+
+
+def _with_index(frame: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
+    """The frame with its index as columns, where that says something, and its rows counted.
+
+    ``said``: columns that the caller names.
+    """
+    index = frame.index
+    for level in reversed(range(index.nlevels)):
+        values, name = index.get_level_values(level), index.names[level]
+        meant = name in said or canonical(str(name)) in ("unique_id", "ds")
+        if pd.api.types.is_integer_dtype(values.dtype) and not meant:
+            continue  # what filters and concat leave
+        times = isinstance(values, (pd.DatetimeIndex, pd.PeriodIndex))
+        if name is None:
+            name = "date" if times else "unique_id" if index.nlevels > 1 else "date"
+        frame = _with_column(frame, name, values)
+    return frame.reset_index(drop=True)
+
+
+def _with_column(frame: pd.DataFrame, name: Hashable, values: pd.Index) -> pd.DataFrame:
+    """The frame with a level of its index as first column."""
+    first = pd.Series(values, index=frame.index)
+    two_levels = isinstance(frame.columns, pd.MultiIndex)
+    label = (name, *[""] * (frame.columns.nlevels - 1)) if two_levels else name
+    if label in frame.columns:
+        if (frame[label] == first).all():
+            return frame
+        raise DataError(
+            f"{_WHERE}: {str(name)!r} is a column and the index, and they differ; keep one "
+            "(reset_index(drop=True) drops the index)"
+        )
+    frame = frame.copy(deep=False)
+    frame.insert(0, label, first)
+    return frame
+
+
+def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame with two levels of columns, fields and tickers, as a long one; others as they are."""
+    if not isinstance(frame.columns, pd.MultiIndex):
+        return frame
+    if frame.columns.nlevels != 2:
+        raise DataError(f"{_WHERE}: columns of {frame.columns.nlevels} levels; expected one or two")
+    alone = [label for label in frame.columns if "" in label]  # the index, as a column
+    if not alone:
+        raise DataError(f"{_WHERE}: no column with dates, nor an index of them")
+    keys = frame[alone].set_axis([str(label[0] or label[1]) for label in alone], axis=1)
+    fields = frame.drop(columns=alone)
+    level = _level_of_tickers(cast(pd.MultiIndex, fields.columns))
+    parts = []
+    for name in fields.columns.get_level_values(level).unique():
+        part = pd.DataFrame(fields.xs(name, axis=1, level=level))
+        seen = np.any(part.notna().to_numpy(), axis=1)
+        seen[:1] |= not seen.any()  # a series without a number is skipped by name
+        part = pd.concat([keys, part], axis=1)[seen]
+        part.insert(0, "ticker", str(name))
+        parts.append(part)
+    return pd.concat(parts).rename_axis(columns=None)
+
+
+def _level_of_tickers(columns: pd.MultiIndex) -> int:
+    """Which of two levels holds tickers: by its name, or because the other holds prices."""
+    by_name = [n for n in (0, 1) if canonical(str(columns.names[n])) == "unique_id"]
+    words = [{canonical(str(value)) for value in columns.get_level_values(n)} for n in (0, 1)]
+    fields = [n for n in (0, 1) if words[n] & set(TARGETS)]
+    found = by_name or [1 - n for n in fields]
+    if len(found) == 1:
+        return found[0]
+    shown = (listed(columns.get_level_values(n).unique()[:10].map(str)) for n in (0, 1))
+    raise DataError(
+        f"{_WHERE}: columns of two levels, but {'both' if found else 'none'} may hold prices; "
+        f"expected one with Close, the other with tickers; got {' and '.join(shown)}. Name the "
+        "level of tickers: frame.columns.names = ['Price', 'Ticker']"
+    )

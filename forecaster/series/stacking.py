@@ -1,0 +1,82 @@
+"""Parts of making a panel: times of one kind on one axis, and values stacked on them."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Shaped
+
+from forecaster.errors import DataError
+
+
+def kind_of_most(
+    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
+) -> tuple[str, dict[str, str]]:
+    """What most series' times are, "M" for dates or "i", and a reason for each of the others."""
+    dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
+    kind = "M" if 2 * dated >= len(series) else "i"
+    words = ("whole numbers", "dates") if kind == "M" else ("dates", "whole numbers")
+    reason = f"its times are {words[0]}; those of most are {words[1]}"
+    return kind, {n: reason for n, (times, _, _) in series.items() if times.dtype.kind != kind}
+
+
+def stack(
+    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
+    times: Shaped[np.ndarray, " time"],
+    channels: tuple[str, ...],
+) -> Float[np.ndarray, "series time channel"]:
+    """The values of all series on a common time axis, NaN where there is no number."""
+    values = np.full((len(series), len(times), len(channels)), np.nan)
+    for row, (series_times, part, names) in enumerate(series.values()):
+        whole = len(series_times) == len(times)
+        positions = slice(None) if whole else np.searchsorted(times, series_times)
+        if names == channels:
+            values[row, positions] = part
+        else:
+            for column, channel in enumerate(names):
+                values[row, positions, channels.index(channel)] = part[:, column]
+    values[~np.isfinite(values)] = np.nan
+    return values
+
+
+def union_of(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """All times of all series, sorted."""
+    union: np.ndarray | None = None
+    for times in parts:  # most series have the same ones, so that is looked at first
+        if union is None or not np.array_equal(times, union):
+            union = np.unique(times if union is None else np.concatenate([union, times]))
+    assert union is not None
+    return union
+
+
+def as_times(column: pd.Series) -> np.ndarray:
+    """A column of dates or whole numbers as times. Raises DataError for anything else."""
+    if pd.api.types.is_integer_dtype(column):
+        return column.to_numpy(np.int64)
+    try:
+        times = pd.to_datetime(column, format="ISO8601" if _holds_text(column) else None)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"column 'ds' holds something that is not a date: {error}") from error
+    if times.isna().any():
+        raise DataError(f"column 'ds' has {int(times.isna().sum())} rows without a date")
+    if times.dt.tz is not None:
+        times = times.dt.tz_localize(None)
+    try:
+        return times.astype("datetime64[ns]").to_numpy()
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"column 'ds' holds a date out of range: {error}") from error
+
+
+def fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:
+    """A series whose first price is not adjusted has its close for an adjusted close, throughout.
+
+    The first row decides for all of them: no later one changes what is known at a cutoff.
+    """
+    adjusted, close = channels.index("adj_close"), channels.index("close")
+    first = np.isfinite(values[:, :, [adjusted, close]]).any(2).argmax(1)
+    without = np.isnan(values[np.arange(len(values)), first, adjusted])
+    values[without, :, adjusted] = values[without, :, close]
+
+
+def _holds_text(column: pd.Series) -> bool:
+    return bool(len(column)) and isinstance(column.iloc[0], str)

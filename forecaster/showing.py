@@ -1,0 +1,79 @@
+"""How things show themselves: a few lines of text, a table in a notebook, a picture."""
+
+import functools
+import html
+import io
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from forecaster.errors import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_NAMED = 6
+_DPI = 144  # sharp on screens with two pixels for one
+_INCH = 72  # pixels of a page
+
+
+def names_in_short(names: Iterable[str]) -> str:
+    """Names in one line: the first few, and how many more there are."""
+    every = [printable(name, lines=False) for name in names]
+    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+    return ", ".join(every[:_NAMED]) + more
+
+
+def as_text(title: str, facts: Mapping[str, str]) -> str:
+    """A title, and a line for each fact below it."""
+    width = max(map(len, facts), default=0)
+    return "\n".join([title, *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())])
+
+
+def as_html(title: str, facts: Mapping[str, str]) -> str:
+    """The same as a table for notebooks."""
+    rows = "".join(
+        f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+        f'<td style="text-align:left">{html.escape(fact)}</td></tr>'
+        for name, fact in facts.items()
+    )
+    return f"<div><strong>{html.escape(title)}</strong><table>{rows}</table></div>"
+
+
+def new_axes(width: float = 9.0, height: float = 4.5) -> "Axes":
+    """Axes of a new figure, in inches; the last line of a notebook's cell shows them as a picture.
+
+    They belong to no window and no list of open figures, so there is nothing to close.
+    """
+    figure_class, axes_class = _classes()
+    figure = figure_class(figsize=(width, height), layout="constrained")
+    return figure.add_subplot(axes_class=axes_class)
+
+
+@functools.cache
+def _classes() -> tuple[Any, Any]:
+    """A figure and axes that notebooks show; matplotlib is imported when they are needed.
+
+    A notebook shows a Figure only once pyplot is set up in it, and Axes never.
+    """
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+            file = io.BytesIO()
+            self.savefig(file, format="png", dpi=_DPI)
+            width, height = self.get_size_inches() * _INCH
+            return file.getvalue(), {"width": round(width), "height": round(height)}
+
+    class ShownAxes(Axes):
+        def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
+            show = getattr(self.figure, "_repr_png_", None)
+            return None if show is None else show()
+
+    return ShownFigure, ShownAxes
+
+
+def as_written(legend: Any) -> None:
+    """Names come from outside: a ``$`` in one begins no formula, which may not be a valid one."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)

@@ -1,0 +1,282 @@
+"""Tables in memory, and files with columns of any name: one rule says what each column is."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+from tests.conftest import run
+
+DAYS = pd.date_range("2024-01-31", periods=60, name="Date")
+SERIES = ("north", "south")
+FIELDS = ("Close", "High", "Low", "Open", "Volume")
+
+
+def wide() -> pd.DataFrame:
+    """A column per series, the times in the index."""
+    random = np.random.default_rng(0)
+    values = 10 + random.normal(size=(len(DAYS), len(SERIES)))
+    return pd.DataFrame(values, DAYS, list(SERIES))
+
+
+def long() -> pd.DataFrame:
+    """The same, a row per series and time, under names of its own."""
+    return wide().reset_index().melt("Date", var_name="store", value_name="sales")
+
+
+def downloaded(tickers=("AAPL", "OPEN")) -> pd.DataFrame:
+    """As ``yfinance.download`` gives it."""
+    random = np.random.default_rng(1)
+    columns = pd.MultiIndex.from_product([FIELDS, tickers], names=["Price", "Ticker"])
+    return pd.DataFrame(random.uniform(9, 11, (len(DAYS), len(columns))), DAYS, columns)
+
+
+def unnamed(table):
+    """Without the names of its columns' levels."""
+    table.columns.names = [None, None]
+    return table
+
+
+def written(form):
+    return long()["Date"].dt.strftime(form)
+
+
+STORES: dict[str, Any] = {"id_col": "store", "time_col": "Date", "target_col": "sales"}
+TABLES = {
+    "long": (long, STORES),
+    "long, only the series named": (long, {"id_col": "store"}),
+    "long, in Nixtla's names": (lambda: long().set_axis(["ds", "unique_id", "y"], axis=1), {}),
+    "long, indexed": (lambda: long().set_index(["store", "Date"]), {"id_col": "store"}),
+    "long, a series of pandas": (
+        lambda: long().set_index(["store", "Date"])["sales"].rename_axis([None, None]), {},
+    ),
+    "long, filtered": (lambda: pd.concat([long(), long()]).iloc[120:], {"id_col": "store"}),
+    "long, text": (
+        lambda: long().assign(Date=written("%d/%m/%Y"), sales=long()["sales"].astype(str)),
+        {**STORES, "date_format": "%d/%m/%Y"},
+    ),
+    "wide": (wide, {}),
+    "wide, without a name of the index": (lambda: wide().rename_axis(None), {}),
+    "wide, the times in a column": (lambda: wide().reset_index(), {}),
+    "wide, periods": (lambda: wide().to_period("D"), {}),
+    "wide, in a time zone": (lambda: wide().tz_localize("Europe/Berlin"), {}),
+    "pyarrow": (lambda: pa.Table.from_pandas(long(), preserve_index=False), STORES),
+    "pyarrow, wide": (lambda: pa.Table.from_pandas(wide().reset_index()), {}),
+    "pyarrow, days and decimals": (
+        lambda: pa.table(
+            {
+                "Date": pa.array(long()["Date"].dt.date, pa.date32()),
+                "store": pa.array(long()["store"]).dictionary_encode(),
+                "sales": pa.array(long()["sales"]).cast(pa.decimal128(20, 15)),
+            }
+        ),
+        STORES,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_is_taken_as_it_is(kind):
+    table, columns = TABLES[kind]
+    panel = fc.load_panel(table(), **columns)
+    assert panel.ids == SERIES and panel.channels == ("y",)
+    assert (panel.times == DAYS.to_numpy()).all()
+    np.testing.assert_allclose(panel.channel("y"), wide().to_numpy().T, rtol=1e-12)
+
+
+def test_polars_is_read_through_arrow():
+    polars = pytest.importorskip("polars")
+    table = polars.from_arrow(pa.Table.from_pandas(long(), preserve_index=False))
+    panel = fc.load_panel(table, **STORES)
+    np.testing.assert_array_equal(panel.values, fc.load_panel(wide()).values)
+    with pytest.raises(UsageError, match=r"got LazyFrame; call its .collect\(\) first"):
+        fc.load_panel(table.lazy(), **STORES)
+
+
+def test_a_library_that_only_gives_arrow_will_do():
+    class Other:
+        def to_arrow(self):
+            return pa.Table.from_pandas(wide().reset_index())
+
+    other: Any = Other()
+    np.testing.assert_array_equal(fc.load_panel(other).values, fc.load_panel(wide()).values)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda table: table,
+        lambda table: table.swaplevel(axis=1).sort_index(axis=1),  # group_by="ticker"
+        lambda table: unnamed(table.copy()),
+        lambda table: table.tz_localize("America/New_York"),
+        lambda table: table.reset_index(),
+    ],
+)
+def test_what_yfinance_downloads(turn):
+    panel = fc.load_panel(turn(downloaded()))
+    assert panel.ids == ("AAPL", "OPEN") and panel.target == "close"
+    assert set(panel.channels) == {"close", "high", "low", "open", "volume"}
+    expected = downloaded()["Close"].to_numpy().T
+    np.testing.assert_array_equal(panel.channel("close"), expected)
+
+
+def test_parts_of_what_yfinance_downloads():
+    table = downloaded()
+    closes = fc.load_panel(table["Close"])  # OPEN is a ticker here, since the columns say so
+    assert closes.ids == ("AAPL", "OPEN") and closes.target == "y"
+    alone = fc.load_panel(table.xs("AAPL", axis=1, level="Ticker"))
+    assert alone.ids == ("Close",) and alone.target == "close" and len(alone.channels) == 5
+    table[("Close", "GONE")] = np.nan
+    assert fc.load_panel(table).skipped == {"GONE": "column 'close' holds no number"}
+    with pytest.raises(DataError, match=r"none may hold prices.*got Open and AAPL, OPEN"):
+        fc.load_panel(unnamed(downloaded()[["Open"]]))
+
+
+def test_a_target_that_is_a_price_keeps_its_transform():
+    table = downloaded().xs("AAPL", axis=1, level="Ticker").assign(**{"Adj Close": 1.0})
+    assert fc.load_panel(table).target == "adj_close"
+    chosen = fc.load_panel(table, target_col="Close")
+    assert chosen.target == "close" and "adj_close" not in chosen.channels
+    assert fc.load_panel(table, target_col="Volume").target == "y"
+    assert fc.load_panel(wide(), wide=True, target_col="close").target == "close"
+
+
+AMBIGUOUS = [
+    (lambda: long(), {}, r"no column 'ticker', and dates repeat.*'store' \(text\), 'sales' \(numb"),
+    (
+        lambda: long().assign(price_2=1.0), {"id_col": "store"},
+        r"no column 'close'.*taken: 'Date' for the time, 'store' for the series; not understood: "
+        r"'sales' \(numbers\), 'price_2' \(numbers\)\. Say which is which: id_col=",
+    ),
+    (
+        lambda: long(), {"id_col": "shop"},
+        r"no column 'shop', which was to be the series; it has 'Date' \(dates\), 'store' \(text\)",
+    ),
+    (
+        lambda: wide().set_axis(["AAPL", "LOW"], axis=1), {},
+        r"column 'LOW' may be a ticker or mean 'low', beside 'AAPL' \(numbers\).*wide=True",
+    ),
+    (
+        lambda: wide().set_axis(["AAPL", "Y"], axis=1), {},
+        r"column 'Y' may be a ticker or mean the target, beside 'AAPL'",
+    ),
+    (lambda: wide().assign(south="closed"), {}, r"row 1, column 'south': 'closed' is not a number"),
+    (
+        lambda: long().assign(Date="2024-02-30"), STORES,
+        r"the frame, row 1, column 'Date': '2024-02-30' is not a date",
+    ),
+    (
+        lambda: long().assign(Date="2024-02-28"), {**STORES, "date_format": "%d/%m/%Y"},
+        r"row 1, column 'Date': '2024-02-28' is not a date; expected one written as %d/%m/%Y",
+    ),
+    (lambda: wide().reset_index(drop=True), {}, r"no column 'date'.*not understood: 'north'"),
+    (
+        lambda: wide().assign(Date=DAYS[::-1]), {},
+        r"'Date' is a column and the index, and they differ; keep one",
+    ),
+    (
+        lambda: unnamed(downloaded(("close", "OPEN"))), {},
+        r"columns of two levels, but both may hold prices.*frame.columns.names",
+    ),
+    (lambda: long()[["Date", "sales", "sales"]], STORES, "column 'sales' is there twice"),
+    (lambda: long().iloc[:0], STORES, "the frame: no rows in it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "columns", "message"), AMBIGUOUS)
+def test_what_can_be_read_in_two_ways_is_refused_in_its_own_words(table, columns, message):
+    with pytest.raises(DataError, match=message):
+        fc.load_panel(table(), **columns)
+
+
+def test_a_ticker_that_is_a_word_is_a_series_when_it_is_said():
+    panel = fc.load_panel(wide().set_axis(["LOW", "Y"], axis=1), wide=True)
+    assert panel.ids == ("LOW", "Y") and panel.channels == ("y",)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ([1, 2], {}, "expected a panel or a frame .*; got list"),
+        (long(), {"id_col": "store", "time_col": "store"}, "expected different ones"),
+        (long(), {"id_col": "store", "wide": True}, "the series of a wide table are its columns"),
+        (long(), {"date_format": "day"}, "date format 'day': expected one such as %d/%m/%Y"),
+        (long(), {"date_format": "%H:%M"}, "date format '%H:%M': expected"),
+        ("simulated", {"id_col": "store"}, "id_col is of files"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(data, options, message):
+    with pytest.raises(UsageError, match=message):
+        fc.load_panel(data, **options)
+
+
+def test_fit_predict_and_cross_validation_take_frames(model, panel, config):
+    frame = panel.to_frame().rename(columns={"unique_id": "symbol", "ds": "day"})
+    columns: dict[str, Any] = {"time_col": "day"}
+    forecast = fc.predict(model, frame, level=[80], **columns)
+    pd.testing.assert_frame_equal(
+        forecast.sort_values(["unique_id", "ds"], ignore_index=True),
+        fc.predict(model, panel, level=[80]).sort_values(["unique_id", "ds"], ignore_index=True),
+        rtol=1e-4,
+    )
+    some = frame[frame["symbol"].isin(["KO", "IBM"])]
+    again = fc.fit(some, config, seed=1, **columns)
+    assert again.ids == ("IBM", "KO")
+    crossed = fc.cross_validation(some, config, n_windows=2, seed=1, **columns)
+    assert set(crossed["unique_id"]) == {"IBM", "KO"} and len(crossed) == 2 * 2 * 3
+    with pytest.raises(UsageError, match="time_col says how a frame is read; leave it out"):
+        fc.predict(model, panel, **columns)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["long", "wide"])
+def test_files_are_read_by_the_same_rules(tmp_path, ending, kind):
+    table = long() if kind == "long" else wide().reset_index()
+    path = tmp_path / f"sales.{ending}"
+    if ending == "csv":
+        table.assign(Date=table["Date"].dt.strftime("%d%m%Y")).to_csv(path, index=False)
+    else:
+        table.to_parquet(path, index=False)
+    columns: dict[str, Any] = {"date_format": "%d%m%Y"} if ending == "csv" else {}
+    if kind == "long":
+        with pytest.raises(DataError, match="store"):
+            fc.load_panel(f"files:{path}", **columns)
+        columns |= STORES
+    panel = fc.load_panel(f"files:{path}", **columns)
+    assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
+    np.testing.assert_allclose(panel.values, fc.load_panel(wide()).values, rtol=1e-12)
+
+
+def test_a_frame_saved_with_its_index(tmp_path):
+    wide().rename_axis(None).to_csv(tmp_path / "a.csv")
+    wide().rename_axis(None).to_parquet(tmp_path / "a.parquet")
+    for ending in ("csv", "parquet"):
+        panel = fc.load_panel(f"files:{tmp_path / 'a'}.{ending}")
+        assert panel.ids == SERIES and (panel.times == DAYS.to_numpy()).all()
+
+
+def test_one_column_of_a_file_is_the_series_that_the_file_is_named_after(tmp_path):
+    for name in SERIES:
+        wide()[name].rename("sales").to_csv(tmp_path / f"{name}.csv")
+    assert fc.load_panel(f"files:{tmp_path}").ids == SERIES
+
+
+def test_commands_are_told_what_the_columns_are(tmp_path):
+    table = long().assign(Date=lambda t: t["Date"].dt.strftime("%d/%m/%Y")).iloc[::-1]
+    table = table.rename(columns={"sales": "sales, net"})
+    table.to_csv(tmp_path / "sales.csv", index=False)
+    told = ["--columns", "id=store,time=Date", "--columns", "target=sales, net"]
+    source = ["--source", f"files:{tmp_path / 'sales.csv'}", "--home", tmp_path / "home"]
+    result = run("ingest", *source, *told, "--date-format", "%d/%m/%Y")
+    assert result.exit_code == 0, result.output
+    result = run("export", "--home", tmp_path / "home", "--output", tmp_path / "out.parquet")
+    assert result.exit_code == 0, result.output
+    panel = fc.load_panel(f"files:{tmp_path / 'out.parquet'}")
+    np.testing.assert_allclose(panel.values, fc.load_panel(wide()).values, rtol=1e-12)
+    for bad in ("id", "id=", "row=store", "id=a,id=b"):
+        result = run("ingest", *source, "--columns", bad)
+        assert result.exit_code == 2 and "expected id=NAME, time=NAME" in result.stderr

@@ -1,0 +1,90 @@
+"""The estimator keeps the conventions of Nixtla's libraries, and gives what the functions give."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from utilsforecast.evaluation import evaluate
+from utilsforecast.losses import coverage, mae
+
+import forecaster as fc
+from forecaster.errors import UsageError
+
+SETTINGS = {
+    "hidden": 4, "lookback": 30, "burn_in": 10, "validation": 100, "epochs": 4, "patience": 4,
+    "learning_rate": 1e-2, "start": "independent", "members": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def df(panel) -> pd.DataFrame:
+    return panel.to_frame().rename(columns={"adj_close": "y"}).drop(columns="close")
+
+
+@pytest.fixture(scope="module")
+def fitted(df):
+    return fc.Forecaster(horizon=3, seed=1, **SETTINGS).fit(df)
+
+
+def test_it_gives_what_the_functions_give(fitted, df, config):
+    panel = fc.load_panel(df)
+    expected = fc.predict(fc.fit(panel, config, seed=1), panel, level=[80])
+    got = fitted.predict(level=[80])
+    assert list(got) == ["unique_id", "ds", "LSTM", "LSTM-lo-80", "LSTM-hi-80"]
+    pd.testing.assert_frame_equal(got, expected[list(got)], check_exact=True)
+    pd.testing.assert_frame_equal(fitted.predict(df=df), got[["unique_id", "ds", "LSTM"]])
+    first = fitted.predict(h=1)
+    assert len(first) == 5 and first["ds"].nunique() == 1
+    crossed = fc.Forecaster(3, seed=1, **SETTINGS).cross_validation(df, n_windows=2, level=[80])
+    same = fc.cross_validation(panel, config, 2, level=[80], seed=1)
+    pd.testing.assert_frame_equal(crossed, same.drop(columns="Naive"), check_exact=True)
+
+
+def test_columns_keep_the_names_that_they_came_with(fitted, df):
+    own: dict[str, Any] = {"id_col": "store", "time_col": "day", "target_col": "net"}
+    named = df.rename(columns={"unique_id": "store", "ds": "day", "y": "net"})
+    estimator = fc.Forecaster(3, seed=1, **SETTINGS).fit(named, **own)
+    forecast = estimator.predict()
+    assert list(forecast) == ["store", "day", "LSTM"]
+    np.testing.assert_array_equal(forecast["LSTM"], fitted.predict()["LSTM"])
+    again = estimator.predict(df=named, target_col="net")
+    pd.testing.assert_frame_equal(again, forecast)
+    crossed = estimator.cross_validation(named, **own)
+    assert list(crossed) == ["store", "day", "cutoff", "net", "LSTM"]
+
+
+def test_nixtlas_functions_score_its_frames(fitted, df):
+    crossed = fitted.cross_validation(df, n_windows=3, step_size=2, level=[80])
+    table = evaluate(crossed.drop(columns="cutoff"), metrics=[mae, coverage], level=[80])
+    assert set(table["metric"]) == {"mae", "coverage_level80"} and list(table)[2:] == ["LSTM"]
+    ours = fc.evaluate(crossed).set_index("unique_id")
+    theirs = table[table["metric"] == "mae"].set_index("unique_id")["LSTM"]
+    np.testing.assert_allclose(ours["mae"].loc[theirs.index], theirs)
+
+
+def test_it_stands_beside_a_model_of_statsforecast(df):
+    statsforecast = pytest.importorskip("statsforecast")
+    models = pytest.importorskip("statsforecast.models")
+    plain = df[["unique_id", "ds", "y"]]
+    plain = plain[plain["unique_id"].isin(["KO", "IBM"])]
+    common: dict[str, Any] = {"h": 3, "n_windows": 2, "level": [80]}
+    theirs = statsforecast.StatsForecast([models.RandomWalkWithDrift()], freq="B")
+    ours = fc.Forecaster(3, **SETTINGS).cross_validation(plain, **common)
+    both = ours.merge(
+        theirs.cross_validation(df=plain, **common), on=["unique_id", "ds", "cutoff", "y"]
+    )
+    scores = evaluate(both.drop(columns="cutoff"), metrics=[mae, coverage], level=[80])
+    assert len(both) > 0 and {"LSTM", "RWD"} <= set(scores) and not scores.isna().any(axis=None)
+
+
+def test_it_says_what_it_is_and_what_it_lacks(fitted):
+    text = repr(fitted)
+    assert text.startswith("Forecaster(horizon=3, hidden=4, lookback=30") and "seed=1)" in text
+    assert "Model LSTM of 5 series" in text
+    with pytest.raises(UsageError, match=r"not fitted; call fit\(df\) first"):
+        fc.Forecaster().predict()
+    with pytest.raises(UsageError, match="h: expected 1 to 3, the horizon"):
+        fitted.predict(h=4)
+    with pytest.raises(UsageError, match="Forecaster: no setting 'epoch'"):
+        fc.Forecaster(epoch=3)
