@@ -61,8 +61,7 @@ def _advice(config: "Config", rows: list[int], needed: int) -> str | None:
     for count in sorted(set(rows)):
         if option := config.option_for(count - beside):
             admitted = sum(other >= count for other in rows)
-            what = "it" if len(rows) == 1 else "them"
-            return (
-                f"{option} would admit {what if admitted == len(rows) else f'{admitted} of them'}"
-            )
+            every = "it" if len(rows) == 1 else "them"
+            which = every if admitted == len(rows) else f"{admitted} of them"
+            return f"{option} would admit {which}"
     return None

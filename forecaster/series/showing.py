@@ -90,10 +90,21 @@ def draw(
         ax.set_title(names[0], loc="left", fontweight="bold", parse_math=False)
     else:
         as_written(ax.legend(frameon=False, ncols=min(5, len(names)), fontsize=9))
+    if panel.times.dtype.kind == "M":
+        _short_dates(ax)
     ax.set_ylabel(_label(channel, prices=prices, together=together), parse_math=False)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _short_dates(ax: "Axes") -> None:
+    """Few ticks, which say no more than tells them apart."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=3, maxticks=8)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def _label(channel: str, *, prices: bool, together: bool) -> str:
