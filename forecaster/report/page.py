@@ -49,7 +49,7 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
     """
     path = path or evaluation.folder / "report.html"
     page = Template(_resource("page.html")).substitute(
-        style=_resource("page.css"),
+        style=_resource("evaluation.css"),
         script=_resource("page.js"),
         data=_json(_data(evaluation)),
         title=html.escape(f"{evaluation.model}: {evaluation.summary.series} series"),
