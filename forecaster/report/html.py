@@ -12,7 +12,9 @@ import pandas as pd
 
 from forecaster.errors import UsageError
 
-UPLOT, CHARTS, TABLES = "uplot.js", "charts.js", "tables.js"
+UPLOT = "uplot.js"
+SCRIPTS = ("marks.js", "charts.js", "tables.js")
+"""Of all pages: see the comments at their heads."""
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | None"
 
@@ -58,13 +60,13 @@ def page(
 
     - ``title``, ``heading``, ``lead``, ``notices``: text; a notice is what must be known first
     - ``data``: what the script finds in the element ``data``, as JSON
-    - ``script``: the name of the page's own script beside :data:`CHARTS` and :data:`TABLES`
+    - ``script``: the name of the page's own script beside :data:`SCRIPTS`
     - ``style``: more style, after that of all pages
 
     Raises UsageError when the library that draws figures is not there.
     """
     check_uplot()
-    scripts = (f"<script>{resource(name)}</script>" for name in (UPLOT, CHARTS, TABLES, script))
+    scripts = (f"<script>{resource(name)}</script>" for name in (UPLOT, *SCRIPTS, script))
     return Template(resource("shell.html")).substitute(
         title=escape(title),
         heading=escape(heading),
