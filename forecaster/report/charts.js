@@ -11,6 +11,7 @@
 //     bars          from, to, y             rule   x or y or diagonal: true
 //     box           row, low, middle, high (of a row of y.names: a bar with a notch)
 //   colour: a CSS variable such as "--c1"; rank: its place in the legend
+// - follow: when looked at closer, the y axis follows what is seen; flat: only x can be looked at closer
 // - height: in pixels, or a function of the width; pick(id): on a click; tip(hit): lines of text
 // Drag to look closer. Colours follow the page's, and the figure follows the width of its box.
 const charts = (() => {
@@ -83,8 +84,9 @@ const charts = (() => {
     if (layer.kind !== "steps" && at + 1 < layer.x.length && (at < 0 || layer.x[at + 1] - value < value - layer.x[at])) at++;
     return { at, part: layer };
   };
+  const byRank = (a, b) => (a.rank || 0) - (b.rank || 0);
   const READ = ["line", "steps", "band", "fans", "paths"];
-  const rowsAt = (layers, value, y) => layers.filter((layer) => layer.name && READ.includes(layer.kind)).map((layer) => {
+  const rowsAt = (layers, value, y) => layers.filter((layer) => layer.name && READ.includes(layer.kind)).sort(byRank).map((layer) => {
     const { at, part } = nearestOf(layer, value);
     const show = (values) => at < 0 || values[at] === null || values[at] === undefined ? "\u2013" : formatOf(y)(values[at]);
     return { layer, at, x: at < 0 ? null : part.x[at], text: part.low ? `${show(part.low)} to ${show(part.high)}` : at < 0 ? "\u2013" : show(part.y) };
@@ -109,7 +111,7 @@ const charts = (() => {
     function legends() {
       const named = new Map();
       for (const layer of spec.layers) if (layer.name && !named.has(layer.name)) named.set(layer.name, layer);
-      const entries = [...named.values()].sort((a, b) => (a.rank || 0) - (b.rank || 0));
+      const entries = [...named.values()].sort(byRank);
       legend.replaceChildren(...(named.size < 2 && !spec.legend ? [] : entries.map((layer) => {
         const button = made("button", "", "");
         button.type = "button";
@@ -142,10 +144,15 @@ const charts = (() => {
           y: { range: () => ys, dir: y.names ? -1 : 1 },
         },
         axes: [axisOf(x, "x", x.time ? 64 : 58), axisOf(y, "y", 34)],
-        cursor: { y: false, points: { show: false }, drag: { x: true, y: !spec.flat, uni: 24, dist: 8 } },
+        cursor: { y: false, points: { show: false }, drag: { x: true, y: !spec.flat && !spec.follow, uni: 24, dist: 8 } },
         hooks: {
           drawAxes: [(u) => paint(u, layers, under)],
           draw: [(u) => { paint(u, layers, over); paint(u, layers, last); }],
+          setScale: [(u, key) => {
+            if (key !== "x" || !spec.follow) return;
+            const [low, high] = extent(layers, "y", y.room ?? 0.06, [u.scales.x.min, u.scales.x.max]);
+            queueMicrotask(() => { if (u === plot) u.setScale("y", { min: low, max: high }); });  // once this is done
+          }],
           setSelect: [(u) => { if (u.select.width > 0) reset.hidden = false; }],
           ready: [(u) => {
             u.over.addEventListener("pointerdown", (event) => { began = [event.clientX, event.clientY]; point(u, event); });

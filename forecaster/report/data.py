@@ -59,7 +59,7 @@ def page_data(evaluation: Evaluation) -> Json:
     }
 
 
-def rounded(values: Iterable[float], digits: int = 4) -> list[Json]:
+def rounded(values: Iterable[float], digits: int = 5) -> list[Json]:
     """Numbers of so many digits; None for what is not finite."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
 

@@ -267,7 +267,7 @@ function showSeries(id) {
   const layers = [], wide = data.levels.length;
   for (let k = 0; k < wide; k++) layers.push({ kind: "fans", name: `${data.levels[wide - 1 - k]} % band`, colour: "--c1", opacity: k ? 0.3 : 0.16, fans: fans.map((fan) => ({ x: fan.x, low: fan.parts[1 + 2 * k], high: fan.parts[2 + 2 * k] })) });
   layers.push({ kind: "paths", name: `${ours}, forecast`, fans: fans.map((fan) => ({ x: fan.x, y: fan.parts[0] })), colour: "--c1", dash: [3, 3], width: 1.3 }, { kind: "line", name: "value", x: t, y, colour: "--ink", width: 1.5 });
-  charts.draw(where.children[1], { label: `${id}: values from ${dated ? charts.day(t[0]) : t[0]} to ${dated ? charts.day(t[t.length - 1]) : t[t.length - 1]}, and forecasts with their bands`, height: (width) => Math.max(240, Math.min(420, 0.45 * width)), x: { time: dated, label: dated ? "" : "time" }, y: {}, layers });
+  charts.draw(where.children[1], { label: `${id}: values from ${dated ? charts.day(t[0]) : t[0]} to ${dated ? charts.day(t[t.length - 1]) : t[t.length - 1]}, and forecasts with their bands`, height: (width) => Math.max(240, Math.min(420, 0.45 * width)), x: { time: dated, label: dated ? "" : "time" }, y: {}, layers, follow: true });
   const parts = Object.fromEntries(Object.entries(data.pit.models).map(([name, part]) => [name, { all: charts.unpack(part.each[n], 0, 4094, 2) }]).filter(([, part]) => part.all.some((v) => v > 0)));
   charts.draw(pit.children[1], drawPit("one-pit", parts, (part) => part.all, ` of ${id}`));
   pit.append(details(() => numbers["one-pit"]()));

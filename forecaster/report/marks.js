@@ -59,7 +59,16 @@ const marks = (() => {
     if (spans[layer.kind]) return spans[layer.kind](layer, axis);
     return axis === "x" ? layer.x : [layer.y, layer.low, layer.high].flatMap((part) => part || []);
   };
-  const extent = (layers, axis, room) => {
+  // What of a layer lies between two x, one point more on each side.
+  const between = (layer, [low, high]) => {
+    if (layer.fans) return { ...layer, fans: layer.fans.filter(({ x }) => x[x.length - 1] >= low && x[0] <= high) };
+    if (!["line", "band"].includes(layer.kind)) return layer;
+    const from = Math.max(0, layer.x.findIndex((v) => v >= low) - 1), end = layer.x.findIndex((v) => v > high);
+    const cut = (part) => part && part.slice(from, end < 0 ? undefined : end + 1);
+    return { ...layer, x: cut(layer.x), y: cut(layer.y), low: cut(layer.low), high: cut(layer.high) };
+  };
+  const extent = (given, axis, room, seen) => {
+    const layers = seen ? given.map((layer) => between(layer, seen)) : given;
     const all = finite(layers.flatMap((layer) => valuesOf(layer, axis)));
     if (!all.length) return [0, 1];
     const [low, high] = all.reduce(([l, h], v) => [Math.min(l, v), Math.max(h, v)], [Infinity, -Infinity]);

@@ -136,6 +136,7 @@ def choose(find, place: str, number: int, value: str) -> None:
 
 def test_a_series_is_found_by_keyboard_alone_and_opened(report, browser, find):
     from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
 
     browsing.open_page(browser, report)
     find("#table input[type=search]").send_keys("ib", Keys.ENTER)
@@ -147,7 +148,8 @@ def test_a_series_is_found_by_keyboard_alone_and_opened(report, browser, find):
     assert label.startswith("IBM: values from ")
     # The numbers of a figure, as a table.
     find("#one details summary").click()
-    assert len(texts(browser, "#one details tbody tr")) > 30
+    wait = WebDriverWait(browser, 5)
+    wait.until(lambda _: len(texts(browser, "#one details tbody tr")) > 30)
 
 
 def test_what_is_chosen_holds_for_all_figures_and_the_table(report, browser, find):
