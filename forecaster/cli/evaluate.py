@@ -21,12 +21,19 @@ from forecaster.cli.shared import (
     source_options,
 )
 from forecaster.config import MODELS
+from forecaster.errors import listed
 from forecaster.outputs import PAGES, check_output, check_parent
+from forecaster.paths import from_text
 
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
     from forecaster.home import Home
 
+_groups_option = click.option(
+    "--groups",
+    metavar="FILE.csv",
+    help="Groups to summarise, such as sectors: a CSV with the columns ticker and group.",
+)
 _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 
 
@@ -61,14 +68,15 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
+@_groups_option
 @home_option
 @click.pass_context
 def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
     end: datetime | None, mask: tuple[str, ...], decimal: str | None, columns: tuple[str, ...],
     date_format: str | None, windows: int, step: int, baselines: str, torch_sample: int,
-    refit: int, ends: str, config: str | None, seed: int,
-    output: str | None, *, overwrite: bool, **options: str | int | None,
+    refit: int, ends: str, config: str | None, seed: int, output: str | None, groups: str | None,
+    *, overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
@@ -81,6 +89,7 @@ def evaluate(
       forecaster evaluate --tickers dow30.txt --output dow
       forecaster evaluate --source files:prices.parquet --baselines naive,ewma,garch,torch
       forecaster evaluate --source simulated --windows 60 --step 5 --output try
+      forecaster evaluate --tickers sp500.txt --groups sectors.csv
     """
     from forecaster.config import Config, read_settings
 
@@ -92,12 +101,15 @@ def evaluate(
     if output is not None:
         check_parent(Path(output))
     from forecaster.evaluation import BacktestCallbacks, BacktestOptions, Evaluation
-    from forecaster.ingest import open_source
+    from forecaster.ingest import open_source, read_groups
 
     wanted, membership = read_tickers(tickers)
+    grouped = read_groups(from_text(groups)) if groups is not None else None
     opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
     from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
-    from forecaster.report import build_report, write_figures, write_tables
+    from forecaster.report import build_report, check_uplot, write_figures, write_tables
+
+    check_uplot()
 
     def finish(evaluation: Evaluation) -> None:
         write_figures(evaluation)
@@ -105,7 +117,15 @@ def evaluate(
         build_report(evaluation)
 
     backtest = BacktestOptions(
-        windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends
+        windows,
+        step,
+        tuple(names),
+        refit or False,
+        seed,
+        torch_sample,
+        membership,
+        ends,
+        groups=grouped,
     )
     with bars() as bar:
         evaluation = evaluate_from_home(
@@ -135,20 +155,30 @@ def evaluate(
 @click.argument("folder", required=False, metavar="[DIR]")
 @click.option("--output", metavar="FILE.html", help="[default: report.html in DIR]")
 @overwrite_option
+@_groups_option
 @home_option
-def report(home: "Home", folder: str | None, output: str | None, *, overwrite: bool) -> None:
+def report(
+    home: "Home", folder: str | None, output: str | None, groups: str | None, *, overwrite: bool
+) -> None:
     """Rebuild the HTML report of an evaluation, by default of the latest under --home.
+
+    With groups, their summaries are written beside it as CSV, too.
 
     \b
     Examples:
       forecaster report
       forecaster report dow --output dow.html
+      forecaster report dow --groups sectors.csv
     """
     page = check_output(Path(output), PAGES, overwrite=overwrite) if output else None
     from forecaster.evaluation import Evaluation
-    from forecaster.report import build_report
+    from forecaster.ingest import read_groups
+    from forecaster.report import build_report, write_groups
 
     evaluation = Evaluation.read(Path(folder) if folder else home.latest_evaluation())
+    if groups is not None:
+        ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
+        evaluation = evaluation.grouped(read_groups(from_text(groups)).of(ids))
     if page is None:
         written = build_report(evaluation)
     else:
@@ -156,12 +186,23 @@ def report(home: "Home", folder: str | None, output: str | None, *, overwrite: b
         page.write(lambda to: build_report(evaluation, to))
     _print_verdict(evaluation)
     show(f"Report: {written}")
+    if evaluation.summary.groups:
+        show(f"Groups: {write_groups(evaluation, _groups_beside(written))}")
+
+
+def _groups_beside(page: Path) -> Path:
+    """Where the groups of a page are written: ``groups.csv``, or after the name of the page."""
+    return page.with_name("groups.csv" if page.name == "report.html" else f"{page.stem}-groups.csv")
 
 
 def _print_verdict(evaluation: "Evaluation") -> None:
-    from forecaster.evaluation import verdict
+    from forecaster.evaluation import caveats, verdict
 
     if evaluation.summary.simulated:
         say("These prices are simulated, not real.")
-    for line in verdict(evaluation):
+    for line in (*verdict(evaluation), *caveats(evaluation)):
         show(line)
+    groups = evaluation.summary.groups
+    ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
+    if rest := [name for name in ids if name not in groups] if groups else []:
+        show(f"Without a group, {len(rest)}: {listed(rest)}")

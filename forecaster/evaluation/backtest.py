@@ -19,7 +19,7 @@ from forecaster.evaluation.scores import season_at
 from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
 from forecaster.forecasting import KEYS, renamed_columns
-from forecaster.ingest import Membership
+from forecaster.ingest import Groups, Membership
 from forecaster.series import OwnEnds, Panel, aligned_if, show_time
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
@@ -40,6 +40,7 @@ class BacktestOptions:
       the universe
     - ``ends``: as for :func:`forecaster.cross_validation`
     - ``cache``: a folder where slow baselines keep their forecasts
+    - ``groups``: of the series, such as sectors, that the report summarises
     """
 
     n_windows: int = 250
@@ -51,6 +52,7 @@ class BacktestOptions:
     membership: Membership | None = None
     ends: str = "auto"
     cache: Path | None = None
+    groups: Groups | None = None
 
     @property
     def with_torch(self) -> bool:
@@ -96,8 +98,9 @@ def evaluate_to_folder(
     - ``provenance``: of the panel's data
     - ``finish``: adds files to the evaluation's folder before it appears
 
-    Raises UsageError for an unknown baseline or one whose library is not installed, and DataError
-    when the panel is too short or no series belonged to the universe at a cutoff.
+    Raises UsageError for an unknown baseline or one whose library is not installed, and for groups
+    of other series; DataError when the panel is too short or no series belonged to the universe at
+    a cutoff.
     """
     began = time.perf_counter()
     config, options = config or Config(), options or BacktestOptions()
@@ -106,6 +109,8 @@ def evaluate_to_folder(
     check_folder(folder, overwrite=overwrite)
     if options.with_torch:
         check_torch(config, refit=options.refit)
+    if options.groups:
+        options.groups.of(panel.ids)  # before the work
     names, cache = options.runner_names, options.cache
     panel, own = _aligned(panel, options)
     cutoffs = cutoffs_of(panel, config.horizon, options.n_windows, options.step_size)
@@ -279,6 +284,7 @@ def summarise(
         membership=options.membership is not None,
         own_ends=own_ends,
         torch_series=len(torch.panel.ids) if torch is not None else None,
+        groups=options.groups.of(panel.ids) if options.groups else {},
         seconds=seconds,
         peak_memory_gb=_peak_memory(forecasters),
         provenance=provenance,

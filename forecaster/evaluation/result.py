@@ -1,7 +1,7 @@
 """An evaluation as a value, and the folder that holds it."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +17,7 @@ _SCORES, _TESTS, _DAILY, _SUMMARY = (
     "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
 )  # fmt: skip
 _REQUIRED = {FORECASTS, _SCORES, _TESTS, _DAILY, _SUMMARY}
-_ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv"}
+_ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Evaluation:
     - ``folder``: where it is stored, with its forecasts
     - ``scores``: a row per series, model and horizon
     - ``tests``: a row per series, horizon and test
-    - ``daily``: a row per cutoff and model: losses one step ahead, in units of the series' changes,
-      means over series
+    - ``daily``: a row per cutoff and model: losses in units of the naive's errors of the same
+      series and horizon, means over both
     - ``summary``: settings, provenance, times, what was left out
     """
 
@@ -79,6 +79,10 @@ class Evaluation:
                 table.to_parquet(file, index=False)
         self.summary.write(self.folder / _SUMMARY)
 
+    def grouped(self, groups: Mapping[str, str]) -> "Evaluation":
+        """The same evaluation with its series in these groups."""
+        return dataclasses.replace(self, summary=dataclasses.replace(self.summary, groups=groups))
+
     @property
     def model(self) -> str:
         """The column of our own model."""
@@ -92,6 +96,31 @@ class Evaluation:
     def forecasts(self, columns: Sequence[str]) -> pd.DataFrame:
         """These columns of the forecasts, after ``unique_id, ds, cutoff, y``."""
         return _read(self.folder / FORECASTS, [*KEYS, *columns])
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the stored forecasts."""
+        import pyarrow.parquet as pq
+
+        with open_for_arrow(self.folder / FORECASTS) as opened:
+            return pq.read_schema(opened).names
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """As :meth:`forecasts`, some series after others, so that not all are in memory."""
+        import pyarrow.parquet as pq
+
+        rest = pd.DataFrame()
+        with open_for_arrow(self.folder / FORECASTS) as opened:
+            file = pq.ParquetFile(opened)
+            for number in range(file.num_row_groups):
+                part = file.read_row_group(number, [*KEYS, *columns]).to_pandas()
+                part = pd.concat([rest, part], ignore_index=True) if len(rest) else part
+                unfinished = part["unique_id"] == part["unique_id"].iloc[-1]  # it may go on
+                rest = part[unfinished].reset_index(drop=True)
+                if not unfinished.all():
+                    yield part[~unfinished].reset_index(drop=True)
+        if len(rest):
+            yield rest
 
 
 def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:

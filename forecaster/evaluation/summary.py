@@ -85,6 +85,7 @@ class Summary:
       those of the one that ends last
     - ``torch_series``: how many networks PyTorch trained; None without PyTorch
     - ``peak_memory_gb``: by kind of process
+    - ``groups``: by series, the group that it belongs to, where it does
     """
 
     model: str
@@ -110,6 +111,7 @@ class Summary:
     seconds: Seconds
     peak_memory_gb: Mapping[str, float]
     provenance: Provenance
+    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -144,6 +146,8 @@ class Summary:
         values = _shallow(self)
         values["config"] = dataclasses.asdict(self.config)
         values["seconds"] = _shallow(self.seconds)
+        if not self.groups:
+            del values["groups"]
         return values | _shallow(values.pop("provenance"))
 
     @staticmethod

@@ -12,12 +12,15 @@ import pandas as pd
 from jaxtyping import Shaped
 
 from forecaster.evaluation import metrics, significance
+from forecaster.evaluation.rolling_origin import NAIVE
 from forecaster.evaluation.scores import evaluate, horizon_of
 from forecaster.forecasting import HORIZON, models_of, quantile_columns
 from forecaster.series import Panel, Time
 
 LATEST = "latest"
 """The column of the values that were known at the cutoffs."""
+ALL = 0
+"""The horizon that stands for all of them: means over the horizons, each in its own units."""
 VALUE_AT_RISK = (0.05, 0.025)
 """Probabilities at which values at risk are tested."""
 
@@ -26,7 +29,11 @@ Losses: TypeAlias = Mapping[tuple[str, str], np.ndarray]
 
 
 class SeriesTest(NamedTuple):
-    """One test of one series; ``value``: what was observed, e.g. the share of exceedances."""
+    """One test of one series.
+
+    - ``value``: what was observed, e.g. the share of exceedances
+    - ``difference``: of two mean losses, as a share of the second
+    """
 
     unique_id: str
     horizon: int
@@ -35,6 +42,7 @@ class SeriesTest(NamedTuple):
     value: float
     statistic: float = np.nan
     p_value: float = np.nan
+    difference: float = np.nan
 
 
 class Tables(NamedTuple):
@@ -97,16 +105,23 @@ def losses_of(forecasts: pd.DataFrame) -> Losses:
 
 
 def daily_losses(frame: pd.DataFrame, losses: Losses, scores: pd.DataFrame) -> pd.DataFrame:
-    """Losses one step ahead by cutoff and model, in units of the series' changes, summed.
+    """Losses by cutoff and model over all horizons, in units of the naive's errors, summed.
 
-    Columns: ``cutoff, model, series`` (how many were summed) and the scores.
+    The unit is the root of the naive's mean squared error of the same series and horizon, so that
+    neither a high price nor a far horizon weighs more. Columns: ``cutoff, model, series`` (how
+    many forecasts were summed) and the scores.
     """
-    first = scores.drop_duplicates("unique_id").set_index("unique_id")
-    unit = frame["unique_id"].map(first["mase"] / first["mae"]).to_numpy()
-    usable = (frame[HORIZON] == 1).to_numpy() & np.isfinite(unit)
+    naive = scores[scores["model"] == NAIVE].set_index(["unique_id", HORIZON])["rmse"]
+    keys = pd.MultiIndex.from_frame(frame[["unique_id", HORIZON]])
+    unit = naive.reindex(keys).to_numpy()
+    usable = np.isfinite(unit) & (unit > 0)
     parts = []
     for model in dict.fromkeys(name for _, name in losses):
-        part = {score: (loss * unit)[usable] for (score, m), loss in losses.items() if m == model}
+        part = {
+            score: loss[usable] / unit[usable]
+            for (score, name), loss in losses.items()
+            if name == model
+        }
         parts.append(frame.loc[usable, ["cutoff"]].assign(model=model, series=1, **part))
     together = pd.concat(parts).dropna(subset="mae")
     return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
@@ -123,33 +138,55 @@ def series_tests(
 ) -> Iterator[SeriesTest]:
     """All tests of every series.
 
-    ``model`` against the others at each horizon, by absolute error and CRPS; value at risk and
-    direction of every model, one step ahead.
+    ``model`` against the others, by absolute error and CRPS, at each horizon and over all of them;
+    value at risk and direction of every model, one step ahead.
     """
     quantiles = {
         name: quantile_columns(frame, name) for name in dict.fromkeys(m for _, m in losses)
     }
     groups = frame.groupby(["unique_id", HORIZON], sort=False).indices
     for (series, horizon), indices in groups.items():  # pyright: ignore[reportGeneralTypeIssues]
-        rows = np.asarray(indices)
-        lags = -(-int(horizon) // step_size) - 1
-        yield from _comparisons(series, horizon, losses, rows, model, lags)
+        rows = np.asarray(indices)[None, :]
+        yield from _comparisons(series, horizon, losses, rows, model, _lags(horizon, step_size))
         if horizon == 1:
-            yield from _tests_of_one_step(series, frame.iloc[rows], quantiles)
+            yield from _tests_of_one_step(series, frame.iloc[rows[0]], quantiles)
+    for series, rows in _whole_cutoffs(frame):
+        yield from _comparisons(series, ALL, losses, rows, model, _lags(len(rows), step_size))
+
+
+def _lags(horizon: int, step_size: int) -> int:
+    """Over how many cutoffs the errors of a horizon overlap."""
+    return -(-int(horizon) // step_size) - 1
+
+
+def _whole_cutoffs(frame: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
+    """By series, the rows of the cutoffs that were observed at all horizons, (horizon, cutoff)."""
+    most = int(frame[HORIZON].max())
+    steps = frame.groupby(["unique_id", "cutoff"], sort=False)[HORIZON].transform("size")
+    whole = frame[steps == most]
+    for series, indices in whole.groupby("unique_id", sort=False).indices.items():
+        yield str(series), np.flatnonzero(steps == most)[indices].reshape(-1, most).T
 
 
 def _comparisons(
     series: str, horizon: int, losses: Losses, rows: np.ndarray, model: str, lags: int
 ) -> Iterator[SeriesTest]:
-    """One series' losses against those of the other models at a horizon."""
+    """One series' losses against those of the other models, ``rows`` (horizon, cutoff).
+
+    Losses are relative to the mean of the other's at the same horizon, and means over horizons.
+    """
     for score, other in losses:
         if other == model:
             continue
         ours, others = losses[score, model][rows], losses[score, other][rows]
+        size = others.mean(1, keepdims=True)
+        unit = np.where(size > 0, size, 1.0)  # an error of nothing has no shares
+        ours, others = (ours / unit).mean(0), (others / unit).mean(0)
         tested = significance.diebold_mariano(ours, others, lags)
-        known = np.isfinite(ours).all() and np.isfinite(others).all()
-        better = float(np.mean(ours) < np.mean(others)) if known else np.nan
-        yield SeriesTest(series, horizon, f"{score}_against", other, better, *tested)
+        difference = float(ours.mean() - others.mean())
+        better = float(difference < 0) if np.isfinite(difference) else np.nan
+        difference = difference if (size > 0).all() else np.nan
+        yield SeriesTest(series, horizon, f"{score}_against", other, better, *tested, difference)
 
 
 def _tests_of_one_step(

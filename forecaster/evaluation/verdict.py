@@ -6,8 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from forecaster.errors import listed
+from forecaster.evaluation.measures import ratios, relative, tests_at
 from forecaster.evaluation.result import Evaluation
+from forecaster.evaluation.rolling_origin import NAIVE
 from forecaster.evaluation.significance import FEWEST
+from forecaster.evaluation.tables import ALL
 
 ALPHA = 0.05
 """The level of all tests of significance."""
@@ -15,12 +19,12 @@ SUSPICIOUS = 0.97
 """Of the naive error; daily prices do not give more away than that."""
 QUOTED_LEVELS = (80, 95)
 """The bands that sentences and tables speak of."""
-
-_POINT, _DISTRIBUTION = "Point forecasts", "Whole distribution (CRPS)"
+TORCH = "PyTorch"
+"""The column of the networks that PyTorch trained."""
 
 
 class Comparison(NamedTuple):
-    """Our model against another one at a horizon, by one score.
+    """Our model against another one at a horizon, or over all, by one score.
 
     - ``series``: how many are compared
     - ``ratio``, ``median_ratio``: of our score to the other's, over series
@@ -38,39 +42,61 @@ class Comparison(NamedTuple):
     significantly_worse: float
     known: float
 
-    def sentence(self) -> str:
-        """The comparison in words."""
-        text = f"better than {self.model} on {self.better:.0%} of {self.series} series"
+    @property
+    def shares(self) -> str:
+        """On which shares of the series ours is better, and significantly so, in words."""
+        text = f"better on {self.better:.0%} of {self.series} series"
         if self.known > 0:
             text += (
-                f", significantly on {self.significantly_better:.0%} (worse on "
+                f" (significantly on {self.significantly_better:.0%}, significantly worse on "
                 f"{self.significantly_worse:.0%})"
             )
-        text += f"; {self.ratio:.4f} of its error on average"
-        return f"{text} (median {self.median_ratio:.4f})."
+        return text
 
 
 def verdict(evaluation: Evaluation) -> list[str]:
-    """A few sentences about the forecasts one step ahead, the most important first."""
-    summary, comparisons = evaluation.summary, list(_comparisons(evaluation, 1))
-    naive = next((c for c in comparisons if (c.score, c.model) == ("mae", "Naive")), None)
-    lines = [
-        f"{summary.series} series, {summary.cutoffs} cutoffs from {summary.first_cutoff} "
-        f"to {summary.last_cutoff}, one step ahead:"
+    """Five plain sentences about the forecasts over all horizons, the most important first.
+
+    What was forecast, point forecasts, whole distributions, bands, and PyTorch's networks or, where
+    there are none, the series on which we do best and worst.
+    """
+    return [
+        _what_was_forecast(evaluation),
+        _points_in_words(evaluation),
+        _distributions_in_words(evaluation),
+        _bands_in_words(evaluation),
+        _torch_in_words(evaluation) or _ends_in_words(evaluation),
     ]
-    if naive:
-        lines.append(f"{_POINT}: {naive.sentence()}")
-    of_bands = [c for c in comparisons if c.score == "crps"]
-    for compared in sorted(of_bands, key=lambda c: c.model != "GARCH"):
-        lines.append(f"{_DISTRIBUTION}: {compared.sentence()}")
-    lines += [*_bands_in_words(evaluation), *_torch_in_words(evaluation)]
-    for baseline, failed in summary.failed.items():
-        lines.append(f"{baseline} failed on {len(failed)} series, which are not compared with it.")
-    return [*lines, *_reservations(evaluation, naive)]
 
 
-def comparison(evaluation: Evaluation, horizon: int) -> pd.DataFrame:
-    """Our model against each other one at a horizon: a row per score and model.
+def caveats(evaluation: Evaluation) -> list[str]:
+    """What must be said beside the verdict: failures, too few cutoffs, errors too small."""
+    summary = evaluation.summary
+    lines = [
+        f"{baseline} failed on {len(failed)} series, which are not compared with it."
+        for baseline, failed in summary.failed.items()
+    ]
+    if summary.cutoffs < FEWEST:
+        lines.append(
+            f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
+            f"{summary.cutoffs} (--windows)."
+        )
+    elif not (evaluation.tests["horizon"] == ALL).any():
+        lines.append(
+            "No test of significance over all horizons: the evaluation was made by an earlier "
+            "version; evaluate again for them."
+        )
+    naive = _compared_with(evaluation, "mae", NAIVE)
+    if summary.of_prices and naive and naive.ratio < SUSPICIOUS:
+        lines.append(
+            "Unusually far below the error of 'unchanged': look for something in the data that was "
+            "not known at the time."
+        )
+    return lines
+
+
+def comparison(evaluation: Evaluation, horizon: int = ALL) -> pd.DataFrame:
+    """Our model against each other one at a horizon, or over all: a row per score and model.
 
     Columns: the fields of :class:`Comparison`.
     """
@@ -78,37 +104,46 @@ def comparison(evaluation: Evaluation, horizon: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Comparison._fields))
 
 
+def strongest(evaluation: Evaluation) -> str | None:
+    """The model that ours has the hardest time with; PyTorch's networks only if there is no other.
+
+    The one with the highest median ratio of our score to its, over all horizons; None where there
+    is no other model.
+    """
+    table = comparison(evaluation)
+    rows = table[table["score"] == evaluation.sharpest_score]
+    rows = rows[rows["model"] != TORCH] if len(rows) > 1 else rows
+    return str(rows.sort_values("median_ratio")["model"].iloc[-1]) if len(rows) else None
+
+
 def _comparisons(evaluation: Evaluation, horizon: int) -> Iterator[Comparison]:
-    scores = evaluation.scores[evaluation.scores["horizon"] == horizon]
-    tests = evaluation.tests[evaluation.tests["horizon"] == horizon]
+    tests = tests_at(evaluation, horizon)
+    known = set(evaluation.scores["model"])
     for (test, model), rows in tests.groupby(["test", "model"], sort=False):
-        if not str(test).endswith("_against"):
-            continue
-        score = str(test).removesuffix("_against")
-        table = scores.pivot(index="unique_id", columns="model", values=score)
-        rows = rows[np.isfinite(rows["value"])]
-        if rows.empty or model not in table:
+        score, rows = str(test).removesuffix("_against"), rows[np.isfinite(rows["value"])]
+        if rows.empty or model not in known:
             continue  # it failed on all series
-        yield _compared(score, str(model), table[evaluation.model], table[model], rows)
+        yield _compared(score, str(model), ratios(evaluation, score, str(model), horizon), rows)
 
 
-def _compared(
-    score: str, model: str, ours: pd.Series, others: pd.Series, tests: pd.DataFrame
-) -> Comparison:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (ours / others).replace([np.inf, -np.inf], np.nan)
+def _compared(score: str, model: str, ratio: pd.Series, tests: pd.DataFrame) -> Comparison:
     significant = tests["p_adjusted"] < ALPHA
     return Comparison(
         score=score,
         model=model,
         series=len(tests),
-        ratio=ratio.mean(),
-        median_ratio=ratio.median(),
+        ratio=float(ratio.mean()),
+        median_ratio=float(ratio.median()),
         better=tests["value"].mean(),
         significantly_better=(significant & (tests["value"] == 1)).mean(),
         significantly_worse=(significant & (tests["value"] == 0)).mean(),
         known=tests["p_value"].notna().mean(),
     )
+
+
+def _compared_with(evaluation: Evaluation, score: str, model: str) -> Comparison | None:
+    rows = _comparisons(evaluation, ALL)
+    return next((row for row in rows if (row.score, row.model) == (score, model)), None)
 
 
 def coverage(evaluation: Evaluation) -> pd.DataFrame:
@@ -140,45 +175,102 @@ def value_at_risk(evaluation: Evaluation) -> pd.DataFrame:
     return shares.rename("exceeded").to_frame().join(rejected).reset_index()
 
 
-def scaled(evaluation: Evaluation, score: str) -> pd.DataFrame:
-    """A score of every series (rows) and model (columns), mean over horizons.
+def _what_was_forecast(evaluation: Evaluation) -> str:
+    summary = evaluation.summary
+    others = [name for name in summary.models if name not in (summary.model, TORCH)]
+    steps = "one step" if summary.horizon == 1 else f"1 to {summary.horizon} steps"
+    return (
+        f"{summary.model} forecast {summary.series} series {steps} ahead from {summary.cutoffs} "
+        f"cutoffs, {summary.first_cutoff} to {summary.last_cutoff}, beside {listed(others)}; all "
+        "figures are means over these steps."
+    )
 
-    In units of the series' mean absolute change over a season before the first cutoff, as MASE.
-    """
-    scores = evaluation.scores
-    with np.errstate(divide="ignore", invalid="ignore"):
-        unit = scores["mase"] / scores["mae"]
-    values = scores.assign(scaled=scores[score] * unit)
-    return values.pivot_table(index="unique_id", columns="model", values="scaled", sort=False)
+
+def _points_in_words(evaluation: Evaluation) -> str:
+    naive = _compared_with(evaluation, "mae", NAIVE)
+    if naive is None:
+        return "Point forecasts cannot be compared with those of 'unchanged'."
+    return (
+        f"Point forecasts: {naive.ratio:.3f} times the error of 'unchanged'"
+        f"{_at_the_ends(evaluation, 'mae')}, {naive.shares}."
+    )
 
 
-def _bands_in_words(evaluation: Evaluation) -> Iterator[str]:
+def _distributions_in_words(evaluation: Evaluation) -> str:
+    other = strongest(evaluation)
+    if evaluation.sharpest_score != "crps" or other is None:
+        return "Whole distributions: without bands there is nothing to compare."
+    naive, rival = (_compared_with(evaluation, "crps", name) for name in (NAIVE, other))
+    parts = []
+    if naive:
+        ends = _at_the_ends(evaluation, "crps")
+        parts.append(f"{naive.ratio:.3f} times that of 'unchanged'{ends}")
+    if rival and other != NAIVE:
+        parts.append(f"{rival.ratio:.3f} times that of {other}, the strongest of the others")
+    shares = f", {rival.shares}" if rival else ""
+    return f"Whole distributions: a CRPS {' and '.join(parts)}{shares}."
+
+
+def _at_the_ends(evaluation: Evaluation, score: str) -> str:
+    """A mean score relative to that of "unchanged" at the first and the last horizon, in words."""
+    last = int(evaluation.scores["horizon"].max())
+    if last == 1:
+        return ""
+    near, far = (relative(evaluation, score, h)[evaluation.model].mean() for h in (1, last))
+    return f" ({near:.3f} one step ahead, {far:.3f} at {last})"
+
+
+def _bands_in_words(evaluation: Evaluation) -> str:
     held = coverage(evaluation)
-    ours = held[(held["model"] == evaluation.model) & (held["horizon"] == 1)]
-    quoted = ours[ours["level"].isin(QUOTED_LEVELS)]
-    if len(quoted):
-        pairs = zip(quoted["level"], quoted["held"], strict=True)
-        yield f"Bands hold {' and '.join(f'{held:.1%} of {level:g} %' for level, held in pairs)}."
+    ours = held[(held["model"] == evaluation.model) & held["level"].isin(QUOTED_LEVELS)]
+    if ours.empty:
+        return "Bands: there are none to check."
+    parts = []
+    for level, rows in ours.groupby("level"):
+        shares = rows["held"]
+        ends = f" ({shares.min():.1%} to {shares.max():.1%} by horizon)" if len(rows) > 1 else ""
+        parts.append(f"those of {level:g} % hold {shares.mean():.1%} of the outcomes{ends}")
+    return f"Bands: {', '.join(parts)}."
 
 
-def _torch_in_words(evaluation: Evaluation) -> Iterator[str]:
-    """Whether our networks and PyTorch's have errors of the same distribution over series."""
-    from scipy import stats
-
-    if not evaluation.summary.has_torch:
-        return
-    table = scaled(evaluation, evaluation.sharpest_score)[[evaluation.model, "PyTorch"]].dropna()
-    ours, torch = table[evaluation.model].to_numpy(), table["PyTorch"].to_numpy()
-    p = float(stats.ks_2samp(ours, torch).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-    finding = "cannot be told apart from" if p > ALPHA else "differ from"
+def _torch_in_words(evaluation: Evaluation) -> str | None:
+    """How our networks' errors differ from those of PyTorch's, which had the same task."""
+    compared = _compared_with(evaluation, evaluation.sharpest_score, TORCH)
+    if not evaluation.summary.has_torch or compared is None:
+        return None
     config = evaluation.summary.config
     alike = config.start == "independent" and config.members == 1
-    rivals = "the same networks" if alike else "networks of the same kind, one a series by itself,"
-    yield (
-        f"The errors {finding} those of {rivals} trained by PyTorch ({len(table)} series, "
-        f"two-sample Kolmogorov-Smirnov, p = {p:.2f}; mean ratio "
-        f"{np.mean(ours / torch):.4f}), whose training takes {_torch_times(evaluation):.1f} times "
-        "as long a series, on all cores."
+    kind = "the same networks" if alike else "networks of the same kind, one a series by itself,"
+    return (
+        f"PyTorch: {kind} take {_torch_times(evaluation):.1f} times as long a series, on all "
+        f"cores, and have errors that {_same_distribution(evaluation)}; ours are "
+        f"{compared.ratio:.4f} times theirs, {compared.shares}."
+    )
+
+
+def _same_distribution(evaluation: Evaluation) -> str:
+    """Whether errors over series can be told apart from PyTorch's, in words."""
+    from scipy import stats
+
+    table = relative(evaluation, evaluation.sharpest_score)[[evaluation.model, TORCH]].dropna()
+    if len(table) < 2:
+        return "are too few to compare as distributions"
+    ours, torch = table[evaluation.model].to_numpy(), table[TORCH].to_numpy()
+    p = float(stats.ks_2samp(ours, torch).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+    finding = "cannot be told apart from ours" if p > ALPHA else "differ from ours"
+    return f"{finding} (two-sample Kolmogorov-Smirnov, p = {p:.2f})"
+
+
+def _ends_in_words(evaluation: Evaluation) -> str:
+    ours = relative(evaluation, evaluation.sharpest_score)[evaluation.model].dropna().sort_values()
+    if ours.empty:
+        return "On no series can errors be taken relative to those of 'unchanged'."
+    name = evaluation.sharpest_score.upper()
+    return (
+        f"Best and worst: relative to 'unchanged' it does best on {ours.index[0]} ({name} "
+        f"{ours.iloc[0]:.3f}) and worst on {ours.index[-1]} ({ours.iloc[-1]:.3f}); half of the "
+        "series are below "
+        f"{ours.median():.3f}."
     )
 
 
@@ -187,17 +279,3 @@ def _torch_times(evaluation: Evaluation) -> float:
     summary = evaluation.summary
     torch = (summary.seconds.torch or 0.0) / max(1, summary.torch_series or 0)
     return torch / (summary.seconds.training / max(1, summary.series))
-
-
-def _reservations(evaluation: Evaluation, naive: Comparison | None) -> Iterator[str]:
-    summary = evaluation.summary
-    if summary.cutoffs < FEWEST:
-        yield (
-            f"No test of significance: it needs at least {FEWEST} cutoffs; there are "
-            f"{summary.cutoffs} (--windows)."
-        )
-    if summary.of_prices and naive and naive.ratio < SUSPICIOUS:
-        yield (
-            "Unusually far below the error of 'unchanged': look for something in the data that was "
-            "not known at the time."
-        )

@@ -1,6 +1,8 @@
 from .export import export_prices as export_prices
 from .frames import Table as Table
 from .frames import as_panel as as_panel
+from .groups import Groups as Groups
+from .groups import read_groups as read_groups
 from .loading import Ingested as Ingested
 from .loading import check_flags as check_flags
 from .loading import ingest as ingest

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from forecaster.errors import UsageError
 
 _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
-_HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
+HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
+"""Names of a column of tickers."""
 _LIKE_A_FILE = re.compile(r"[/\\]|\.(txt|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2})[-/.]\d{1,4}$|(19|20)\d{6}$")
 SEPARATOR_LINE = re.compile(r"\s*\"?sep=(?P<separator>.)\"?\s*", re.IGNORECASE)
@@ -155,9 +156,7 @@ def _words(path: Path) -> Iterator[tuple[int, str]]:
     if not lines:
         return
     names = [name.lower() for name in cells_of(lines[0].text, separator)]
-    if (
-        column := next((names.index(name) for name in _HEADERS if name in names), None)
-    ) is not None:
+    if (column := next((names.index(name) for name in HEADERS if name in names), None)) is not None:
         rows = csv.reader([line.text for line in lines[1:]], delimiter=separator)
         for line, cells in zip(lines[1:], rows, strict=False):
             if column < len(cells) and cells[column].strip():

@@ -1,243 +1,247 @@
-"""The figures of an evaluation, each a matplotlib Figure."""
+"""The figures of an evaluation for files, each a matplotlib Figure."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation import Evaluation, coverage, scaled
-from forecaster.report.numbers import (
-    SMOOTHED,
-    Pairs,
-    comparison_tests,
-    median_widths,
-    pit,
-    relative_by_date,
-    relative_by_horizon,
-    relative_by_volatility,
+from forecaster.evaluation import (
+    MEASURES,
+    TORCH,
+    Evaluation,
+    coverage,
+    differences,
+    ratios,
+    relative,
     strongest,
 )
+from forecaster.report import numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK, PALE = "#222222", "#cccccc"
-SHOWN = 4
+SHOWN = 5
 """Models that are laid over each other at most."""
-_COLOURS = ("#1f5fa8", "#d1495b", "#8a8a8a", "#3a7d44", "#e08e2b", "#7b5ea7", "#00798c", "#b5838d")
-_OURS, _SIGNIFICANT = _COLOURS[:2]
-_WIDE, _TALL = (11.0, 3.8), (11.0, 6.4)  # inches
-_TITLES = {"mae": "absolute error (MASE)", "crps": "CRPS, scaled as MASE"}
-
-
-def colours(evaluation: Evaluation) -> dict[str, str]:
-    """A colour for each model, ours the first."""
-    others = [name for name in evaluation.summary.models if name != evaluation.model]
-    models = [evaluation.model, *others]
-    return {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(models)}
+_COLOURS = (
+    "#1f5fa8", "#c4402a", "#6c727c", "#2a7a47", "#946200", "#7648a0", "#007384", "#a33f70",
+)  # fmt: skip
+_DASHES = (
+    (), (5, 3), (1.5, 2.5), (7, 2, 1.5, 2), (3.5, 1.5), (6, 4), (2, 4.5), (8, 2, 2, 2, 2, 2),
+)  # fmt: skip
+_OURS, _WORSE, _UNSURE = _COLOURS[:3]
+_WIDE, _TALL = (12.0, 4.0), (12.0, 7.2)  # inches
+_UNITS = {"relative": "'unchanged' = 1", "volatility": "in volatilities"}
+_NAMES = {"mae": "absolute error", "crps": "CRPS"}
 
 
 def shown(evaluation: Evaluation) -> list[str]:
-    """The models that are laid over each other, ours first, then naive, GARCH and others.
-
-    PyTorch's networks are among them where it trained all series, else they are drawn apart.
-    """
-    models = list(evaluation.summary.models)
-    if "PyTorch" in models and _torch_sampled(evaluation):
-        models.remove("PyTorch")
-    preferred = [evaluation.model, "PyTorch", "Naive", "GARCH", "EWMA"]
-    first = [name for name in preferred if name in models]
-    return (first + [name for name in models if name not in first])[:SHOWN]
+    """The models that are laid over each other: ours, PyTorch's where it trained some, others."""
+    return numbers.ordered(evaluation)[:SHOWN]
 
 
-def _torch_sampled(evaluation: Evaluation) -> bool:
-    """Whether PyTorch trained some of the series only."""
-    return (evaluation.summary.torch_series or 0) < evaluation.summary.series
+def colours(evaluation: Evaluation) -> dict[str, str]:
+    """A colour for each model, the same as on the page."""
+    return {name: _COLOURS[slot - 1] for name, slot in numbers.slots(evaluation).items()}
 
 
 def error_distributions(evaluation: Evaluation) -> "Figure":
-    """Histogram, ECDF and violins over series of the scaled absolute error and CRPS."""
-    models = shown(evaluation)
-    return _distributions(
-        {score: scaled(evaluation, score)[models] for score in _TITLES}, colours(evaluation)
-    )
+    """ECDFs and a row of points per model: errors over series, in both units, by each score."""
+    return _distributions(evaluation, shown(evaluation), common=False)
 
 
 def by_torch(evaluation: Evaluation) -> "Figure":
     """The same for our networks and those that PyTorch trained, on the series that both have."""
-    models = [evaluation.model, "PyTorch"]
-    return _distributions(
-        {score: scaled(evaluation, score)[models].dropna() for score in _TITLES},
-        colours(evaluation),
-    )
+    return _distributions(evaluation, [evaluation.model, TORCH], common=True)
 
 
 def paired(evaluation: Evaluation) -> "Figure":
-    """Our score of every series against another model's, and the p-values of the differences."""
-    figure, (scatter, ecdf, p_values) = _axes(1, 3, _WIDE)
-    pairs = Pairs.of(evaluation, strongest(evaluation))
-    _draw_pairs(scatter, pairs, evaluation.model)
-    _draw_ratios(ecdf, pairs)
-    _draw_p_values(p_values, evaluation)
+    """Our error of every series against another model's: differences, pairs and their ratios.
+
+    The other is PyTorch's networks where there are any, else the strongest.
+    """
+    figure, (forest, scatter, ecdf) = _axes(1, 3, _WIDE)
+    other = TORCH if evaluation.summary.has_torch else strongest(evaluation)
+    if other is None:
+        return figure
+    score = evaluation.sharpest_score
+    table = differences(evaluation, score)
+    table = table[(table["model"] == other) & table["difference"].notna()]
+    _draw_forest(forest, table.sort_values("difference"), other, score)
+    _draw_pairs(scatter, evaluation, table, other)
+    ratio = ratios(evaluation, score, other).dropna().to_numpy()
+    if len(ratio):
+        _draw_ecdf(ecdf, ratio, color=_OURS, lw=1.8)
+    ecdf.axvline(1, color=INK, lw=0.8)
+    ecdf.set(xlabel=f"{_NAMES[score]} relative to {other}'s", ylabel="share of series below")
     return figure
 
 
 def calibration(evaluation: Evaluation) -> "Figure":
-    """Coverage against nominal level, the PIT one step ahead, and the width of bands."""
+    """What bands hold less what they say, the PIT, and the width of bands."""
     figure, (held, transform, widths) = _axes(1, 3, _WIDE)
     _draw_coverage(held, evaluation)
     _draw_pit(transform, evaluation)
-    _draw_widths(widths, evaluation)
+    for name, style in _styles(evaluation).items():
+        wide = numbers.median_widths(evaluation, name)
+        if wide.notna().any():
+            widths.plot(wide.index, wide, **style)
+    widths.set(xlabel="nominal level", ylabel="median width one step ahead, in volatilities")
     return figure
 
 
 def where(evaluation: Evaluation) -> "Figure":
-    """CRPS relative to the naive's by horizon, by date and by volatility of the series."""
-    figure, (by_horizon, by_date, by_volatility) = _axes(1, 3, _WIDE)
-    paint, models = colours(evaluation), [n for n in shown(evaluation) if n != "Naive"]
-    horizons, dates = relative_by_horizon(evaluation), relative_by_date(evaluation)
-    deciles = relative_by_volatility(evaluation)
-    dots = {"marker": "o", "ms": 3, "lw": 1.5}
-    for name in models:
-        by_horizon.plot(horizons.index, horizons[name], color=paint[name], label=name, **dots)
-        by_date.plot(dates.index, dates[name], color=paint[name], lw=1.3)
-        if len(deciles):
-            by_volatility.plot(deciles.index, deciles[name], color=paint[name], **dots)
-    by_horizon.set_xlabel("horizon")
-    by_date.set_xlabel(f"cutoff (mean of {SMOOTHED})")
-    by_volatility.set_xlabel("volatility, decile")
-    for ax in (by_horizon, by_date, by_volatility):
-        ax.set_ylabel(f"{evaluation.sharpest_score.upper()} relative to Naive")
+    """Errors relative to "unchanged" by horizon, by date and by volatility of the series."""
+    figure, axes = _axes(1, 3, _WIDE)
+    score = evaluation.sharpest_score
+    whole = [TORCH] if numbers.sampled_torch(evaluation) else []
+    tables = (
+        (numbers.relative_by_horizon(evaluation, score), "steps ahead", []),
+        (numbers.relative_by_date(evaluation, score),
+         f"cutoff (mean of {numbers.SMOOTHED})", whole),
+        (numbers.relative_by_volatility(evaluation, score), "volatility, decile", whole),
+    )  # fmt: skip
+    for ax, (table, label, without) in zip(axes, tables, strict=True):
+        for name, style in _styles(evaluation).items():
+            if name in table and name not in ("Naive", *without):
+                ax.plot(table.index, table[name], **style)
         ax.axhline(1, color=INK, lw=0.8)
-    by_horizon.legend(frameon=False)
-    by_date.tick_params(axis="x", rotation=30)
+        ax.set(xlabel=label, ylabel=f"{_NAMES[score]}, 'unchanged' = 1")
+    axes[0].legend(frameon=False)
+    axes[1].tick_params(axis="x", rotation=30)
     return figure
 
 
-FIGURES: dict[str, tuple[Callable[[Evaluation], "Figure"], str]] = {
-    "error_distributions": (error_distributions, "Errors of every series"),
-    "paired": (paired, "Series by series against the strongest rival"),
-    "calibration": (calibration, "Coverage, calibration and width of the bands"),
-    "where": (where, "Errors by horizon, date and volatility"),
+FIGURES: Mapping[str, Callable[[Evaluation], "Figure"]] = {
+    "error_distributions": error_distributions,
+    "paired": paired,
+    "calibration": calibration,
+    "where": where,
 }
-TORCH_FIGURE = (by_torch, "Networks of the same kind trained by PyTorch, each series by itself")
 
 
-def figures_of(
-    evaluation: Evaluation,
-) -> dict[str, tuple[Callable[[Evaluation], "Figure"], str]]:
-    """By name, how each figure of an evaluation is drawn, and its caption."""
-    return FIGURES | ({"by_torch": TORCH_FIGURE} if evaluation.summary.has_torch else {})
+def figures_of(evaluation: Evaluation) -> dict[str, Callable[[Evaluation], "Figure"]]:
+    """By name, how each figure of an evaluation is drawn."""
+    return {**FIGURES, **({"by_torch": by_torch} if evaluation.summary.has_torch else {})}
 
 
-def _distributions(tables: Mapping[str, pd.DataFrame], paint: Mapping[str, str]) -> "Figure":
-    """A row of axes per score; tables have a row per series and a column per model."""
-    figure, axes = _axes(2, 3, _TALL)
-    for (histogram, ecdf, violins), (score, table) in zip(axes, tables.items(), strict=True):
-        high = float(np.nanquantile(table.to_numpy(), 0.995))
-        bins = np.linspace(float(np.nanmin(table.to_numpy())), high, 30)
-        values = {str(name): table[name].dropna().to_numpy() for name in table}
-        for name, errors in values.items():
-            if len(errors):
-                style = {"color": paint[name], "lw": 1.5}
-                histogram.hist(errors, bins=bins, histtype="step", label=name, **style)
-                _draw_ecdf(ecdf, errors, **style)
-        _draw_violins(violins, values, paint)
-        histogram.set(xlabel=_TITLES[score], ylabel="series")
-        ecdf.set(xlabel=_TITLES[score], ylabel="share of series below", xlim=(bins[0], bins[-1]))
-    axes[0][0].legend(frameon=False)
+def _styles(evaluation: Evaluation) -> dict[str, dict]:
+    """How the line of each model is drawn, ours last, so that it lies on top."""
+    slots, paint = numbers.slots(evaluation), colours(evaluation)
+    return {
+        name: {
+            "color": paint[name], "label": name, "lw": 2.2 if name == evaluation.model else 1.5,
+            "zorder": 3 if name == evaluation.model else 2,
+            "ls": (0, _DASHES[slots[name] - 1]) if _DASHES[slots[name] - 1] else "-",
+        }
+        for name in shown(evaluation)
+    }  # fmt: skip
+
+
+def _distributions(evaluation: Evaluation, models: list[str], *, common: bool) -> "Figure":
+    """A row of axes per score; ``common``: of the series that all models have."""
+    scores = [name for name in ("mae", "crps") if name in evaluation.scores]
+    figure, rows = _axes(len(scores), 3, _TALL if len(scores) > 1 else _WIDE)
+    styles = _styles(evaluation)
+    for axes, score in zip(np.atleast_2d(rows), scores, strict=True):
+        tables = {name: make(evaluation, score, 0)[models] for name, make in MEASURES.items()}
+        for ax, (measure, table) in zip(axes, tables.items(), strict=False):
+            for name in models:
+                errors = (table.dropna() if common else table)[name].dropna().to_numpy()
+                if len(errors):
+                    _draw_ecdf(ax, errors, **styles[name])
+            ax.set(xlabel=f"{_NAMES[score]}, {_UNITS[measure]}", ylabel="share of series below")
+        table = tables["relative"]
+        _draw_strips(axes[2], table.dropna() if common else table, colours(evaluation))
+        axes[2].set_xlabel(f"{_NAMES[score]}, {_UNITS['relative']}")
+    np.atleast_2d(rows)[0][0].legend(frameon=False)
     return figure
 
 
-def _draw_ecdf(ax: "Axes", values: np.ndarray, **style: str | float) -> None:
+def _draw_ecdf(ax: "Axes", values: np.ndarray, **style: object) -> None:
     share = np.arange(1, len(values) + 1) / len(values)
     ax.step(np.sort(values), share, where="post", **style)  # pyright: ignore[reportArgumentType]
 
 
-def _draw_violins(ax: "Axes", values: Mapping[str, np.ndarray], paint: Mapping[str, str]) -> None:
-    usable = {name: v for name, v in values.items() if len(v) > 1 and np.ptp(v) > 0}
-    if not usable:
-        return
-    parts = ax.violinplot(list(usable.values()), showmedians=True, widths=0.8)
-    bodies: Any = parts["bodies"]
-    for body, name in zip(bodies, usable, strict=True):
-        body.set_facecolor(paint[name])
-        body.set_alpha(0.5)
-    for key in ("cmedians", "cmins", "cmaxes", "cbars"):
-        parts[key].set_color(INK)
-        parts[key].set_linewidth(0.8)
-    ax.set_xticks(range(1, len(usable) + 1), list(usable))
-    ax.set_ylim(0, float(np.quantile(np.concatenate(list(usable.values())), 0.995)))
+def _draw_strips(ax: "Axes", table: pd.DataFrame, paint: Mapping[str, str]) -> None:
+    """A row of points for each model, with the middle half and the median below them."""
+    for row, name in enumerate(map(str, table)):
+        errors = np.sort(table[name].dropna().to_numpy())
+        if not len(errors):
+            continue
+        spread = 0.12 - 0.46 * (np.arange(len(errors)) * 0.618034 % 1)
+        ax.scatter(errors, row + spread, s=7, color=paint[name], alpha=0.5, lw=0)
+        low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75])
+        ax.plot([low, high], [row + 0.28] * 2, color=paint[name], lw=4, solid_capstyle="butt")
+        ax.plot(middle, row + 0.28, "|", color=INK, ms=11)
+    ax.set_yticks(range(len(table.columns)), [str(name) for name in table])
+    ax.set_ylim(len(table.columns) - 0.4, -0.6)
+    ax.axvline(1, color=INK, lw=0.8, ls=":")
 
 
-def _draw_pairs(ax: "Axes", pairs: Pairs, model: str) -> None:
-    x, y, significant = pairs.others, pairs.ours, pairs.significant
-    ax.scatter(x[~significant], y[~significant], s=9, color=_OURS, alpha=0.6, lw=0)
-    ax.scatter(x[significant], y[significant], s=16, color=_SIGNIFICANT, lw=0)
-    ends = np.nanmin([x, y]), np.nanquantile([x, y], 0.997)
-    ax.plot(ends, ends, color=INK, lw=0.8)
-    ax.set(xlim=ends, ylim=ends)
-    ax.set_xlabel(f"CRPS of {pairs.other}, scaled")
-    ax.set_ylabel(f"CRPS of {model}, scaled")
+def _kinds(table: pd.DataFrame) -> dict[str, tuple[np.ndarray, str]]:
+    """Which differences are significant, and the colour of each kind."""
+    sure, lower = numbers.significant(table).to_numpy(), (table["difference"] < 0).to_numpy()
+    return {
+        "not significant": (~sure, _UNSURE),
+        "significantly better": (sure & lower, _OURS),
+        "significantly worse": (sure & ~lower, _WORSE),
+    }
 
 
-def _draw_ratios(ax: "Axes", pairs: Pairs) -> None:
-    ratio = pairs.ours / pairs.others
-    _draw_ecdf(ax, ratio, color=_OURS)
-    ax.axvline(1, color=INK, lw=0.8)
-    low, high = np.nanquantile(ratio, [0.005, 0.995])
-    ax.set_xlim(low - 0.005, high + 0.005)
-    ax.set_xlabel(f"CRPS relative to {pairs.other}")
-    ax.set_ylabel("share of series below")
+def _draw_forest(ax: "Axes", table: pd.DataFrame, other: str, score: str) -> None:
+    rank, percent = np.arange(1, len(table) + 1), 100 * table[["difference", "low", "high"]]
+    for label, (chosen, paint) in _kinds(table).items():
+        if chosen.any():
+            middle, low, high = percent[chosen].to_numpy().T
+            ax.vlines(rank[chosen], low, high, color=paint, alpha=0.45, lw=1)
+            ax.scatter(rank[chosen], middle, s=7, color=paint, lw=0, label=label)
+    ax.axhline(0, color=INK, lw=0.8)
+    ax.set(xlabel="series, sorted", ylabel=f"{_NAMES[score]} less {other}'s, %")
+    if len(table):
+        ax.legend(frameon=False)
 
 
-def _draw_p_values(ax: "Axes", evaluation: Evaluation) -> None:
-    paint, tests = colours(evaluation), comparison_tests(evaluation)
-    for name in [name for name in shown(evaluation) if name != evaluation.model]:
-        p = tests[tests["model"] == name]["p_value"].dropna()
-        if len(p):
-            ax.hist(p, np.linspace(0, 1, 21).tolist(), histtype="step", lw=1.5,
-                    color=paint[name], label=f"against {name}")  # fmt: skip
-    ax.set_xlabel("p-value, Diebold-Mariano")
-    ax.set_ylabel("series")
+def _draw_pairs(ax: "Axes", evaluation: Evaluation, table: pd.DataFrame, other: str) -> None:
+    score = evaluation.sharpest_score
+    both = relative(evaluation, score).reindex(table["unique_id"])
+    x, y = both[other].to_numpy(), both[evaluation.model].to_numpy()
+    for chosen, paint in _kinds(table).values():
+        ax.scatter(x[chosen], y[chosen], s=12, color=paint, alpha=0.8, lw=0)
+    known = np.concatenate([x, y])
+    known = known[np.isfinite(known)]
+    if len(known):
+        room = 0.03 * (np.ptp(known) or 1.0)
+        ends = known.min() - room, known.max() + room
+        ax.plot(ends, ends, color=INK, lw=0.8)
+        ax.set(xlim=ends, ylim=ends)
+    ax.set_xlabel(f"{_NAMES[score]} of {other}, 'unchanged' = 1")
+    ax.set_ylabel(f"{_NAMES[score]} of {evaluation.model}")
+
+
+def _draw_coverage(ax: "Axes", evaluation: Evaluation) -> None:
+    held = coverage(evaluation).groupby(["model", "level"], sort=False)["held"].mean()
+    for name, style in _styles(evaluation).items():
+        if name in held.index.get_level_values("model"):
+            own = held[name]
+            level = own.index.to_numpy(float) / 100
+            ax.plot(level, own.to_numpy() - level, marker="o", ms=3, **style)
+    ax.axhline(0, color=INK, lw=0.8)
+    ax.set(xlabel="nominal level", ylabel="share held less nominal, all horizons")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False)
 
 
-def _draw_coverage(ax: "Axes", evaluation: Evaluation) -> None:
-    paint, held = colours(evaluation), coverage(evaluation)
-    for name in shown(evaluation):
-        rows = held[(held["model"] == name) & (held["horizon"] == 1)]
-        if len(rows):
-            nominal = rows["level"] / 100
-            ax.plot(nominal, rows["held"] - nominal, color=paint[name],
-                    marker="o", ms=3, lw=1.5, label=name)  # fmt: skip
-    ax.axhline(0, color=INK, lw=0.8)
-    ax.set_xlabel("nominal level")
-    ax.set_ylabel("share held less nominal")
-    ax.legend(frameon=False)
-
-
 def _draw_pit(ax: "Axes", evaluation: Evaluation) -> None:
-    edges, shares = pit(evaluation)
-    if len(shares):
-        ax.bar(edges[:-1], shares / np.diff(edges), np.diff(edges), align="edge",
+    edges, counts = numbers.pits(evaluation)
+    if evaluation.model in counts:
+        heights = numbers.density(edges, counts[evaluation.model].sum().to_numpy())
+        ax.bar(edges[:-1], heights, np.diff(edges), align="edge",
                color=_OURS, alpha=0.75, edgecolor="white", lw=0.4)  # fmt: skip
         ax.axhline(1, color=INK, lw=0.8)
-    ax.set_xlabel(f"PIT of {evaluation.model}")
-    ax.set_ylabel("density (1: calibrated)")
-
-
-def _draw_widths(ax: "Axes", evaluation: Evaluation) -> None:
-    paint = colours(evaluation)
-    for name in shown(evaluation):
-        widths = median_widths(evaluation, name)
-        if widths.notna().any():
-            ax.plot(widths.index, widths, color=paint[name], lw=1.5)
-    ax.set_xlabel("nominal level")
-    ax.set_ylabel("median width, scaled")
+    ax.set(xlabel=f"PIT of {evaluation.model}, all horizons", ylabel="density (1: calibrated)")
 
 
 def _axes(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, np.ndarray]":
@@ -248,5 +252,6 @@ def _axes(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, 
     for ax in np.ravel(axes):
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(color=PALE, alpha=0.5, lw=0.6)
+        ax.set_axisbelow(True)
         ax.tick_params(colors=INK, labelsize=9)
     return figure, axes

@@ -1,84 +1,88 @@
-"""Put the page together: text, tables, figures and the data that its script draws from."""
+"""The page of an evaluation: its parts in order, and the tables and figures in files."""
 
-import html
-import io
-import json
-from collections.abc import Callable, Mapping
-from importlib.resources import files
+from collections.abc import Iterator
 from pathlib import Path
-from string import Template
-from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from forecaster import atomic
 from forecaster.csv_writer import write_csv
-from forecaster.errors import printable
+from forecaster.errors import listed, printable
 from forecaster.evaluation import (
+    ALL,
     QUOTED_LEVELS,
+    TORCH,
+    Comparison,
     Evaluation,
+    caveats,
     comparison,
     coverage,
-    horizon_of,
-    scaled,
+    strongest,
     value_at_risk,
     verdict,
 )
-from forecaster.forecasting import forecast_columns
-from forecaster.report.figures import INK, PALE, figures_of, shown
+from forecaster.report import html, numbers
+from forecaster.report.data import page_data
+from forecaster.report.figures import figures_of
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-HISTORY = 250
-"""Steps that the picture of a series shows."""
-_STYLE = {
-    "svg.fonttype": "none", "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK,
-    "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK, "figure.facecolor": "none",
-    "axes.facecolor": "none", "savefig.facecolor": "none",
-}  # fmt: skip
-
-Json: TypeAlias = "Mapping[str, Json] | list[Json] | str | float | None"
+GROUPS = "groups.csv"
+SERIES = (
+    "<p id='one-help'>Choose a series in the table above, or in any figure by a click. The table "
+    "can be used with the keyboard alone.</p><div id='one' tabindex='-1'></div>"
+)
 
 
 def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
     """Write the report as one HTML file that loads nothing from elsewhere; returns its path.
 
     ``path``: by default ``report.html`` in the evaluation's folder.
+
+    Raises UsageError when the library that draws figures is not there.
     """
+    html.check_uplot()
     path = path or evaluation.folder / "report.html"
-    page = Template(_resource("page.html")).substitute(
-        style=_resource("page.css"),
-        script=_resource("page.js"),
-        data=_json(_data(evaluation)),
-        title=html.escape(f"{evaluation.model}: {evaluation.summary.series} series"),
-        warnings=_warnings(evaluation),
-        provenance=_provenance(evaluation),
-        verdict="".join(f"<li>{html.escape(line)}</li>" for line in verdict(evaluation)),
-        coverage=_table(_coverage_table(evaluation)),
-        risk=_table(_risk_table(evaluation)),
-        cost=_table(_cost_table(evaluation)),
-        skipped=_skipped(evaluation),
-        **_figures(evaluation),
+    summary = evaluation.summary
+    page = html.page(
+        title=f"{evaluation.model}: {summary.series} series",
+        heading="How good are the forecasts?",
+        lead=f"{evaluation.model} beside {listed(numbers.ordered(evaluation)[1:])}: "
+        f"{summary.series} series, {summary.cutoffs} cutoffs from {summary.first_cutoff} to "
+        f"{summary.last_cutoff}, {_steps(summary.horizon)} ahead.",
+        notices=list(_notices(evaluation)),
+        cards=list(_cards(evaluation)),
+        sections=list(_sections(evaluation)),
+        data=page_data(evaluation),
+        script="evaluation.js",
     )
     atomic.write_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
     return path
 
 
 def write_tables(evaluation: Evaluation, folder: Path | None = None) -> list[Path]:
-    """Write what the verdict says, for all horizons: ``comparison.csv`` and ``coverage.csv``.
+    """Write ``comparison.csv`` and ``coverage.csv``, and ``groups.csv`` where there are groups.
 
-    ``folder``: by default the evaluation's. Returns the paths.
+    A horizon of 0 in ``comparison.csv`` is the mean over all. ``folder``: by default the
+    evaluation's. Returns the paths.
     """
     folder = folder or evaluation.folder
-    horizons = range(1, evaluation.summary.horizon + 1)
+    horizons = (ALL, *range(1, evaluation.summary.horizon + 1))
     comparisons = [comparison(evaluation, horizon).assign(horizon=horizon) for horizon in horizons]
     tables = {"comparison": pd.concat(comparisons), "coverage": coverage(evaluation)}
     for name, table in tables.items():
         rounded = table.round(5)
         atomic.write_file(folder / f"{name}.csv", lambda to, t=rounded: write_csv(t, to))
-    return [folder / f"{name}.csv" for name in tables]
+    paths = [folder / f"{name}.csv" for name in tables]
+    if evaluation.summary.groups:
+        paths.append(write_groups(evaluation, folder / GROUPS))
+    return paths
+
+
+def write_groups(evaluation: Evaluation, path: Path) -> Path:
+    """Write the summary of each group of series as CSV; returns the path."""
+    table = numbers.by_group(evaluation).round(5)
+    atomic.write_file(path, lambda temporary: write_csv(table, temporary))
+    return path
 
 
 def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Path]:
@@ -88,7 +92,7 @@ def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Pa
     """
     folder = folder or evaluation.folder / "figures"
     paths = []
-    for name, (draw, _) in figures_of(evaluation).items():
+    for name, draw in figures_of(evaluation).items():
         figure = draw(evaluation)
         for kind in ("png", "svg"):
             path = folder / f"{name}.{kind}"
@@ -98,103 +102,209 @@ def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Pa
     return paths
 
 
-def _resource(name: str) -> str:
-    return (files("forecaster.report") / name).read_text(encoding="utf-8")
+def _steps(horizon: int) -> str:
+    return "one step" if horizon == 1 else f"1 to {horizon} steps"
 
 
-def _figures(evaluation: Evaluation) -> dict[str, str]:
-    """The figures as HTML, by the places of the page that they go to."""
-    drawn = {
-        name: _figure(evaluation, name, draw, caption)
-        for name, (draw, caption) in figures_of(evaluation).items()
-    }
-    return {"by_torch": ""} | drawn
+def _notices(evaluation: Evaluation) -> Iterator[str]:
+    """What a reader must know before any figure, in a line."""
+    summary = evaluation.summary
+    if summary.simulated:
+        yield "These prices are simulated, not real."
+    elif summary.of_prices and not summary.membership:
+        yield (
+            "Survivorship: only companies that are in the data are counted, so averages over "
+            "series are flattered (see below)."
+        )
 
 
-def _figure(
-    evaluation: Evaluation, name: str, draw: Callable[[Evaluation], "Figure"], caption: str
-) -> str:
-    """A figure as inline SVG whose ink follows the page's colours."""
-    import matplotlib as mpl
+def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
+    """The headlines, over all horizons."""
+    score = evaluation.sharpest_score
+    rows = [Comparison(*row) for row in comparison(evaluation).itertuples(index=False)]
 
-    with mpl.rc_context(_STYLE | {"svg.hashsalt": name}):  # pyright: ignore[reportArgumentType]
-        figure, buffer = draw(evaluation), io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :].replace(INK, "currentColor").replace(PALE, "var(--line)")
-    svg = svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(caption)}"', 1)
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    def against(score: str, name: str, note: str) -> Iterator[html.Card]:
+        for row in rows:
+            if (row.score, row.model) == (score, name):
+                what = {"crps": "CRPS", "mae": "absolute error"}[score]
+                other = "“unchanged”" if name == "Naive" else name
+                better = f"{note}better on {row.better:.0%} of {row.series} series"
+                yield html.Card(f"{row.ratio:.3f}", f"{what}, {other} = 1", better)
 
-
-def _data(evaluation: Evaluation) -> Json:
-    """What the script shows: the table of all series, and the forecasts of each."""
-    table = _all_series(evaluation)
-    return {
-        "model": evaluation.model,
-        "columns": ["series", *map(str, table)],
-        "rows": [
-            [str(name), *(None if not np.isfinite(v) else float(f"{v:.4g}") for v in row)]
-            for name, row in zip(table.index, table.to_numpy(float), strict=True)
-        ],
-        "series": _series(evaluation),
-    }
-
-
-def _all_series(evaluation: Evaluation) -> pd.DataFrame:
-    """The table of all series, under the headings that the page shows."""
-    model, scores = evaluation.model, evaluation.scores
-    mase = scaled(evaluation, "mae")
-    other = next((n for n in ("GARCH", "EWMA", "Naive") if n in mase and n != model), model)
-    crps = scaled(evaluation, "crps") if "crps" in scores else mase
-    tests = evaluation.tests
-    tests = tests[(tests["model"] == other) & (tests["horizon"] == 1)]
-    p = tests[tests["test"] == "crps_against"].set_index("unique_id")["p_adjusted"]
-    means = scores[scores["model"] == model].groupby("unique_id", sort=False)
-    means = means.mean(numeric_only=True)
-    table = {
-        "MASE": mase[model],
-        "against Naive": mase[model] / mase["Naive"],
-        f"CRPS against {other}": crps[model] / crps[other],
-        "p, adjusted": p.reindex(mase.index),
-    }
-    held = {f"{level} % holds": means.get(f"coverage-{level}") for level in QUOTED_LEVELS}
-    return pd.DataFrame(table | held)
+    yield from against(score, "Naive", "")
+    if score != "mae":
+        yield from against("mae", "Naive", "")
+    other = strongest(evaluation)
+    if other not in (None, "Naive", TORCH):
+        yield from against(score, str(other), "the strongest of the others; ")
+    yield from against(score, TORCH, "")
+    held = coverage(evaluation)
+    held = held[held["model"] == evaluation.model].groupby("level")["held"].mean()
+    quoted = [level for level in QUOTED_LEVELS if level in held.index]
+    if quoted:
+        rest = [f"those of {level} % hold {held[level]:.1%}" for level in quoted[1:]]
+        yield html.Card(
+            f"{held[quoted[0]]:.1%}",
+            f"held by bands of {quoted[0]}\N{NO-BREAK SPACE}%",
+            "; ".join(rest),
+        )
 
 
-def _series(evaluation: Evaluation) -> Json:
-    """Per series: times, values, one-step bands, and the fan of the latest cutoff."""
-    model = evaluation.model
-    levels = [str(level) for level in QUOTED_LEVELS if str(level) in evaluation.summary.levels]
-    columns = forecast_columns(model, levels)
-    frame = evaluation.forecasts(columns)
-    frame["horizon"] = horizon_of(frame)
-    series = {}
-    for name, rows in frame.groupby("unique_id", sort=False):
-        steps = rows[rows["horizon"] == 1].tail(HISTORY)
-        fan = rows[rows["cutoff"] == rows["cutoff"].max()]
-        series[str(name)] = {
-            "t": _times(steps["ds"]), "y": _numbers(steps["y"]),
-            "m": _numbers(steps[model]), "b": [_numbers(steps[b]) for b in columns[1:]],
-            "ft": _times(fan["ds"]), "fy": _numbers(fan["y"]), "fm": _numbers(fan[model]),
-            "fb": [_numbers(fan[b]) for b in columns[1:]],
-        }  # fmt: skip
-    return series
+def _sections(evaluation: Evaluation) -> Iterator[html.Section]:
+    """The parts of the page, in order."""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in verdict(evaluation))
+    yield html.Section(
+        "verdict", "Verdict", f"<ol class='verdict'>{items}</ol>{_side_by_side(evaluation)}"
+    )
+    yield from _figures(evaluation)
+    yield html.Section("every", "Every series", _every(evaluation))
+    yield html.Section("series", "One series", SERIES)
+    yield html.Section("risk", "Value at risk and coverage", _risk(evaluation))
+    yield html.Section("caveats", "What to keep in mind", _caveats(evaluation))
+    yield html.Section("source", "Where this comes from", _provenance(evaluation))
 
 
-def _times(times: pd.Series) -> list[Json]:
-    if not pd.api.types.is_datetime64_any_dtype(times):
-        return [int(time) for time in times]
-    whole = (times == times.dt.normalize()).all()
-    return times.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M").tolist()
+def _figures(evaluation: Evaluation) -> Iterator[html.Section]:
+    """The sections of figures, which the page's script fills."""
+    model, figure = html.escape(evaluation.model), html.figure
+    errors = figure(
+        "strips", "Each point is a series",
+        "A row for each model; the bar spans half of the series, its notch is the median. "
+        "Further left is better.",
+    ) + figure(
+        "ecdf", "Share of series below an error",
+        "A curve further up and left is better. Where two models are equal, their dashes lie on "
+        "each other.",
+    )  # fmt: skip
+    yield html.Section(
+        "errors", "Errors of every series",
+        f"<div class='controls' id='choices'></div><div class='panels'>{errors}</div>"
+        "<p class='note' id='errors-note'></p>",
+    )  # fmt: skip
+    pairs = figure(
+        "forest", f"How much lower or higher {model} is",
+        "A line for each series, sorted: the difference as a share of the other's error, with its "
+        "95 % interval. Below zero ours is better; coloured where it stays significant among so "
+        "many series.",
+    ) + figure(
+        "scatter", "Series by series",
+        "Below the diagonal ours is better. Filled points differ significantly: Diebold-Mariano, "
+        "false discoveries held at 5 %.",
+    )  # fmt: skip
+    yield html.Section(
+        "pairs", "Against another model",
+        "<div class='controls' id='rivals'></div><p id='pairs-note' role='status'></p>"
+        f"<div class='panels'>{pairs}</div>",
+    )  # fmt: skip
+    bands = figure(
+        "coverage", "What bands hold, less what they say",
+        "At zero a band holds exactly its share of outcomes; above, it is too wide.",
+    ) + figure(
+        "pit", "Where outcomes fell in the forecast distributions",
+        "Calibrated forecasts have all bars at 1; a hump in the middle says too wide.",
+    ) + figure(
+        "widths", "How wide the bands are",
+        "Of two models whose bands hold what they say, the one with narrower bands is better.",
+    )  # fmt: skip
+    yield html.Section("bands", "Bands", f"<div class='panels'>{bands}</div>")
+    where = figure(
+        "by-horizon", "By horizon", "Below 1 a model is better than “unchanged” that far ahead.",
+    ) + figure(
+        "by-date", "By date",
+        f"The mean over all series and steps, smoothed over {numbers.SMOOTHED} cutoffs.",
+    ) + figure(
+        "by-volatility", "By volatility", "From the calmest tenth of the series to the wildest.",
+    )  # fmt: skip
+    yield html.Section(
+        "where", "When and where the errors are", f"<div class='panels'>{where}</div>"
+    )
+    if evaluation.summary.groups:
+        yield html.Section("groups", "Groups", _groups(evaluation))
 
 
-def _numbers(values: pd.Series) -> list[Json]:
-    return [float(f"{v:.5g}") if np.isfinite(v) else None for v in values.to_numpy(float)]
+def _side_by_side(evaluation: Evaluation) -> str:
+    table = numbers.side_by_side(evaluation)
+    forms = {name: ".3f" for name in table if str(name).endswith("= 1")} | {"series": "d"}
+    caption = (
+        "All models, means over series and over all horizons; the last columns say on which share "
+        f"of the series {evaluation.model} is better than the model"
+    )
+    return html.table(table, caption, {str(k): v for k, v in forms.items()})
 
 
-def _json(data: Json) -> str:
-    """JSON that may stand inside a script element."""
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+def _groups(evaluation: Evaluation) -> str:
+    """The figure of groups, their table, and the series that have none."""
+    members = evaluation.summary.groups
+    ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
+    rest = [name for name in ids if name not in members]
+    named = f"<p class='note'>Without a group: {html.escape(', '.join(rest))}.</p>" if rest else ""
+    drawn = html.figure(
+        "strips-groups", "Series by group",
+        "A row for each group; the bar spans half of its series, the notch is the median. A click "
+        "opens a series.",
+    )  # fmt: skip
+    return f"{drawn}<div id='group-table'></div>{named}"
+
+
+def _every(evaluation: Evaluation) -> str:
+    note = ""
+    if numbers.sampled_torch(evaluation):
+        trained = evaluation.summary.torch_series
+        note = (
+            f"<p class='note'>PyTorch trained {trained} of the {evaluation.summary.series} series, "
+            "evenly picked: its column is blank for the others, its means are over these, and the "
+            "figures by date and by volatility are without it.</p>"
+        )
+    return f"{note}<div class='controls' id='table-choices'></div><div id='table'></div>"
+
+
+def _risk(evaluation: Evaluation) -> str:
+    models = {name: place for place, name in enumerate(numbers.ordered(evaluation))}
+    risk = value_at_risk(evaluation)
+    risk = risk.iloc[np.lexsort([risk["model"].map(models), -risk["probability"]])]
+    risk = risk.assign(probability=[f"{p:.1%}" for p in risk["probability"]])
+    names = {"probability": "value at risk", "kupiec": "Kupiec rejects", "christoffersen":
+             "in clusters"}  # fmt: skip
+    tables = [html.table(risk.rename(columns=names), "Value at risk, one step ahead")]
+    held = coverage(evaluation)
+    for level in QUOTED_LEVELS:
+        rows = held[held["level"] == level].pivot(index="model", columns="horizon", values="held")
+        rows = rows.reindex([name for name in models if name in rows.index]).reset_index()
+        rows = rows.rename(columns=lambda h: f"{h} ahead" if h != "model" else h)
+        if len(rows):
+            tables.append(html.table(rows, f"Shares of outcomes that bands of {level} % hold"))
+    return (
+        "<p>“Exceeded” should equal the probability. Kupiec's test rejects where it does not, "
+        "Christoffersen's where exceedances come in clusters; both columns are shares of series, "
+        f"false discoveries held at 5 %.</p>{''.join(tables)}"
+    )
+
+
+def _caveats(evaluation: Evaluation) -> str:
+    summary, lines = evaluation.summary, caveats(evaluation)
+    if summary.of_prices and not (summary.simulated or summary.membership):
+        lines.append(
+            "Survivorship: lists of today's companies leave out those that failed. Averages over "
+            "series are flattered; comparisons between methods on the same series are not. A "
+            "universe file with dates of membership avoids it."
+        )
+    lines.append(
+        "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
+        "root of a series' mean squared change over one step, at these cutoffs."
+    )
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>{_left_out(evaluation)}"
+
+
+def _left_out(evaluation: Evaluation) -> str:
+    left_out = {name: f"left out: {why}" for name, why in evaluation.summary.skipped.items()}
+    for baseline, failed in evaluation.summary.failed.items():
+        left_out |= {f"{name}, {baseline}": f"failed: {why}" for name, why in failed.items()}
+    if not left_out:
+        return "<p>No series was left out, and no baseline failed.</p>"
+    rows = (f"<li>{html.escape(f'{n}: {why}')}</li>" for n, why in left_out.items())
+    heading = f"<summary>{len(left_out)} left out or failed</summary>"
+    return f"<details>{heading}<ul>{''.join(rows)}</ul></details>"
 
 
 def _provenance(evaluation: Evaluation) -> str:
@@ -207,18 +317,23 @@ def _provenance(evaluation: Evaluation) -> str:
         "Hash of the data": data.data_sha256 or "not known",
         "Cutoffs": f"{summary.cutoffs}, {summary.step_size} apart, {summary.first_cutoff} to "
         f"{summary.last_cutoff}; forecasts 1 to {summary.horizon} steps ahead",
-        "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; the "
-        f"latest {config.validation} rows of it held back to stop early and calibrate",
-        "Network": f"{config.model}, {config.hidden} hidden, lookback {config.lookback}, "
-        f"head {config.head}, one per series; seed {summary.seed}",
+        "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; "
+        f"{_held_back(config.validation)} held back to stop early and calibrate",
+        "Networks": f"{config.members} a series, {config.model}, {config.hidden} hidden, start "
+        f"{config.start}, lookback {config.lookback}, head {config.head}; seed {summary.seed}",
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }
     if summary.membership:
         facts["Series"] += (
             ", each counted while it belonged to the universe (point-in-time membership)"
         )
-    rows = (f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items())
-    return f"<dl>{''.join(rows)}</dl>"
+    return html.facts(facts) + html.table(_costs(evaluation), "Time and memory")
+
+
+def _held_back(validation: int | None) -> str:
+    if validation is None:
+        return "the latest quarter of each series, 252 rows at most,"
+    return f"the latest {validation} rows of it"
 
 
 def _refit(*, refit: bool | int) -> str:
@@ -227,52 +342,7 @@ def _refit(*, refit: bool | int) -> str:
     return ", again at every cutoff" if refit is True else f", again every {refit} cutoffs"
 
 
-def _warnings(evaluation: Evaluation) -> str:
-    """What a reader must know before any figure."""
-    summary = evaluation.summary
-    lines = []
-    if summary.simulated:
-        lines.append("These prices are simulated, not real.")
-    elif summary.of_prices and not summary.membership:
-        lines.append(
-            "Survivorship: only companies that are in the data are counted, and lists of today's "
-            "companies leave out those that failed. Averages over series are flattered; "
-            "comparisons between methods on the same series are not. A universe file with dates "
-            "of membership avoids it."
-        )
-    return "".join(f'<p class="warning">{html.escape(line)}</p>' for line in lines)
-
-
-def _skipped(evaluation: Evaluation) -> str:
-    left_out = {name: f"left out: {why}" for name, why in evaluation.summary.skipped.items()}
-    for baseline, failed in evaluation.summary.failed.items():
-        left_out |= {f"{name}, {baseline}": f"failed: {why}" for name, why in failed.items()}
-    if not left_out:
-        return "<p>No series was left out, and no baseline failed.</p>"
-    rows = (f"<li>{html.escape(n)}: {html.escape(why)}</li>" for n, why in left_out.items())
-    heading = f"<summary>{len(left_out)} left out or failed</summary>"
-    return f"<details>{heading}<ul>{''.join(rows)}</ul></details>"
-
-
-def _coverage_table(evaluation: Evaluation) -> pd.DataFrame:
-    held = coverage(evaluation)
-    held = held[held["level"].isin(QUOTED_LEVELS) & held["model"].isin(shown(evaluation))]
-    table = held.pivot(index=["model", "horizon"], columns="level", values="held").reset_index()
-    return table.rename(columns={level: f"{level} % holds" for level in QUOTED_LEVELS})
-
-
-def _risk_table(evaluation: Evaluation) -> pd.DataFrame:
-    table = value_at_risk(evaluation)
-    table["probability"] = [f"{p:.1%}" for p in table["probability"]]
-    headings = {
-        "probability": "value at risk",
-        "kupiec": "Kupiec rejects",
-        "christoffersen": "clusters",
-    }
-    return table.rename(columns=headings)
-
-
-def _cost_table(evaluation: Evaluation) -> pd.DataFrame:
+def _costs(evaluation: Evaluation) -> pd.DataFrame:
     summary, seconds = evaluation.summary, evaluation.summary.seconds
     rows = [(f"{evaluation.model}, training of all", f"{seconds.training:.1f} s")]
     if seconds.torch is not None:
@@ -282,19 +352,3 @@ def _cost_table(evaluation: Evaluation) -> pd.DataFrame:
     memory = summary.peak_memory_gb.items()
     rows += [(f"peak memory, {name}", f"{used:.2f} GB") for name, used in memory if used]
     return pd.DataFrame(rows, columns=["what", "cost"])
-
-
-def _table(table: pd.DataFrame) -> str:
-    """A table as HTML; numbers are shares."""
-    head = "".join(f"<th scope='col'>{html.escape(str(name))}</th>" for name in table)
-    body = (
-        "<tr>" + "".join(f"<td>{html.escape(_cell(v))}</td>" for v in row) + "</tr>"
-        for row in table.itertuples(index=False)
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.1%}" if np.isfinite(value) else "\N{EN DASH}"
-    return str(value)

@@ -16,10 +16,12 @@ from forecaster.evaluation import (
     BacktestOptions,
     Comparison,
     Evaluation,
+    caveats,
     comparison,
     coverage,
     cutoffs_of,
     evaluate_to_folder,
+    relative,
     verdict,
 )
 from forecaster.evaluation.backtest import Forecasts
@@ -74,12 +76,14 @@ def test_the_verdict_is_what_the_tables_say(evaluation):
     better = (scores["LSTM"] < scores["Empirical"]).mean()
     assert row.better == better and row.series == len(scores)
     np.testing.assert_allclose(row.ratio, (scores["LSTM"] / scores["Empirical"]).mean())
-    lines = verdict(evaluation)
-    assert lines[0].startswith("5 series, 30 cutoffs from ")
-    assert f"better than Empirical on {better:.0%} of 5 series, significantly on" in "".join(lines)
-    ours = coverage(evaluation).query("model == 'LSTM' and horizon == 1 and level == 80")
-    held = ours["held"].iloc[0]
-    assert f"Bands hold {held:.1%} of 80 %" in "".join(lines)
+    what, point, whole, bands, ends = verdict(evaluation)
+    assert what.startswith("LSTM forecast 5 series 1 to 3 steps ahead from 30 cutoffs, ")
+    both = relative(evaluation, "mae")["LSTM"].mean(), relative(evaluation, "crps")["LSTM"].mean()
+    assert f"{both[0]:.3f} times the error of 'unchanged'" in point
+    assert f"a CRPS {both[1]:.3f} times that of 'unchanged'" in whole
+    ours = coverage(evaluation).query("model == 'LSTM' and level == 80")
+    assert f"those of 80 % hold {ours['held'].mean():.1%} of the outcomes" in bands
+    assert f"{relative(evaluation, 'crps')['LSTM'].idxmin()} (CRPS" in ends
 
 
 def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
@@ -88,7 +92,7 @@ def test_few_cutoffs_give_no_test_and_say_so(panel, config, tmp_path):
         tmp_path / "few", panel.only(panel.ids[3:]), quick, BacktestOptions(3, 29)
     )
     assert few.tests["p_value"].isna().all()
-    assert "needs at least 20 cutoffs; there are 3 (--windows)" in verdict(few)[-1]
+    assert "needs at least 20 cutoffs; there are 3 (--windows)" in caveats(few)[-1]
     assert "significantly" not in "".join(verdict(few))
 
 
@@ -179,7 +183,7 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
     evaluation = evaluate_to_folder(tmp_path / "one", panel, quick, options)
     assert evaluation.summary.models == ("LSTM", "Naive")
     assert set(evaluation.summary.failed["drift"]) == set(panel.ids)
-    assert any("drift failed on 5 series" in line for line in verdict(evaluation))
+    assert any("drift failed on 5 series" in line for line in caveats(evaluation))
     page = build_report(evaluation).read_text()
     assert "ZeroDivisionError" in page and "No series was left out" not in page
     written = [*write_figures(evaluation), *write_tables(evaluation)]
@@ -217,9 +221,15 @@ def test_the_commands_evaluate_and_report(tmp_path, settings):
     tickers.write_text("AAPL\nXOM\n")
     small = ("--config", settings, "--start", "2023-01-01", "--epochs", 1, "--windows", 59)
     source = ("--source", "simulated", "--tickers", tickers, "--home", home)
-    done = run("evaluate", *source, *small, "--baselines", "ewma", "--output", output)
+    sectors, others = tmp_path / "sectors.csv", tmp_path / "others.csv"
+    sectors.write_text("ticker,group\naapl,Tech\nKO,Drinks\n")
+    others.write_text("ticker,sector\nXOM,Energy\naapl,Tech\n")
+    done = run(
+        "evaluate", *source, *small, "--baselines", "ewma", "--output", output, "--groups", sectors
+    )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    assert "2 series, 59 cutoffs" in done.stdout and "better than EWMA on" in done.stdout
+    assert "2 series 1 to 3 steps ahead from 59 cutoffs" in done.stdout
+    assert "Without a group, 1: XOM" in done.stdout
     assert "not real" in done.stderr
     for name in (
         "forecasts.parquet",
@@ -230,8 +240,20 @@ def test_the_commands_evaluate_and_report(tmp_path, settings):
     ):
         assert (output / name).stat().st_size > 0
     assert (output / "figures" / "calibration.svg").exists()
+    assert set(pd.read_csv(output / "groups.csv")["group"]) == {"Tech", "(no group)"}
     again = run("report", output, "--home", home, "--output", tmp_path / "again.html")
     assert again.exit_code == 0 and (tmp_path / "again.html").stat().st_size > 10_000
+    assert "Without a group, 1: XOM" in again.stdout  # as evaluated
+    other = run("report", output, "--groups", others, "--output", tmp_path / "new.html")
+    assert other.exit_code == 0 and "Without a group" not in other.stdout
+    assert f"Groups: {tmp_path / 'new-groups.csv'}" in other.stdout
+    groups = pd.read_csv(tmp_path / "new-groups.csv")
+    assert set(groups["group"]) == {"Energy", "Tech"} and (groups["series"] == 1).all()
+    others.write_text("ticker,sector\nKO,Drinks\n")
+    assert "no group for any of the 2 series" in error("report", output, "--groups", others, code=2)
+    assert "no group for any of the 2 series" in error(
+        "evaluate", *source, *small, "--groups", others, "--output", tmp_path / "x", code=2
+    )
     assert "exists; choose another folder" in error(
         "evaluate", *source, *small, "--output", output, code=2
     )

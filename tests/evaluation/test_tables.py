@@ -54,7 +54,7 @@ def test_scores_are_those_of_evaluate(made, frame, panel):
 
 def test_ours_is_tested_against_the_others_with_the_lags_of_the_horizon(made, frame):
     rows = made.tests[made.tests["test"] == "mae_against"]
-    assert set(rows["model"]) == {"Naive"} and len(rows) == 2 * 2
+    assert set(rows["model"]) == {"Naive"} and len(rows) == 2 * 3  # two horizons, and both together
     assert "crps_against" not in set(made.tests["test"])  # Naive has no bands
     two = frame[frame["unique_id"] == "b"].groupby("cutoff").nth(1)
     ours, naive = ((two["y"] - two[name]).abs().to_numpy() for name in ("M", "Naive"))
@@ -62,6 +62,39 @@ def test_ours_is_tested_against_the_others_with_the_lags_of_the_horizon(made, fr
     expected = significance.diebold_mariano(ours, naive, lags=1)
     assert (row["statistic"], row["p_value"]) == pytest.approx(tuple(expected))
     assert row["value"] == float(ours.mean() < naive.mean())
+    assert row["difference"] == pytest.approx(ours.mean() / naive.mean() - 1)
+
+
+def test_over_all_horizons_each_counts_relative_to_the_other_models_error(made, frame):
+    own = frame[frame["unique_id"] == "b"]
+    ours, naive = (
+        (own["y"] - own[name]).abs().to_numpy().reshape(-1, 2) for name in ("M", "Naive")
+    )  # (cutoff, horizon)
+    ours, naive = (part / naive.mean(0) for part in (ours, naive))
+    expected = significance.diebold_mariano(ours.mean(1), naive.mean(1), lags=1)
+    rows = made.tests.query("unique_id == 'b' and horizon == 0 and test == 'mae_against'")
+    (row,) = rows.to_dict("records")
+    assert (row["statistic"], row["p_value"]) == pytest.approx(tuple(expected))
+    assert row["difference"] == pytest.approx(ours.mean() - 1)
+    assert row["value"] == float(ours.mean() < 1)
+
+
+def test_over_all_horizons_cutoffs_without_the_last_steps_do_not_count(frame, panel):
+    short = frame.drop(index=frame.index[-1])  # the last cutoff of b: one step
+    rows = Tables.of_batch(short, panel, "M", 1).tests
+    whole = Tables.of_batch(frame.drop(index=frame.index[-2:]), panel, "M", 1).tests
+    mine, expected = (
+        t.query("unique_id == 'b' and horizon == 0")[["statistic", "difference"]]
+        for t in (rows, whole)
+    )
+    np.testing.assert_allclose(mine, expected)
+
+
+def test_an_error_of_nothing_has_no_shares(frame, panel):
+    perfect = frame.assign(Naive=frame["y"])
+    rows = Tables.of_batch(perfect, panel, "M", 1).tests
+    rows = rows[rows["test"] == "mae_against"]
+    assert rows["difference"].isna().all() and (rows["value"] == 0).all()
 
 
 def test_a_step_of_two_leaves_no_overlap_two_steps_ahead(frame, panel):
@@ -95,7 +128,7 @@ def test_where_a_model_has_no_forecast_there_is_no_test(frame, panel):
     assert "M" not in tests.loc[["direction"], "model"].to_list()
 
 
-def test_daily_losses_are_scaled_and_means_over_the_series_of_all_batches(made, frame, panel):
+def test_daily_losses_are_in_units_of_the_naives_over_all_series_and_horizons(made, frame, panel):
     halves = [
         Tables.of_batch(part.reset_index(drop=True), panel, "M", 1)
         for _, part in frame.groupby("unique_id")
@@ -105,8 +138,10 @@ def test_daily_losses_are_scaled_and_means_over_the_series_of_all_batches(made, 
     errors = []
     for number in range(2):
         y = values(number)
-        unit = np.abs(y[5:44] - y[:39]).mean()  # changes over a week, up to the first cutoff
-        errors.append(abs(y[51] - y[50] - 0.1) / unit)
+        for ahead in (1, 2):
+            changes = y[43 + ahead : 68 + ahead] - y[43:68]
+            unit = np.sqrt((changes**2).mean())
+            errors.append(abs(y[50 + ahead] - y[50] - 0.1 * ahead) / unit)
     row = combined.daily[combined.daily["cutoff"] == DAYS[50]].query("model == 'M'")
     assert row["mae"].item() == pytest.approx(np.mean(errors))
 

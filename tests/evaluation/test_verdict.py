@@ -1,10 +1,19 @@
 """The verdict and its tables, against arithmetic written out."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.evaluation import comparison, coverage, scaled, value_at_risk, verdict
+from forecaster.evaluation import (
+    caveats,
+    comparison,
+    coverage,
+    strongest,
+    value_at_risk,
+    verdict,
+)
 from tests.evaluation.handmade import evaluation, outcomes, scores_of
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
@@ -18,7 +27,7 @@ def plain(tmp_path):
 
 
 def test_a_comparison_is_means_over_series(plain):
-    (row,) = comparison(plain, 1).to_dict("records")
+    (row,) = comparison(plain).to_dict("records")
     ratios = [1 / 2, 2 / 2.5, 3 / 3, 4 / 2]
     assert (row["score"], row["model"], row["series"]) == ("crps", "Naive", 4)
     assert row["ratio"] == pytest.approx(sum(ratios) / 4)
@@ -31,15 +40,22 @@ def test_a_comparison_is_means_over_series(plain):
 def test_series_that_cannot_be_compared_do_not_count(tmp_path):
     tests = outcomes(Naive=[1, np.nan, 0, 0], Failed=np.full(4, np.nan), p=[0.01, 0.2, np.nan, 0.3])
     scores = scores_of(LSTM=OURS, Naive=[2.0, np.nan, 0.0, 2.0])
-    (row,) = comparison(evaluation(tmp_path, scores, tests), 1).to_dict("records")
+    (row,) = comparison(evaluation(tmp_path, scores, tests)).to_dict("records")
     assert row["series"] == 3 and row["better"] == pytest.approx(1 / 3)
     assert row["known"] == pytest.approx(2 / 3)
     assert row["ratio"] == pytest.approx((1 / 2 + 4 / 2) / 2)  # neither NaN nor a division by zero
 
 
 def test_other_tests_and_horizons_are_no_comparison(tmp_path):
-    tests = pd.concat([outcomes(test="direction", Naive=[1] * 4), outcomes(horizon=2, Naive=OURS)])
+    tests = pd.concat([outcomes("direction", 1, Naive=[1] * 4), outcomes(horizon=2, Naive=OURS)])
     assert comparison(evaluation(tmp_path, scores_of(LSTM=OURS), tests), 1).empty
+
+
+def test_over_all_horizons_ratios_are_means_of_each(tmp_path):
+    scores = [scores_of(h, LSTM=np.multiply(h, OURS), Naive=NAIVE) for h in (1, 2)]
+    made = evaluation(tmp_path, pd.concat(scores), outcomes(Naive=[1, 1, 0, 0]))
+    (row,) = comparison(made).to_dict("records")
+    assert row["ratio"] == pytest.approx(1.5 * np.mean(np.divide(OURS, NAIVE)))
 
 
 def test_coverage_is_the_mean_over_series_in_order_of_levels(tmp_path):
@@ -67,47 +83,74 @@ def test_value_at_risk_counts_exceedances_and_rejections(tmp_path):
     assert np.isnan(narrow["kupiec"])
 
 
-def test_scaled_is_the_mean_over_horizons_in_units_of_changes(tmp_path):
-    scores = pd.concat([scores_of(1, 2.0, LSTM=OURS), scores_of(2, 4.0, LSTM=OURS)])
-    table = scaled(evaluation(tmp_path, scores), "crps")
-    np.testing.assert_allclose(table["LSTM"], [(v / 2 + v / 4) / 2 for v in OURS])
-    np.testing.assert_allclose(
-        scaled(evaluation(tmp_path, scores), "mae")["LSTM"], 2 * table["LSTM"]
+def compared(folder, factors: dict[str, float], **changes):
+    """An evaluation with ours at these multiples of the others' errors, on every series."""
+    others: dict[str, Any] = {name: np.divide(OURS, factor) for name, factor in factors.items()}
+    wins: dict[str, Any] = {name: [float(factor < 1)] * 4 for name, factor in factors.items()}
+    tests = pd.concat([outcomes(f"{score}_against", **wins) for score in ("mae", "crps")])
+    bands = {"coverage-80": [0.7, 0.8, 0.8, 0.9], "coverage-95": 0.9, "coverage-50": 0.5}
+    scores = [
+        scores_of(h, LSTM=OURS, **others).assign(**{k: np.resize(v, 4 * (1 + len(others)))
+                                                    for k, v in bands.items()})
+        for h in (1, 2)
+    ]  # fmt: skip
+    return evaluation(folder, pd.concat(scores), tests, **changes)
+
+
+def test_the_verdict_is_five_sentences_over_all_horizons(tmp_path):
+    made = compared(tmp_path, {"Naive": 0.5, "EWMA": 0.8, "GARCH": 1.25})
+    first, point, whole, bands, ends = verdict(made)
+    assert first == (
+        "LSTM forecast 4 series 1 to 2 steps ahead from 40 cutoffs, 2024-01-02 to 2024-02-28, "
+        "beside Naive, EWMA, GARCH; all figures are means over these steps."
     )
+    assert point == (
+        "Point forecasts: 0.500 times the error of 'unchanged' (0.500 one step ahead, 0.500 at 2), "
+        "better on 100% of 4 series (significantly on 0%, significantly worse on 0%)."
+    )
+    assert "a CRPS 0.500 times that of 'unchanged'" in whole
+    assert "1.250 times that of GARCH, the strongest of the others, better on 0%" in whole
+    assert bands == (
+        "Bands: those of 80 % hold 80.0% of the outcomes (80.0% to 80.0% by horizon), those of 95 "
+        "% hold 90.0% of the outcomes (90.0% to 90.0% by horizon)."
+    )
+    assert "does best on a (CRPS 0.500) and worst on " in ends
+    assert all(line.endswith(".") for line in verdict(made)) and caveats(made) == [
+        "Unusually far below the error of 'unchanged': look for something in the data that was not "
+        "known at the time."
+    ]
 
 
-def test_the_verdict_puts_the_comparisons_into_words(tmp_path):
-    tests = [outcomes(test, Naive=[1, 1, 0, 0], EWMA=[1] * 4, GARCH=[0] * 4, p=0.5) for test in
-             ("mae_against", "crps_against")]  # fmt: skip
-    scores = scores_of(LSTM=OURS, Naive=NAIVE, EWMA=np.multiply(2, OURS), GARCH=OURS)
-    made = evaluation(tmp_path, scores, pd.concat(tests), failed={"garch": {"x": "no"}})
-    heading, point, garch, naive, ewma, failed = verdict(made)
-    assert heading == "4 series, 40 cutoffs from 2024-01-02 to 2024-02-28, one step ahead:"
-    assert point.startswith("Point forecasts: better than Naive on 50% of 4 series, significantly")
-    assert "GARCH on 0% of 4 series" in garch and "Naive" in naive
-    assert "EWMA on 100% of 4 series, significantly on 0% (worse on 0%)" in ewma
-    assert "0.5000" in ewma
+def test_the_strongest_model_is_the_one_that_ours_is_least_better_than(tmp_path):
+    assert strongest(compared(tmp_path, {"Naive": 0.9, "GARCH": 1.1, "EWMA": 1.0})) == "GARCH"
+    assert strongest(compared(tmp_path, {"Naive": 0.9, "PyTorch": 1.2})) == "Naive"
+    assert strongest(compared(tmp_path, {"PyTorch": 1.2})) == "PyTorch"
+
+
+def test_without_bands_or_others_it_says_so(tmp_path):
+    scores = scores_of(LSTM=OURS, Naive=NAIVE).drop(columns="crps")
+    made = evaluation(tmp_path, scores, outcomes("mae_against", Naive=[1, 1, 0, 0]))
+    assert "without bands there is nothing to compare" in verdict(made)[2]
+    assert verdict(made)[3] == "Bands: there are none to check."
+
+
+def test_failures_and_few_cutoffs_are_caveats(tmp_path):
+    made = compared(tmp_path, {"Naive": 1.0}, cutoffs=8, failed={"garch": {"x": "no"}})
+    failed, few = caveats(made)
     assert failed == "garch failed on 1 series, which are not compared with it."
+    assert few.startswith("No test of significance: it needs at least 20 cutoffs; there are 8")
+    assert caveats(compared(tmp_path, {"Naive": 0.5}, target="y")) == []
+    old = evaluation(tmp_path, scores_of(LSTM=OURS, Naive=OURS), outcomes(horizon=1, Naive=[0] * 4))
+    assert "made by an earlier version" in caveats(old)[0]
 
 
-def test_bands_few_cutoffs_and_forecasts_too_good_are_spoken_of(tmp_path):
-    scores = scores_of(LSTM=OURS, Naive=np.multiply(2, OURS)).assign(
-        **{"coverage-80": 0.75, "coverage-95": 0.9, "coverage-50": 0.5}
-    )
-    tests = outcomes("mae_against", Naive=[1] * 4, p=np.nan)
-    made = evaluation(tmp_path, scores, tests, cutoffs=8)
-    lines = verdict(made)
-    assert lines[2] == "Bands hold 75.0% of 80 % and 90.0% of 95 %."
-    assert lines[3].startswith("No test of significance: it needs at least 20 cutoffs; there are 8")
-    assert lines[4].startswith("Unusually far below the error of 'unchanged'")
-    assert "significantly" not in lines[1]
-    assert "Unusually" not in verdict(evaluation(tmp_path, scores, tests, target="y"))[-1]
-
-
-@pytest.mark.parametrize(("factor", "words"), [(1.0, "cannot be told apart"), (9.0, "differ from")])
+@pytest.mark.parametrize(("factor", "words"), [(1.0, "cannot be told apart"), (1 / 9, "differ")])
 def test_networks_of_pytorch_are_compared_as_distributions(tmp_path, factor, words):
-    scores = scores_of(LSTM=OURS, PyTorch=np.multiply(factor, OURS))
-    made = evaluation(tmp_path, scores, series=4, torch_series=2)
+    made = compared(tmp_path, {"Naive": 1.0, "PyTorch": factor}, series=4, torch_series=2)
+    steps = np.divide([5.0, 6.0, 7.0, 8.0], OURS)  # errors that spread
+    scores = made.scores
+    spread = scores["model"].isin(["LSTM", "PyTorch"])
+    scores.loc[spread, ["crps", "mae"]] *= np.resize(steps, spread.sum())[:, None]
     line = verdict(made)[-1]
-    assert words in line and f"mean ratio {1 / factor:.4f}" in line
-    assert "3.0 times" in line  # 12 s for 2 networks, 8 s for 4
+    assert line.startswith("PyTorch: the same networks take 3.0 times as long a series")
+    assert words in line and f"{factor:.4f} times theirs" in line  # 12 s for 2, 8 s for 4

@@ -1,4 +1,4 @@
-"""Which models the figures show, and that they draw their numbers."""
+"""Which models the figures in files show, and that they draw their numbers."""
 
 from typing import Any
 
@@ -10,13 +10,14 @@ from forecaster.report import figures
 from tests.evaluation.handmade import SERIES, evaluation, outcomes, scores_of
 
 OURS, NAIVE = [1.0, 2.0, 3.0, 4.0], [2.0, 2.5, 3.0, 2.0]
+RATIOS = [1 / 2, 2 / 2.5, 3 / 3, 4 / 2]
 DAYS = pd.bdate_range("2024-01-01", periods=3)
 
 
 @pytest.fixture
 def made(tmp_path):
     widths = {"width-80": 2.0, "coverage-80": [0.7, 0.8, 0.9, 1.0] * 2}
-    scores = scores_of(LSTM=OURS, Naive=NAIVE).assign(**widths)
+    scores = scores_of(1, 2.0, LSTM=OURS, Naive=NAIVE).assign(**widths)
     rows = [
         {"unique_id": name, "ds": DAYS[day + 1], "cutoff": DAYS[day], "y": number + day,
          "LSTM": 1.0, "LSTM-lo-80": 0.5, "LSTM-hi-80": 2.5}
@@ -30,29 +31,24 @@ def made(tmp_path):
     return evaluation(tmp_path, scores, tests, daily, pd.DataFrame(rows), levels=["80"])
 
 
-def test_four_models_are_shown_ours_first(tmp_path):
-    def shown(*models, **changes):
-        made = evaluation(tmp_path, scores_of(LSTM=OURS), models=list(models), **changes)
-        return figures.shown(made)
-
-    assert shown("Drift", "EWMA", "GARCH", "LSTM", "Naive") == ["LSTM", "Naive", "GARCH", "EWMA"]
-    assert shown("Drift", "LSTM", "Naive") == ["LSTM", "Naive", "Drift"]
-    assert shown("LSTM", "PyTorch", "Naive", torch_series=2) == ["LSTM", "Naive"]
-    assert shown("LSTM", "PyTorch", "Naive", torch_series=4) == ["LSTM", "PyTorch", "Naive"]
-
-
-def test_every_model_has_a_colour_and_ours_always_the_same(tmp_path):
-    names = [f"M{number}" for number in range(9)]
-    first = evaluation(tmp_path, scores_of(LSTM=OURS), models=["LSTM", *names])
-    last = evaluation(tmp_path, scores_of(LSTM=OURS), models=[*names, "LSTM"])
-    assert figures.colours(first) == figures.colours(last)
-    assert set(figures.colours(first)) == {"LSTM", *names}
-
-
 def lines(figure, axes: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The lines of a figure's axes, by label."""
     drawn = figure.axes[axes].get_lines()
     return {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in drawn}
+
+
+def test_five_models_are_shown_and_pytorch_s_networks_whenever_there_are_some(tmp_path):
+    names = ["Drift", "EWMA", "GARCH", "ETS", "LSTM", "Naive", "PyTorch"]
+    made = evaluation(tmp_path, scores_of(LSTM=OURS), models=names, torch_series=2)
+    assert figures.shown(made) == ["LSTM", "PyTorch", "Naive", "GARCH", "EWMA"]
+
+
+def test_equal_models_are_told_apart_by_dashes(tmp_path):
+    names = ["LSTM", "PyTorch", "Naive", "GARCH", "EWMA"]
+    same: dict[str, Any] = dict.fromkeys(names, OURS)
+    made = evaluation(tmp_path, scores_of(**same))
+    drawn: list[Any] = figures.error_distributions(made).axes[1].get_lines()
+    assert len({line.get_linestyle() + str(line._dash_pattern) for line in drawn}) == len(names)
 
 
 def test_calibration_draws_what_is_held_less_what_should_be(made):
@@ -64,40 +60,64 @@ def test_calibration_draws_what_is_held_less_what_should_be(made):
     shares = [bar.get_height() * bar.get_width() for bar in bars]
     np.testing.assert_allclose(shares, [1 / 8, 2 / 8, 2 / 8, 3 / 8])  # y: 0 1, 1 2, 2 3, 3 4
     widths = [np.asarray(line.get_ydata(), float) for line in figure.axes[2].get_lines()]
-    np.testing.assert_allclose(widths, [[2.0], [2.0]])
+    np.testing.assert_allclose(widths, [[1.0], [1.0]])  # volatilities of 2
 
 
 def test_where_draws_ratios_to_the_naive(made):
     figure = figures.where(made)
     horizon, ratio = lines(figure, 0)["LSTM"]
-    np.testing.assert_allclose(ratio, [np.mean([1 / 2, 2 / 2.5, 3 / 3, 4 / 2])])
+    np.testing.assert_allclose(ratio, [np.mean(RATIOS)])
     assert horizon.tolist() == [1] and "Naive" not in lines(figure, 0)
     dates = figure.axes[1].get_lines()[0]
     np.testing.assert_allclose(np.asarray(dates.get_ydata(), float), [1 / 2, (1 + 3) / (2 + 2)])
 
 
-def test_paired_marks_the_series_that_differ(made):
-    scatter = figures.paired(made).axes[0]
-    same, different = (np.asarray(p.get_offsets()).tolist() for p in scatter.collections)
-    assert same == [[2.5, 2.0], [3.0, 3.0]] and different == [[2.0, 1.0], [2.0, 4.0]]
-    assert scatter.get_xlabel() == "CRPS of Naive, scaled"
+def test_a_sample_of_pytorch_is_not_set_beside_all_series_by_date(tmp_path):
+    scores = scores_of(LSTM=OURS, PyTorch=OURS, Naive=NAIVE)
+    daily = pd.DataFrame({"cutoff": DAYS[:1], "model": "PyTorch", "crps": 1.0})
+    daily = pd.concat([daily, daily.assign(model="Naive"), daily.assign(model="LSTM")])
+    forecasts = pd.DataFrame({"unique_id": SERIES, "ds": DAYS[1], "cutoff": DAYS[0], "y": 1.0})
+    for sample, expected in ((2, {"LSTM"}), (4, {"LSTM", "PyTorch"})):
+        made = evaluation(tmp_path, scores, None, daily, forecasts, torch_series=sample)
+        drawn = {name for name in lines(figures.where(made), 1) if not name.startswith("_")}
+        assert drawn == expected
 
 
-def test_error_distributions_have_a_row_per_score(made):
+def test_paired_sorts_differences_and_marks_those_that_are_significant(made):
+    forest, scatter, ecdf = figures.paired(made).axes
+    kinds = {part.get_label(): np.asarray(part.get_offsets()) for part in forest.collections[1::2]}
+    assert {k: len(v) for k, v in kinds.items()} == {
+        "not significant": 2, "significantly better": 1, "significantly worse": 1,
+    }  # fmt: skip
+    np.testing.assert_allclose(kinds["significantly better"][:, 1], [-10])  # percent
+    assert sorted(np.concatenate([v[:, 0] for v in kinds.values()])) == [1, 2, 3, 4]
+    points = np.concatenate([np.asarray(p.get_offsets()) for p in scatter.collections])
+    np.testing.assert_allclose(np.sort(points[:, 1]), np.sort(RATIOS))
+    assert scatter.get_xlabel() == "CRPS of Naive, 'unchanged' = 1"
+    x = np.asarray(ecdf.get_lines()[0].get_xdata(), float)
+    np.testing.assert_allclose(x, np.sort(RATIOS))
+
+
+def test_error_distributions_show_every_series_in_both_units(made):
     axes = figures.error_distributions(made).axes
-    assert [ax.get_xlabel() for ax in axes[::3]] == [
-        "absolute error (MASE)",
-        "CRPS, scaled as MASE",
-    ]
-    x, share = (np.asarray(part) for part in axes[4].get_lines()[0].get_data())
-    np.testing.assert_allclose(x, OURS)
+    assert [ax.get_xlabel() for ax in axes] == [
+        "absolute error, 'unchanged' = 1", "absolute error, in volatilities",
+        "absolute error, 'unchanged' = 1", "CRPS, 'unchanged' = 1", "CRPS, in volatilities",
+        "CRPS, 'unchanged' = 1",
+    ]  # fmt: skip
+    x, share = (np.asarray(part) for part in axes[3].get_lines()[0].get_data())
+    np.testing.assert_allclose(x, np.sort(RATIOS))
     np.testing.assert_allclose(share, [0.25, 0.5, 0.75, 1])
+    x = np.asarray(axes[4].get_lines()[0].get_xdata(), float)
+    np.testing.assert_allclose(x, np.divide(OURS, 2))
+    low, high = axes[3].get_xlim()
+    assert low < min(RATIOS) and max(RATIOS) < high  # the worst is not cut off
 
 
 def test_networks_of_pytorch_have_a_figure_of_their_own(made, tmp_path):
     assert list(figures.figures_of(made)) == list(figures.FIGURES)
-    torch = evaluation(tmp_path, scores_of(LSTM=OURS, PyTorch=NAIVE))
+    scores = scores_of(LSTM=OURS, Naive=NAIVE, PyTorch=[*NAIVE[:2], np.nan, np.nan])
+    torch = evaluation(tmp_path, scores)
     assert list(figures.figures_of(torch)) == [*figures.FIGURES, "by_torch"]
-    assert set(figures.by_torch(torch).axes[0].get_legend_handles_labels()[1]) == set(
-        torch.summary.models
-    )
+    drawn = {k: v for k, v in lines(figures.by_torch(torch), 0).items() if not k.startswith("_")}
+    assert set(drawn) == {"LSTM", "PyTorch"} and {len(x) for x, _ in drawn.values()} == {2}

@@ -1,25 +1,24 @@
-"""The report in a real browser."""
+"""The report of an evaluation, as a file and in a real browser."""
 
 import dataclasses
 import json
 import re
-import shutil
 from typing import Any
 
 import pytest
 
+from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, Evaluation, Provenance, evaluate_to_folder
-from forecaster.report import build_report
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--window-size=1100,1400",
-)  # fmt: skip
-
+from forecaster.ingest import Groups
+from forecaster.report import build_report, html, write_tables
+from tests.report import browsing
+from tests.report.synthetic import synthetic
 
 REAL = Provenance(source="files:prices.parquet").stamped()
+FIGURES = (
+    "strips", "ecdf", "forest", "scatter", "coverage", "pit", "widths", "by-horizon", "by-date",
+    "by-volatility", "strips-groups", "one figure",
+)  # fmt: skip
 
 
 def with_summary(evaluation: Evaluation, **changes: Any) -> Evaluation:
@@ -32,8 +31,10 @@ def with_summary(evaluation: Evaluation, **changes: Any) -> Evaluation:
 def report(panel, config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "evaluation"
     names = ["AAPL", "IBM", "XOM"]
+    groups = Groups(folder, {"aapl": "<i>Tech", "ibm": "<i>Tech"})
     evaluation = evaluate_to_folder(
-        folder, panel.only(names), config, BacktestOptions(30, 2, ("ewma",), seed=1),
+        folder, panel.only(names), config,
+        BacktestOptions(30, 2, ("ewma",), seed=1, groups=groups),
         provenance=Provenance(source="simulated", data_sha256="</script><b>"),
     )  # fmt: skip
     return build_report(
@@ -41,11 +42,30 @@ def report(panel, config, tmp_path_factory):
     )
 
 
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory):
+    """Twelve series, of which PyTorch trained four; one is far off."""
+    folder = tmp_path_factory.mktemp("sampled")
+    made = synthetic(folder, 12, cutoffs=30, horizon=3, models=("LSTM", "Naive", "PyTorch"))
+    rest = ~made.scores["unique_id"].isin([f"S{n:03d}" for n in (0, 3, 6, 9)])
+    numbers = made.scores.columns[3:]
+    made.scores.loc[rest & (made.scores["model"] == "PyTorch"), numbers] = float("nan")
+    far = (made.scores["unique_id"] == "S005") & (made.scores["model"] == "LSTM")
+    made.scores.loc[far, ["mae", "crps"]] *= 40
+    tests = made.tests["unique_id"].isin(made.scores.loc[rest, "unique_id"])
+    made.tests.loc[tests & (made.tests["model"] == "PyTorch"), ["value", "difference"]] = None
+    return build_report(with_summary(made, torch_series=4))
+
+
+def headings(page: str) -> list[str]:
+    return re.findall("<h2[^>]*>([^<]*)", page)
+
+
 def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp_path):
     evaluation = Evaluation.read(report.parent)
     evaluation = with_summary(evaluation, provenance=REAL)
     page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "Survivorship: only companies that are in the data" in page
+    assert page.index("Survivorship: only companies that are in the data") < page.index("<main")
     evaluation = with_summary(evaluation, membership=True)
     page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Survivorship" not in page and "point-in-time membership" in page
@@ -53,71 +73,146 @@ def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp
 
 def test_it_is_one_file_with_everything_in_order(report):
     page = report.read_text(encoding="utf-8")
-    assert re.findall("<h2[^>]*>([^<]*)", page) == [
-        "Where this comes from", "Verdict", "Errors of every series", "Series by series", "Bands",
-        "Where the errors are", "Any series", "Value at risk, one step ahead", "Time and memory",
+    assert headings(page) == [
+        "Verdict", "Errors of every series", "Against another model", "Bands",
+        "When and where the errors are", "Groups", "Every series", "One series",
+        "Value at risk and coverage", "What to keep in mind", "Where this comes from",
     ]  # fmt: skip
     assert "simulated, not real" in page and "Survivorship" not in page
-    assert "<b>EVIL" not in page and "&lt;b&gt;EVIL" in page
+    assert page.index("simulated, not real") < page.index("class='cards'") < page.index("<nav")
+    for word in ("EVIL", "Tech"):
+        assert f"<b>{word}" not in page and f"<i>{word}" not in page
+    assert "&lt;b&gt;EVIL" in page and "Without a group: XOM" in page
     for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
         assert outside not in page
-    assert page.count('role="img" aria-label=') == 4 and page.count("<figcaption>") == 4
+    assert len(re.findall("<ol class='verdict'>.*?</ol>", page)[0].split("<li>")) == 1 + 5
+    drawn = page.count("<figcaption><h3>")
+    assert drawn == 11 and page.count("</h3><p>") == drawn  # a sentence on how to read each
+
+
+def test_without_the_library_of_figures_nothing_is_written(report, tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "UPLOT", "nowhere.js")
+    with pytest.raises(UsageError, match="pip install -e"):
+        build_report(Evaluation.read(report.parent), tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_an_evaluation_of_an_earlier_version_has_a_report_too(report, tmp_path):
+    evaluation = Evaluation.read(report.parent)
+    tests = evaluation.tests[evaluation.tests["horizon"] > 0].drop(columns="difference")
+    old = dataclasses.replace(with_summary(evaluation, groups={}), tests=tests)
+    page = build_report(old, tmp_path / "old.html").read_text(encoding="utf-8")
+    assert "made by an earlier version" in page and "Groups" not in headings(page)
+    assert [path.name for path in write_tables(old, tmp_path)] == [
+        "comparison.csv", "coverage.csv",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", browsing.SCHEMES)
+@pytest.mark.parametrize("width", browsing.WIDTHS)
+def test_every_figure_is_drawn_and_can_be_read_by_all(report, browser, width, scheme):
+    browsing.open_page(browser, report, width, scheme)
+    for name in FIGURES:
+        browsing.check_drawn(browser, f"#{name}")
+    browsing.check_fits(browser)
+    browsing.check_accessible(browser)
+    browsing.check_quiet(browser, report)
 
 
 @pytest.fixture
-def browser(tmp_path):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    if not (CHROMIUM and DRIVER):
-        pytest.skip("no Chromium with its driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    from selenium.webdriver.chrome.service import Service
-
-    driver = webdriver.Chrome(options, Service(DRIVER))
-    yield driver
-    driver.quit()
+def find(browser):
+    return lambda selector: browser.find_element("css selector", selector)
 
 
-def test_it_works_in_a_browser(report, browser):
+def texts(browser, selector: str) -> list[str]:
+    return [cell.text for cell in browser.find_elements("css selector", selector)]
+
+
+def choose(find, place: str, number: int, value: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    Select(find(f"#{place} label:nth-child({number}) select")).select_by_value(value)
+
+
+def test_a_series_is_found_by_keyboard_alone_and_opened(report, browser, find):
     from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
 
-    def find(selector):
-        return browser.find_element("css selector", selector)
+    browsing.open_page(browser, report)
+    find("#table input[type=search]").send_keys("ib", Keys.ENTER)
+    assert find("#one h3").text == "IBM" and "<i>Tech" in find("#one .note").text
+    assert find("#table tr.current th").text == "IBM"
+    assert browser.switch_to.active_element.get_attribute("id") == "one"
+    assert len(texts(browser, "#one table tbody tr")) == 8  # the worst days
+    label = find("#one [role=img]").get_attribute("aria-label")
+    assert label.startswith("IBM: values from ")
+    # The numbers of a figure, as a table.
+    find("#one details summary").click()
+    wait = WebDriverWait(browser, 5)
+    wait.until(lambda _: len(texts(browser, "#one details tbody tr")) > 30)
 
-    def names():
-        return [c.text for c in browser.find_elements("css selector", "#all tbody td:first-child")]
 
-    browser.get(report.as_uri())
-    assert sorted(names()) == ["AAPL", "IBM", "XOM"]
-    # The search box, by keyboard alone.
-    search = find("#search")
-    search.clear()
-    search.send_keys("ib", Keys.ENTER)
-    assert search.get_attribute("value") == "IBM"
-    assert find("#fan svg title").get_attribute("textContent") == "IBM"
-    assert find("#all tr[aria-selected='true'] td").text == "IBM"
-    search.clear()
-    search.send_keys("nobody")
-    assert find("#found").text == "No such series"
-    # Sorting, both ways.
-    heading = find("#all thead th:first-child button")
-    heading.click()
-    assert names() == ["AAPL", "IBM", "XOM"]
-    heading.send_keys(Keys.ENTER)
-    assert names() == ["XOM", "IBM", "AAPL"]
-    assert find("#all thead th").get_attribute("aria-sort") == "descending"
-    find("#all tbody tr").click()
-    assert find("#fan svg title").get_attribute("textContent") == "XOM"
-    find("[data-rank='1']").click()
-    assert find("#fan svg polyline").get_attribute("points")
+def test_what_is_chosen_holds_for_all_figures_and_the_table(report, browser, find):
+    browsing.open_page(browser, report)
+    data = json.loads(find("#data").get_attribute("textContent"))
+    choose(find, "choices", 1, "mae")
+    choose(find, "choices", 2, "2")
+    choose(find, "choices", 3, "volatility")
+    assert find("#strips .below").text == (
+        "Absolute error, in volatilities of the series, 2 steps ahead"
+    )
+    expected = data["measured"]["volatility"]["mae"]["2"]["LSTM"]
+    names = texts(browser, "#table tbody th")
+    shown = dict(zip(names, texts(browser, "#table tbody td:nth-child(3)"), strict=True))
+    assert shown == {n: f"{v:.3f}" for n, v in zip(data["ids"], expected, strict=True)}
+    choose(find, "rivals", 1, "EWMA")
+    assert "LSTM is better than EWMA on" in find("#pairs-note").text
+    assert "EWMA: Absolute error" in find("#scatter .below").text
+    assert "EWMA" in find("#pit .legend").text
 
-    assert browser.get_log("browser") == []
-    for entry in browser.get_log("performance"):
-        message = json.loads(entry["message"])["message"]
-        sent = message["method"] == "Network.requestWillBeSent"
-        if sent and message["params"]["documentURL"] == report.as_uri():
-            url = message["params"]["request"]["url"]
-            assert url == report.as_uri() or url.startswith("data:"), url
+
+def test_columns_can_be_chosen_and_sorted(report, browser, find):
+    browsing.open_page(browser, report)
+    assert texts(browser, "#table thead th") == [
+        "series", "group", "LSTM", "Naive", "EWMA", "against EWMA", "LSTM: 80 % holds",
+    ]  # fmt: skip
+    find("#table summary").click()
+    find("#table input[value='d:Naive']").click()
+    assert "against Naive" in texts(browser, "#table thead th")
+    find("#table thead th:first-child button").click()
+    assert texts(browser, "#table tbody th") == ["AAPL", "IBM", "XOM"]
+
+
+def test_where_pytorch_trained_a_sample_it_says_so_and_leaves_blanks(sampled, browser, find):
+    browsing.open_page(browser, sampled)
+    assert "PyTorch trained 4 of the 12 series" in find("#every .note").text
+    find("#table thead th:first-child button").click()
+    cells = texts(browser, "#table tbody td:nth-child(3)")
+    assert [bool(text) for text in cells] == [n % 3 == 0 for n in range(12)]
+    assert " of 4 series" in find("#pairs-note").text
+    assert "PyTorch" not in find("#by-date .legend").text
+    assert "PyTorch" in find("#ecdf .legend").text
+
+
+def test_what_lies_beyond_the_edges_is_named_and_can_be_shown(sampled, browser, find):
+    browsing.open_page(browser, sampled)
+    note = find("#errors-note")
+    assert note.text.startswith("Beyond the edges: S005 (LSTM, ")
+    note.find_element("css selector", "button").click()
+    assert "Beyond" not in find("#errors-note").text
+
+
+def test_a_point_opens_its_series(sampled, browser, find):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browsing.open_page(browser, sampled)
+    over = find("#forest .u-over")
+    size = over.size
+    # The first of four in a plot from 0 to 5.
+    ActionChains(browser).move_to_element_with_offset(
+        over, round(size["width"] * (1 / 5 - 0.5)), 0
+    ).perform()
+    name = find("#forest .tip strong").text
+    assert re.fullmatch(r"S00\d", name)
+    ActionChains(browser).click().perform()
+    assert find("#one h3").text == name

@@ -1,0 +1,116 @@
+"""Errors of different series beside each other: relative to "unchanged", in volatilities, in pairs.
+
+A horizon of :data:`ALL` stands for all: the mean over the horizons.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from forecaster.evaluation.result import Evaluation
+from forecaster.evaluation.rolling_origin import NAIVE
+from forecaster.evaluation.tables import ALL
+
+
+def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
+    """A score of every series (row) and model (column), relative to that of "unchanged".
+
+    Each horizon is relative to "unchanged" at the same horizon.
+    """
+    table = _by_horizon(evaluation, score, horizon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _mean(table.div(table[NAIVE], axis=0), evaluation)
+
+
+def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
+    """A score of every series (row) and model (column) in units of the series' own volatility.
+
+    The unit is the root of the mean squared change over one step, at the evaluation's cutoffs.
+    """
+    table = _by_horizon(evaluation, score, horizon)
+    unit = volatility(evaluation).reindex(table.index.get_level_values("unique_id")).to_numpy()
+    return _mean(table.div(unit, axis=0), evaluation)
+
+
+MEASURES: Mapping[str, Callable[[Evaluation, str, int], pd.DataFrame]] = {
+    "relative": relative,
+    "volatility": in_volatility,
+}
+
+
+def volatility(evaluation: Evaluation) -> pd.Series:
+    """The root of each series' mean squared change over one step, at the evaluation's cutoffs."""
+    scores = evaluation.scores
+    naive = scores[(scores["model"] == NAIVE) & (scores["horizon"] == 1)]
+    size = naive.set_index("unique_id")["rmse"]
+    return size.where(size > 0)
+
+
+def ratios(evaluation: Evaluation, score: str, other: str, horizon: int = ALL) -> pd.Series:
+    """Our score of every series relative to another model's, at the same horizons."""
+    table = _by_horizon(evaluation, score, horizon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = table[[evaluation.model]].div(table[other], axis=0)
+    return _mean(ratio, evaluation)[evaluation.model]
+
+
+def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
+    """By series and other model, how much lower or higher our score is, with a 95 % interval.
+
+    Columns: ``unique_id, model, difference`` (a share of the other's score), ``low, high`` (NaN
+    where there are too few cutoffs for a test), ``p_adjusted``.
+
+    The interval is that of the Diebold-Mariano test: it allows for errors that overlap.
+    """
+    from scipy import stats
+
+    tests = tests_at(evaluation, horizon)
+    tests = tests[tests["test"] == f"{score}_against"]
+    quantile = float(stats.t.ppf(0.975, max(1, evaluation.summary.cutoffs - 1)))
+    known = np.isfinite(tests["statistic"]) & (tests["statistic"] != 0)
+    half = quantile * (tests["difference"] / tests["statistic"].where(known)).abs()
+    return tests.assign(low=tests["difference"] - half, high=tests["difference"] + half)[
+        ["unique_id", "model", "difference", "low", "high", "p_adjusted"]
+    ].reset_index(drop=True)
+
+
+def tests_at(evaluation: Evaluation, horizon: int) -> pd.DataFrame:
+    """The tests of our model against the others at a horizon, with ``difference``.
+
+    Evaluations of earlier versions have no tests over all horizons: they get rows without p-values.
+    """
+    tests = evaluation.tests[evaluation.tests["test"].str.endswith("_against")]
+    rows = tests[tests["horizon"] == horizon]
+    if len(rows) and "difference" in rows:
+        return rows
+    if horizon == ALL:
+        rows = tests.drop_duplicates(["unique_id", "test", "model"])
+        rows = rows.assign(horizon=ALL, statistic=np.nan, p_value=np.nan, p_adjusted=np.nan)
+    return rows.assign(difference=_differences_of_scores(evaluation, rows, horizon)).assign(
+        value=lambda r: r["value"] if horizon != ALL else (r["difference"] < 0).astype(float)
+    )
+
+
+def _differences_of_scores(evaluation: Evaluation, tests: pd.DataFrame, horizon: int) -> pd.Series:
+    out = pd.Series(np.nan, index=tests.index)
+    for (test, model), rows in tests.groupby(["test", "model"]):
+        score = str(test).removesuffix("_against")
+        if model in set(evaluation.scores["model"]):
+            ratio = ratios(evaluation, score, str(model), horizon).replace(np.inf, np.nan)
+            out[rows.index] = ratio.reindex(rows["unique_id"]).to_numpy() - 1
+    return out
+
+
+def _by_horizon(evaluation: Evaluation, score: str, horizon: int) -> pd.DataFrame:
+    scores = evaluation.scores
+    if horizon != ALL:
+        scores = scores[scores["horizon"] == horizon]
+    return scores.pivot(index=["unique_id", "horizon"], columns="model", values=score)
+
+
+def _mean(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
+    """Means over horizons, a row per series in the evaluation's order; none over some of them."""
+    groups = table.replace([np.inf, -np.inf], np.nan).groupby(level="unique_id")
+    means = groups.mean().where(groups.count() == groups.size().to_numpy()[:, None])
+    return means.reindex(evaluation.scores["unique_id"].unique())

@@ -1,0 +1,164 @@
+"""What the script of an evaluation's page draws from."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from forecaster.evaluation import (
+    MEASURES,
+    TORCH,
+    Evaluation,
+    coverage,
+    differences,
+    strongest,
+)
+from forecaster.report import details, numbers
+from forecaster.report.html import Json
+from forecaster.report.packing import pack
+
+_MOST_COUNTED = 64**2 - 2
+
+
+def page_data(evaluation: Evaluation) -> Json:
+    """Everything, by the names that ``evaluation.js`` knows."""
+    models, score = numbers.ordered(evaluation), evaluation.sharpest_score
+    scores = list(dict.fromkeys([score, "mae"]))
+    ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
+    groups, times = evaluation.summary.groups, details.time_axis(evaluation)
+    return {
+        "model": evaluation.model,
+        "models": models,
+        "slots": dict(numbers.slots(evaluation)),
+        "rival": TORCH if TORCH in models else strongest(evaluation),
+        "sampled": TORCH if numbers.sampled_torch(evaluation) else None,
+        "horizon": evaluation.summary.horizon,
+        "cutoffs": evaluation.summary.cutoffs,
+        "ids": ids,
+        "groups": [groups.get(name, numbers.UNGROUPED) for name in ids] if groups else None,
+        "dated": pd.api.types.is_datetime64_any_dtype(times),
+        "scores": scores,
+        "horizons": list(numbers.horizons_shown(evaluation)),
+        "measured": {
+            measure: {key: _measured(evaluation, measure, key, ids) for key in scores}
+            for measure in MEASURES
+        },
+        "compared": {key: _compared(evaluation, key, ids) for key in scores},
+        "held": {
+            f"{level:g}": _columns(table.reindex(ids))
+            for level, table in numbers.held_shares(evaluation).items()
+        },
+        "coverage": _coverage(evaluation),
+        "widths": _widths(evaluation),
+        "pit": _pit(evaluation, ids),
+        "where": {key: _where(evaluation, key) for key in scores},
+        "byGroup": _groups(evaluation),
+        "times": details.as_numbers(times),
+        "levels": [lv for lv in numbers.QUOTED_LEVELS if str(lv) in evaluation.summary.levels],
+        "series": details.of_all_series(evaluation, times),
+    }
+
+
+def rounded(values: Iterable[float], digits: int = 5) -> list[Json]:
+    """Numbers of so many digits; None for what is not finite."""
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Json]:
+    return {str(name): rounded(table[name].to_numpy(float)) for name in table}
+
+
+def _measured(evaluation: Evaluation, measure: str, score: str, ids: list[str]) -> Json:
+    """By horizon and model, a number for each series."""
+    return {
+        str(horizon): _columns(MEASURES[measure](evaluation, score, horizon).reindex(ids))
+        for horizon in numbers.horizons_shown(evaluation)
+    }
+
+
+def _compared(evaluation: Evaluation, score: str, ids: list[str]) -> Json:
+    """By horizon and other model: differences, half of their intervals, and where they are sure."""
+    out: dict[str, Json] = {}
+    for horizon in numbers.horizons_shown(evaluation):
+        table = differences(evaluation, score, horizon)
+        table = table.assign(sure=numbers.significant(table))
+        by_model = {}
+        for name, rows in table.groupby("model", sort=False):
+            own = rows.set_index("unique_id").reindex(ids)
+            sure = own["sure"].fillna(False).astype(int)  # pyright: ignore[reportCallIssue]
+            by_model[str(name)] = {
+                "difference": rounded(own["difference"]),
+                "half": rounded((own["high"] - own["low"]) / 2, 3),
+                "sure": "".join(map(str, sure)),
+            }
+        out[str(horizon)] = by_model
+    return out
+
+
+def _coverage(evaluation: Evaluation) -> Json:
+    """By horizon and model, nominal levels and the shares held."""
+    held = coverage(evaluation)
+    together = held.groupby(["model", "level"], sort=False)["held"].mean().reset_index()
+    held = pd.concat([held, together.assign(horizon=0)])
+    return {
+        str(horizon): {
+            name: {
+                "level": rounded(rows["level"] / 100),
+                "held": rounded(rows["held"]),
+            }
+            for name in numbers.ordered(evaluation)
+            if len(rows := held[(held["model"] == name) & (held["horizon"] == horizon)])
+        }
+        for horizon in numbers.horizons_shown(evaluation)
+    }
+
+
+def _widths(evaluation: Evaluation) -> Json:
+    """By model, levels and median widths one step ahead."""
+    out: dict[str, Json] = {}
+    for name in numbers.ordered(evaluation):
+        widths = numbers.median_widths(evaluation, name).dropna()
+        if len(widths):
+            out[name] = {"level": rounded(widths.index), "width": rounded(widths)}
+    return out
+
+
+def _groups(evaluation: Evaluation) -> dict[str, Json]:
+    """The columns of the groups' summaries."""
+    table = numbers.by_group(evaluation)
+    return {
+        str(name): rounded(table[name]) if table[name].dtype.kind in "if" else table[name].tolist()
+        for name in table
+    }
+
+
+def _pit(evaluation: Evaluation, ids: list[str]) -> Json:
+    """Edges; by model the counts of all series, and those of each, packed."""
+    edges, counts = numbers.pits(evaluation)
+    out: dict[str, Json] = {}
+    for name, table in counts.items():
+        table = table.reindex(ids).fillna(0)
+        if table.to_numpy().sum():
+            packed = [
+                pack(np.minimum(row, _MOST_COUNTED), 0, _MOST_COUNTED) for row in table.to_numpy()
+            ]
+            out[name] = {"all": table.sum().astype(int).tolist(), "each": packed}
+    return {"edges": rounded(edges), "models": out}
+
+
+def _where(evaluation: Evaluation, score: str) -> Json:
+    """Scores relative to "unchanged" by horizon, by date and by decile of volatility."""
+    dates = numbers.relative_by_date(evaluation, score)
+    steps = numbers.relative_by_horizon(evaluation, score)
+    deciles = numbers.relative_by_volatility(evaluation, score)
+    models = numbers.ordered(evaluation)
+    return {
+        "horizon": {"x": steps.index.tolist(), **_columns(steps.reindex(columns=models))},
+        "date": {
+            "x": list(details.as_numbers(dates.index)),
+            **_columns(dates.reindex(columns=models)),
+        },
+        "decile": {"x": deciles.index.tolist(), **_columns(deciles.reindex(columns=models))}
+        if len(deciles)
+        else None,
+    }

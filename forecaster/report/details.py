@@ -1,0 +1,109 @@
+"""What the page shows of one series, in few characters: forecast fans over time, the worst days."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from forecaster.evaluation import QUOTED_LEVELS, Evaluation, horizon_of, volatility
+from forecaster.forecasting import bounds_of
+from forecaster.report.html import Json
+from forecaster.report.packing import pack
+
+HISTORY = 250
+"""Rows of a series that its fans lie on."""
+WORST = 8
+
+
+def time_axis(evaluation: Evaluation) -> pd.Index:
+    """All times of cutoffs and outcomes, in order."""
+    keys = evaluation.forecasts([])
+    return pd.Index(np.unique(np.concatenate([keys["cutoff"].to_numpy(), keys["ds"].to_numpy()])))
+
+
+def as_numbers(times: pd.Index) -> list[int]:
+    """Times as seconds since 1970, or as they are where they are numbers."""
+    if pd.api.types.is_datetime64_any_dtype(times):
+        return (times.to_numpy().astype("datetime64[s]").astype(np.int64)).tolist()
+    return [int(time) for time in times]
+
+
+def of_all_series(evaluation: Evaluation, times: pd.Index) -> dict[str, Json]:
+    """By series, its recent values, fans of forecasts that do not overlap, and its worst days.
+
+    ``times``: what positions are of. See :func:`of_series`.
+    """
+    levels = [level for level in QUOTED_LEVELS if str(level) in evaluation.summary.levels]
+    bounds = [bound for level in levels[::-1] for bound in bounds_of(evaluation.model, str(level))]
+    unit = volatility(evaluation)
+    columns = list(dict.fromkeys([evaluation.model, *bounds, "Naive"]))
+    return {
+        str(name): of_series(rows, times, [evaluation.model, *bounds], float(unit[name]))
+        for frame in evaluation.batches(columns)
+        for name, rows in frame.groupby("unique_id", sort=False)
+    }
+
+
+def of_series(
+    rows: pd.DataFrame, times: pd.Index, columns: Sequence[str], unit: float
+) -> Mapping[str, Json]:
+    """One series.
+
+    - ``rows``: its forecasts, in order of cutoffs and horizons
+    - ``columns``: the forecast and the bounds of its bands; ``unit``: its volatility
+
+    ``at``: the positions of its rows on the time axis, or the first where no row is missing;
+    ``y``: the values there, packed between the two of ``range``; ``from``: positions in ``y`` of
+    the cutoffs of fans; ``steps``: how far each goes; ``fans``: their forecasts and bounds, packed;
+    ``worst``: position on the time axis, value before, value, forecast and bounds, error in
+    volatilities.
+    """
+    rows = rows.assign(step=horizon_of(rows))
+    before = rows.drop_duplicates("cutoff").set_index("cutoff")["Naive"]
+    values = pd.concat([before, rows.drop_duplicates("ds").set_index("ds")["y"]])
+    values = values[~values.index.duplicated(keep="last")].sort_index().tail(HISTORY)
+    chosen = _apart(rows, values.index)
+    fans = rows[rows["cutoff"].isin(chosen)]
+    shown = fans[list(columns)].to_numpy(float)
+    low = float(np.nanmin([np.nanmin(values), np.nanmin(shown, initial=np.inf)]))
+    high = float(np.nanmax([np.nanmax(values), np.nanmax(shown, initial=-np.inf)]))
+    at = times.get_indexer(values.index)
+    whole = bool((np.diff(at) == 1).all())
+    return {
+        "at": int(at[0]) if whole else at.tolist(),
+        "range": [_short(low), _short(high)],
+        "y": pack(values.to_numpy(float), _short(low), _short(high), 3),
+        "from": values.index.get_indexer(pd.Index(chosen)).tolist(),
+        "steps": fans.groupby("cutoff").size().tolist(),
+        "fans": [pack(column, _short(low), _short(high), 2) for column in shown.T],
+        "worst": _worst(rows, times, columns, unit),
+    }
+
+
+def _apart(rows: pd.DataFrame, known: pd.Index) -> list[object]:
+    """Cutoffs whose forecasts do not overlap, from the last one back."""
+    ends = rows.groupby("cutoff")["ds"].max()
+    chosen: list[object] = []
+    for cutoff, end in ends[::-1].items():
+        if cutoff not in known:
+            break
+        if not chosen or end <= chosen[-1]:  # pyright: ignore[reportOperatorIssue]
+            chosen.append(cutoff)
+    return chosen[::-1]
+
+
+def _worst(rows: pd.DataFrame, times: pd.Index, columns: Sequence[str], unit: float) -> list[Json]:
+    first = rows[rows["step"] == 1]
+    error = (first["y"] - first[columns[0]]) / unit
+    first = first.assign(error=error)[np.isfinite(error)]
+    worst = first.loc[first["error"].abs().sort_values(ascending=False).index[:WORST]]
+    numbers = worst[["Naive", "y", *columns, "error"]].to_numpy(float)
+    where = times.get_indexer(pd.Index(worst["ds"]))
+    return [
+        [int(at), *(_short(v) if np.isfinite(v) else None for v in row)]
+        for at, row in zip(where, numbers, strict=True)
+    ]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")

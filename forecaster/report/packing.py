@@ -1,0 +1,23 @@
+"""Numbers as few characters: what many small figures of one page are drawn from."""
+
+import numpy as np
+
+LETTERS = np.array(
+    list("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"), dtype="U1"
+)
+
+
+def pack(values: np.ndarray, low: float, high: float, width: int = 2) -> str:
+    """Values between two others as text, ``width`` letters each.
+
+    They are rounded to one of 64 to the power of ``width`` less two steps; what is not a finite
+    number is kept as such. ``unpack`` of ``charts.js`` is the way back.
+    """
+    values = np.asarray(values, float).ravel()
+    most = 64**width - 1
+    share = (values - low) / (high - low) if high > low else np.where(np.isnan(values), np.nan, 0.0)
+    known = np.isfinite(share)
+    codes = np.full(len(values), most)
+    codes[known] = np.rint(np.clip(share[known], 0, 1) * (most - 1))
+    digits = codes[:, None] // 64 ** np.arange(width)[::-1] % 64
+    return "".join(LETTERS[digits].ravel())

@@ -1,0 +1,67 @@
+"""Files of groups: what is read, and how what cannot be is refused."""
+
+import pytest
+
+from forecaster.errors import UsageError
+from forecaster.ingest import read_groups
+
+IDS = ["AAPL", "BRK-B", "XOM"]
+
+
+def read(folder, text: str):
+    path = folder / "groups.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_groups(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ticker,group\naapl,Tech\nbrk.b,Banks\nZZZ,Other\n",
+        "Group;Ticker\nTech;AAPL\nBanks;BRK-B\n",
+        "sep=;\nSymbol;Security;GICS Sector\nAAPL;Apple;Tech\nBRK.B;Berkshire;Banks\n",
+        "unique_id\tteam\nAAPL\tTech\nBRK-B\tBanks\nXOM\t\n",
+        "ticker,group\n# a comment\nAAPL,Tech\nAAPL,Tech\nbrk-b,Banks\n",
+    ],
+)
+def test_tickers_and_groups_are_found(tmp_path, text):
+    assert read(tmp_path, text).of(IDS) == {"AAPL": "Tech", "BRK-B": "Banks"}
+
+
+def test_any_names_may_be_grouped_and_come_out_as_the_series_write_them(tmp_path):
+    groups = read(tmp_path, "series,group\nMilk / north,Dairy\nH1,Power\n")
+    assert groups.of(["milk / North", "h1", "H2"]) == {"milk / North": "Dairy", "h1": "Power"}
+    share = read(tmp_path, "ticker,group\nBRK-B,Banks\n")
+    assert share.of(["BRK.B"]) == {"BRK.B": "Banks"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "nothing in it; expected a header ticker,group"),
+        ("AAPL,Tech\n", "line 1: the columns are AAPL, Tech; expected a header ticker,group"),
+        ("ticker,name,price\nAAPL,Apple,3\n", "the columns are ticker, name, price; expected"),
+        ("ticker,group\n", "no ticker with a group"),
+        ("ticker,group\nAAPL,\n", "no ticker with a group"),
+        ("ticker,group\n,Tech\n", "line 2: no ticker; expected"),
+        (
+            "ticker,group\nBRK-B,Banks\nAAPL,Tech\nbrk.b,Funds\n",
+            "line 4: brk.b is in 'Funds', but in 'Banks' on line 2; expected one group",
+        ),
+        (b"ticker,group\nAAPL,T\xff\n", "not a text file"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_its_place(tmp_path, text, words):
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    assert words in str(caught.value) and "groups.csv" in str(caught.value)
+
+
+def test_a_file_of_other_series_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"no group for any of the 3 series; the file has KO"):
+        read(tmp_path, "ticker,group\nKO,Drinks\n").of(IDS)
+
+
+def test_a_missing_file_says_which(tmp_path):
+    with pytest.raises(UsageError, match=r"nowhere\.csv: cannot be read"):
+        read_groups(tmp_path / "nowhere.csv")

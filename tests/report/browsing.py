@@ -1,0 +1,90 @@
+"""Pages as a browser shows them: on a desk and on a phone, light and dark."""
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+)  # fmt: skip
+WIDTHS = (1440, 390)
+SCHEMES = ("light", "dark")
+
+
+def started(profile: Path) -> Iterator[Any]:
+    """A browser, or a skipped test where there is none."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("no Chromium with its driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    from selenium.webdriver.chrome.service import Service
+
+    driver = webdriver.Chrome(options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def open_page(browser: Any, page: Path, width: int = 1440, scheme: str = "light") -> None:
+    """Open a file on a screen of a width, in light or dark."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    browser.get(page.as_uri())
+
+
+def check_quiet(browser: Any, page: Path) -> None:
+    """No message in the console, and nothing asked for but the page itself."""
+    assert browser.get_log("browser") == []
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        sent = message["method"] == "Network.requestWillBeSent"
+        if sent and message["params"]["documentURL"].split("#")[0] == page.as_uri():
+            url = message["params"]["request"]["url"]
+            assert url.split("#")[0] == page.as_uri() or url.startswith("data:"), url
+
+
+def check_fits(browser: Any) -> None:
+    """Nothing is wider than the screen."""
+    wide = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide[0] <= wide[1], wide
+
+
+def check_accessible(browser: Any) -> None:
+    """No violation of WCAG 2 A or AA that axe can find."""
+    found = importlib.util.find_spec("axe_core_python")
+    if found is None or found.origin is None:
+        pytest.skip("axe-core-python is not installed")
+    browser.execute_script((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
+    violations = browser.execute_async_script(
+        "const done = arguments[0];"
+        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa']}).then((result) => done("
+        "result.violations.map((v) => [v.id, v.nodes[0].html, v.nodes[0].failureSummary])));"
+    )
+    assert violations == []
+
+
+def check_drawn(browser: Any, box: str) -> None:
+    """A figure has colours other than its background's, and says what it shows."""
+    drawn = browser.execute_script(
+        "const canvas = document.querySelector(arguments[0] + ' canvas');"
+        "if (!canvas) return 0;"
+        "const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
+        "let count = 0; for (let n = 3; n < all.length; n += 4) count += all[n] > 0; return count;",
+        box,
+    )
+    assert drawn > 500, f"{box}: {drawn} pixels"
+    label = browser.find_element("css selector", f"{box} [role=img]").get_attribute("aria-label")
+    assert label and len(label) > 10

@@ -1,0 +1,152 @@
+"""What all pages share: their frame, their figures and tables, and the data in them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import UsageError
+from forecaster.report import html
+from forecaster.report.packing import pack
+from tests.report import browsing
+
+FIGURES = ("lines", "steps", "points", "intervals", "bars")
+DATA = {
+    "x": [0, 1, 2, 3, 4, 5],
+    "y": [3, -1, 2, 5, 4, 8],
+    "ids": ["A", "BRK-B", "C", "D", "E", "F"],
+}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        own, shared = Path(__file__).with_name("demo.js").read_text(), html.resource
+        patch.setattr(html, "resource", lambda name: own if name == "demo.js" else shared(name))
+        figures = "".join(html.figure(name, name.title(), "How it is read.") for name in FIGURES)
+        frame = pd.DataFrame({"model": ["<b>", "B"], "share": [0.25, np.nan]})
+        sections = [
+            html.Section("figures", "Figures", f"<div class='panels'>{figures}</div>"),
+            html.Section(
+                "tables", "Tables", f"<div id='table'></div>{html.table(frame, 'Shares')}"
+            ),
+        ]
+        page = html.page(
+            title="A & B", heading="A & B", lead="<i>", notices=["Simulated."], sections=sections,
+            cards=[html.Card("0.9", "score")], data=DATA, script="demo.js",
+        )  # fmt: skip
+    path = tmp_path_factory.mktemp("demo") / "demo.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def test_what_comes_from_outside_is_text(demo):
+    page = demo.read_text(encoding="utf-8")
+    assert "<title>A &amp; B</title>" in page and "&lt;i&gt;" in page
+    assert "<td class='text'>&lt;b&gt;</td><td>25.0%</td>" in page and "<td>\u2013</td>" in page
+    assert html.embedded({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
+    with pytest.raises(ValueError, match="JSON"):
+        html.embedded([float("nan")])
+
+
+def test_without_the_library_of_figures_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(html, "UPLOT", "nowhere.js")
+    with pytest.raises(UsageError, match=r"nowhere\.js.*is missing.*pip install -e \."):
+        html.check_uplot()
+
+
+def test_packed_numbers_are_read_in_the_browser(demo, browser):
+    values = np.array([1.0, np.nan, 2.5, -3.0, 9.0, np.inf])
+    browsing.open_page(browser, demo)
+    text = json.dumps([pack(values, -3, 9, 2), pack(values, -3, 9, 3)])
+    two, three = browser.execute_script(
+        f"return {text}.map((text, n) => charts.unpack(text, -3, 9, n + 2))"
+    )
+    assert [v is None for v in two] == [False, True, False, False, False, True]
+    known = np.isfinite(values)
+    np.testing.assert_allclose(np.array(two, float)[known], values[known], atol=12 / 64**2)
+    np.testing.assert_allclose(np.array(three, float)[known], values[known], atol=12 / 64**3)
+
+
+@pytest.mark.parametrize("scheme", browsing.SCHEMES)
+@pytest.mark.parametrize("width", browsing.WIDTHS)
+def test_figures_and_tables_are_drawn_and_can_be_read_by_all(demo, browser, width, scheme):
+    browsing.open_page(browser, demo, width, scheme)
+    for name in FIGURES:
+        browsing.check_drawn(browser, f"#{name}")
+    browser.find_element("css selector", "#lines-numbers summary").click()
+    browsing.check_fits(browser)
+    browsing.check_accessible(browser)
+    browsing.check_quiet(browser, demo)
+
+
+def names(browser) -> list[str]:
+    rows = browser.find_elements("css selector", "#table tbody th")
+    return [row.text for row in rows]
+
+
+def test_tables_sort_search_and_choose_columns(demo, browser):
+    from selenium.webdriver.common.keys import Keys
+
+    def find(selector):
+        return browser.find_element("css selector", selector)
+
+    browsing.open_page(browser, demo)
+    assert names(browser) == ["BRK-B", "A", "E", "D", "F", "C"]  # without a number: last
+    heading = find("#table thead th:nth-child(2) button")
+    heading.send_keys(Keys.ENTER)
+    assert names(browser) == ["F", "D", "E", "A", "BRK-B", "C"]
+    assert find("#table thead th:nth-child(2)").get_attribute("aria-sort") == "descending"
+    assert "value" in browser.switch_to.active_element.text  # the focus stays
+    search = find("#table input[type=search]")
+    search.send_keys("brk.b", Keys.ENTER)
+    assert names(browser) == ["BRK-B"] and browser.execute_script("return picked") == "BRK-B"
+    assert find("#table .found").text == "1 of 6"
+    search.clear()
+    search.send_keys("a", Keys.BACKSPACE)
+    find("#table summary").click()
+    find("#table input[value=x]").click()
+    assert find("#table thead tr").text.split()[-1] == "rank"
+    find("#table tbody tr:nth-child(2) td").click()
+    assert browser.execute_script("return picked") == "D"
+
+
+def test_colours_follow_the_scheme_and_lines_can_be_hidden(demo, browser):
+    def inked() -> int:
+        return browser.execute_script(
+            "const c = document.querySelector('#lines canvas'); const all = c.getContext('2d')"
+            ".getImageData(0, 0, c.width, c.height).data; let sum = 0;"
+            "for (let n = 0; n < all.length; n++) sum += all[n]; return sum"
+        )
+
+    browsing.open_page(browser, demo)
+    light = inked()
+    media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 50))")
+    dark = inked()
+    assert dark != light
+    browser.find_element("css selector", "#lines .legend button").click()
+    browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 50))")
+    assert inked() < dark
+
+
+def test_a_point_says_whose_it_is_and_opens_it(demo, browser):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browsing.open_page(browser, demo)
+    over = browser.find_element("css selector", "#points .u-over")
+    x, y = browser.execute_script(
+        "const b = document.querySelector('#points .u-over').getBoundingClientRect();"
+        "return [b.width, b.height]"
+    )
+    room, high = 0.02 * 5, 0.06 * 9  # around x from 0 to 5, y from -1 to 8
+    right = (3 + room) / (5 + 2 * room) * x - x / 2
+    down = y / 2 - (5 + 1 + high) / (9 + 2 * high) * y
+    ActionChains(browser).move_to_element_with_offset(over, round(right), round(down)).perform()
+    tip = browser.find_element("css selector", "#points .tip").text
+    assert tip.splitlines()[0] == "D" and "5" in tip
+    ActionChains(browser).click().perform()
+    assert browser.execute_script("return picked") == "D"
