@@ -282,7 +282,7 @@ def summarise(
         skipped={**panel.skipped, **_without_scores(networks, tables, options.membership)},
         failed=_failed(forecasters),
         membership=options.membership is not None,
-        own_ends=own_ends,
+        own_ends=own_ends or None,
         torch_series=len(torch.panel.ids) if torch is not None else None,
         groups=options.groups.of(panel.ids) if options.groups else {},
         seconds=seconds,

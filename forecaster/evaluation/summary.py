@@ -106,7 +106,7 @@ class Summary:
     skipped: Mapping[str, str]
     failed: Mapping[str, Mapping[str, str]]
     membership: bool
-    own_ends: bool
+    own_ends: bool | None
     torch_series: int | None
     seconds: Seconds
     peak_memory_gb: Mapping[str, float]
@@ -153,7 +153,7 @@ class Summary:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Summary":
         """The summary of a flat table; entries of other versions are passed over."""
-        absent: dict[str, Any] = {"membership": False, "own_ends": False, "torch_series": None}
+        absent: dict[str, Any] = {"membership": False, "own_ends": None, "torch_series": None}
         return _made(
             Summary,
             absent | dict(values),

@@ -120,9 +120,7 @@ def listed_tickers(text: str) -> list[str] | None:
     if not words:
         return None
     if len(words) == 1:
-        if re.search(
-            r"[/\\]|\.(txt|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", text, re.IGNORECASE
-        ):
+        if _LIKE_A_FILE.search(text):
             return None
         if (bundled := find_universe(f"{text}.txt".lower())).exists():
             raise UsageError(
