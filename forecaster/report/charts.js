@@ -1,6 +1,6 @@
 "use strict";
 // Figures that are drawn in the browser, by uPlot. A figure is a box and what is in it:
-//   charts.draw(box, { label, x, y, layers, ... }) returns { update(changes), destroy() }
+//   charts.draw(box, { label, x, y, layers, ... }) returns { update(changes), scale("x" or "y"), destroy() }
 // - label: what a screen reader says; the numbers themselves belong in a table beside it
 // - x, y: { label, format, range: [low, high], time, names }; format: a function of (value, step),
 //   or "share" (0.12 is 12 %) or "number"; time: seconds since 1970; names: one a row, on y
@@ -219,6 +219,7 @@ const charts = (() => {
     const handle = {
       update(changes) { spec = { ...spec, ...changes }; legends(); render(); },
       render,
+      scale: (key) => [plot.scales[key].min, plot.scales[key].max],
       destroy() { sized.disconnect(); live.delete(handle); if (plot) plot.destroy(); box.replaceChildren(); },
     };
     legends();

@@ -94,9 +94,10 @@ function pairRows() {
 }
 function drawPairs() {
   const rows = pairRows(), better = rows.filter((row) => row.difference < 0), sure = (list) => list.filter((row) => row.sure).length;
+  const tested = rows.some((row) => row.half !== null), surely = (count) => tested ? ` (significantly on ${count})` : "";
   const middle = charts.quantile(rows.map((row) => row.difference), 0.5);
-  box("pairs-note").textContent = `${NAMES[state.score]}, ${horizonName(state.horizon)}: ${ours} is better than ${state.rival} on ${better.length} of ${rows.length} series `
-    + `(significantly on ${sure(better)}), worse on ${rows.filter((row) => row.difference > 0).length} (significantly on ${sure(rows) - sure(better)}); the median difference is ${middle === null ? "unknown" : formats.change(middle, 0.0001)}.`;
+  box("pairs-note").textContent = `${NAMES[state.score]}, ${horizonName(state.horizon)}: ${ours} is better than ${state.rival} on ${better.length} of ${rows.length} series`
+    + `${surely(sure(better))}, worse on ${rows.filter((row) => row.difference > 0).length}${surely(sure(rows) - sure(better))}; the median difference is ${middle === null ? "unknown" : formats.change(middle, 0.0001)}.${tested ? "" : " There are no tests and no intervals."}`;
   const part = (chosen, name, hue) => {
     const of = rows.map((row, rank) => ({ ...row, rank: rank + 1 })).filter(chosen), bound = (sign) => of.map((row) => row.half === null ? null : row.difference + sign * row.half);
     return { kind: "intervals", name, colour: hue, ids: of.map((row) => row.id), halves: of.map((row) => row.half),

@@ -151,6 +151,8 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
     compared = differences(evaluation, score)
     for name in ordered(evaluation):
         ours = compared[(compared["model"] == name) & compared["difference"].notna()]
+        tested = ours[ours["p_adjusted"].notna()]
+        signs = tested["difference"].where(significant(tested), 0)
         rows.append(
             {
                 "model": name,
@@ -158,8 +160,8 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
                 **{f"{key.upper()}, unchanged = 1": t[name].mean() for key, t in tables.items()},
                 **{f"{level:g} % holds": table[name].mean() for level, table in held.items()},
                 f"{evaluation.model} better": (ours["difference"] < 0).mean(),
-                "significantly": (significant(ours) & (ours["difference"] < 0)).mean(),
-                "significantly worse": (significant(ours) & (ours["difference"] > 0)).mean(),
+                "significantly": (signs < 0).mean(),
+                "significantly worse": (signs > 0).mean(),
             }
         )
     return pd.DataFrame(rows)
@@ -184,7 +186,7 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
     relative to the model's; ``better``: on which share of the series ours is lower. Series without
     a group come last. Without groups there are no rows.
     """
-    groups, rows = evaluation.summary.groups, []
+    groups, ours, rows = evaluation.summary.groups, evaluation.model, []
     if not groups:
         return pd.DataFrame(columns=["group", "model", "series"])
     scores = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
@@ -204,7 +206,7 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
                     **{name: table.loc[own, model].mean() for name, table in scores.items()},
                     **{f"coverage-{lv:g}": t[model].reindex(own).mean() for lv, t in held.items()},
                     "ratio": ratio[own].mean(),
-                    "better": (ratio[own].dropna() < 1).mean(),
+                    "better": (ratio[own].dropna() < 1).mean() if model != ours else np.nan,
                 }
             )
     table = pd.DataFrame(rows)

@@ -196,6 +196,12 @@ def _figures(evaluation: Evaluation) -> Iterator[html.Section]:
         "<div class='controls' id='rivals'></div><p id='pairs-note' role='status'></p>"
         f"<div class='panels'>{pairs}</div>",
     )  # fmt: skip
+    yield from _more_figures(evaluation)
+
+
+def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
+    """The sections of bands, of when and where errors are, and of groups."""
+    figure = html.figure
     bands = figure(
         "coverage", "What bands hold, less what they say",
         "At zero a band holds exactly its share of outcomes; above, it is too wide.",

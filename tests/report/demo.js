@@ -6,7 +6,7 @@ const { x, y, ids } = data, low = y.map((v) => v - 1), high = y.map((v) => v + 1
 let picked = null;
 const pick = (id) => { picked = id; };
 const t = x.map((v) => 1420070400 + 86400 * v);
-charts.draw(box("lines"), { label: "Values by day, with a band and two fans", x: { time: true }, y: { label: "value" }, layers: [
+const lines = charts.draw(box("lines"), { label: "Values by day, with a band and two fans", follow: true, x: { time: true }, y: { label: "value" }, layers: [
   { kind: "band", name: "band", x: t, low, high, colour: "--c1" },
   { kind: "fans", name: "fans", fans: [0, 3].map((n) => ({ x: t.slice(n, n + 3), low: low.slice(n, n + 3), high: high.slice(n, n + 3) })), colour: "--c2" },
   { kind: "line", name: "values", x: t, y, colour: "--c1" }, { kind: "line", name: "gaps", x: t, y: y.map((v, n) => n % 3 ? v : null), colour: "--c3", dash: [4, 3] },

@@ -35,7 +35,8 @@ def test_fans_are_the_forecasts_of_cutoffs_that_do_not_overlap(made):
     frame = made.forecasts(["LSTM", "LSTM-lo-95", "LSTM-hi-80"])
     frame = frame[frame["unique_id"] == "S001"]
     cutoffs = frame["cutoff"].unique()[[2, 7, 12, 17, 22]]  # from the last one back
-    values = unpack(shown["y"], *shown["range"], 3)
+    low, high = shown["range"]
+    values = unpack(shown["y"], low, high, 3)
     known = frame.drop_duplicates("ds").set_index("ds")["y"]
     at = times[shown["at"] : shown["at"] + len(values)]
     np.testing.assert_allclose(values[1:], known[at[1:]], rtol=1e-4)
@@ -45,8 +46,8 @@ def test_fans_are_the_forecasts_of_cutoffs_that_do_not_overlap(made):
     for column, text in zip(
         ["LSTM", "LSTM-lo-95", "LSTM-hi-80"], np.array(shown["fans"])[[0, 1, 4]], strict=True
     ):
-        step = np.diff(shown["range"])[0] / 64**2
-        np.testing.assert_allclose(unpack(text, *shown["range"], 2), own[column], atol=step)
+        step = (high - low) / 64**2
+        np.testing.assert_allclose(unpack(text, low, high, 2), own[column], atol=step)
 
 
 def test_the_worst_days_have_the_largest_errors_one_step_ahead(made):

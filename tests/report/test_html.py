@@ -133,6 +133,21 @@ def test_colours_follow_the_scheme_and_lines_can_be_hidden(demo, browser):
     assert inked() < dark
 
 
+def test_the_value_axis_follows_what_is_looked_at_closer(demo, browser):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browsing.open_page(browser, demo)
+    before = browser.execute_script("return lines.scale('y')")
+    over = browser.find_element("css selector", "#lines .u-over")
+    width = over.size["width"]
+    drag = ActionChains(browser).move_to_element_with_offset(over, round(-width / 2) + 1, 0)
+    drag.click_and_hold().move_by_offset(round(width / 4), 3).release().perform()
+    after = browser.execute_script("return lines.scale('y')")
+    assert before[0] <= after[0] and after[1] < before[1]  # the highest value is the last
+    browser.find_element("css selector", "#lines .reset").click()
+    assert browser.execute_script("return lines.scale('y')") == before
+
+
 def test_a_point_says_whose_it_is_and_opens_it(demo, browser):
     from selenium.webdriver.common.action_chains import ActionChains
 

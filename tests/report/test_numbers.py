@@ -158,3 +158,6 @@ def test_models_stand_side_by_side(tmp_path):
     assert ours["model"] == "LSTM" and naive["CRPS, unchanged = 1"] == 1
     assert naive["LSTM better"] == 0.5
     assert naive["significantly"] == naive["significantly worse"] == 0.25
+    untested = evaluation(tmp_path, made.scores, made.tests.assign(p_adjusted=np.nan))
+    naive = numbers.side_by_side(untested).to_dict("records")[1]
+    assert np.isnan(naive["significantly"]) and naive["LSTM better"] == 0.5
