@@ -10,6 +10,7 @@ from forecaster.cli.shared import (
     PARTLY,
     as_columns,
     bars,
+    covariate_options,
     home_option,
     name_skipped,
     name_stale,
@@ -28,6 +29,7 @@ from forecaster.paths import from_text
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
     from forecaster.home import Home
+    from forecaster.ingest import CovariateFiles
 
 _groups_option = click.option(
     "--groups",
@@ -39,6 +41,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 
 @click.command()
 @source_options
+@covariate_options
 @click.option("--windows", type=click.IntRange(1), default=250, show_default=True,
               help="How many of the latest cutoffs to forecast from.")  # fmt: skip
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
@@ -73,7 +76,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.pass_context
 def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
-    end: datetime | None, mask: tuple[str, ...], decimal: str | None, columns: tuple[str, ...],
+    end: datetime | None, mask: tuple[str, ...], decimal: str | None,
+    covariates: "CovariateFiles", columns: tuple[str, ...],
     date_format: str | None, windows: int, step: int, baselines: str, torch_sample: int,
     refit: int, ends: str, config: str | None, seed: int, output: str | None, groups: str | None,
     *, overwrite: bool, **options: str | int | None,
@@ -130,7 +134,7 @@ def evaluate(
     with bars() as bar:
         evaluation = evaluate_from_home(
             home,
-            DataRequest(opened, wanted, start, end, mask),
+            DataRequest(opened, wanted, start, end, mask, covariates),
             settings,
             backtest,
             folder=Path(output) if output else None,

@@ -12,6 +12,7 @@ from forecaster.cli.shared import (
     PARTLY,
     as_columns,
     bars,
+    covariate_options,
     home_option,
     name_skipped,
     name_stale,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from forecaster.forecasting import Model
     from forecaster.home import Home
+    from forecaster.ingest import CovariateFiles
     from forecaster.pipeline import SavedFit
     from forecaster.storage import UnfinishedFit
 
@@ -42,6 +44,7 @@ _SETTINGS = (
 
 @click.command()
 @source_options
+@covariate_options
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option(
@@ -118,6 +121,7 @@ def fit(
     end: datetime | None,
     mask: tuple[str, ...],
     decimal: str | None,
+    covariates: "CovariateFiles",
     columns: tuple[str, ...],
     date_format: str | None,
     tune: bool,
@@ -167,7 +171,7 @@ def fit(
     make_folder(home.folder)
     from forecaster.pipeline import Callbacks, DataRequest, fit_to_home
 
-    data = DataRequest(opened, wanted, start, end, mask)
+    data = DataRequest(opened, wanted, start, end, mask, covariates)
     with _resumable() as on_begin, bars() as bar:
         callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say)
         result = fit_to_home(home, data, settings, seed, tune=tune, run=run, callbacks=callbacks)

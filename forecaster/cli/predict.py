@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import PARTLY, home_option, overwrite_option, say
+from forecaster.cli.shared import PARTLY, covariate_options, home_option, overwrite_option, say
 from forecaster.cli.tables import print_table
 from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError, printable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from forecaster.home import Home
+    from forecaster.ingest import CovariateFiles
     from forecaster.pipeline import Prediction
 
 _FULL_TABLES = 5  # for more series than this, one line each
@@ -48,6 +49,7 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
     help="So many sample paths over the horizon, of all series together, instead of bands.",
 )  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw a PNG, SVG or PDF.")
+@covariate_options
 @overwrite_option
 @home_option
 @click.pass_context
@@ -62,6 +64,7 @@ def predict(
     output: Path | None,
     n_paths: int | None,
     plot: Path | None,
+    covariates: "CovariateFiles",
     overwrite: bool,
     home: "Home",
 ) -> None:
@@ -93,7 +96,7 @@ def predict(
 
     levels = check_levels(level)
     named = None if everything else tickers
-    result = predict_from_home(home, named, levels, run, n_paths, on_notice=say)
+    result = predict_from_home(home, named, levels, run, n_paths, covariates, on_notice=say)
     _warn(result)
     if file is None and form is None:
         _print_tables(result, levels, n_paths)

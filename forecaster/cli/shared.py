@@ -1,6 +1,7 @@
 """Options and output that commands share."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,23 @@ tickers_option = click.option(
     "included. Or of members over time: date,tickers or ticker,start,end.  "
     "[default: every series of the source]",
 )
+
+
+def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--future`` and ``--static``, handed over as ``covariates``."""
+    file = click.Path(path_type=Path)
+
+    @click.option("--static", type=file, metavar="FILE", help="What each series is: a row "
+                  "unique_id,... with numbers or words, such as its sector.")  # fmt: skip
+    @click.option("--future", type=file, metavar="FILE", help="Numbers that are known in advance: "
+                  "unique_id,ds,... (or ds,... for all), up to the horizon.")  # fmt: skip
+    @functools.wraps(command)
+    def with_files(*args: Any, future: Path | None, static: Path | None, **options: Any) -> Any:
+        from forecaster.ingest import CovariateFiles
+
+        return command(*args, covariates=CovariateFiles.of(future, static), **options)
+
+    return with_files
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:

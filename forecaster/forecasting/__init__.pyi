@@ -9,6 +9,7 @@ from .columns import models_of as models_of
 from .columns import quantile_columns as quantile_columns
 from .columns import quantiles_of as quantiles_of
 from .columns import renamed_columns as renamed_columns
+from .fitting import check_static as check_static
 from .fitting import fit as fit
 from .fitting import fit_with as fit_with
 from .model import Model as Model

@@ -61,15 +61,20 @@ def fit(
     """
     config, network = with_network(config or Config(), network)
     panel = as_panel(panel, **columns)
+    check_static(panel, config, tune=tune)
+    trainer = functools.partial(
+        train, tune=tune, network=network, checkpoint=checkpoint, on_progress=on_progress
+    )
+    return fit_with(trainer, panel, config, seed, tuned=tune)
+
+
+def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
+    """Raise UsageError for static covariates that nothing could be learned from."""
     if panel.static is not None and (config.start != "pooled" or tune):
         raise UsageError(
             "static covariates tell series apart for a network that all of them train; here each "
             "series is by itself. Leave them out, or take start = 'pooled' without a search"
         )
-    trainer = functools.partial(
-        train, tune=tune, network=network, checkpoint=checkpoint, on_progress=on_progress
-    )
-    return fit_with(trainer, panel, config, seed, tuned=tune)
 
 
 def fit_with(

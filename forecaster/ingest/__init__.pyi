@@ -1,3 +1,4 @@
+from .covariates import CovariateFiles as CovariateFiles
 from .export import export_prices as export_prices
 from .frames import Table as Table
 from .frames import as_panel as as_panel

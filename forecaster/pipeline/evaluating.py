@@ -67,6 +67,7 @@ def evaluate_from_home(
         )
         if data.mask:
             panel = panel.with_flags(flags_of(store.flags(), data.mask))
+    panel = data.covariates.added_to(panel)
     provenance = Provenance(
         source=data.source.name,
         data_sha256=store.digest(arrived.ids),

@@ -1,5 +1,6 @@
 """From a source to a saved model."""
 
+import contextlib
 import dataclasses
 import platform
 import time
@@ -13,7 +14,7 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting import Model, fit, predict
+from forecaster.forecasting import Model, check_static, fit, predict
 from forecaster.home import Home
 from forecaster.ingest import (
     Date,
@@ -95,6 +96,8 @@ def fit_to_home(
             start=_day(data.start),
             end=_day(data.end),
             mask=tuple(data.mask),
+            covariates=data.covariates,
+            covariates_sha256=data.covariates.sha256(),
         )
         panel = _training_panel(arrived.store, request)
         tell_of_others(home, callbacks.on_notice or (lambda message: None))
@@ -139,10 +142,18 @@ def resume_fit(
 
 def _training_panel(store: Store, request: FitRequest) -> Panel:
     """The stored series as a fit learns from them; nothing after its end decides what is masked."""
-    return panel_from_store(
+    panel = panel_from_store(
         store, request.ids, request.skipped,
         start=request.start, end=request.end, mask=request.mask, known_by=request.end,
     )  # fmt: skip
+    if request.covariates.sha256() != request.covariates_sha256:
+        raise ModelError(
+            "the files of covariates have changed since the fit was interrupted; run `forecaster "
+            "fit` without --resume"
+        )
+    panel = request.covariates.added_to(panel)
+    check_static(panel, request.config, tune=request.tune)
+    return panel
 
 
 def _train_and_save(
@@ -167,7 +178,9 @@ def _train_and_save(
     model = dataclasses.replace(model, provenance=provenance)
     folder = save_run(home, model, name=unfinished.run)
     # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
-    predict(load(folder), panel.only(model.ids[:1]))
+    # Covariates need not be known beyond the fit's end yet.
+    with contextlib.suppress(*([ModelError] if panel.future is not None else [])):
+        predict(load(folder), panel.only(model.ids[:1]))
     unfinished.discard()
     return model, folder
 
@@ -184,6 +197,8 @@ def _provenance(panel: Panel, masked: pd.DataFrame, request: FitRequest) -> dict
         "first": show_time(panel.times[0]),
         "last": show_time(panel.times[-1]),
         "data_sha256": request.data_sha256,
+        "future": request.covariates.future,
+        "static": request.covariates.static,
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("forecaster", "jax", "flax", "optax")},
     }

@@ -10,6 +10,7 @@ from forecaster import swarm
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import Model, match_panel, predict, resolve_names, simulate
 from forecaster.home import Home, run_name
+from forecaster.ingest import CovariateFiles
 from forecaster.series import Panel, infer_frequency
 from forecaster.storage import (
     METHODS,
@@ -54,11 +55,13 @@ def predict_from_home(
     level: Sequence[float],
     run: str | Path | None = None,
     n_paths: int | None = None,
+    covariates: CovariateFiles | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
     - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
+    - ``covariates``: files of what else is known; by default those that the model was fitted with
     - ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands
 
     Tickers that the model has no network for, but whose prices are stored, are forecast by the one
@@ -77,10 +80,27 @@ def predict_from_home(
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
     panel, jumped = forecasting_panel(home, model, ids)
+    panel = _with_covariates(panel, model, covariates or CovariateFiles())
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     frame = predict(model, usable, level) if n_paths is None else simulate(model, usable, n_paths)
     return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
+
+
+def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel:
+    """The panel with what the model was fitted with, from these files or from those of the fit."""
+    known = model.transform.covariates
+    has = {"future": bool(known.future), "static": bool(known.numbers or known.words)}
+    paths: dict[str, str | None] = {}
+    for kind, needed in has.items():
+        path: str | None = getattr(files, kind)
+        if path is not None and not needed:
+            raise UsageError(
+                f"--{kind}: the model was fitted without {kind} covariates; leave it out, or fit "
+                f"again with --{kind}"
+            )
+        paths[kind] = path or (model.provenance.get(kind) if needed else None)
+    return CovariateFiles(**paths).added_to(panel)
 
 
 def compress_from_home(
@@ -105,6 +125,7 @@ def compress_from_home(
             f"`forecaster compress {origin}`"
         )
     panel, _ = forecasting_panel(home, model, list(model.ids))
+    panel = _with_covariates(panel, model, CovariateFiles())
     table = compare(model, panel, on_method)
     if method is None:
         return table, None

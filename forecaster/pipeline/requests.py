@@ -7,6 +7,7 @@ from typing import TypeAlias
 from forecaster import swarm
 from forecaster.ingest import (
     WRONG,
+    CovariateFiles,
     Date,
     Source,
 )
@@ -24,6 +25,7 @@ class DataRequest:
     - ``source``: where the series come from
     - ``tickers``: which of them; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included; None: no limit
+    - ``covariates``: files of what else is known of the series
     - ``mask``: rows with these flags are left out of training, see :mod:`forecaster.ingest.quality`
     """
 
@@ -32,6 +34,7 @@ class DataRequest:
     start: Date | None = None
     end: Date | None = None
     mask: Sequence[str] = WRONG
+    covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -288,6 +288,8 @@ def _skipped(skipped: dict[str, Any]) -> dict[str, str]:
 def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Free, but for what commands use."""
     as_bytes(json.dumps(provenance, ensure_ascii=False))  # half a character can be no file name
+    for name in ("future", "static"):
+        _is(str, provenance.get(name) or "", f"provenance: {name}")
     for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by"):
         _is(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):

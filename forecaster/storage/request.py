@@ -13,7 +13,7 @@ import pandas as pd
 from forecaster import __version__, atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.ingest import Store
+from forecaster.ingest import CovariateFiles, Store
 from forecaster.swarm import arithmetic, use_all_cores
 
 _SCHEMA = 2  # version 1 did not say by which versions of the program
@@ -37,6 +37,7 @@ class FitRequest:
     - ``config``, ``seed``, ``tune``: how to train
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``mask``: flags whose rows are left out
+    - ``covariates``, ``covariates_sha256``: their files, and a hash of the content
     - ``versions``: of the program, and which code computes; what an older program did not say is
       missing
     """
@@ -51,6 +52,8 @@ class FitRequest:
     start: str | None = None
     end: str | None = None
     mask: tuple[str, ...] = ()
+    covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
+    covariates_sha256: str | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=versions)
 
     def __str__(self) -> str:
@@ -78,6 +81,7 @@ def read_request(path: Path) -> FitRequest:
         schema = fields.pop("schema")
         fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
         fields["config"] = Config(**fields["config"])
+        fields["covariates"] = CovariateFiles(**fields.get("covariates", {}))
         fields.setdefault("versions", {})
         request = FitRequest(**fields)
         _check_types(request)

@@ -1,0 +1,58 @@
+"""``--future`` and ``--static``, from a fit to a forecast."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import error, run
+
+DAYS = pd.date_range("2024-01-01", periods=163)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Sales of three shops over 160 days, promotions three days beyond, and what the shops are."""
+    random = np.random.default_rng(0)
+    plans = pd.DataFrame({"date": DAYS, "promotion": (random.random(163) < 0.3).astype(int)})
+    sales = [
+        pd.DataFrame(
+            {
+                "unique_id": f"SHOP-{k}",
+                "ds": DAYS[:160],
+                "y": 20 + 10 * plans["promotion"][:160] + random.normal(size=160).round(3),
+            }
+        )
+        for k in "ABC"
+    ]
+    pd.concat(sales).to_csv(tmp_path / "sales.csv", index=False)
+    plans.to_csv(tmp_path / "plans.csv", index=False)
+    kinds = pd.DataFrame({"ticker": ["shop.a", "SHOP-B", "SHOP-C"], "kind": ["town"] * 3})
+    kinds.to_csv(tmp_path / "kinds.csv", index=False)
+    return tmp_path
+
+
+def test_they_are_there_from_the_fit_to_the_forecast(files, settings):
+    home = ("--home", files / "home")
+    more = ("--future", files / "plans.csv", "--static", files / "kinds.csv")
+    fit = ("fit", "--source", f"files:{files / 'sales.csv'}", "--config", settings, *home)
+    assert "no such file" in error(*fit, "--future", files / "none.csv", code=2)
+    assert "static covariates tell series apart" in error(*fit, *more, code=2)
+    assert not list((files / "home").glob("unfinished/*"))
+    done = run(*fit, "--start-from", "pooled", *more)
+    assert done.exit_code == 0, done.stderr
+    whole = run("predict", "--all", "--format", "csv", *home)
+    assert whole.exit_code == 0 and whole.stdout.count("SHOP-") == 9, whole.stderr
+    plans = pd.read_csv(files / "plans.csv")
+    plans.iloc[:161].to_csv(files / "plans.csv", index=False)
+    said = error("predict", "--all", *home, code=1)
+    assert "'promotion' of SHOP-A is not known for 2024-06-10; a forecast needs it up to" in said
+    other = files / "other.csv"
+    plans.assign(promotion=1 - plans["promotion"]).to_csv(other, index=False)
+    again = run("predict", "--all", "--format", "csv", "--future", other, *home)
+    assert again.exit_code == 0 and again.stdout != whole.stdout
+
+
+def test_a_model_without_any_refuses_them(home, tmp_path):
+    (tmp_path / "plans.csv").write_text("ds,promotion\n2024-01-01,1\n")
+    said = error("predict", "AAPL", "--future", tmp_path / "plans.csv", "--home", home, code=2)
+    assert "fitted without future covariates" in said
