@@ -3,8 +3,8 @@
     python scripts/accuracy/promotions.py
 
 Twenty simulated series of 400 days: a wandering level, 40 % more on a random fifth of the days, and
-noise of standard deviation 1, whose mean size alone is 0.8. Prints the mean absolute error three
-days ahead over the days that were held back, and writes it to ``promotions.csv`` beside this script.
+noise of standard deviation 1, whose mean size alone is 0.8. The mean absolute error three days
+ahead over the days that were held back is printed, and written to ``promotions.csv`` beside this.
 """
 
 from pathlib import Path

@@ -1,0 +1,215 @@
+"""Any panel with the defaults: errors beside those of the last value and of the season before.
+
+    python scripts/accuracy/zoo.py [NAME ...] [--output zoo.csv]
+
+Simulated panels of forty series each: random walks of every frequency, trends, seasons (one, two,
+found in the values), intermittent and count series, noise, autoregressions. With the horizon as
+the only setting, each is forecast from a rolling origin. With ``FORECASTER_TEST_DATA`` there are
+also samples of M4's weekly and hourly series, from one origin, and forty stocks given as ``y``.
+
+A row per panel: ``naive`` and ``season``, the mean over series of the mean absolute error relative
+to those of the last value and of the season before; ``better``, the smaller of both means is the
+better of the two simple forecasts; ``coverage``, the share of outcomes inside the 80 % bands.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import forecaster as fc
+
+SERIES = 40
+
+
+class Case(NamedTuple):
+    """A panel: how it is made, the steps in its season, and how it is forecast."""
+
+    make: Callable[[], pd.DataFrame]
+    season: int
+    horizon: int
+    n_windows: int
+    step_size: int = 1
+
+
+def framed(values: np.ndarray, frequency: str | None) -> pd.DataFrame:
+    """A long frame of simulated series (series, row)."""
+    rows = values.shape[1]
+    ds = (
+        np.arange(rows) if frequency is None else pd.date_range("2000-01-01", None, rows, frequency)
+    )
+    parts = [
+        pd.DataFrame({"unique_id": f"s{number:03d}", "ds": ds, "y": y})
+        for number, y in enumerate(values)
+    ]
+    return pd.concat(parts)
+
+
+def walks(rows: int, seed: int, scale: float = 0.01, *, positive: bool = True) -> np.ndarray:
+    """Random walks with the tails of stocks, of the logarithm where they are positive."""
+    steps = np.random.default_rng(seed).standard_t(5, (SERIES, rows))
+    return 100 * np.exp(scale * steps.cumsum(1)) if positive else steps.cumsum(1)
+
+
+def seasonal(
+    rows: int, seasons: dict[int, float], noise: float, *, trend: float = 0.0, log: bool = False
+) -> np.ndarray:
+    """Seasons of some strength on a level that wanders."""
+    random, steps, out = np.random.default_rng(0), np.arange(rows), []
+    for _ in range(SERIES):
+        pattern = np.zeros(rows)
+        for season, strength in seasons.items():
+            profile = random.normal(size=season)
+            pattern += strength * (profile - profile.mean())[steps % season]
+        level = trend * steps + 0.1 * random.normal(size=rows).cumsum()
+        y = level + pattern + noise * random.normal(size=rows)
+        out.append(100 * np.exp(0.1 * y) if log else 20 + y)
+    return np.array(out)
+
+
+def autoregressive(rows: int, weight: float, mean: float, seed: int) -> np.ndarray:
+    """Of the first order, around a mean."""
+    shocks = np.random.default_rng(seed).normal(size=(SERIES, rows))
+    y = np.zeros((SERIES, rows))
+    for step in range(1, rows):
+        y[:, step] = weight * y[:, step - 1] + shocks[:, step]
+    return y + mean
+
+
+def intermittent(rows: int, share: float, seed: int) -> np.ndarray:
+    """Sales on some days only."""
+    random = np.random.default_rng(seed)
+    return random.binomial(1, share, (SERIES, rows)) * random.poisson(4.0, (SERIES, rows)) * 1.0
+
+
+def counts(rows: int) -> np.ndarray:
+    """Small counts with a weekly season, zeros among them."""
+    random, steps = np.random.default_rng(5), np.arange(rows)
+    phase = random.uniform(0, 6, (SERIES, 1))
+    return random.poisson(3 * np.exp(0.8 * np.sin(2 * np.pi * steps / 7 + phase))) * 1.0
+
+
+def m4(kind: str, series: int) -> pd.DataFrame:
+    """Every so many of the series of M4's training part."""
+    frame = pd.read_parquet(data_folder() / f"m4_{kind}_train.parquet")
+    frame = frame.set_axis(["unique_id", "ds", "y"], axis=1)
+    ids = frame["unique_id"].unique()
+    return frame[frame["unique_id"].isin(ids[:: len(ids) // series][:series])]
+
+
+def stocks() -> pd.DataFrame:
+    """Adjusted closes of forty stocks over eight years."""
+    columns = ["ticker", "date", "adj_close"]
+    frame = pd.read_parquet(data_folder() / "us_stocks_2000_2015.parquet", columns=columns)
+    frame = frame.set_axis(["unique_id", "ds", "y"], axis=1).dropna()
+    frame["ds"] = pd.to_datetime(frame["ds"])
+    ids = sorted(frame["unique_id"].unique())[:: 400 // SERIES]
+    dates = frame["ds"].between("2005-01-01", "2012-12-31")
+    return frame[frame["unique_id"].isin(ids) & dates]
+
+
+def data_folder() -> Path:
+    """Where real data are."""
+    return Path(os.environ["FORECASTER_TEST_DATA"])
+
+
+CASES = {
+    "walks, business days": Case(lambda: framed(walks(900, 0), "B"), 5, 5, 60),
+    "walks, days": Case(lambda: framed(walks(900, 1), "D"), 7, 7, 60),
+    "walks, weeks": Case(lambda: framed(walks(300, 2, 0.02), "W"), 52, 8, 30),
+    "walks, months": Case(lambda: framed(walks(240, 3, 0.03), "MS"), 12, 12, 24),
+    "walks, quarters": Case(lambda: framed(walks(100, 4, 0.03), "QS"), 4, 8, 12),
+    "walks, years": Case(lambda: framed(walks(60, 5, 0.05), "YS"), 1, 5, 6),
+    "walks, hours": Case(lambda: framed(walks(1500, 6), "h"), 24, 24, 30, 4),
+    "walks, 5 minutes": Case(lambda: framed(walks(2000, 7, 0.001), "5min"), 288, 12, 40, 3),
+    "walks, whole numbers": Case(lambda: framed(walks(500, 8), None), 1, 5, 40),
+    "walks below zero": Case(lambda: framed(walks(500, 9, positive=False), "D"), 7, 7, 40),
+    "trends, months": Case(
+        lambda: framed(seasonal(240, {}, 1.0, trend=0.1), "MS"), 12, 12, 24
+    ),
+    "seasons, months": Case(
+        lambda: framed(seasonal(180, {12: 2.0}, 0.7, trend=0.02, log=True), "MS"), 12, 12, 24
+    ),
+    "seasons, quarters": Case(
+        lambda: framed(seasonal(80, {4: 2.0}, 0.7, trend=0.02, log=True), "QS"), 4, 8, 8
+    ),
+    "seasons, days": Case(lambda: framed(seasonal(700, {7: 2.0}, 1.0), "D"), 7, 14, 40),
+    "two seasons, hours": Case(
+        lambda: framed(seasonal(1500, {24: 2.0, 168: 1.0}, 1.0), "h"), 24, 48, 20, 6
+    ),
+    "two seasons, whole numbers": Case(
+        lambda: framed(seasonal(1500, {24: 2.0, 168: 1.0}, 1.0), None), 24, 48, 20, 6
+    ),
+    "intermittent, days": Case(lambda: framed(intermittent(700, 0.3, 0), "D"), 7, 14, 30, 2),
+    "intermittent, weeks": Case(lambda: framed(intermittent(200, 0.5, 1), "W"), 52, 8, 20),
+    "counts, days": Case(lambda: framed(counts(700), "D"), 7, 14, 30, 2),
+    "noise, days": Case(lambda: framed(autoregressive(400, 0.0, 0, 0), "D"), 7, 7, 40),
+    "autoregression 0.5, days": Case(lambda: framed(autoregressive(400, 0.5, 50, 1), "D"), 7, 7, 40),
+    "autoregression 0.9, months": Case(
+        lambda: framed(autoregressive(300, 0.9, 50, 2), "MS"), 12, 12, 30
+    ),
+    "M4 weekly, 60 series": Case(lambda: m4("weekly", 60), 52, 13, 1),
+    "M4 hourly, 40 series": Case(lambda: m4("hourly", 40), 24, 48, 1),
+    "stocks as y": Case(stocks, 5, 5, 60),
+}  # fmt: skip
+REAL = ("M4 weekly, 60 series", "M4 hourly, 40 series", "stocks as y")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(CASES)}")
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".csv"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    real = "FORECASTER_TEST_DATA" in os.environ
+    rows = []
+    for name in options.names or [name for name in CASES if real or name not in REAL]:
+        rows.append({"panel": name, **measured(CASES[name])})
+        print(rows[-1], flush=True)
+        pd.DataFrame(rows).round(3).to_csv(options.output, index=False)
+
+
+def measured(case: Case) -> dict[str, float]:
+    """The row of one panel."""
+    began = time.perf_counter()
+    panel = fc.load_panel(case.make())
+    frame = fc.cross_validation(
+        panel, fc.Config(horizon=case.horizon), case.n_windows, case.step_size
+    )
+    frame = frame.assign(season=before(frame, panel, case.season))
+    errors = frame[["LSTM", "Naive", "season"]].sub(frame["y"], axis=0).abs()
+    errors = errors.groupby(frame["unique_id"]).mean()
+    errors = errors[(errors["Naive"] > 0) & (errors["season"] > 0)]
+    relative = errors[["LSTM"]].to_numpy() / errors[["Naive", "season"]].to_numpy()
+    naive, season = relative.mean(0)
+    inside = frame["y"].between(frame["LSTM-lo-80"], frame["LSTM-hi-80"])
+    return {
+        "naive": float(naive),
+        "season": float(season),
+        "better": float(max(naive, season)),
+        "coverage": float(inside.mean()),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def before(frame: pd.DataFrame, panel: fc.Panel, season: int) -> np.ndarray:
+    """The seasonal naive forecast of each row: what the same part of the season brought last."""
+    out = np.full(len(frame), np.nan)
+    ahead = frame.groupby(["unique_id", "cutoff"]).cumcount().to_numpy()
+    for row, name in enumerate(panel.ids):
+        mine = np.flatnonzero((frame["unique_id"] == name).to_numpy())
+        seen = panel.mask[row]
+        times, y = panel.times[seen], panel.channel(panel.target)[row, seen]
+        at = np.searchsorted(times, frame["cutoff"].to_numpy(times.dtype)[mine])
+        out[mine] = y[np.maximum(at - season + 1 + ahead[mine] % season, 0)]
+    return out
+
+
+if __name__ == "__main__":
+    main()
