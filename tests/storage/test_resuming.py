@@ -64,8 +64,8 @@ def test_what_was_begun_is_found(home, request_):
     with UnfinishedFit.find(home) as again:
         assert again.request == request_ and again.checkpoint == begun.checkpoint
     assert sorted(json.loads((begun.folder / "request.json").read_text())) == [
-        "config", "covariates", "covariates_sha256", "data_sha256", "end", "ids", "mask", "schema", "seed", "skipped", "source",
-        "start", "tune", "versions",
+        "config", "covariates", "covariates_sha256", "data_sha256", "end", "ids", "mask", "schema",
+        "seed", "skipped", "source", "start", "tune", "versions",
     ]  # fmt: skip
 
 
