@@ -8,7 +8,8 @@ the only setting, each is forecast from a rolling origin. With ``FORECASTER_TEST
 also samples of M4's weekly and hourly series, from one origin, and forty stocks given as ``y``.
 
 A row per panel: ``naive`` and ``season``, the mean over series of the mean absolute error relative
-to those of the last value and of the season before; ``worst``, the larger of both; ``coverage``, the share of outcomes inside the 80 % bands.
+to those of the last value and of the season before; ``worst``, the larger of both; ``coverage``,
+the share of outcomes inside the 80 % bands.
 """
 
 import argparse
