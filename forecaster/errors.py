@@ -34,6 +34,14 @@ class DataError(ForecasterError):
     """Series that cannot be used."""
 
 
+class NoSeries(DataError):
+    """No series is left. ``skipped``: the reasons, by series."""
+
+    def __init__(self, skipped: Mapping[str, str]):
+        super().__init__("no series can be used:\n" + name_reasons(skipped))
+        self.skipped = dict(skipped)
+
+
 class WriteError(ForecasterError):
     """A file or folder cannot be written."""
 

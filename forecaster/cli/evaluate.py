@@ -95,6 +95,7 @@ def evaluate(
       forecaster evaluate --source simulated --windows 60 --step 5 --output try
       forecaster evaluate --tickers sp500.txt --groups sectors.csv
     """
+    from forecaster.cli.skipped import advised
     from forecaster.config import Config, read_settings
 
     settings = read_settings(Path(config)) if config is not None else {}
@@ -131,7 +132,7 @@ def evaluate(
         ends,
         groups=grouped,
     )
-    with bars() as bar:
+    with advised(settings), bars() as bar:
         evaluation = evaluate_from_home(
             home,
             DataRequest(opened, wanted, start, end, mask, covariates),

@@ -172,7 +172,9 @@ def fit(
     from forecaster.pipeline import Callbacks, DataRequest, fit_to_home
 
     data = DataRequest(opened, wanted, start, end, mask, covariates)
-    with _resumable() as on_begin, bars() as bar:
+    from forecaster.cli.skipped import advised
+
+    with advised(settings), _resumable() as on_begin, bars() as bar:
         callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say)
         result = fit_to_home(home, data, settings, seed, tune=tune, run=run, callbacks=callbacks)
     _finish(ctx, result)

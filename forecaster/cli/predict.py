@@ -121,11 +121,20 @@ def _warn(result: "Prediction") -> None:
     late = {name: count for name, count in result.late.items() if count > _LATE}
     if late:
         name, count = max(late.items(), key=lambda item: item[1])
+        unit = "sessions" if result.panel.frequency.nyse else "steps"
+        end = f"{_last(result, name)[1]}, {count:,} {unit} ago"
         say(
-            f"Warning: the data are stale: {name} ends {count} sessions ago"
+            f"Warning: the data are stale: {name} ends {end}"
             + (f", and {len(late) - 1} more are late" if len(late) > 1 else "")
-            + f". `forecaster ingest --source {result.model.provenance.get('source')}` updates."
+            + f". {_how_to_update(str(result.model.provenance.get('source')))}"
         )
+
+
+def _how_to_update(source: str) -> str:
+    command = f"`forecaster ingest --source {source}`"
+    if not source.startswith("files:"):
+        return f"{command} updates them."
+    return f"Once there are new rows, {command} reads them; repeat --columns and the like, if used."
 
 
 def _print_tables(
@@ -150,6 +159,8 @@ def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
     """One series by date."""
     from rich.table import Table
 
+    from forecaster.series import show_times
+
     last, when = _last(result, name)
     title = f"{name}   last {last[0]} {_number(last[1])} on {when}"
     title += "   (simulated)" if result.simulated else ""
@@ -157,8 +168,8 @@ def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
     table = Table("date", "median", *_bands(levels), "P(rise)", title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
-    for _, row in part.iterrows():
-        table.add_row(*_cells(result, row, levels))
+    for time, (_, row) in zip(show_times(part["ds"]), part.iterrows(), strict=True):
+        table.add_row(time, *_cells(result, row, levels))
     return table
 
 
@@ -166,12 +177,16 @@ def _overview(result: "Prediction", levels: Sequence[float]) -> "Table":
     """The last date of every series, one line each."""
     from rich.table import Table
 
+    from forecaster.series import show_time
+
     table = Table("series", "last", "date", "median", *_bands(levels), "P(rise)")
     for column in table.columns[1:]:
         column.justify = "right"
     for name, part in result.frame.groupby("unique_id", sort=False):
         last, _ = _last(result, str(name))
-        table.add_row(str(name), _number(last[1]), *_cells(result, part.iloc[-1], levels))
+        row = part.iloc[-1]
+        when = show_time(row["ds"])
+        table.add_row(str(name), _number(last[1]), when, *_cells(result, row, levels))
     return table
 
 
@@ -181,13 +196,12 @@ def _bands(levels: Sequence[float]) -> list[str]:
 
 def _cells(result: "Prediction", row: "pd.Series", levels: Sequence[float]) -> list[str]:
     from forecaster.forecasting import RISE, bounds_of
-    from forecaster.series import show_time
 
     model = result.model.config.column
     bands = [
         " to ".join(_number(row[bound]) for bound in bounds_of(model, level)) for level in levels
     ]
-    return [show_time(row["ds"]), _number(row[model]), *bands, f"{row[RISE]:.0%}"]
+    return [_number(row[model]), *bands, f"{row[RISE]:.0%}"]
 
 
 def _last(result: "Prediction", name: str) -> tuple[tuple[str, float], str]:

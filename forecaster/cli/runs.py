@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from forecaster.home import Home
     from forecaster.storage import Run
 
-_FACTS = ("start", "end", "first", "last", "mask", "seed", "tuned", "data_sha256", "compressed_by")
+_FACTS = {
+    "start": "--start", "end": "--end", "first": "first row", "last": "last row", "mask": "--mask",
+    "seed": "seed", "tuned": "tuned", "data_sha256": "data (hash)",
+    "compressed_by": "compressed by",
+}  # fmt: skip
+_SETTINGS = {"start": "start from"}
 _SHORT = 12  # characters of a hash
 
 
@@ -154,10 +159,12 @@ def _print_differences(first: "Run", second: "Run") -> None:
 
 def _facts(run: "Run") -> dict[str, str]:
     """What a run was made of, as text."""
-    settings = {name: _shown(value) for name, value in dataclasses.asdict(run.config).items()}
     given = {name: _shown(run.provenance.get(name)) for name in _FACTS}
     given["data_sha256"] = given["data_sha256"][:_SHORT]
-    return {"source": run.source, "series": str(len(run.ids)), **given, **settings}
+    facts = {_FACTS[name]: value for name, value in given.items()}
+    for name, value in dataclasses.asdict(run.config).items():
+        facts[_SETTINGS.get(name, name.replace("_", " "))] = _shown(value)
+    return {"source": run.source, "series": str(len(run.ids)), **facts}
 
 
 def _shown(value: object) -> str:
@@ -180,7 +187,7 @@ def _print_errors(first: "Run", second: "Run") -> None:
     common = [name for name in errors[0] if name in errors[1]]
     if common and (len(common) < len(first.ids) or len(common) < len(second.ids)):
         table.add_row(
-            f"'unchanged', the {len(common)} series of both",
+            f"'unchanged', {len(common)} series of both",
             *(_median([each[name] for name in common]) for each in errors),
         )
     print_table(table)
@@ -188,7 +195,7 @@ def _print_errors(first: "Run", second: "Run") -> None:
     compared = [(a, b) for a, b in pairs if a is not None and b is not None]
     if compared:
         better = sum(a < b for a, b in compared)
-        show(f"{first.name} is the better one on {better} of {len(compared)} series of both.")
+        show(f"{first.name} is better on {better} of the {len(compared)} series that both have.")
     if any(getattr(first.config, name) != getattr(second.config, name)
            for name in ("horizon", "validation")) or _span(first) != _span(second):  # fmt: skip
         show(

@@ -1,10 +1,11 @@
 """Series that were left out, in few lines: those with one reason together, and what to do."""
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from forecaster.errors import printable
+from forecaster.errors import DataError, NoSeries, printable
 
 if TYPE_CHECKING:
     from forecaster.config import Config
@@ -37,6 +38,16 @@ def lines_of(skipped: Mapping[str, str], config: "Config | None" = None) -> list
         for group in apart if len(rows) <= _APART else [rows]:
             lines.append(_line(kind, group, config))
     return lines
+
+
+@contextlib.contextmanager
+def advised(config: "Config") -> Iterator[None]:
+    """Where no series is left of those a fit was asked for, say what would admit them."""
+    try:
+        yield
+    except NoSeries as error:
+        lines = "".join(f"\n  {line}" for line in lines_of(error.skipped, config))
+        raise DataError(f"no series can be used:{lines}") from error
 
 
 def _line(kind: _Kind, rows: Mapping[str, int], config: "Config | None") -> str:

@@ -325,7 +325,10 @@ def check_levels(level: Sequence[float]) -> list[float]:
         if not 0 < percent < 100:
             raise UsageError(f"level: expected percent above 0 and below 100; got {percent:g}")
         if percent < 1:
-            raise UsageError(f"level: {percent:g} is in percent; did you mean {100 * percent:g}?")
+            raise UsageError(
+                f"level: expected percent, such as 80; got {percent:g}; did you mean "
+                f"{100 * percent:g}?"
+            )
     return sorted(set(level))
 
 

@@ -17,8 +17,8 @@ from forecaster.ingest.place import Place
 
 _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
 _SAY = (
-    "Say which is which: id_col=, time_col=, target_col= (on the command line "
-    "--columns id=NAME,time=NAME,target=NAME)"
+    "Say which is which: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "
+    "target_col=)"
 )
 _LIKE_TICKERS = re.compile(r"[A-Z0-9^][A-Z0-9.=^-]*")
 _MOST_NAMED = 12
@@ -211,9 +211,9 @@ def _looks_wide(table: pd.DataFrame, names: dict[str, str], where: Place, column
             raise DataError(
                 f"{where}: column {known[0]!r} may be a ticker or mean "
                 f"{'the target' if names[known[0]] == 'y' else repr(names[known[0]])}, beside "
-                f"{described(table, others)}. Say that each column is a series: wide=True (on the "
-                "command line --columns wide), or which are the series and the target: id_col=, "
-                "target_col= (--columns id=NAME,target=NAME)"
+                f"{described(table, others)}. Say that each column is a series: --columns wide "
+                "(in Python wide=True), or which are the series and the target: --columns "
+                "id=NAME,target=NAME (id_col=, target_col=)"
             )
     return not known
 

@@ -29,6 +29,7 @@ from .times import as_time as as_time
 from .times import end_of_day as end_of_day
 from .times import nearest_time as nearest_time
 from .times import show_time as show_time
+from .times import show_times as show_times
 from .transforms import Transform as Transform
 from .transforms import Transformed as Transformed
 from .transforms import default_season as default_season

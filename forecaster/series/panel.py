@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.errors import DataError, UsageError, name_reasons
+from forecaster.errors import DataError, NoSeries, UsageError
 from forecaster.series.covariates import Future, Static
 from forecaster.series.flags import Flags
 from forecaster.series.frequency import Frequency, common_frequency
@@ -144,7 +144,7 @@ class Panel:
         """
         skipped = dict(skipped or {})
         if not series:
-            raise DataError("no series can be used:\n" + name_reasons(skipped))
+            raise NoSeries(skipped)
         kind, other = kind_of_most(series)
         skipped |= other
         if other:
@@ -187,7 +187,7 @@ class Panel:
         """
         skipped = {**self.skipped, **(skipped or {})}
         if not ids:
-            raise DataError("no series can be used:\n" + name_reasons(skipped))
+            raise NoSeries(skipped)
         row_of = {name: row for row, name in enumerate(self.ids)}
         rows = [row_of[name] for name in ids]
         return dataclasses.replace(

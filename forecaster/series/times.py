@@ -1,6 +1,7 @@
 """Times of series: what a caller may write for one, and how one is shown."""
 
 import datetime
+from collections.abc import Iterable
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -24,6 +25,17 @@ def show_time(time: object) -> str:
     if isinstance(time, (int, np.integer)):
         return str(int(cast(int, time)))
     return str(pd.Timestamp(cast(Date, time))).removesuffix(" 00:00:00")
+
+
+def show_times(times: Iterable[object]) -> list[str]:
+    """Times of one table in one form: dates where all are midnights, else to the minute."""
+    times = list(times)
+    shown = [show_time(time) for time in times]
+    if any(" " in text for text in shown):
+        stamps = [pd.Timestamp(cast(Date, time)) for time in times]
+        exact = any(stamp != stamp.floor("min") for stamp in stamps)
+        return [str(stamp) if exact else f"{stamp:%Y-%m-%d %H:%M}" for stamp in stamps]
+    return shown
 
 
 def nearest_time(date: Date) -> pd.Timestamp:

@@ -62,6 +62,10 @@ class UnfinishedFit:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        # A fit that was refused, or stopped before it had learned anything, has nothing to keep.
+        if error is not None and not self.has_progress and self.folder.is_dir():
+            with contextlib.suppress(WriteError):  # a later sweep takes it
+                return _remove(self.folder, self.lock)
         self.lock.release()
 
     @staticmethod

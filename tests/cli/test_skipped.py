@@ -1,11 +1,15 @@
 """Series that were left out: reasons together, and the option that would admit them."""
 
 import dataclasses
+import re
 
+import pandas as pd
 import pytest
 
 from forecaster import Config
 from forecaster.cli.skipped import lines_of
+from forecaster.home import Home
+from tests.conftest import error, prices
 
 
 def too_short(config: Config, rows: dict[str, int]) -> dict[str, str]:
@@ -56,3 +60,14 @@ def test_the_option_does_admit_and_no_larger_one_would(config, rows):
         return
     assert dataclasses.replace(config, **{name: int(value)}).rows_to_fit <= rows
     assert dataclasses.replace(config, **{name: int(value) + 1}).rows_to_fit > rows
+
+
+def test_a_refused_fit_says_what_would_admit_its_series_and_leaves_nothing(tmp_path, settings):
+    file, home = tmp_path / "p.csv", tmp_path / "home"
+    pd.concat([prices(name, 60) for name in ("A", "B", "C", "D")]).to_csv(file, index=False)
+    for command in (["fit"], ["evaluate", "--windows", 3]):
+        said = error(*command, "--source", f"files:{file}", "--config", settings, "--home", home,
+                     code=1)  # fmt: skip
+        assert re.search(r"no series can be used:\n  4 series: \d\d rows; 133 needed", said)
+        assert re.search(r"--validation 2\d would admit them: A, B, C, D", said)
+    assert not Home(home).unfinished.exists()  # of which a later fit would have to speak

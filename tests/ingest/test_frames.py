@@ -150,7 +150,7 @@ AMBIGUOUS = [
     (
         lambda: long().assign(price_2=1.0), {"id_col": "store"},
         r"no column 'close'.*taken: 'Date' for the time, 'store' for the series; not understood: "
-        r"'sales' \(numbers\), 'price_2' \(numbers\)\. Say which is which: id_col=",
+        r"'sales' \(numbers\), 'price_2' \(numbers\)\. Say which is which: --columns id=.*id_col=",
     ),
     (
         lambda: long(), {"id_col": "shop"},

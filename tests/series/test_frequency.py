@@ -6,6 +6,7 @@ import pytest
 
 from forecaster.series.exchanges import regular_sessions
 from forecaster.series.frequency import Frequency, infer_frequency
+from forecaster.series.times import show_times
 
 
 def days(times):
@@ -64,3 +65,11 @@ def test_the_time_of_day_is_kept():
 def test_whole_numbers_advance_by_their_step():
     assert infer_frequency(np.array([3, 6, 9, 15])) == Frequency("step", 3)
     assert Frequency("step", 3).after(15, 2).tolist() == [18, 21]
+
+
+def test_times_of_a_table_have_one_form():
+    hours = pd.date_range("2026-01-01 23:00", periods=2, freq="h")
+    assert show_times(hours) == ["2026-01-01 23:00", "2026-01-02 00:00"]
+    assert show_times(hours.normalize()) == ["2026-01-01", "2026-01-02"]
+    assert show_times(hours + pd.Timedelta(seconds=5))[1] == "2026-01-02 00:00:05"
+    assert show_times([7, 8]) == ["7", "8"]
