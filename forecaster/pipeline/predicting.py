@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.forecasting import Model, match_panel, predict, resolve_names, simulate
 from forecaster.home import Home, run_name
+from forecaster.record import Made, keep
 from forecaster.series import Panel, infer_frequency
 from forecaster.storage import (
     METHODS,
@@ -64,6 +65,9 @@ def predict_from_home(
     Tickers that the model has no network for, but whose prices are stored, are forecast by the one
     that all series' networks started from, where there is one, with a warning.
 
+    What is forecast, but for sample paths, is added to the home's record. Where it cannot be
+    written, that is one notice.
+
     Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
     when there is no run of this name.
     """
@@ -79,8 +83,23 @@ def predict_from_home(
     panel, jumped = forecasting_panel(home, model, ids)
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
-    frame = predict(model, usable, level) if n_paths is None else simulate(model, usable, n_paths)
+    if n_paths is None:
+        frame = predict(model, usable, level)
+        source = str(model.provenance.get("source"))
+        made = Made(usable, frame, model.config.column, folder.name, source)
+        _keep(home, made, on_notice)
+    else:
+        frame = simulate(model, usable, n_paths)
     return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
+
+
+def _keep(home: Home, made: Made, on_notice: Callable[[str], None] | None) -> None:
+    """Add a prediction to the record; a home that cannot be written to still answers."""
+    try:
+        keep(home, made)
+    except WriteError as error:
+        if on_notice is not None:
+            on_notice(f"Warning: not in the record, so `scorecard` will not know of it: {error}")
 
 
 def compress_from_home(
