@@ -11,13 +11,16 @@ from forecaster.cli.shared import PARTLY, home_option, overwrite_option, say
 from forecaster.cli.tables import print_table
 from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError, printable
-from forecaster.outputs import FORMATS, PICTURES, Output, as_json, check_output
+from forecaster.home import run_name
+from forecaster.outputs import FORMATS, PAGES, PICTURES, Output, as_json, check_output
+from forecaster.paths import from_text
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
     from forecaster.home import Home
+    from forecaster.ingest import Groups
     from forecaster.pipeline import Prediction
 
 _FULL_TABLES = 5  # for more series than this, one line each
@@ -47,6 +50,9 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
     "--paths", "n_paths", type=click.IntRange(1),
     help="So many sample paths over the horizon, of all series together, instead of bands.",
 )  # fmt: skip
+@click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
+@click.option("--groups", metavar="FILE.csv", help="Groups for the page, such as sectors: a CSV "
+              "with the columns ticker and group.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw a PNG, SVG or PDF.")
 @overwrite_option
 @home_option
@@ -61,6 +67,8 @@ def predict(
     form: str | None,
     output: Path | None,
     n_paths: int | None,
+    report: Path | None,
+    groups: str | None,
     plot: Path | None,
     overwrite: bool,
     home: "Home",
@@ -77,15 +85,21 @@ def predict(
       forecaster predict AAPL
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
       forecaster predict --all --run tech-weekly --output forecasts.csv
+      forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or --all for every series of the model (not both)")
-    if n_paths is not None and plot is not None:
-        raise UsageError("--plot draws bands, which --paths does not make; leave one of them out")
+    for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
+        if n_paths is not None and drawn is not None:
+            raise UsageError(f"{option} bands, which --paths does not make; leave one of them out")
+    if groups is not None and report is None:
+        raise UsageError("--groups is for the page; add --report FILE.html")
     form = None if form == "table" else form
     file = output and check_output(output, form=form, overwrite=overwrite)
     picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
+    page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
+    grouped = _read_groups(groups)
     if file is None and form not in (None, *_PIPED):
         raise UsageError(f"--format {form} needs --output FILE")
     from forecaster.forecasting import check_levels
@@ -95,10 +109,12 @@ def predict(
     named = None if everything else tickers
     result = predict_from_home(home, named, levels, run, n_paths, on_notice=say)
     _warn(result)
-    if file is None and form is None:
+    if file is None and form is None and (page is None or not everything):
         _print_tables(result, levels, n_paths)
-    else:
+    elif file is not None or form is not None:
         _export(result, form, file)
+    if page is not None:
+        _write_page(home, result, levels, grouped, page)
     if picture is not None:
         _draw(result, picture)
     for name, reason in result.unknown.items():
@@ -214,6 +230,37 @@ def _export(result: "Prediction", form: str | None, file: Output | None) -> None
     text = (write_csv(frame) if form == "csv" else as_json(frame)).rstrip("\n")
     # A file or a program gets what there is; a terminal would obey what controls it.
     click.echo(printable(text) if sys.stdout.isatty() else text)
+
+
+def _read_groups(groups: str | None) -> "Groups | None":
+    if groups is None:
+        return None
+    from forecaster.ingest import read_groups
+
+    return read_groups(from_text(groups))
+
+
+def _write_page(
+    home: "Home",
+    result: "Prediction",
+    levels: Sequence[float],
+    grouped: "Groups | None",
+    page: Output,
+) -> None:
+    from forecaster.record import read_record
+    from forecaster.report import Forecasts, build_forecasts
+
+    source = str(result.model.provenance.get("source"))
+    record = read_record(home, source)
+    for path, why in record.damaged.items():
+        say(f"Warning: {path}: left out, it cannot be read: {why}")
+    made = Forecasts(
+        result.panel, result.frame, result.model.config.column, tuple(levels),
+        run_name(result.run), source, result.late, result.jumped, record.frames.get(source),
+        grouped.of(list(result.panel.ids)) if grouped else None,
+    )  # fmt: skip
+    page.write(lambda to: build_forecasts(made, to))
+    say(f"Wrote {page.path}")
 
 
 def _draw(result: "Prediction", picture: Output) -> None:
