@@ -54,6 +54,8 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.option("--groups", metavar="FILE.csv", help="Groups for the page, such as sectors: a CSV "
               "with the columns ticker and group.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw a PNG, SVG or PDF.")
+@click.option("--history", type=click.IntRange(2), help="Latest rows that --plot shows.  "
+              "[default: 63]")  # fmt: skip
 @overwrite_option
 @home_option
 @click.pass_context
@@ -70,6 +72,7 @@ def predict(
     report: Path | None,
     groups: str | None,
     plot: Path | None,
+    history: int | None,
     overwrite: bool,
     home: "Home",
 ) -> None:
@@ -95,6 +98,8 @@ def predict(
             raise UsageError(f"{option} bands, which --paths does not make; leave one of them out")
     if groups is not None and report is None:
         raise UsageError("--groups is for the page; add --report FILE.html")
+    if history is not None and plot is None:
+        raise UsageError("--history is for the picture; add --plot FILE.png")
     form = None if form == "table" else form
     file = output and check_output(output, form=form, overwrite=overwrite)
     picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
@@ -116,7 +121,7 @@ def predict(
     if page is not None:
         _write_page(home, result, levels, grouped, page)
     if picture is not None:
-        _draw(result, picture)
+        _draw(result, picture, history)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
     ctx.exit(PARTLY if result.unknown else 0)
@@ -263,16 +268,16 @@ def _write_page(
     say(f"Wrote {page.path}")
 
 
-def _draw(result: "Prediction", picture: Output) -> None:
-    from matplotlib.figure import Figure
-
-    from forecaster.plotting import plot_forecast
+def _draw(result: "Prediction", picture: Output, history: int | None) -> None:
+    from forecaster.plotting import HISTORY, plot_forecasts
+    from forecaster.series import show_time
 
     names = list(result.panel.ids)[:_FULL_TABLES]
-    figure = Figure(figsize=(9, 4 * len(names)), layout="constrained")
-    for name, ax in zip(names, figure.subplots(len(names), squeeze=False).ravel(), strict=True):
-        plot_forecast(result.panel, result.frame, name, ax=ax)
-    if result.simulated:
-        figure.suptitle("simulated, not real prices", fontsize=9, color="#aa3333")
+    first, last = (show_time(when) for when in (result.frame["ds"].min(), result.frame["ds"].max()))
+    title = f"Forecasts for {first}" + (f" to {last}" if last != first else "")
+    title += "   (simulated, not real prices)" if result.simulated else ""
+    figure = plot_forecasts(result.panel, result.frame, names, title, history or HISTORY)
     picture.write(lambda to: figure.savefig(to, format=picture.form, dpi=130))
-    say(f"Drew {', '.join(names)} in {picture.path}")
+    more = len(result.panel.ids) - len(names)
+    rest = f" (not the {more} others; --report shows all)" if more else ""
+    say(f"Drew {', '.join(names)} in {picture.path}{rest}")
