@@ -5,6 +5,7 @@ models/<time>-<model>/      saved models, a run each; <time>.<name> where it was
 evaluations/<time>/         evaluations without a folder of their own
 cache/                      compiled programs, and what slow baselines have computed
 unfinished/<time>-<model>/  fits that are under way, or were interrupted; named as their runs
+record/<time>-<hash>        the forecasts that were made, a file each, see forecaster.record
 """
 
 import dataclasses
@@ -64,6 +65,20 @@ class Home:
     def unfinished(self) -> Path:
         """The folder of all fits that are under way, or were interrupted."""
         return self.folder / "unfinished"
+
+    @property
+    def record(self) -> Path:
+        """The folder of all forecasts that were made."""
+        return self.folder / "record"
+
+    def new_recorded(self, digest: str, now: datetime) -> Path:
+        """The file for a forecast that is made now, with a hash of it; names sort by time."""
+        return self.record / f"{now.strftime(_TIME)[:-3]}-{digest}.parquet"
+
+    def recorded(self) -> list[Path]:
+        """The files of all forecasts that were made, the earliest first."""
+        files = self.record.glob("*.parquet")
+        return sorted(path for path in files if not path.name.startswith(atomic.PREFIX))
 
     def new_unfinished(self, model: str, name: str | None = None) -> Path:
         """The folder for a fit that begins, named as its run will be; names sort by time."""

@@ -3,18 +3,23 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
+import numpy as np
 import pandas as pd
 
 from forecaster.errors import UsageError, listed
 from forecaster.forecasting import Model, bounds_of, levels_of, models_of, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel
+from forecaster.series import Panel, show_time
 from forecaster.showing import as_written, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _BLUE = "#1f5fa8"
+HISTORY = 63
+"""Rows before a forecast that are drawn: about a quarter of a year of sessions."""
+_DOTTED = 15  # steps ahead; more dots would run into each other
 _NAMED = 40  # series whose names stand beside their errors
 
 
@@ -23,8 +28,9 @@ def plot_forecast(
     forecast: pd.DataFrame,
     unique_id: str,
     *,
-    history: int = 120,
+    history: int = HISTORY,
     ax: "Axes | None" = None,
+    legend: bool = True,
     **columns: Unpack[ColumnOptions],
 ) -> "Axes":
     """Draw the latest rows of one series, and its forecast as a fan.
@@ -36,6 +42,7 @@ def plot_forecast(
     - ``history``: how many of its latest rows
     - ``ax``: by default those of a new figure, which a notebook shows; ``ax.figure.savefig(path)``
       writes it
+    - ``legend``: whether these axes have one of their own
     - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
     """
     if ax is None:
@@ -54,14 +61,61 @@ def plot_forecast(
         low, high = ([values[-1], *part[bound]] for bound in bounds_of(name, level))
         shade = 0.18 + 0.22 * number / max(1, len(levels) - 1)
         ax.fill_between(ahead, low, high, color=_BLUE, alpha=shade, lw=0, label=f"{level:g} % band")
-    ax.plot(ahead, [values[-1], *part[name]], color=_BLUE, lw=1.6, label=f"{name} median")
-    ax.set_title(unique_id, loc="left", fontweight="bold", parse_math=False)
+    dots = {"marker": "o", "ms": 3, "markevery": slice(1, None)} if len(part) <= _DOTTED else {}
+    middle = [values[-1], *part[name]]
+    ax.plot(ahead, middle, color=_BLUE, lw=1.6, label=f"{name} median", **dots)
+    _label(ax, unique_id, channel, times[-1], values[-1], middle[-1])
+    if legend:
+        as_written(ax.legend(frameon=False, loc="upper left", fontsize=9))
+    return ax
+
+
+def plot_forecasts(
+    panel: Panel, forecast: pd.DataFrame, ids: Sequence[str], title: str, history: int = HISTORY
+) -> "Figure":
+    """Draw the forecasts of several series below each other, with one legend for all.
+
+    Arguments as of :func:`plot_forecast`; ``title``: of the whole picture, above the panels.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 0.9 + 3.3 * len(ids)), layout="constrained")
+    every = figure.subplots(len(ids), squeeze=False).ravel()
+    for name, ax in zip(ids, every, strict=True):
+        plot_forecast(panel, forecast, name, history=history, ax=ax, legend=False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
+    handles, labels = every[0].get_legend_handles_labels()
+    as_written(
+        figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), frameon=False)
+    )
+    return figure
+
+
+def _label(ax: "Axes", name: str, channel: str, when: object, value: float, median: float) -> None:
+    """What is drawn, the latest value and its time, both axes, and the median at the end."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    ax.set_title(name, loc="left", fontweight="bold", parse_math=False)
+    latest = f"{_number(value)} on {show_time(when)}"
+    ax.set_title(latest, loc="right", fontsize=9, color="#555555")
     ax.set_ylabel("price" if channel in ("close", "adj_close") else channel)
+    if isinstance(when, np.datetime64):
+        locator = AutoDateLocator(minticks=4, maxticks=9)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
+        ax.set_xlabel("date")
+    else:
+        ax.set_xlabel("time")
+    ax.annotate(
+        _number(median), (1, median), xycoords=("axes fraction", "data"), xytext=(4, 0),
+        textcoords="offset points", va="center", color=_BLUE, fontsize=9,
+    )  # fmt: skip
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
-    as_written(ax.legend(frameon=False, loc="upper left", fontsize=9))
-    ax.figure.autofmt_xdate()  # pyright: ignore[reportAttributeAccessIssue]
-    return ax
+
+
+def _number(value: float) -> str:
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
 def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":

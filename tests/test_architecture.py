@@ -28,7 +28,7 @@ FLOORS: list[set[str]] = [
     },
     {"swarm", "series"},
     {"ingest", "forecasting", "plotting", "benchmark"},
-    {"storage", "evaluation"},
+    {"storage", "evaluation", "record"},
     {"pipeline", "report", "estimator"},
     {"cli", "__main__"},
 ]
@@ -154,6 +154,7 @@ def loaded_by(code: str) -> list[str]:
         "import forecaster",
         "import forecaster.swarm, forecaster.series, forecaster.forecasting, forecaster.ingest",
         "import forecaster.storage, forecaster.evaluation, forecaster.report, forecaster.benchmark",
+        "import forecaster.record",
         "from click.testing import CliRunner; from forecaster.cli import main\n"
         "for words in (['--help'], ['fit', '--help'], ['evaluate', '--help']):\n"
         "    assert CliRunner().invoke(main, words).exit_code == 0",

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import forecaster as fc
-from forecaster.plotting import plot_forecast, plot_scaling
+from forecaster.plotting import plot_forecast, plot_forecasts, plot_scaling
 
 DAYS = pd.bdate_range("2024-01-01", periods=6)
 
@@ -33,6 +33,25 @@ def test_a_forecast_goes_on_from_the_latest_value_as_a_fan_of_bands():
     assert labels(ax) == ["y", "97.5 % band", "50 % band", "LSTM median"]
     wide, narrow = (band.get_paths()[0].get_extents() for band in ax.collections)
     assert (wide.y0, wide.y1) == (4.0, 8.0) and (narrow.y0, narrow.y1) == (4.0, 7.0)
+
+
+def test_several_series_have_one_legend_and_labels_on_every_panel():
+    panel = fc.Panel.from_frame(
+        pd.concat(pd.DataFrame({"unique_id": n, "ds": DAYS[:4], "y": [1.0, 2, 3, 4]}) for n in "ab")
+    )
+    ahead = {"ds": DAYS[4:], "LSTM": 4.5, "LSTM-lo-80": 4.0, "LSTM-hi-80": 5.0}
+    forecast = pd.concat(pd.DataFrame({"unique_id": name, **ahead}) for name in "ab")
+    figure = plot_forecasts(panel, forecast, ["a", "b"], "Forecasts for $x", history=2)
+    figure.savefig(io.BytesIO(), format="png")
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["y", "80 % band", "LSTM median"]
+    assert figure.get_suptitle() == "Forecasts for $x"
+    for name, ax in zip("ab", figure.axes, strict=True):
+        assert ax.get_legend() is None
+        assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title("left")) == ("date", "y", name)
+        assert ax.get_title("right") == "4.00 on 2024-01-04"
+        assert any(label.get_text() and label.get_visible() for label in ax.get_xticklabels())
+        assert np.size(ax.get_lines()[0].get_xdata()) == 2
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])

@@ -17,6 +17,7 @@ from forecaster.cli.fit import fit
 from forecaster.cli.ingest import export, ingest
 from forecaster.cli.predict import predict
 from forecaster.cli.runs import runs
+from forecaster.cli.scorecard import scorecard
 from forecaster.cli.shared import say
 from forecaster.cli.status import status
 from forecaster.cli.stopping import exit_code, stoppable, word
@@ -73,6 +74,7 @@ def main() -> None:
     \b
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
+    forecaster scorecard                    how the forecasts that were made have done
     forecaster runs                         what was trained; compare, rename, remove
     forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
     forecaster report                       the latest evaluation as a page
@@ -87,5 +89,7 @@ def main() -> None:
     """
 
 
-for command in (ingest, fit, predict, runs, evaluate, report, status, export, compress, benchmark):
+for command in (
+    ingest, fit, predict, scorecard, runs, evaluate, report, status, export, compress, benchmark,
+):  # fmt: skip
     main.add_command(command)

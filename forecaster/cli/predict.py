@@ -11,14 +11,16 @@ from forecaster.cli.shared import PARTLY, covariate_options, home_option, overwr
 from forecaster.cli.tables import print_table
 from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError, printable
-from forecaster.outputs import FORMATS, PICTURES, Output, as_json, check_output
+from forecaster.home import run_name
+from forecaster.outputs import FORMATS, PAGES, PICTURES, Output, as_json, check_output
+from forecaster.paths import from_text
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
     from forecaster.home import Home
-    from forecaster.ingest import CovariateFiles
+    from forecaster.ingest import CovariateFiles, Groups
     from forecaster.pipeline import Prediction
 
 _FULL_TABLES = 5  # for more series than this, one line each
@@ -48,7 +50,12 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
     "--paths", "n_paths", type=click.IntRange(1),
     help="So many sample paths over the horizon, of all series together, instead of bands.",
 )  # fmt: skip
+@click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
+@click.option("--groups", metavar="FILE.csv", help="Groups for the page, such as sectors: a CSV "
+              "with the columns ticker and group.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw a PNG, SVG or PDF.")
+@click.option("--history", type=click.IntRange(2), help="Latest rows that --plot shows.  "
+              "[default: 63]")  # fmt: skip
 @covariate_options
 @overwrite_option
 @home_option
@@ -63,7 +70,10 @@ def predict(
     form: str | None,
     output: Path | None,
     n_paths: int | None,
+    report: Path | None,
+    groups: str | None,
     plot: Path | None,
+    history: int | None,
     covariates: "CovariateFiles",
     overwrite: bool,
     home: "Home",
@@ -80,15 +90,23 @@ def predict(
       forecaster predict AAPL
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
       forecaster predict --all --run tech-weekly --output forecasts.csv
+      forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
     """
     if everything == bool(tickers):
         raise UsageError("name tickers, or --all for every series of the model (not both)")
-    if n_paths is not None and plot is not None:
-        raise UsageError("--plot draws bands, which --paths does not make; leave one of them out")
+    for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
+        if n_paths is not None and drawn is not None:
+            raise UsageError(f"{option} bands, which --paths does not make; leave one of them out")
+    if groups is not None and report is None:
+        raise UsageError("--groups is for the page; add --report FILE.html")
+    if history is not None and plot is None:
+        raise UsageError("--history is for the picture; add --plot FILE.png")
     form = None if form == "table" else form
     file = output and check_output(output, form=form, overwrite=overwrite)
     picture = plot and check_output(plot, PICTURES, overwrite=overwrite, option="--plot")
+    page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
+    grouped = _read_groups(groups)
     if file is None and form not in (None, *_PIPED):
         raise UsageError(f"--format {form} needs --output FILE")
     from forecaster.forecasting import check_levels
@@ -98,12 +116,14 @@ def predict(
     named = None if everything else tickers
     result = predict_from_home(home, named, levels, run, n_paths, covariates, on_notice=say)
     _warn(result)
-    if file is None and form is None:
+    if file is None and form is None and (page is None or not everything):
         _print_tables(result, levels, n_paths)
-    else:
+    elif file is not None or form is not None:
         _export(result, form, file)
+    if page is not None:
+        _write_page(home, result, levels, grouped, page)
     if picture is not None:
-        _draw(result, picture)
+        _draw(result, picture, history)
     for name, reason in result.unknown.items():
         say(f"{name}: {reason}")
     ctx.exit(PARTLY if result.unknown else 0)
@@ -233,16 +253,47 @@ def _export(result: "Prediction", form: str | None, file: Output | None) -> None
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
-def _draw(result: "Prediction", picture: Output) -> None:
-    from matplotlib.figure import Figure
+def _read_groups(groups: str | None) -> "Groups | None":
+    if groups is None:
+        return None
+    from forecaster.ingest import read_groups
 
-    from forecaster.plotting import plot_forecast
+    return read_groups(from_text(groups))
+
+
+def _write_page(
+    home: "Home",
+    result: "Prediction",
+    levels: Sequence[float],
+    grouped: "Groups | None",
+    page: Output,
+) -> None:
+    from forecaster.record import read_record
+    from forecaster.report import Forecasts, build_forecasts
+
+    source = str(result.model.provenance.get("source"))
+    record = read_record(home, source)
+    for path, why in record.damaged.items():
+        say(f"Warning: {path}: left out, it cannot be read: {why}")
+    made = Forecasts(
+        result.panel, result.frame, result.model.config.column, tuple(levels),
+        run_name(result.run), source, result.late, result.jumped, record.frames.get(source),
+        grouped.of(list(result.panel.ids)) if grouped else None,
+    )  # fmt: skip
+    page.write(lambda to: build_forecasts(made, to))
+    say(f"Wrote {page.path}")
+
+
+def _draw(result: "Prediction", picture: Output, history: int | None) -> None:
+    from forecaster.plotting import HISTORY, plot_forecasts
+    from forecaster.series import show_time
 
     names = list(result.panel.ids)[:_FULL_TABLES]
-    figure = Figure(figsize=(9, 4 * len(names)), layout="constrained")
-    for name, ax in zip(names, figure.subplots(len(names), squeeze=False).ravel(), strict=True):
-        plot_forecast(result.panel, result.frame, name, ax=ax)
-    if result.simulated:
-        figure.suptitle("simulated, not real prices", fontsize=9, color="#aa3333")
+    first, last = (show_time(when) for when in (result.frame["ds"].min(), result.frame["ds"].max()))
+    title = f"Forecasts for {first}" + (f" to {last}" if last != first else "")
+    title += "   (simulated, not real prices)" if result.simulated else ""
+    figure = plot_forecasts(result.panel, result.frame, names, title, history or HISTORY)
     picture.write(lambda to: figure.savefig(to, format=picture.form, dpi=130))
-    say(f"Drew {', '.join(names)} in {picture.path}")
+    more = len(result.panel.ids) - len(names)
+    rest = f" (not the {more} others; --report shows all)" if more else ""
+    say(f"Drew {', '.join(names)} in {picture.path}{rest}")

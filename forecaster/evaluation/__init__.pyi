@@ -8,6 +8,7 @@ from .measures import in_volatility as in_volatility
 from .measures import ratios as ratios
 from .measures import relative as relative
 from .measures import volatility as volatility
+from .metrics import crps as crps
 from .result import Evaluation as Evaluation
 from .result import check_folder as check_folder
 from .rolling_origin import Origins as Origins

@@ -7,10 +7,11 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.forecasting import Model, match_panel, predict, resolve_names, simulate
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles
+from forecaster.record import Made, keep
 from forecaster.series import Panel, infer_frequency
 from forecaster.storage import (
     METHODS,
@@ -67,6 +68,9 @@ def predict_from_home(
     Tickers that the model has no network for, but whose prices are stored, are forecast by the one
     that all series' networks started from, where there is one, with a warning.
 
+    What is forecast, but for sample paths, is added to the home's record. Where it cannot be
+    written, that is one notice.
+
     Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
     when there is no run of this name.
     """
@@ -83,7 +87,14 @@ def predict_from_home(
     panel = _with_covariates(panel, model, covariates or CovariateFiles())
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
-    frame = predict(model, usable, level) if n_paths is None else simulate(model, usable, n_paths)
+    if n_paths is None:
+        frame = predict(model, usable, level)
+        source = str(model.provenance.get("source"))
+        made = Made(usable, frame, model.config.column, folder.name, source)
+        if not covariates:  # what would be under other plans is no forecast to be held to
+            _keep(home, made, on_notice)
+    else:
+        frame = simulate(model, usable, n_paths)
     return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
 
 
@@ -101,6 +112,15 @@ def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel
             )
         paths[kind] = path or (model.provenance.get(kind) if needed else None)
     return CovariateFiles(**paths).added_to(panel)
+
+
+def _keep(home: Home, made: Made, on_notice: Callable[[str], None] | None) -> None:
+    """Add a prediction to the record; a home that cannot be written to still answers."""
+    try:
+        keep(home, made)
+    except WriteError as error:
+        if on_notice is not None:
+            on_notice(f"Warning: not in the record, so `scorecard` will not know of it: {error}")
 
 
 def compress_from_home(

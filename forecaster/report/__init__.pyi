@@ -1,3 +1,5 @@
+from .forecasts import Forecasts as Forecasts
+from .forecasts import build_forecasts as build_forecasts
 from .html import Card as Card
 from .html import Section as Section
 from .html import check_uplot as check_uplot

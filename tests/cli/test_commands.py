@@ -136,6 +136,7 @@ USAGE = [
     (("predict", "AAPL", "--output", "{tmp}"), "is a folder; expected the name of a file"),
     (("predict", "AAPL", "--output", "{tmp}/no/f.csv"), "/no; make it first, or choose another"),
     (("predict", "AAPL", "--plot", "{tmp}/no/f.png"), "no/f.png: there is no folder"),
+    (("predict", "AAPL", "--history", "9"), "add --plot FILE.png"),
     (("predict", "AAPL", "--format", "csv", "--output", "f.xlsx"), "says excel, --format says csv"),
     (("report", "--output", "r.pdf"), "cannot write '.pdf'; expected .html"),
     (("evaluate", "--source", "simulated", "--output", "{tmp}/no/e"), "there is no folder"),

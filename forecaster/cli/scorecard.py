@@ -1,0 +1,104 @@
+"""``forecaster scorecard``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from forecaster.cli.shared import home_option, overwrite_option, say, show
+from forecaster.cli.tables import print_table
+from forecaster.outputs import check_output
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from forecaster.home import Home
+    from forecaster.record import Scorecard
+
+
+@click.command()
+@click.argument("tickers", nargs=-1)
+@click.option("--run", metavar="NAME", help="Only the forecasts of this run.  [default: all runs]")
+@click.option("--output", type=click.Path(path_type=Path), help="Write the table to a file: .csv, "
+              ".json, .parquet or .xlsx.")  # fmt: skip
+@overwrite_option
+@home_option
+def scorecard(
+    *, tickers: tuple[str, ...], run: str | None, output: Path | None,
+    overwrite: bool, home: "Home",
+) -> None:  # fmt: skip
+    """Say how the forecasts that were really made have done since.
+
+    Each `predict` is kept in the home's record. After `ingest`, its forecasts are compared with
+    the prices that came: the share that bands held, and CRPS and absolute error relative to those
+    of "unchanged" (below 1 is better). Splits and dividends since then are allowed for. A forecast
+    that was made again from the same day, by the same run, counts once.
+
+    \b
+    Examples:
+      forecaster scorecard
+      forecaster scorecard AAPL MSFT --run tech-weekly
+      forecaster scorecard --output scores.csv
+    """
+    file = output and check_output(output, overwrite=overwrite)
+    from forecaster.record import read_record, score_record
+
+    record = read_record(home)
+    for path, why in record.damaged.items():
+        say(f"Warning: {path}: left out, it cannot be read: {why}")
+    if not record.frames:
+        return show(f"No forecast under {home} yet; `forecaster predict` makes some.")
+    card = score_record(home, record.of(tickers, run))
+    if card.simulated:
+        say("Simulated prices: the forecasts are of an invented market.")
+    if file is None and len(card.known):
+        print_table(_table(card))
+    if file is not None:
+        file.write_table(_exported(card))
+        say(f"Wrote {file.path}")
+    for line in card.lines():
+        show(line)
+
+
+def _table(card: "Scorecard") -> "Table":
+    from rich.table import Table
+
+    table = Table("series", *_headings(card.levels), title="Forecasts that were made, and what "
+                  "came; CRPS and error of 'unchanged' = 1", title_justify="left")  # fmt: skip
+    for column in table.columns[1:]:
+        column.justify = "right"
+    scores = card.table()
+    for _, row in scores.iterrows():
+        table.add_row(str(row["by"]), *_cells(row, card.levels))
+    if len(scores) > 1:
+        table.add_section()
+        table.add_row("all", *_cells(card.total(), card.levels))
+    return table
+
+
+def _headings(levels: Sequence[str]) -> list[str]:
+    held = (f"{level} % holds" for level in levels)
+    return ["forecasts", "outcomes", "open", *held, "CRPS", "abs. error"]
+
+
+def _cells(row: "pd.Series", levels: Sequence[str]) -> list[str]:
+    counts = [f"{row[name]:.0f}" for name in ("forecasts", "outcomes", "open")]
+    held = ["" if row[f"held-{lv}"] != row[f"held-{lv}"] else f"{row[f'held-{lv}']:.0%}" for lv in
+            levels]  # fmt: skip
+    scores = ["" if row[name] != row[name] else f"{row[name]:.3f}" for name in ("crps", "mae")]
+    return [*counts, *held, *scores]
+
+
+def _exported(card: "Scorecard") -> "pd.DataFrame":
+    """The table by series, after a row of all, which no series is called."""
+    import pandas as pd
+
+    total = card.total().to_frame().T.assign(by="(all)")
+    table = pd.concat([total, card.table()], ignore_index=True)
+    counts = dict.fromkeys(("forecasts", "outcomes", "open"), int)
+    rest = {name: float for name in table.columns if name not in ("by", *counts)}
+    table = table.astype(counts | rest).rename(columns={"by": "unique_id"})
+    names = ["unique_id", *(name for name in table if name != "unique_id")]
+    return table[names].assign(source="simulated") if card.simulated else table[names]

@@ -1,0 +1,268 @@
+"""What has become of the forecasts that were made, by the prices that are stored now."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from forecaster.errors import StoreError
+from forecaster.evaluation import baselines, crps
+from forecaster.forecasting import bounds_of, levels_of, quantile_columns
+from forecaster.home import Home
+from forecaster.ingest import WRONG, Store, panel_from_store
+from forecaster.record.keeping import BEFORE, COLUMN
+from forecaster.record.reading import Record
+from forecaster.series import Panel
+
+KNOWN, OPEN, MISSING, GONE = "known", "open", "missing", "gone"
+FEW = 20
+"""Origins below which the figures are of a few days."""
+_HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that give the unit of errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Scorecard:
+    """The forecasts that were made, and their outcomes.
+
+    - ``rows``: the record's, with ``state``: ``known``, ``open`` (its time has not come in the
+      stored prices), ``missing`` (there is no value at this time, or a wrong one) or ``gone`` (the
+      series is no longer stored, or not the rows that it was forecast from); where it is known also
+      ``y``, the outcome in the units of the forecast; ``error`` and ``error_unchanged``, absolute;
+      ``crps`` and ``crps_unchanged``, over the quantiles that were forecast; all four in units of
+      the change that was usual over so many steps
+    - ``simulated``: whether they are of an invented market
+    - ``damaged``: files of the record that could not be read, and why
+    """
+
+    rows: pd.DataFrame
+    simulated: bool
+    damaged: Mapping[Path, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def known(self) -> pd.DataFrame:
+        """The rows whose outcome is known."""
+        return self.rows[self.rows["state"] == KNOWN]
+
+    @property
+    def levels(self) -> list[str]:
+        """The bands that were forecast, in percent, from the narrowest."""
+        return sorted(levels_of(self.rows, COLUMN), key=float)
+
+    def count(self, state: str) -> int:
+        """How many rows are in a state."""
+        return int((self.rows["state"] == state).sum())
+
+    def table(self, by: str | list[str] = "unique_id") -> pd.DataFrame:
+        """Scores by series, or by other columns.
+
+        ``forecasts`` (origins of series, by run), ``outcomes``, ``open``; the share that each band
+        held, ``held-80``; ``crps`` and ``mae`` relative to "unchanged".
+        """
+        parts = self.rows.groupby(by, sort=True)
+        table = pd.DataFrame([self._scores(part) for _, part in parts], index=[n for n, _ in parts])
+        return table.rename_axis("by").reset_index()
+
+    def total(self) -> pd.Series:
+        """The same over all of them."""
+        return pd.Series(self._scores(self.rows))
+
+    @property
+    def origins(self) -> int:
+        """From how many times the forecasts with an outcome were made."""
+        return self.known["origin"].nunique()
+
+    def lines(self) -> list[str]:
+        """What there is to say, in sentences."""
+        rows, total = self.rows, self.total()
+        said = [
+            f"{total['forecasts']:.0f} forecasts of {rows['unique_id'].nunique()} series were "
+            f"made, with {len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are "
+            "still open."
+        ]
+        if len(self.known):
+            held = [f"bands of {lv} % held {total[f'held-{lv}']:.1%}" for lv in self.levels]
+            scores = [
+                f"the {name} is {total[key]:.3f} of that of 'unchanged'"
+                for key, name in (("crps", "CRPS"), ("mae", "absolute error"))
+                if np.isfinite(total[key])
+            ]
+            said.append(_sentence([*held, *scores]))
+            if self.origins < FEW:
+                said.append(
+                    f"These outcomes are of forecasts made from {self.origins} "
+                    f"{'day' if self.origins == 1 else 'days'}: too few to judge by, since series "
+                    "move together."
+                )
+        elif self.count(OPEN):
+            said.append("`forecaster ingest` fetches what has come since; then ask again.")
+        if missing := self.count(MISSING):
+            said.append(f"{missing} values have no outcome: none is stored for their time.")
+        if gone := self.count(GONE):
+            said.append(
+                f"{gone} values cannot be compared: their series, or the rows they were forecast "
+                "from, are no longer stored."
+            )
+        return said
+
+    def _scores(self, rows: pd.DataFrame) -> dict[str, float | int]:
+        known = rows[rows["state"] == KNOWN]
+        held = {f"held-{level}": _mean(held_by(known, level)) for level in self.levels}
+        return {
+            "forecasts": len(rows[["run", "unique_id", "origin"]].drop_duplicates()),
+            "outcomes": len(known),
+            "open": int((rows["state"] == OPEN).sum()),
+            **held,
+            "crps": _ratio(known, "crps"),
+            "mae": _ratio(known, "error"),
+        }
+
+
+def score_record(home: Home, record: Record) -> Scorecard:
+    """Join forecasts with the prices that are stored now, and score those whose time has come.
+
+    Real sources count; simulated ones only where there are no others.
+
+    Prices that were adjusted since, for splits or dividends, are compared in the units of the
+    forecast: all outcomes are scaled by what became of the value at the origin, or rather by the
+    median of that and of two earlier rows, so that one price that was corrected is no adjustment.
+    Rows with flags that are left out of training are no outcomes.
+
+    "Unchanged" is the value at the origin, with the bands of a random walk whose steps are as wide
+    as all up to the origin, as in an evaluation. Its CRPS is over the same quantiles.
+    """
+    real = {source: frame for source, frame in record.frames.items() if source != "simulated"}
+    parts = [_of_source(home, source, frame) for source, frame in (real or record.frames).items()]
+    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return Scorecard(rows, bool(parts) and not real, dict(record.damaged))
+
+
+def _sentence(parts: list[str]) -> str:
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def held_by(known: pd.DataFrame, level: str) -> pd.Series:
+    """Whether a band held each outcome, 1.0 or 0.0; NaN where there was no such band."""
+    low, high = bounds_of(COLUMN, level)
+    inside = (known["y"] >= known[low]) & (known["y"] <= known[high])
+    return inside.astype(float).where(known[low].notna())
+
+
+def _mean(values: pd.Series) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _ratio(known: pd.DataFrame, score: str) -> float:
+    """The mean of a score relative to that of "unchanged"."""
+    both = known[[score, f"{score}_unchanged"]].dropna().sum()
+    return float(both.iloc[0] / both.iloc[1]) if both.iloc[1] > 0 else float("nan")
+
+
+def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """The forecasts of one source with what has become of them."""
+    empty = ["y", "error", "error_unchanged", "crps", "crps_unchanged"]
+    frame = frame.assign(state=GONE, **dict.fromkeys(empty, np.nan))
+    store = Store.open(home, source)
+    ids = [str(name) for name in frame["unique_id"].unique() if name in store]
+    if not ids:
+        return frame
+    try:
+        mask = WRONG if store.is_reviewed else ()
+        panel = panel_from_store(store, ids, mask=mask)
+    except StoreError:
+        return frame
+    if panel.times.dtype.kind != np.asarray(frame["ds"]).dtype.kind:
+        return frame
+    row_of = {name: row for row, name in enumerate(panel.ids)}
+    parts = []
+    for (name, target), part in frame.groupby(["unique_id", "target"], sort=False):  # pyright: ignore[reportGeneralTypeIssues]
+        stored = str(name) in row_of and target in panel.channels
+        parts.append(_scored(part, panel, row_of[str(name)], str(target)) if stored else part)
+    return pd.concat(parts)
+
+
+def _scored(rows: pd.DataFrame, panel: Panel, row: int, target: str) -> pd.DataFrame:
+    """The forecasts of one channel of one series with what has become of them."""
+    seen = panel.mask[row]
+    times, y = panel.times[seen], panel.channel(target)[row, seen]
+    stored = pd.Series(y, index=times)
+    scale = _scale(rows, stored, adjusted=panel.target != "y")
+    outcome = stored.reindex(rows["ds"]).to_numpy() * scale
+    ahead = rows["ds"].to_numpy() > times[-1]
+    state = np.where(ahead, OPEN, np.where(np.isfinite(outcome), KNOWN, MISSING))
+    state[~np.isfinite(scale)] = GONE
+    rows = rows.assign(state=state, y=np.where(state == KNOWN, outcome, np.nan))
+    return _with_scores(rows, times, y, scale)
+
+
+def _scale(rows: pd.DataFrame, stored: pd.Series, *, adjusted: bool) -> np.ndarray:
+    """By what prices as stored now become those that were forecast from; NaN: not known."""
+    pairs = [("value", "origin"), *((f"value_{n}", f"time_{n}") for n in BEFORE)]
+    now = np.stack([stored.reindex(rows[time]).to_numpy() for _, time in pairs])
+    then = np.stack([rows[value].to_numpy(float) for value, _ in pairs])
+    if not adjusted:
+        return np.where(np.isfinite(now).any(0), 1.0, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = then / now
+    ratio[~(np.isfinite(ratio) & (ratio > 0))] = np.nan
+    middle = np.full(len(rows), np.nan)
+    known = np.isfinite(ratio).any(0)
+    middle[known] = np.nanmedian(ratio[:, known], axis=0)
+    return middle
+
+
+def _with_scores(
+    rows: pd.DataFrame, times: np.ndarray, y: np.ndarray, scale: np.ndarray
+) -> pd.DataFrame:
+    """Errors and CRPS beside those of "unchanged", in units of the change usual at the origin."""
+    known = (rows["state"] == KNOWN).to_numpy()
+    columns = quantile_columns(rows, COLUMN)
+    at = np.searchsorted(times, rows["origin"].to_numpy(), side="right") - 1
+    usable = known & (at >= 2)
+    if not usable.any():
+        return rows
+    part, scale, at = rows[usable], scale[usable], at[usable]
+    steps = part["step"].to_numpy(int)
+    quantiles = np.array(list(columns) or [0.5])
+    wanted = np.unique(np.concatenate([quantiles, _HALF]))
+    origins, which = np.unique(at, return_inverse=True)
+    paths = baselines.naive(y, origins, int(steps.max()), wanted, 1)
+    unchanged = paths[which, steps - 1] * scale[:, None]
+    low, middle, high = (unchanged[:, np.searchsorted(wanted, q)] for q in _HALF)
+    # The value as it was known then: it may have been corrected since.
+    unchanged += (part["value"].to_numpy() - middle)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = np.where(high > low, (high - low) / 2, np.nan)
+    outcome = part["y"].to_numpy()
+    scores = {
+        "error": np.abs(outcome - part[COLUMN].to_numpy()) / unit,
+        "error_unchanged": np.abs(outcome - part["value"].to_numpy()) / unit,
+    }
+    for name, values in _crps(part, outcome, unchanged, wanted).items():
+        scores[name] = values / unit
+    rows = rows.copy()
+    for name, values in scores.items():
+        rows.loc[usable, name] = values
+    return rows
+
+
+def _crps(
+    part: pd.DataFrame, outcome: np.ndarray, unchanged: np.ndarray, wanted: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The CRPS of each forecast, and of "unchanged", over the quantiles that it has."""
+    columns = quantile_columns(part, COLUMN)
+    out = {name: np.full(len(part), np.nan) for name in ("crps", "crps_unchanged")}
+    if not columns:
+        return out
+    forecast = part[list(columns.values())].to_numpy(float)
+    has = np.isfinite(forecast)
+    for kind in np.unique(has, axis=0):  # levels may have been asked for that others had not
+        rows, quantiles = (has == kind).all(1), np.array(list(columns))[kind]
+        if len(quantiles) < 3:
+            continue
+        same = unchanged[np.ix_(rows, np.searchsorted(wanted, quantiles))]
+        out["crps"][rows] = crps(outcome[rows], forecast[np.ix_(rows, kind)], quantiles)
+        out["crps_unchanged"][rows] = crps(outcome[rows], same, quantiles)
+    return out

@@ -1,0 +1,304 @@
+"""The page of forecasts: of every series, what is expected, how sure that is, and what changed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from forecaster import atomic
+from forecaster.forecasting import RISE, bounds_of
+from forecaster.report import html
+from forecaster.report.changes import WEEK, Compared, compared_with
+from forecaster.report.details import as_numbers
+from forecaster.report.html import Json
+from forecaster.report.packing import pack
+from forecaster.series import Panel, show_time
+
+HISTORY = 250
+"""Rows of a series that its figure shows at most."""
+_STEPS = 6
+_LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
+_TABLE = (
+    "<p>Click a heading to sort, a row to open the series. The search also finds {what}.</p>"
+    "<div class='controls' id='choices'></div><div id='table'></div>"
+)
+_ONE = (
+    "<p id='one-help'>Choose a series in the table above, or in any figure by a click.</p>"
+    "<div id='one' tabindex='-1'></div>"
+)
+
+
+class Forecasts(NamedTuple):
+    """What the page is of.
+
+    - ``panel``: what was forecast from; ``frame``: of :func:`forecaster.predict`
+    - ``model``, ``levels``: its columns: of the medians, and of the bands in percent
+    - ``run``, ``source``: where they come from
+    - ``late``, ``jumped``: by series, sessions since its latest row; the day of a jump there
+    - ``record``: the forecasts that were made of the source before, see
+      :class:`forecaster.record.Record`; None: there is nothing to compare with
+    - ``groups``: of series, such as sectors
+    """
+
+    panel: Panel
+    frame: pd.DataFrame
+    model: str
+    levels: tuple[float, ...]
+    run: str
+    source: str
+    late: Mapping[str, int]
+    jumped: Mapping[str, str]
+    record: pd.DataFrame | None = None
+    groups: Mapping[str, str] | None = None
+
+    @property
+    def level(self) -> float:
+        """The band whose width is quoted: the one nearest to 80 %."""
+        return min(self.levels, key=lambda level: abs(level - 80))
+
+    @property
+    def ids(self) -> list[str]:
+        """The series, in the order of the frame."""
+        return [str(name) for name in self.frame["unique_id"].unique()]
+
+    @property
+    def horizon(self) -> int:
+        """How many steps ahead."""
+        return len(self.frame) // len(self.ids)
+
+    @property
+    def steps(self) -> list[int]:
+        """Those that can be chosen for the table."""
+        return sorted({int(n) for n in np.linspace(1, self.horizon, _STEPS).round()})
+
+    def column(self, name: str) -> np.ndarray:
+        """A column of the frame, (series, horizon)."""
+        return self.frame[name].to_numpy(float).reshape(len(self.ids), -1)
+
+
+def build_forecasts(made: Forecasts, path: Path) -> Path:
+    """Write forecasts as one HTML file that loads nothing from elsewhere; returns its path.
+
+    Raises UsageError when the library that draws figures is not there.
+    """
+    html.check_uplot()
+    latest, known = _latest(made)
+    compared = compared_with(made.record, latest, known, made.level, made.steps)
+    page = html.page(
+        title=f"Forecasts of {len(made.ids)} series",
+        heading="Forecasts",
+        lead=_lead(made, latest),
+        notices=list(_notices(made)),
+        cards=list(_cards(made, latest, compared)),
+        sections=list(_sections(made, compared)),
+        data=_data(made, latest, known, compared),
+        script="forecasts.js",
+    )
+    atomic.write_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return path
+
+
+def _latest(made: Forecasts) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
+    """By series its latest ``value``, the ``base`` that widths are shares of, and the ``origin``.
+
+    Also its latest rows in the units of the forecast. The base is the value of a price; where
+    values may be zero, the mean of their sizes.
+    """
+    from forecaster.forecasting import price_factor
+
+    panel, rows, known = made.panel, [], {}
+    values = panel.channel(panel.target) * price_factor(panel)[:, None]
+    for name in made.ids:
+        row = panel.ids.index(name)
+        seen = panel.mask[row]
+        part = pd.Series(values[row, seen], index=panel.times[seen]).iloc[-HISTORY:]
+        known[name] = part
+        price = panel.target != "y"
+        base = float(part.iloc[-1]) if price else float(part.abs().mean())
+        rows.append((part.index[-1], float(part.iloc[-1]), base if base > 0 else np.nan))
+    return pd.DataFrame(rows, index=made.ids, columns=["origin", "value", "base"]), known
+
+
+def _widths(made: Forecasts, latest: pd.DataFrame) -> np.ndarray:
+    """The widths of the quoted band as shares of the base, (series, step)."""
+    low, high = (made.column(name) for name in bounds_of(made.model, made.level))
+    width = (high - low) / latest["base"].to_numpy()[:, None]
+    return width[:, [step - 1 for step in made.steps]]
+
+
+def _lead(made: Forecasts, latest: pd.DataFrame) -> str:
+    first, last = latest["origin"].min(), latest["origin"].max()
+    when = show_time(last) if first == last else f"{show_time(first)} to {show_time(last)}"
+    ahead = "one step" if made.horizon == 1 else f"1 to {made.horizon} steps"
+    return f"{len(made.ids)} series by {made.model}, {ahead} ahead of {when}. Run {made.run}."
+
+
+def _notices(made: Forecasts) -> Iterator[str]:
+    if made.source == "simulated":
+        yield "These prices are simulated, not real."
+        return
+    late = [name for name in made.ids if made.late.get(name, 0) > _LATE]
+    if late:
+        worst = max(late, key=lambda name: made.late[name])
+        yield (
+            f"The data are stale: {len(late)} of {len(made.ids)} series end more than {_LATE} "
+            f"sessions ago, {worst} {made.late[worst]:,}. Run “forecaster ingest”, then forecast "
+            "again."
+        )
+
+
+def _cards(
+    made: Forecasts, latest: pd.DataFrame, compared: Mapping[str, Compared]
+) -> Iterator[html.Card]:
+    """The headlines, of the last step."""
+    width = _widths(made, latest)
+    widths = 100 * width[:, -1]
+    ahead = "one step ahead" if made.horizon == 1 else f"{made.horizon} steps ahead"
+    yield html.Card(
+        f"{np.nanmedian(widths):.1f}\N{NARROW NO-BREAK SPACE}%",
+        f"median width of {made.level:g}\N{NO-BREAK SPACE}% bands",
+        f"{ahead}; from {np.nanmin(widths):.1f} to {np.nanmax(widths):.1f} %",
+    )
+    rise = made.column(RISE)[:, -1]
+    yield html.Card(
+        f"{int((rise > 0.5).sum())} of {len(rise)}",
+        "more likely to rise than to fall",
+        f"{ahead}; chances from {rise.min():.0%} to {rise.max():.0%}",
+    )
+    for then in list(compared.values())[:1]:
+        change = then.width_changes(width)[:, -1]
+        if np.isfinite(change).any():
+            yield html.Card(
+                f"{np.nanmedian(change):+.1%}".replace("-", "\N{MINUS SIGN}"),
+                "median change of width",
+                f"since the forecasts of {then.when}",
+            )
+    late = sum(made.late.get(name, 0) > _LATE for name in made.ids)
+    jumped = sum(name in made.jumped for name in made.ids)
+    yield html.Card(
+        str(late + jumped),
+        "with data to look at",
+        f"{late} stale, {jumped} jumped on the latest day",
+    )
+
+
+def _sections(made: Forecasts, compared: Mapping[str, Compared]) -> Iterator[html.Section]:
+    what = "groups, and “late” or “jumped” data" if made.groups else "“late” or “jumped” data"
+    yield html.Section("every", "Every series", _TABLE.format(what=what))
+    yield html.Section("series", "One series", _ONE)
+    level = f"{made.level:g}\N{NO-BREAK SPACE}%"
+    overview = html.figure(
+        "chances", "Chance of a rise, and width",
+        "Each point is a series: further right it is more likely to rise, further up less sure.",
+    )  # fmt: skip
+    if compared:
+        overview += html.figure(
+            "moves", "What changed",
+            f"Right of zero the median is higher than it was; above zero the {level} band is "
+            "wider.",
+        )  # fmt: skip
+    lists = "<div class='panels' id='most'></div>" if compared else (
+        "<p class='note'>There is no earlier forecast of these series in the record, so nothing to "
+        "compare with yet.</p>"
+    )  # fmt: skip
+    controls = "<div class='controls' id='more-choices'></div>"
+    yield html.Section(
+        "changes",
+        "What changed" if compared else "All at a glance",
+        f"{controls}<div class='panels'>{overview}</div>{lists}",
+    )
+    if made.groups:
+        yield html.Section("groups", "Groups", "<div id='group-table'></div>")
+    yield html.Section("reading", "How to read this", _reading(made))
+
+
+def _reading(made: Forecasts) -> str:
+    of = "its latest price" if made.panel.target != "y" else "the mean size of its latest values"
+    items = [
+        f"A width is that of the {made.level:g} % band, as a share of {of}: the outcome should lie "
+        f"in the band {made.level:g} times of 100. Wider is less sure, not better or worse.",
+        "The chance of a rise is that of a value above the latest one. Near 50 % says that nothing "
+        "is known of the direction, which for prices is the rule.",
+        "Changes are against an earlier forecast of the record, at the same number of steps ahead; "
+        "prices of then are adjusted for splits and dividends since. Another run may have made it.",
+        "“forecaster scorecard” says how the forecasts that were made have done since.",
+    ]
+    return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
+
+
+def _data(
+    made: Forecasts,
+    latest: pd.DataFrame,
+    known: Mapping[str, pd.Series],
+    compared: Mapping[str, Compared],
+) -> Json:
+    """What ``forecasts.js`` draws from."""
+    base = latest["base"].to_numpy()[:, None]
+    at = [step - 1 for step in made.steps]
+    width = _widths(made, latest)
+    median = (made.column(made.model)[:, at] - latest["value"].to_numpy()[:, None]) / base
+    times = pd.Index(np.unique(np.concatenate([part.index.to_numpy() for part in known.values()])))
+    ahead = made.frame["ds"].to_numpy().reshape(len(made.ids), -1)
+    return {
+        "model": made.model,
+        "ids": made.ids,
+        "groups": [made.groups.get(name, "no group") for name in made.ids] if made.groups else None,
+        "dated": pd.api.types.is_datetime64_any_dtype(times),
+        "levels": [f"{level:g}" for level in sorted(made.levels, reverse=True)],
+        "level": f"{made.level:g}",
+        "steps": made.steps,
+        "value": _rounded(latest["value"].to_numpy()),
+        "origin": as_numbers(pd.Index(latest["origin"])),
+        "late": [made.late.get(name, 0) for name in made.ids],
+        "tolerated": _LATE,
+        "jumped": [made.jumped.get(name) for name in made.ids],
+        "width": _rounded(width.T),
+        "median": _rounded(median.T),
+        "rise": _rounded(made.column(RISE)[:, at].T, 3),
+        "compared": {
+            name: {
+                "when": then.when,
+                "origin": then.origins,
+                "width": _rounded(then.width_changes(width).T),
+                "median": _rounded(then.median_changes(made.column(made.model)[:, at], base).T),
+            }
+            for name, then in compared.items()
+        },
+        "week": WEEK,
+        "times": as_numbers(times),
+        "series": {
+            name: _series(made, row, known[name], times, ahead[row])
+            for row, name in enumerate(made.ids)
+        },
+    }
+
+
+def _series(
+    made: Forecasts, row: int, known: pd.Series, times: pd.Index, ahead: np.ndarray
+) -> Json:
+    """Latest values and forecasts of one series, packed between the two numbers of ``range``."""
+    levels = sorted(made.levels, reverse=True)
+    names = [made.model, *(name for level in levels for name in bounds_of(made.model, level))]
+    parts = [made.column(name)[row] for name in names]
+    values = known.to_numpy(float)
+    low, high = (
+        float(f"{edge(np.concatenate([values, *parts])):.7g}") for edge in (np.min, np.max)
+    )
+    at = times.get_indexer(known.index)
+    whole = bool((np.diff(at) == 1).all())
+    return {
+        "at": int(at[0]) if whole else at.tolist(),
+        "range": [low, high],
+        "y": pack(values, low, high, 3),
+        "ahead": as_numbers(pd.Index(ahead)),
+        "forecast": [pack(part, low, high, 3) for part in parts],
+    }
+
+
+def _rounded(values: np.ndarray, digits: int = 5) -> Json:
+    """Numbers, or lists of them, of so many digits; None for what is not finite."""
+    if values.ndim > 1:
+        return [_rounded(part, digits) for part in values]
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]

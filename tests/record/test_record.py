@@ -1,0 +1,210 @@
+"""The forecasts that were made are kept, and scored by what came."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import UsageError, WriteError
+from forecaster.evaluation.metrics import crps
+from forecaster.home import Home
+from forecaster.record import earlier, read_record, score_record
+from tests.record.made import DAYS, forecast, store, table
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def scored(home):
+    """Forecasts from three days of 120, of which the first has come whole, the second in part."""
+    source = store(home, table().groupby("ticker").head(101))
+    for until in (50, 100, 101):
+        forecast(home, source, until)
+    return score_record(home, read_record(home))
+
+
+def test_what_is_kept_is_what_was_forecast(home):
+    source = store(home, table())
+    path = forecast(home, source, 50)
+    frame = pd.read_parquet(home.record)  # as anyone would
+    assert path.parent == home.record and len(frame) == 4
+    assert path.stat().st_size < 12_000
+    close = table().set_index(["ticker", "date"])["close"]
+    first = frame.iloc[0]
+    assert first["origin"] == DAYS[49] and first["ds"] == DAYS[50] and first["step"] == 1
+    for steps, name in ((0, "value"), (5, "value_5"), (20, "value_20")):
+        assert first[name] == close["AAA", str(DAYS[49 - steps].date())]
+    assert first["forecast-lo-95"] == pytest.approx(0.94 * first["value"])
+    assert (first["source"], first["run"]) == (source, "20240101-000000-000-lstm")
+
+
+def test_a_repeated_forecast_counts_once_and_another_run_for_itself(home):
+    source = store(home, table())
+    first = forecast(home, source, 50)
+    assert forecast(home, source, 50) == first and len(home.recorded()) == 1
+    forecast(home, source, 50, growth=1.5)  # by the same run, renamed meanwhile
+    forecast(home, source, 50, growth=1.2, run="20240101-000000-000.mine")
+    assert len(home.recorded()) == 3
+    frame = read_record(home).frames[source]
+    assert len(frame) == 4 and (frame["forecast"] == frame["value"]).all()  # the first one made
+    forecast(home, source, 50, run="20240102-000000-000.other")
+    assert score_record(home, read_record(home)).total()["forecasts"] == 4
+    assert len(read_record(home).of(run="other").frames[source]) == 4
+    with pytest.raises(UsageError, match=r"no forecast of a run 'mine'.*there are .*other"):
+        read_record(home).of(run="mine")
+
+
+def test_series_are_found_however_they_are_spelled(home):
+    source = store(home, table())
+    forecast(home, source, 50)
+    (found,) = read_record(home).of(["brk.b"]).frames.values()
+    assert set(found["unique_id"]) == {"BRK-B"}
+    with pytest.raises(UsageError, match="no forecast of NOPE in the record; there are AAA, BRK-B"):
+        read_record(home).of(["NOPE", "AAA"])
+
+
+def test_scores_are_those_of_the_textbook(scored):
+    known = scored.known
+    assert scored.total()[["forecasts", "outcomes", "open"]].tolist() == [6, 6, 6]
+    assert (known.groupby("origin").size() == [4, 2]).all()
+    row = known.iloc[0]
+    name, day = row["unique_id"], row["ds"]
+    close = table().set_index(["ticker", "date"])["close"][name]
+    assert row["y"] == close[str(day.date())]
+    steps = np.diff(np.log(close.iloc[:50]))
+    quantiles = np.array([0.025, 0.1, 0.5, 0.9, 0.975])
+    from scipy.stats import norm
+
+    unchanged = row["value"] * np.exp(norm.ppf(quantiles) * np.sqrt((steps**2).mean()))
+    ours = row[["forecast-lo-95", "forecast-lo-80", "forecast", "forecast-hi-80", "forecast-hi-95"]]
+    unit = (unchanged[3] - unchanged[1]) / 2
+    assert row["crps"] == pytest.approx(crps(row["y"], ours.to_numpy(float), quantiles) / unit)
+    assert row["crps_unchanged"] == pytest.approx(crps(row["y"], unchanged, quantiles) / unit)
+    assert row["error"] == pytest.approx(abs(row["y"] - row["value"]) / unit)
+    assert scored.total()["mae"] == pytest.approx(1.0)  # its medians are "unchanged"
+    inside = ((known["y"] / known["value"] - 1).abs() < 0.03).mean()
+    assert scored.total()["held-80"] == pytest.approx(inside) and inside > 0
+    assert scored.total()["held-95"] >= scored.total()["held-80"]
+    assert "made from 2 days: too few to judge by" in " ".join(scored.lines())
+
+
+def test_no_price_after_the_origin_changes_what_is_expected_of_unchanged(home):
+    source = store(home, table().groupby("ticker").head(60))
+    forecast(home, source, 50)
+    before = score_record(home, read_record(home)).known
+    later = table()
+    later.loc[later["date"] > str(DAYS[60].date()), ["open", "high", "low", "close"]] *= 1.3
+    store(home, later)
+    after = score_record(home, read_record(home)).known
+    columns = ["y", "error", "error_unchanged", "crps", "crps_unchanged"]
+    np.testing.assert_allclose(after[columns], before[columns])
+
+
+@pytest.mark.parametrize("share", [0.25, 10.0])
+def test_a_split_since_then_is_no_miss(home, share):
+    source = store(home, table().groupby("ticker").head(60))
+    forecast(home, source, 50)
+    before = score_record(home, read_record(home)).known
+    split = table()
+    split[["open", "high", "low", "close"]] *= share  # the source adjusts all of its past
+    store(home, split)
+    after = score_record(home, read_record(home)).known
+    for name in ("y", "error", "crps", "crps_unchanged"):
+        np.testing.assert_allclose(after[name], before[name], rtol=1e-6)
+
+
+def test_a_dividend_since_then_is_no_miss_where_returns_are_forecast(home):
+    frame = table().groupby("ticker").head(60)
+    source = store(home, frame.assign(adj_close=frame["close"]))
+    forecast(home, source, 50)
+    before = score_record(home, read_record(home)).known
+    paid = table().assign(adj_close=table()["close"] * 0.97)
+    prices = ["open", "high", "low", "close"]
+    paid.loc[paid["date"] >= str(DAYS[51].date()), prices] *= 0.97
+    store(home, paid)
+    after = score_record(home, read_record(home)).known
+    np.testing.assert_allclose(after["y"], before["y"])
+
+
+def test_a_price_that_was_corrected_is_no_adjustment(home):
+    wrong = table().groupby("ticker").head(60)
+    here = wrong["date"] == str(DAYS[49].date())
+    wrong.loc[here, ["open", "high", "low", "close"]] *= 2
+    source = store(home, wrong)
+    forecast(home, source, 50)
+    store(home, table())
+    known = score_record(home, read_record(home)).known
+    close = table().set_index(["ticker", "date"])["close"]
+    row = known.iloc[0]
+    assert row["y"] == close[row["unique_id"], str(row["ds"].date())]
+    assert row["error_unchanged"] > 10  # what was said was wrong
+
+
+def test_what_is_no_longer_there_is_said(home, scored):
+    (home.record / "20240101-000000-000-000000000000.parquet").write_bytes(b"PAR1")
+    shutil.rmtree(home.prices)
+    day = DAYS[50].strftime("%Y-%m-%d")
+    store(home, table().query(f"ticker == 'AAA' and date != '{day}'"))
+    record = read_record(home)
+    assert len(record.damaged) == 1
+    card = score_record(home, record)
+    assert [card.count(state) for state in ("known", "open", "missing", "gone")] == [5, 0, 1, 6]
+    said = " ".join(card.lines())
+    assert "6 values cannot be compared" in said and "1 values have no outcome" in said
+
+
+def test_levels_that_only_some_forecasts_have(home):
+    source = store(home, table())
+    forecast(home, source, 50)
+    forecast(home, source, 52, level="95")
+    card = score_record(home, read_record(home))
+    assert card.levels == ["80", "95"] and card.known["crps"].notna().all()
+    later = card.known["origin"] == DAYS[51]
+    total = card.total()
+    first = card.known[~later]
+    inside = (first["y"] >= first["forecast-lo-95"]) & (first["y"] <= first["forecast-hi-95"])
+    assert total["held-95"] == pytest.approx(inside.mean())
+
+
+def test_simulated_forecasts_count_only_by_themselves(home):
+    source = store(home, table())
+    forecast(home, source, 50)
+    record = read_record(home)
+    simulated = next(iter(record.frames.values())).assign(source="simulated")
+    both = type(record)({**record.frames, "simulated": simulated}, {})
+    card = score_record(home, both)
+    assert not card.simulated and set(card.rows["source"]) == {source}
+    alone = score_record(home, type(record)({"simulated": simulated}, {}))
+    assert alone.simulated and alone.count("gone") == 4
+
+
+def test_the_forecast_of_a_week_ago_is_found(home):
+    source = store(home, table())
+    for until in (80, 90, 93, 95):
+        forecast(home, source, until)
+    frame = read_record(home).frames[source]
+    found = earlier(frame, {"AAA": np.datetime64(DAYS[97])}, np.timedelta64(7, "D"))
+    assert len(found) == 2 and (found["unique_id"] == "AAA").all()
+    assert (found["origin"] == DAYS[92]).all()  # five sessions before; DAYS[94] are three
+    assert earlier(frame, {"AAA": np.datetime64(DAYS[0])}, np.timedelta64(7, "D")).empty
+
+
+def test_a_record_that_cannot_be_written_is_a_write_error(home):
+    source = store(home, table())
+    home.record.write_text("in the way")
+    with pytest.raises(WriteError, match="cannot be written"):
+        forecast(home, source, 50)
+
+
+def test_two_processes_may_write_at_once(home):
+    from concurrent.futures import ThreadPoolExecutor
+
+    source = store(home, table())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: forecast(home, source, 40 + n % 4), range(16)))
+    (frame,) = read_record(home).frames.values()
+    assert len(frame) == 16 and not [p for p in home.record.iterdir() if "tmp" in p.name]

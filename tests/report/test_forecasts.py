@@ -1,0 +1,195 @@
+"""The page of forecasts, as a file and in a real browser."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import UsageError
+from forecaster.home import Home
+from forecaster.record import Made, keep, read_record
+from forecaster.report import Forecasts, build_forecasts, html
+from forecaster.series import Panel
+from tests.report import browsing
+
+DAYS = pd.bdate_range("2025-01-01", periods=300)
+AHEAD = 3
+IDS = ("AAA", "</b>", "CCC", "DDD")
+EVIL = "<i>Tech</i></script>"
+
+
+def panel_until(rows: int, ids=IDS, split: float = 1.0) -> Panel:
+    """Random walks of prices; ``split``: what the past of the first was divided by since."""
+    walks = np.exp(np.cumsum(np.random.default_rng(7).normal(0, 0.01, (len(ids), 300)), axis=1))
+    walks[0] /= split
+    frames = [
+        pd.DataFrame({"unique_id": name, "ds": DAYS[:rows], "close": 100 * walk[:rows]})
+        for name, walk in zip(ids, walks, strict=True)
+    ]
+    return fc.load_panel(pd.concat(frames))
+
+
+def forecast(panel: Panel, width: float) -> pd.DataFrame:
+    """The latest price, in a band that is this share of it on each side, wider by the step."""
+    latest = panel.channel("close")[:, -1]
+    ahead = pd.bdate_range(pd.Timestamp(panel.times[-1]) + pd.Timedelta(days=1), periods=AHEAD)
+    middle = np.repeat(latest, AHEAD)
+    half = middle * width * np.tile(np.arange(1, AHEAD + 1), len(latest))
+    bounds = {f"LSTM-{side}-{lv}": middle + sign * half * (1 + (lv == 95)) for lv in (80, 95)
+              for side, sign in (("lo", -1), ("hi", 1))}  # fmt: skip
+    return pd.DataFrame(
+        {"unique_id": np.repeat(np.array(panel.ids, object), AHEAD),
+         "ds": np.tile(ahead, len(latest)), "LSTM": middle, **bounds, "probability_of_rise": 0.55}
+    )  # fmt: skip
+
+
+def forecasts(home: Home | None = None, ids=IDS, **changes) -> Forecasts:
+    """Of today; a home's record has those of yesterday, two weeks ago, and two months ago."""
+    if home is not None:
+        for rows, width in ((250, 0.5), (289, 0.02), (299, 0.04)):
+            panel = panel_until(rows, ids, split=0.5 if rows < 299 else 1)
+            keep(home, Made(panel, forecast(panel, width), "LSTM", "20250101-000000-000-lstm", "s"))
+    record = read_record(home).frames["s"] if home is not None else None
+    panel = panel_until(300, ids)
+    made = Forecasts(
+        panel, forecast(panel, 0.03), "LSTM", (80.0, 95.0), "mine", "files:x.csv",
+        dict.fromkeys(ids, 0), {}, record,
+    )  # fmt: skip
+    return made._replace(**changes)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("forecasts")
+    made = forecasts(
+        Home(folder / "home"),
+        groups={"AAA": EVIL, "</b>": EVIL, "CCC": "Rest"},
+        late={"CCC": 7},
+        jumped={"DDD": "2026-02-24"},
+    )
+    return build_forecasts(made, folder / "forecasts.html")
+
+
+def data_of(path: Path) -> dict:
+    text = path.read_text(encoding="utf-8")
+    return json.loads(re.findall('id="data">(.*?)</script>', text, re.DOTALL)[0])
+
+
+def test_it_is_one_file_that_loads_nothing(page):
+    text = page.read_text(encoding="utf-8")
+    for outside in ('http-equiv="refresh', 'src="http', 'href="http', "@import", "url(http"):
+        assert outside not in text
+    assert "<i>Tech" not in text and "The data are stale: 1 of 4 series end more than 2" in text
+    assert re.findall("<h2[^>]*>([^<]*)", text) == [
+        "Every series", "One series", "What changed", "Groups", "How to read this",
+    ]  # fmt: skip
+
+
+def test_widths_and_changes_are_those_of_the_frames(page):
+    data = data_of(page)
+    assert data["steps"] == [1, 2, 3] and data["level"] == "80"
+    np.testing.assert_allclose(data["width"], [[0.06 * n] * 4 for n in (1, 2, 3)])
+    np.testing.assert_allclose(data["median"], 0, atol=1e-9)
+    last, week = data["compared"]["last"], data["compared"]["week"]
+    np.testing.assert_allclose(last["width"], 0.03 / 0.04 - 1)
+    np.testing.assert_allclose(week["width"], 0.03 / 0.02 - 1, rtol=1e-4)
+    close = panel_until(300).channel("close")
+    np.testing.assert_allclose(last["median"][0], 1 - close[:, 298] / close[:, 299], rtol=1e-4)
+    # The first had a split since then: its prices were twice as high.
+    np.testing.assert_allclose(week["median"][2], 1 - close[:, 288] / close[:, 299], rtol=1e-4)
+
+
+def test_without_a_record_nothing_is_compared(tmp_path):
+    path = build_forecasts(forecasts(source="simulated"), tmp_path / "f.html")
+    text = path.read_text(encoding="utf-8")
+    assert "no earlier forecast of these series" in text and "simulated, not real" in text
+    assert data_of(path)["compared"] == {} and "What changed</h2>" not in text
+
+
+def test_bands_of_other_levels_are_not_compared(tmp_path):
+    made = forecasts(Home(tmp_path / "home"))
+    frame = made.frame.rename(columns=lambda name: str(name).replace("-80", "-50"))
+    path = build_forecasts(made._replace(frame=frame, levels=(50.0,)), tmp_path / "f.html")
+    assert data_of(path)["compared"] == {} and data_of(path)["level"] == "50"
+
+
+def test_five_hundred_series_stay_below_five_megabytes(tmp_path):
+    ids = tuple(f"S{n:03d}" for n in range(500))
+    path = build_forecasts(forecasts(Home(tmp_path / "home"), ids), tmp_path / "f.html")
+    assert path.stat().st_size < 2e6
+
+
+@pytest.mark.parametrize("scheme", browsing.SCHEMES)
+@pytest.mark.parametrize("width", browsing.WIDTHS)
+def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, width, scheme):
+    browsing.open_page(browser, page, width, scheme)
+    for name in ("one figure", "chances", "moves"):
+        browsing.check_drawn(browser, f"#{name}")
+    browsing.check_fits(browser)
+    browsing.check_accessible(browser)
+    browsing.check_quiet(browser, page)
+
+
+def test_series_are_found_sorted_and_opened_by_keyboard(page, browser):
+    from selenium.webdriver.common.keys import Keys
+
+    def find(selector):
+        return browser.find_element("css selector", selector)
+
+    def names():
+        return [c.text for c in browser.find_elements("css selector", "#table tbody th")]
+
+    browsing.open_page(browser, page)
+    search = find("#table input[type=search]")
+    search.send_keys("late")
+    assert names() == ["CCC"]
+    search.clear()
+    search.send_keys("jumped", Keys.ENTER)
+    assert names() == ["DDD"] and find("#one h3").text == "DDD"
+    assert "jumped on 2026-02-24" in find("#one .note").text
+    assert browser.switch_to.active_element.get_attribute("id") == "one"
+    search.clear()
+    search.send_keys("tech")
+    assert sorted(names()) == ["</b>", "AAA"]
+    search.clear()
+    search.send_keys(Keys.BACKSPACE)
+    find("#table thead th:nth-child(7) button").click()  # by the change of the median
+    data = data_of(page)
+    moved = zip(data["compared"]["last"]["median"][2], data["ids"], strict=True)
+    assert names() == [name for _, name in sorted(moved)]
+
+
+def test_what_is_chosen_holds_for_all_of_the_page(page, browser):
+    from selenium.webdriver.support.ui import Select
+
+    def find(selector):
+        return browser.find_element("css selector", selector)
+
+    def shown(column):
+        cells = browser.find_elements("css selector", f"#table td:nth-of-type({column})")
+        return {cell.text for cell in cells}
+
+    browsing.open_page(browser, page)
+    assert shown(3) == {"18.0\u202f%"} and shown(5) == {"\u221225.0\u202f%"}
+    Select(find("#choices label:nth-child(1) select")).select_by_visible_text("1")
+    Select(find("#choices label:nth-child(2) select")).select_by_value("week")
+    assert shown(3) == {"6.0\u202f%"} and shown(5) == {"+50.0\u202f%"}
+    assert "since 2026-02" in find("#moves .below").text
+    assert "1 step ahead the median" in find("#one .note").text
+    assert len(browser.find_elements("css selector", "#most > div:first-child tr")) == 4
+    find("#most > div:last-child button").click()
+    assert find("#one h3").text in IDS
+    find("#one .more button").click()
+    assert "values from 2 Jan 2025" not in find("#one [role=img]").get_attribute("aria-label")
+    assert find("#one .more button").text == "Show less of the past"
+
+
+def test_without_the_library_of_figures_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "UPLOT", "nowhere.js")
+    with pytest.raises(UsageError, match="pip install -e"):
+        build_forecasts(forecasts(), tmp_path / "f.html")
+    assert not (tmp_path / "f.html").exists()
