@@ -8,7 +8,7 @@ import click
 
 from forecaster.cli.shared import home_option, overwrite_option, say, show
 from forecaster.cli.tables import print_table
-from forecaster.outputs import check_output
+from forecaster.outputs import PAGES, check_output
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 @click.option("--run", metavar="NAME", help="Only the forecasts of this run.  [default: all runs]")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the table to a file: .csv, "
               ".json, .parquet or .xlsx.")  # fmt: skip
+@click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
 @overwrite_option
 @home_option
 def scorecard(
-    *, tickers: tuple[str, ...], run: str | None, output: Path | None,
+    *, tickers: tuple[str, ...], run: str | None, output: Path | None, report: Path | None,
     overwrite: bool, home: "Home",
 ) -> None:  # fmt: skip
     """Say how the forecasts that were really made have done since.
@@ -40,9 +41,10 @@ def scorecard(
     Examples:
       forecaster scorecard
       forecaster scorecard AAPL MSFT --run tech-weekly
-      forecaster scorecard --output scores.csv
+      forecaster scorecard --output scores.csv --report scorecard.html
     """
     file = output and check_output(output, overwrite=overwrite)
+    page = report and check_output(report, PAGES, overwrite=overwrite, option="--report")
     from forecaster.record import read_record, score_record
 
     record = read_record(home)
@@ -53,11 +55,16 @@ def scorecard(
     card = score_record(home, record.of(tickers, run))
     if card.simulated:
         say("Simulated prices: the forecasts are of an invented market.")
-    if file is None and len(card.known):
+    if file is None and page is None and len(card.known):
         print_table(_table(card))
     if file is not None:
         file.write_table(_exported(card))
         say(f"Wrote {file.path}")
+    if page is not None:
+        from forecaster.report import build_scorecard
+
+        page.write(lambda to: build_scorecard(card, to))
+        say(f"Wrote {page.path}")
     for line in card.lines():
         show(line)
 

@@ -5,6 +5,7 @@ from .reading import Record as Record
 from .reading import earlier as earlier
 from .reading import named as named
 from .reading import read_record as read_record
+from .scoring import FEW as FEW
 from .scoring import Scorecard as Scorecard
 from .scoring import held_by as held_by
 from .scoring import score_record as score_record

@@ -29,9 +29,10 @@ class Scorecard:
     - ``rows``: the record's, with ``state``: ``known``, ``open`` (its time has not come in the
       stored prices), ``missing`` (there is no value at this time, or a wrong one) or ``gone`` (the
       series is no longer stored, or not the rows that it was forecast from); where it is known also
-      ``y``, the outcome in the units of the forecast; ``error`` and ``error_unchanged``, absolute;
-      ``crps`` and ``crps_unchanged``, over the quantiles that were forecast; all four in units of
-      the change that was usual over so many steps
+      ``y``, the outcome in the units of the forecast, which is ``scale`` times what is stored;
+      ``error`` and ``error_unchanged``, absolute; ``crps`` and ``crps_unchanged``, over the
+      quantiles that were forecast; all four in units of the change that was usual over so many
+      steps
     - ``simulated``: whether they are of an invented market
     - ``damaged``: files of the record that could not be read, and why
     """
@@ -162,7 +163,7 @@ def _ratio(known: pd.DataFrame, score: str) -> float:
 
 def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
     """The forecasts of one source with what has become of them."""
-    empty = ["y", "error", "error_unchanged", "crps", "crps_unchanged"]
+    empty = ["scale", "y", "error", "error_unchanged", "crps", "crps_unchanged"]
     frame = frame.assign(state=GONE, **dict.fromkeys(empty, np.nan))
     store = Store.open(home, source)
     ids = [str(name) for name in frame["unique_id"].unique() if name in store]
@@ -193,7 +194,7 @@ def _scored(rows: pd.DataFrame, panel: Panel, row: int, target: str) -> pd.DataF
     ahead = rows["ds"].to_numpy() > times[-1]
     state = np.where(ahead, OPEN, np.where(np.isfinite(outcome), KNOWN, MISSING))
     state[~np.isfinite(scale)] = GONE
-    rows = rows.assign(state=state, y=np.where(state == KNOWN, outcome, np.nan))
+    rows = rows.assign(state=state, scale=scale, y=np.where(state == KNOWN, outcome, np.nan))
     return _with_scores(rows, times, y, scale)
 
 

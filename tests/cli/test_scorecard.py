@@ -64,6 +64,9 @@ def test_scores_are_written_by_the_rule_of_all_outputs(recorded, tmp_path):
     assert scores["unique_id"].tolist() == ["(all)", "AAA", "BRK-B"]
     assert scores["outcomes"].tolist() == [6, 3, 3]
     assert "add --overwrite" in error("scorecard", "--output", path, "--home", recorded, code=2)
+    assert "cannot write '.png'" in error(
+        "scorecard", "--report", tmp_path / "s.png", "--home", recorded, code=2
+    )
 
 
 def test_what_is_not_in_the_record(recorded, tmp_path):

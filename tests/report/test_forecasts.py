@@ -193,3 +193,28 @@ def test_without_the_library_of_figures_nothing_is_written(tmp_path, monkeypatch
     with pytest.raises(UsageError, match="pip install -e"):
         build_forecasts(forecasts(), tmp_path / "f.html")
     assert not (tmp_path / "f.html").exists()
+
+
+def test_numbered_series_that_cross_zero_have_a_page_too(tmp_path, browser):
+    walk = np.sin(np.arange(60) / 5)
+    frame = pd.DataFrame({"unique_id": "wave", "ds": np.arange(60), "y": walk})
+    ahead = pd.DataFrame(
+        {"unique_id": "wave", "ds": [60, 61], "LSTM": 0.1, "LSTM-lo-80": -0.4, "LSTM-hi-80": 0.6,
+         "probability_of_rise": 0.5}
+    )  # fmt: skip
+    made = forecasts()._replace(
+        panel=Panel.from_frame(frame), frame=ahead, levels=(80.0,), late={}, source="files:y.csv"
+    )
+    home = Home(tmp_path / "home")
+    before = Panel.from_frame(frame[:-2])
+    keep(home, Made(before, ahead.assign(ds=[58, 59]), "LSTM", "run", "files:y.csv"))
+    record = read_record(home).frames["files:y.csv"]
+    for number, each in enumerate((made, made._replace(record=record))):
+        path = build_forecasts(each, tmp_path / f"{number}.html")
+        browsing.open_page(browser, path, 390)
+        browsing.check_drawn(browser, "#one figure")
+        browsing.check_quiet(browser, path)
+        browsing.check_fits(browser)
+        np.testing.assert_allclose(data_of(path)["width"], 1 / np.abs(walk).mean(), rtol=1e-4)
+    assert data_of(path)["compared"]["last"]["width"] == [[0.0], [0.0]]
+    assert data_of(path)["compared"]["last"]["when"] == "57"

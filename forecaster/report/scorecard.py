@@ -1,0 +1,146 @@
+"""The page of the forecasts that were made, and what became of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from forecaster import atomic
+from forecaster.forecasting import bounds_of
+from forecaster.record import COLUMN, FEW, Scorecard, named
+from forecaster.report import html
+from forecaster.report.details import as_numbers
+from forecaster.report.html import Json
+from forecaster.report.packing import pack
+from forecaster.series import show_time
+
+_FANS = 12
+_COUNTED = (
+    "Forecasts are compared with the stored price of their day, in the units in which they were "
+    "made: splits and dividends since then are allowed for.",
+    "“Unchanged” is the value at the time of the forecast, with the bands of a random walk whose "
+    "steps are as wide as all before it. The CRPS is over the quantiles that were forecast.",
+    "Errors are in units of the change that was usual over so many steps, so that no series "
+    "outweighs another. Below 1 is better than “unchanged”.",
+    "A forecast that the same run made again from the same day counts once. Forecasts of one day, "
+    "and those some steps apart, err together: many outcomes of few days say little.",
+)
+
+
+def build_scorecard(card: Scorecard, path: Path) -> Path:
+    """Write a scorecard as one HTML file that loads nothing from elsewhere; returns its path.
+
+    Raises UsageError when the library that draws figures is not there.
+    """
+    html.check_uplot()
+    total = card.total()
+    runs = sorted({named(str(run)) for run in card.rows["run"].unique()})
+    page = html.page(
+        title="Scorecard of forecasts",
+        heading="How have the forecasts done?",
+        lead=f"{total['forecasts']:.0f} forecasts of {card.rows['unique_id'].nunique()} series, "
+        f"made from {show_time(card.rows['origin'].min())} to "
+        f"{show_time(card.rows['origin'].max())} by {', '.join(runs)}.",
+        notices=["These prices are simulated, not real."] if card.simulated else [],
+        cards=list(_cards(card)),
+        sections=list(_sections(card)),
+        data=_data(card),
+        script="scorecard.js",
+    )
+    atomic.write_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return path
+
+
+def _cards(card: Scorecard) -> Iterator[html.Card]:
+    total, known = card.total(), len(card.known)
+    few = "too few days to judge by" if card.origins < FEW else ""
+    yield html.Card(f"{known:,}", "outcomes so far", f"{card.count('open'):,} more are open")
+    for level in card.levels:
+        if np.isfinite(held := total[f"held-{level}"]):
+            label = f"held by bands of {level}\N{NO-BREAK SPACE}%"
+            yield html.Card(f"{held:.1%}", label, few)
+    for score, name in (("crps", "CRPS"), ("mae", "absolute error")):
+        if np.isfinite(total[score]):
+            yield html.Card(f"{total[score]:.3f}", f"{name}, “unchanged” = 1", few)
+
+
+def _sections(card: Scorecard) -> Iterator[html.Section]:
+    lines = "".join(f"<li>{html.escape(line.replace('`', ''))}</li>" for line in card.lines())
+    yield html.Section("verdict", "In short", f"<ul class='verdict'>{lines}</ul>")
+    if len(card.known):
+        figures = html.figure(
+            "by-origin", "By the day they were made",
+            "Below 1 the forecasts from that day were better than “unchanged”.",
+        ) + html.figure(
+            "by-step", "What bands held, by steps ahead",
+            "Each line should lie on the dashed one of its band.",
+        )  # fmt: skip
+        yield html.Section("when", "When and how far", f"<div class='panels'>{figures}</div>")
+    yield html.Section("every", "Every series", "<div id='table'></div>")
+    yield html.Section("series", "One series", "<div id='one' tabindex='-1'></div>")
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in _COUNTED)
+    yield html.Section("counted", "How it is counted", f"<ul>{items}</ul>")
+
+
+def _data(card: Scorecard) -> Json:
+    """What ``scorecard.js`` draws from."""
+    dated = pd.api.types.is_datetime64_any_dtype(card.rows["ds"])
+    known = card.known
+    by_origin, by_step = (
+        Scorecard(known, card.simulated).table(by) if len(known) else pd.DataFrame()
+        for by in ("origin", "step")
+    )
+    series = card.table()
+    return {
+        "dated": dated,
+        "levels": card.levels,
+        "table": _columns(series.rename(columns={"by": "id"})),
+        "origins": _columns(by_origin),
+        "steps": _columns(by_step),
+        "series": {
+            str(name): _series(rows, card.levels)
+            for name, rows in card.rows.groupby("unique_id", sort=False)
+        },
+    }
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Json]:
+    out: dict[str, Json] = {}
+    for name in table:
+        column = table[name]
+        if pd.api.types.is_datetime64_any_dtype(column):
+            out[str(name)] = as_numbers(pd.Index(column))
+        elif column.dtype.kind in "if":
+            numbers = column.to_numpy(float)
+            out[str(name)] = [float(f"{v:.5g}") if np.isfinite(v) else None for v in numbers]
+        else:
+            out[str(name)] = [str(value) for value in column]
+    return out
+
+
+def _series(rows: pd.DataFrame, levels: list[str]) -> Json:
+    """The latest forecasts of one series and what came, in the units of the last of them.
+
+    ``from``, ``steps``: each forecast's origin, and how many values it has; then values at the
+    origins, times, outcomes, medians and bounds, packed between the two numbers of ``range``.
+    """
+    rows = rows[np.isfinite(rows["scale"])]
+    last = rows.sort_values("made").drop_duplicates(["origin", "ds"], keep="last")
+    last = last.sort_values(["origin", "ds"])
+    last = last[last["origin"].isin(last["origin"].unique()[-_FANS:])]
+    unit = last["scale"].iloc[-1:].sum() / last["scale"]
+    bounds = [name for level in levels[::-1] for name in bounds_of(COLUMN, level)]
+    parts = {name: (last[name] * unit).to_numpy(float) for name in ("value", "y", COLUMN,
+             *bounds)}  # fmt: skip
+    shown = np.concatenate([*parts.values(), [np.nan]])
+    if not np.isfinite(shown).any():
+        return {"from": []}
+    low, high = float(f"{np.nanmin(shown):.7g}"), float(f"{np.nanmax(shown):.7g}")
+    return {
+        "range": [low, high],
+        "from": as_numbers(pd.Index(last["origin"].unique())),
+        "steps": last.groupby("origin").size().tolist(),
+        "ds": as_numbers(pd.Index(last["ds"])),
+        "parts": [pack(part, low, high, 3) for part in parts.values()],
+    }
