@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -237,7 +238,7 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
 
 def _checked_number(name: str, value: object) -> float:
     lowest = 0.0 if name in ("weight_decay", "shrinkage") else 1e-12
-    if not isinstance(value, int | float) or not lowest <= value < float("inf"):
+    if not isinstance(value, int | float) or not lowest <= value <= sys.float_info.max:
         raise _wrong(name, "a positive number", value)
     return float(value)
 

@@ -40,6 +40,7 @@ class Forecaster:
         self.model_: Model | None = None
         self.panel_: Panel | None = None
         self._names: dict[str, str] = {}
+        self._columns: ColumnOptions = {}
 
     def __repr__(self) -> str:
         usual = Config(horizon=self.config.horizon)
@@ -58,7 +59,7 @@ class Forecaster:
         """
         panel = as_panel(df, **columns)
         self.model_, self.panel_ = fit(panel, self.config, self.seed), panel
-        self._names = _own_names(columns)
+        self._names, self._columns = _own_names(columns), columns
         return self
 
     def predict(
@@ -85,7 +86,7 @@ class Forecaster:
         if not 1 <= h <= horizon:
             raise UsageError(f"h: expected 1 to {horizon}, the horizon it was made with; got {h}")
         names = self._names | _own_names(columns)
-        panel = self.panel_ if df is None else as_panel(df, **{**_options(self._names), **columns})
+        panel = self.panel_ if df is None else as_panel(df, **{**self._columns, **columns})
         frame = predict(self.model_, panel, level or []).drop(columns=RISE)
         frame = frame.groupby("unique_id", sort=False).head(h).reset_index(drop=True)
         return frame.rename(columns=names)
@@ -125,8 +126,3 @@ def _own_names(columns: ColumnOptions) -> dict[str, str]:
     """What the caller calls the series and the times."""
     names = {"unique_id": columns.get("id_col"), "ds": columns.get("time_col")}
     return {name: own for name, own in names.items() if own is not None}
-
-
-def _options(names: dict[str, str]) -> ColumnOptions:
-    """The same as options of a frame."""
-    return {"id_col": names.get("unique_id"), "time_col": names.get("ds")}

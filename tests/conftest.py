@@ -73,6 +73,12 @@ def compiled(tmp_path_factory):
         yield folder
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """Tables are as wide as where there is no terminal, whatever runs the tests."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def as_for_users(monkeypatch):
     """Members are compiled with all optimisations.

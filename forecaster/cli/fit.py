@@ -267,6 +267,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),
         **_masked(model),
+        **_covariates(model),
         "Error": _error(report),
         **_choices(model),
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
@@ -319,6 +320,14 @@ def _masked(model: "Model") -> dict[str, str]:
         return {}
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
     return {"Left out": f"sessions that look wrong: {kinds} (`forecaster status`, --mask)"}
+
+
+def _covariates(model: "Model") -> dict[str, str]:
+    """What else the networks see."""
+    known = model.transform.covariates
+    parts = {"known ahead": known.future, "of each series": (*known.numbers, *known.words)}
+    words = [f"{', '.join(names)} ({what})" for what, names in parts.items() if names]
+    return {"Covariates": "; ".join(words)} if words else {}
 
 
 def _choices(model: "Model") -> dict[str, str]:

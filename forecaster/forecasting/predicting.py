@@ -319,8 +319,9 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
     )
 
 
-def check_levels(level: Sequence[float]) -> list[float]:
+def check_levels(level: Sequence[float] | float) -> list[float]:
     """Levels of bands in percent, sorted. Raises UsageError unless each is between 0 and 100."""
+    level = [float(percent) for percent in np.atleast_1d(np.asarray(level, float))]
     for percent in level:
         if not 0 < percent < 100:
             raise UsageError(f"level: expected percent above 0 and below 100; got {percent:g}")

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, listed
 from forecaster.series.causal import squash
 from forecaster.series.times import show_time
 
@@ -36,11 +36,12 @@ class Future:
     rows: Mapping[str, Rows]
 
     @staticmethod
-    def from_frame(frame: pd.DataFrame) -> "Future":
+    def from_frame(frame: pd.DataFrame, *, dated: bool) -> "Future":
         """From a long frame ``unique_id, ds`` and columns of numbers.
 
-        Without ``unique_id`` the rows are those of every series. Raises DataError when ``ds`` is
-        missing or no time, a column holds no numbers, or a time is there twice.
+        Without ``unique_id`` the rows are those of every series. ``dated``: whether the series'
+        times are dates, not whole numbers. Raises DataError when ``ds`` is missing or no such time,
+        a column holds no numbers, or a time is there twice.
         """
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
@@ -56,7 +57,7 @@ class Future:
                     "kind a column of 0 and 1"
                 )
         named = frame["unique_id"].astype(str) if "unique_id" in frame else _EVERY
-        frame = frame.assign(unique_id=named, ds=_times(frame["ds"])).sort_values("ds")
+        frame = frame.assign(unique_id=named, ds=_times(frame["ds"], dated=dated)).sort_values("ds")
         if (again := frame.duplicated(["unique_id", "ds"])).any():
             row = frame[again].iloc[0]
             of = f" of {row['unique_id']}" if row["unique_id"] else ""
@@ -68,13 +69,23 @@ class Future:
         return Future(tuple(columns), MappingProxyType(rows))
 
     def checked(self, ids: Sequence[str]) -> "Future":
-        """The same. Raises DataError when there are rows of none of these series."""
-        if _EVERY in self.rows or any(name in self.rows for name in ids):
+        """The same. Raises DataError when one of these series has no row."""
+        missing = [] if _EVERY in self.rows else [name for name in ids if name not in self.rows]
+        if not missing:
             return self
         raise DataError(
-            "future covariates: no row for any of the series; expected unique_id to be among "
-            f"{', '.join(ids[:3])}; got {', '.join(list(self.rows)[:3])}"
+            f"future covariates: no row for {listed(missing)}; there are rows for "
+            f"{listed(list(self.rows))}. Name each series as in the data, or leave out unique_id "
+            "where the numbers are those of all"
         )
+
+    def moved(self, places: Mapping[str, int], times: Shaped[np.ndarray, " time"]) -> "Future":
+        """The numbers of each series so many places of an axis of times later, as its rows are."""
+        rows: dict[str, Rows] = {}
+        for name, by in places.items():
+            to = times[by:]
+            rows[name] = (to, self.at(name, times[: len(to)]))
+        return Future(self.columns, MappingProxyType(rows))
 
     def at(self, name: str, times: Shaped[np.ndarray, " time"]) -> Float[np.ndarray, "time column"]:
         """The numbers of one series at some times, NaN where they are not known."""
@@ -115,6 +126,14 @@ class Static:
             name = frame["unique_id"][again].iloc[0]
             raise DataError(f"static covariates: two rows for {name}; expected one per series")
         return Static(frame.set_index("unique_id"))
+
+    def check(self, ids: Sequence[str]) -> None:
+        """Raise DataError unless each of these series has a row."""
+        known = set(self.values.index)
+        if missing := [name for name in ids if name not in known]:
+            raise DataError(
+                f"static covariates: no row for {listed(missing)}; expected one per series"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,11 +177,7 @@ class Scaling:
             scaling = scaling.with_scales(future, times)
         if static is None:
             return scaling
-        if missing := [name for name in times if name not in static.values.index]:
-            raise DataError(
-                f"static covariates: no row for {', '.join(missing[:5])}"
-                f"{', ...' if len(missing) > 5 else ''}; expected one per series"
-            )
+        static.check(list(times))
         table = static.values.loc[list(times)]
         numbers: dict[str, tuple[float, float]] = {}
         words: dict[str, tuple[str, ...]] = {}
@@ -241,7 +256,7 @@ def missing_ahead(
     ``ahead``: the times that each series is forecast for.
     """
     for name in names:
-        unknown = np.isnan(future.at(name, ahead[name]))
+        unknown = ~np.isfinite(future.at(name, ahead[name]))
         if unknown.any():
             row, column = (int(i) for i in np.argwhere(unknown)[0])
             return (
@@ -252,16 +267,24 @@ def missing_ahead(
     return None
 
 
-def _times(column: pd.Series) -> np.ndarray:
-    if pd.api.types.is_integer_dtype(column):
+def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
+    numbers = pd.api.types.is_integer_dtype(column)
+    if not dated and not numbers:
+        raise DataError("future covariates: column 'ds' holds no whole numbers, as the series do")
+    if not dated:
         return column.to_numpy(np.int64)
     try:
-        times = pd.to_datetime(column)
+        # 20230102 is a date, and neither a number nor nanoseconds.
+        format_ = "%Y%m%d" if numbers else None
+        times = pd.to_datetime(column.astype(str) if numbers else column, format=format_)
         if times.dt.tz is not None:
             times = times.dt.tz_localize(None)
         return times.to_numpy("datetime64[ns]")
     except (ValueError, TypeError, OverflowError) as error:
-        raise DataError(f"future covariates: column 'ds' holds no times: {error}") from error
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"future covariates: column 'ds' holds no dates such as 2024-01-31: {reason}"
+        ) from error
 
 
 def _scales(values: Float[np.ndarray, "row column"]) -> tuple[tuple[float, float], ...]:

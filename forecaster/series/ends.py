@@ -44,7 +44,11 @@ class OwnEnds:
         for row, places in enumerate(moved):
             values[row, places:] = panel.values[row, : count - places]
             mask[row, places:] = panel.mask[row, : count - places]
-        aligned = dataclasses.replace(panel, values=values, mask=mask)
+        future = panel.future
+        if future is not None:
+            places = dict(zip(panel.ids, moved.tolist(), strict=True))
+            future = future.moved(places, panel.times)
+        aligned = dataclasses.replace(panel, values=values, mask=mask, future=future)
         return aligned, OwnEnds(panel.ids, moved, panel.times)
 
     def restored(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -56,6 +56,8 @@ class Flags:
         self, first: Shaped[np.ndarray, ""] | np.generic, last: Shaped[np.ndarray, ""] | np.generic
     ) -> "Flags":
         """What was known at a time of the rows since another."""
+        if not len(self):  # whose times are dates, also beside series that count in whole numbers
+            return self
         some = self.select((self.times >= first) & (self.known <= last))
         never = np.datetime64("NaT", "ns")
         return dataclasses.replace(some, until=np.where(some.until <= last, some.until, never))

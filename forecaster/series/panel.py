@@ -231,7 +231,7 @@ class Panel:
         they are those of all series. To forecast, it must reach a horizon beyond the series' ends.
         Raises DataError for anything else, and where none of the series has a row.
         """
-        future = Future.from_frame(frame).checked(self.ids)
+        future = Future.from_frame(frame, dated=self.times.dtype.kind == "M").checked(self.ids)
         return dataclasses.replace(self, future=future)
 
     def with_static(self, frame: pd.DataFrame) -> "Panel":

@@ -373,6 +373,8 @@ def check_covariates(known: Scaling, panel: Panel) -> None:
             f"the model was fitted with the static covariates {', '.join(static)}; this panel "
             f"lacks {', '.join(missing)}. Add them by panel.with_static(frame), or --static FILE"
         )
+    if static and panel.static is not None:
+        panel.static.check(panel.ids)
 
 
 def _times_of(panel: Panel) -> dict[str, np.ndarray]:

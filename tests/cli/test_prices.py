@@ -76,7 +76,6 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
 
 def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     """A session copied from a later one counts as wrong only once that has come."""
-    from forecaster import pipeline
 
     table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
     columns = ["open", "high", "low", "close", "volume"]
@@ -92,7 +91,7 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
         )
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "_train_and_save", fit)
+    monkeypatch.setattr("forecaster.pipeline.fitting._train_and_save", fit)
     for end in (table["date"][395], table["date"][396]):
         run("fit", "--source", f"files:{tmp_path / 'p.csv'}", "--end", end, "--home", tmp_path)
     assert learned == {

@@ -8,7 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning, ModelError, UsageError
-from forecaster.series import Panel, Transform
+from forecaster.series import OwnEnds, Panel, Transform
 
 DAYS = pd.date_range("2023-01-01", periods=308)
 ENDS = 300  # of the series; covariates go on
@@ -105,9 +105,9 @@ def test_what_is_missing_is_named(panel, fitted, shops):
         (pd.concat([promotions, promotions[:1]]), "two rows of s00 for 2023-01-01"),
         (
             promotions[promotions["unique_id"] == "s00"].assign(unique_id="x"),
-            "no row for any of the series; .* among s00, s01, s02",
+            "no row for s00, s01.*; there are rows for x",
         ),
-        (promotions.assign(ds="soon"), "column 'ds' holds no times"),
+        (promotions.assign(ds="soon"), "column 'ds' holds no dates such as 2024-01-31"),
     ]
     for wrong, said in cases:
         with pytest.raises(DataError, match=said):
@@ -154,3 +154,30 @@ def test_what_a_series_is_tells_it_apart_for_a_common_start(shops, tmp_path):
         panel.with_static(kinds[["kind"]])
     with pytest.raises(UsageError, match="static covariates tell series apart"):
         fc.fit(known, dataclasses.replace(config, start="independent"))
+
+
+def test_dates_as_numbers_are_dates_where_the_series_have_dates(shops):
+    sales, promotions = shops
+    compact = promotions.assign(ds=promotions["ds"].dt.strftime("%Y%m%d").astype(int))
+    plain = Panel.from_frame(sales)
+    features = [
+        Transform.choose("auto", panel).apply(panel, 3).features
+        for panel in (plain.with_future(compact), plain.with_future(promotions))
+    ]
+    np.testing.assert_array_equal(*features)
+    counted = Panel.from_frame(sales.assign(ds=sales.groupby("unique_id").cumcount()))
+    with pytest.raises(DataError, match="'ds' holds no whole numbers"):
+        counted.with_future(promotions)
+
+
+def test_they_move_with_series_that_are_set_side_by_side_by_their_ends(shops):
+    sales, promotions = shops
+    short = (sales["unique_id"] != "s00") | (sales["ds"] < DAYS[ENDS - 8])
+    panel = Panel.from_frame(sales[short]).with_future(promotions)
+    aligned, _ = OwnEnds.align(panel)
+    assert panel.future is not None and aligned.future is not None
+    for row, name in enumerate(panel.ids):
+        seen = aligned.mask[row]
+        known = aligned.future.at(name, aligned.times[seen])[:, 0]
+        y = aligned.channel("y")[row, seen]
+        assert np.corrcoef(known, y)[0, 1] > 0.9
