@@ -145,7 +145,7 @@ def _warn(result: "Prediction") -> None:
         end = f"{_last(result, name)[1]}, {count:,} {unit} ago"
         say(
             f"Warning: the data are stale: {name} ends {end}"
-            + (f", and {len(late) - 1} more are late" if len(late) > 1 else "")
+            + (f", and so are {len(late) - 1} more" if len(late) > 1 else "")
             + f". {_how_to_update(str(result.model.provenance.get('source')))}"
         )
 
