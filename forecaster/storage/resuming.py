@@ -45,13 +45,14 @@ class UnfinishedFit:
     """A fit that has begun and is not saved yet: its request, and where its progress is kept.
 
     No other process can take it up until it is released, which leaving it as a context does, or
-    this process ends.
+    this process ends. ``new``: it begins here, and is not resumed.
     """
 
     folder: Path
     request: FitRequest
     checkpoint: Checkpoint
     lock: FolderLock = dataclasses.field(repr=False, compare=False)
+    new: bool = False
 
     def __enter__(self) -> "UnfinishedFit":
         return self
@@ -63,7 +64,7 @@ class UnfinishedFit:
         where: TracebackType | None,
     ) -> None:
         # A fit that was refused, or stopped before it had learned anything, has nothing to keep.
-        if error is not None and not self.has_progress and self.folder.is_dir():
+        if error is not None and self.new and not self.has_progress and self.folder.is_dir():
             with contextlib.suppress(WriteError):  # a later sweep takes it
                 return _remove(self.folder, self.lock)
         self.lock.release()
@@ -84,7 +85,7 @@ class UnfinishedFit:
         except BaseException:
             _remove(folder, lock)
             raise
-        return UnfinishedFit(folder, request, Checkpoint(folder / _CHECKPOINT), lock)
+        return UnfinishedFit(folder, request, Checkpoint(folder / _CHECKPOINT), lock, new=True)
 
     @staticmethod
     def find(home: Home, name: str | None = None) -> "UnfinishedFit":
