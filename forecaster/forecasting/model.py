@@ -29,7 +29,8 @@ Params: TypeAlias = Mapping[Any, Any]
 class Networks:
     """Trained networks: one per series, or several whose distributions are averaged.
 
-    - ``config``: what they were trained with; after a search, with the widest hidden size
+    - ``config``: what they were trained with; after a search, with the widest hidden size of those
+      that were tried
     - ``ids``: the series
     - ``params``: their weights; each array (series, member, ...)
     - ``report``: how each training went; a row per series, by ``unique_id``

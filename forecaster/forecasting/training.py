@@ -121,7 +121,9 @@ def _search(
         )
 
     tuned = swarm.tune(make, data, ids, candidates(config), **options.of(config))
-    widest = max(winners.size["hidden"] for winners in tuned.winners)
+    # The widest that was tried, not that won: what others won must not change a network's program,
+    # and with it the last bits of its forecasts.
+    widest = max(_hidden_sizes(config))
     config = dataclasses.replace(config, hidden=widest)
     shapes = jax.eval_shape(functions(config, features, network).init, jax.random.key(0))
     order = np.argsort(np.concatenate([winners.rows for winners in tuned.winners]))
@@ -172,14 +174,17 @@ _STATUSES = ("stopped_early", "finished", "training", "diverged")  # the worst l
 
 def candidates(config: Config) -> list[swarm.Candidate]:
     """What a search tries: the settings of the config, and around them."""
-    hidden = [config.hidden]
-    if config.has_hidden_units:
-        hidden = sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
     return swarm.grid_candidates(
         learning_rate=[config.learning_rate * factor for factor in (1 / 3, 1, 3)],
         weight_decay=[config.weight_decay, 100 * config.weight_decay],
-        hidden=hidden,
+        hidden=_hidden_sizes(config),
     )
+
+
+def _hidden_sizes(config: Config) -> list[int]:
+    if not config.has_hidden_units:
+        return [config.hidden]
+    return sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
 
 
 def _report(fitted: swarm.FitResult) -> dict[str, np.ndarray]:
