@@ -23,6 +23,13 @@ def names_in_short(names: Iterable[str]) -> str:
     return ", ".join(every[:_NAMED]) + more
 
 
+def first_of(reasons: Mapping[str, str]) -> str:
+    """The first of what was left out, with its reason, and how many more there are."""
+    name, reason = next(iter(reasons.items()))
+    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{name}: {reason}{more}"
+
+
 def as_text(title: str, facts: Mapping[str, str]) -> str:
     """A title, and a line for each fact below it."""
     width = max(map(len, facts), default=0)

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from pathlib import Path
 
 import matplotlib.image
@@ -52,5 +53,5 @@ def test_a_notebook_shows_no_error_and_no_warning(name):
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_notebook_shows_no_path_of_the_machine_that_made_it(name):
-    text = (FOLDER / f"{name}.ipynb").read_text()
-    assert "/root/" not in text and "/home/" not in text and "/tmp/" not in text
+    shown = " ".join(str(output.get("text", output.get("data", ""))) for output in outputs_of(name))
+    assert not re.search(r"(?<![\w.:/])/(?:[\w.-]+/){2,}\w", re.sub(r"[\w+/=\\]{200,}", "", shown))

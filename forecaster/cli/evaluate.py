@@ -105,33 +105,20 @@ def evaluate(
 
     if output is not None:
         check_parent(Path(output))
-    from forecaster.evaluation import BacktestCallbacks, BacktestOptions, Evaluation
+    from forecaster.evaluation import BacktestCallbacks, BacktestOptions
     from forecaster.ingest import open_source, read_groups
 
     wanted, membership = read_tickers(tickers)
     grouped = read_groups(from_text(groups)) if groups is not None else None
     opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
     from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
-    from forecaster.report import build_report, check_uplot, write_figures, write_tables
+    from forecaster.report import check_uplot
 
     check_uplot()
-
-    def finish(evaluation: Evaluation) -> None:
-        write_figures(evaluation)
-        write_tables(evaluation)
-        build_report(evaluation)
-
     backtest = BacktestOptions(
-        windows,
-        step,
-        tuple(names),
-        refit or False,
-        seed,
-        torch_sample,
-        membership,
-        ends,
+        windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends,
         groups=grouped,
-    )
+    )  # fmt: skip
     with advised(settings), bars() as bar:
         evaluation = evaluate_from_home(
             home,
@@ -140,12 +127,26 @@ def evaluate(
             backtest,
             folder=Path(output) if output else None,
             overwrite=overwrite,
-            finish=finish,
+            finish=_write_pages,
             fetching=Callbacks(bar.fetching, say),
             evaluating=BacktestCallbacks(
                 bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")
             ),
         )
+    _print_result(evaluation)
+    ctx.exit(PARTLY if evaluation.summary.skipped else 0)
+
+
+def _write_pages(evaluation: "Evaluation") -> None:
+    """Add figures, tables and the report to an evaluation's folder before it appears."""
+    from forecaster.report import build_report, write_figures, write_tables
+
+    write_figures(evaluation)
+    write_tables(evaluation)
+    build_report(evaluation)
+
+
+def _print_result(evaluation: "Evaluation") -> None:
     _print_verdict(evaluation)
     show(f"Report: {evaluation.folder / 'report.html'}")
     name_stale(evaluation.summary.provenance.stale or {})
@@ -153,7 +154,6 @@ def evaluate(
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         say_reasons(failed)
-    ctx.exit(PARTLY if evaluation.summary.skipped else 0)
 
 
 @click.command()

@@ -227,7 +227,7 @@ def _resumable() -> Iterator[Callable[["UnfinishedFit"], None]]:
     try:
         yield begun.append
     except KeyboardInterrupt as error:
-        if not (begun and begun[0].has_progress):
+        if not begun:
             raise
         with contextlib.suppress(OSError):  # the terminal may be gone
             say(f"{word(error)}. {_how_to_resume(begun[0])}")

@@ -13,7 +13,7 @@ from forecaster.config import Config
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import Frequency, Transform, in_words, show_time
-from forecaster.showing import as_html, as_text, names_in_short
+from forecaster.showing import as_html, as_text, first_of, names_in_short
 from forecaster.swarm import take_members
 
 if TYPE_CHECKING:
@@ -170,9 +170,7 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
     if ratio is not None and ratio.notna().any():
         facts["error"] = f"{ratio.median():.3f} of that of 'unchanged' (median, validation span)"
     if model.skipped:
-        name, reason = next(iter(model.skipped.items()))
-        more = f", and {len(model.skipped) - 1} more" if len(model.skipped) > 1 else ""
-        facts["skipped"] = f"{name}: {reason}{more}"
+        facts["skipped"] = first_of(model.skipped)
     return f"Model {config.column} of {len(model.ids):,} series: {names_in_short(model.ids)}", facts
 
 

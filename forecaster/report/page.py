@@ -329,6 +329,8 @@ def _provenance(evaluation: Evaluation) -> str:
         f"{config.start}, lookback {config.lookback}, head {config.head}; seed {summary.seed}",
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }
+    if summary.own_ends:
+        facts["Cutoffs"] += "; each series towards its own end, so times are those of the longest"
     if summary.membership:
         facts["Series"] += (
             ", each counted while it belonged to the universe (point-in-time membership)"

@@ -9,7 +9,7 @@ import numpy as np
 from forecaster.errors import UsageError, listed
 from forecaster.series.frequency import Frequency
 from forecaster.series.times import show_time
-from forecaster.showing import as_written, names_in_short, new_axes
+from forecaster.showing import as_written, first_of, names_in_short, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,9 +60,7 @@ def facts_of(panel: "Panel") -> Facts:
     if wrong := int(panel.flagged().sum()):
         facts["flagged"] = f"{wrong:,} rows look wrong, and are not learned from"
     if panel.skipped:
-        name, reason = next(iter(panel.skipped.items()))
-        more = f", and {len(panel.skipped) - 1} more" if len(panel.skipped) > 1 else ""
-        facts["skipped"] = f"{name}: {reason}{more}"
+        facts["skipped"] = first_of(panel.skipped)
     return f"Panel of {count:,} series: {names_in_short(panel.ids)}", facts
 
 

@@ -4,8 +4,6 @@ import re
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
@@ -365,48 +363,3 @@ def test_a_series_without_dates_among_those_with_is_named(tmp_path):
     pd.DataFrame({"unique_id": "B", "ds": range(5), "close": 1.0}).to_csv(tmp_path / "b.csv")
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("AAA", "CCC") and "whole numbers" in panel.skipped["B"]
-
-
-def bombs():
-    """Tables that are small in a file and large in memory, or hold what no table of prices does."""
-    rows, long = 20_000, "x" * 100_000
-    again, days = np.zeros(rows, np.int32), np.arange(rows).astype("datetime64[D]")
-    repeated = pa.DictionaryArray.from_arrays(pa.array(again), pa.array([long]))
-    one, name = pa.array(np.ones(rows)), pa.array(["a"] * rows)
-    return {
-        "a name": ({"unique_id": repeated, "ds": days, "y": one}, "'unique_id': a text of more"),
-        "dates": ({"unique_id": name, "ds": repeated, "y": one}, "'ds': a text of more than 1,000"),
-        "names": (
-            {"unique_id": [f"{long}{i}" for i in range(500)], "ds": days[:500], "y": one[:500]},
-            "'unique_id': a text of more than 1,000 characters; expected names and dates",
-        ),
-        "lists": (
-            {"unique_id": name, "ds": days, "y": pa.array([[1.0] * 100] * rows)},
-            "'y': expected numbers, dates or text; got list",
-        ),
-    }
-
-
-@pytest.mark.parametrize("kind", ["a name", "dates", "names", "lists"])
-def test_a_parquet_file_that_swells_is_refused_before_it_does(kind, tmp_path):
-    resource = pytest.importorskip("resource")
-    columns, message = bombs()[kind]
-    pq.write_table(pa.table(columns), tmp_path / "bomb.parquet", compression="zstd")
-    del columns
-    assert (tmp_path / "bomb.parquet").stat().st_size < 2_000_000
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(DataError, match=message):
-        open_source(f"files:{tmp_path / 'bomb.parquet'}").tickers()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB
-
-
-def test_dates_as_texts_are_read_from_parquet_as_before(tmp_path):
-    table = prices("AAA", 40)
-    table.to_parquet(tmp_path / "texts.parquet")
-    table.assign(date=pd.to_datetime(table["date"])).to_parquet(tmp_path / "dates.parquet")
-    read = [
-        next(open_source(f"files:{tmp_path / name}.parquet").fetch(["AAA"])).frame
-        for name in ("texts", "dates")
-    ]
-    assert read[0] is not None and read[1] is not None
-    pd.testing.assert_frame_equal(read[0], read[1])
