@@ -47,8 +47,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
               help="Times between two cutoffs.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
-              help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, garch, "
-              "gjr, ets, theta, torch.")  # fmt: skip
+              help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, har, "
+              "garch, gjr, ets, theta, torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
               help="How many series PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,

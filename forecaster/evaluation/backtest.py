@@ -115,7 +115,7 @@ def evaluate_to_folder(
     panel, own = _aligned(panel, options)
     cutoffs = cutoffs_of(panel, config.horizon, options.n_windows, options.step_size)
     known = panel.until(panel.times[cutoffs[0]])
-    with Runner(names, config.horizon, LEVELS, known, cache=cache) as runner:
+    with Runner(names, config.horizon, LEVELS, known, season=config.season, cache=cache) as runner:
         forecasters = Forecasters.fit(panel, config, options, runner, callbacks)
         fitting = time.perf_counter() - began
         with atomic.write_folder(folder, replace=overwrite) as temporary:

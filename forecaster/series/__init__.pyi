@@ -21,6 +21,7 @@ from .frequency import infer_frequency as infer_frequency
 from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel
+from .seasons import find_seasons as find_seasons
 from .seasons import seasons_of as seasons_of
 from .showing import in_words as in_words
 from .times import Date as Date

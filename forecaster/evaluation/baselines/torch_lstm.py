@@ -20,8 +20,8 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.evaluation.baselines.processes import end_with_parent
-from forecaster.evaluation.baselines.running import check_torch, cores, memory_used
+from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
+from forecaster.evaluation.baselines.running import check_torch
 from forecaster.forecasting import (
     MODES,
     Model,
