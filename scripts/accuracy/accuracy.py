@@ -4,8 +4,8 @@
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
 files; ``pip install 'forecaster[garch,statistical]'`` brings the rivals. Each part writes a CSV
-beside this script; nothing is refitted within a year, and no setting but the start of the networks
-differs from the default:
+beside this script, two of them a figure; nothing is refitted within a year, and no setting but the
+start of the networks differs from the default:
 
 - ``stocks.csv``: every fourth stock, ten years up to a year, then each day of it. A row per year,
   model and days ahead: ``crps``, the mean over stocks of its CRPS (19 quantiles) relative to that
@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from figures import FIGURES
 from m4 import m4
 from scipy import stats
 
@@ -48,6 +49,8 @@ def main() -> None:
         table = pd.DataFrame(parts[name](options))
         print(table.round(4).to_string(index=False), flush=True)
         table.to_csv(options.output / f"{name}.csv", index=False, float_format="%.5f")
+        if name in FIGURES:
+            FIGURES[name](table, options.output / f"{name}.png")
 
 
 def arguments() -> argparse.Namespace:
