@@ -90,6 +90,8 @@ def fit_with(
     panel = panel.masked()
     transform = Transform.choose(config.transform, panel, config.season)
     panel = _usable(panel, config, transform)
+    if config.start == "pooled" and not tuned:  # otherwise no series has a part in another's
+        transform = transform.learning_doubt(panel, config.horizon)
     transformed = transform.apply(panel, config.horizon)
     networks, seconds = trainer(config, transformed, panel.ids, seed)
     split = split_of(networks.config, transformed.z.shape[1])

@@ -21,6 +21,7 @@ from .frequency import infer_frequency as infer_frequency
 from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel
+from .seasons import default_season as default_season
 from .seasons import find_seasons as find_seasons
 from .seasons import seasons_of as seasons_of
 from .showing import in_words as in_words
@@ -33,4 +34,3 @@ from .times import show_time as show_time
 from .times import show_times as show_times
 from .transforms import Transform as Transform
 from .transforms import Transformed as Transformed
-from .transforms import default_season as default_season

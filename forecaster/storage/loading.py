@@ -184,6 +184,8 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
         for steps in nature.seasons:
             _count(steps, "transform: natures: seasons", _MOST_SEASON)
     _count(transform.season, "transform: season", _MOST_SEASON)
+    if not 0 <= transform.doubt < 1e6:
+        raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
     if transform.season != (season if transform.name == "seasonal" else 1):
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
