@@ -148,7 +148,8 @@ class RollingOrigin:
         # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
         fitted = known.only(first.ids, first.skipped)
-        panel = match_panel(first, first.transform.without_bad_rows(fitted))
+        # Nor may how far apart the rows will be, which `latest` would look at.
+        panel = match_panel(first, first.transform.without_bad_rows(fitted), latest=False)
         return RollingOrigin(panel, tuple(parts), levels, own)
 
     @property

@@ -31,7 +31,14 @@ from forecaster.forecasting.newcomers import newcomers_of, with_newcomers
 from forecaster.forecasting.task import functions
 from forecaster.forecasting.windows import gather
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, Transformed, infer_frequency, missing_ahead
+from forecaster.series import (
+    Panel,
+    Transformed,
+    infer_frequency,
+    missing_ahead,
+    spaced_otherwise,
+    spacing_of,
+)
 
 RISE = "probability_of_rise"
 """The column with the chance that a value lies above the latest one."""
@@ -267,8 +274,11 @@ def _forecast_function(
     return forecast
 
 
-def match_panel(model: Model, panel: Panel) -> Panel:
+def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     """The series of a panel that the model can forecast, with the channels it learned from.
+
+    ``latest``: whether forecasts are made from the latest rows, which then must be as far apart as
+    those of the fit: weeks are no days.
 
     Warns of the others, which the panel's ``skipped`` names. Raises ModelError when none is left or
     the panel lacks one of the channels.
@@ -282,6 +292,7 @@ def match_panel(model: Model, panel: Panel) -> Panel:
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
             reasons[name] = f"{rows} rows; a forecast is made from {needed}"
+    reasons |= _spaced_otherwise(model, panel) if latest else {}
     left_out = {name: reasons[name] for name in panel.ids if name in reasons}
     known = [name for name in panel.ids if name not in left_out]
     if not known:
@@ -294,6 +305,20 @@ def match_panel(model: Model, panel: Panel) -> Panel:
             stacklevel=3,
         )
     return panel.only(known, left_out)
+
+
+def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, str]:
+    """Series whose rows are further apart than those of the fit, or closer, in words."""
+    known = np.unique(model.spacing)
+    spacing = dict(zip(model.ids, model.spacing, strict=True))
+    reasons: dict[str, str] = {}
+    for name, seen in zip(panel.ids, panel.mask, strict=True):
+        times = panel.times[seen]
+        # Of a newcomer, those of any series will do.
+        its = spacing.get(name) or known[np.argmin(np.abs(np.log(known / spacing_of(times))))]
+        if why := spaced_otherwise(times, its):
+            reasons[name] = f"{why}; fit again on these, or forecast from rows as those were"
+    return reasons
 
 
 def _with_channels(model: Model, panel: Panel) -> Panel:

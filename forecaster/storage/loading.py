@@ -100,8 +100,9 @@ def model_of(
         frequency=frequency,
         transform=transform,
         normal_scores=arrays["scores"],
-        spread=_spread(_get(list, rest, "spread"), config.horizon),
+        spread=_above_zero(_get(list, rest, "spread"), "spread", config.horizon),
         fitted_until=_times(_get(list, rest, "fitted_until"), frequency, len(ids)),
+        spacing=_above_zero(_get(list, rest, "spacing"), "spacing", len(ids), below=np.inf),
         skipped=_skipped(_get(dict, rest, "skipped")),
         provenance=_provenance(_get(dict, rest, "provenance")),
     )
@@ -256,12 +257,12 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
     return report.astype(dict.fromkeys(empty, float))
 
 
-def _spread(values: list[Any], horizon: int) -> np.ndarray:
-    """A number above 0 per step ahead."""
-    if len(values) != horizon or not all(
-        type(value) in (int, float) and 0 < value < _WIDEST for value in values
+def _above_zero(values: list[Any], what: str, count: int, *, below: float = _WIDEST) -> np.ndarray:
+    """So many numbers above 0: one per step ahead, or per series."""
+    if len(values) != count or not all(
+        type(value) in (int, float) and 0 < value < below for value in values
     ):
-        raise ValueError(f"spread: expected {horizon} numbers above 0")
+        raise ValueError(f"{what}: expected {count} numbers above 0")
     return np.array(values, float)
 
 

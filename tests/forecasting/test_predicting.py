@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ForecasterWarning, ModelError, UsageError
 from forecaster.forecasting import predicting
 from forecaster.series.flags import UNCONFIRMED, Flags
 from forecaster.series.panel import Panel
@@ -162,3 +162,30 @@ def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
     pd.testing.assert_frame_equal(got, expected, check_exact=True)
     with pytest.raises(KeyError):
         model.only(["NVDA"])
+
+
+def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel, model):
+    """A forecast of weeks by what learned days would be wrong without a word."""
+    weekly = Panel.from_frame(
+        panel.to_frame().groupby("unique_id").apply(lambda rows: rows.iloc[::5]).reset_index(0)
+    )
+    why = "its rows are 7 days apart, those that the model was fitted on 1 day; fit again"
+    for forecast in (fc.predict, fc.simulate):
+        with pytest.raises(ModelError, match=f"AAPL: {why}"):
+            forecast(model, weekly)
+    mixed = pd.concat(
+        [weekly.to_frame().query("unique_id == 'KO'"), panel.to_frame().query("unique_id != 'KO'")]
+    )
+    with pytest.warns(ForecasterWarning, match=f"1 series left out:\n.*KO: {why}"):
+        frame = fc.predict(model, Panel.from_frame(mixed))
+    assert sorted(frame["unique_id"].unique()) == sorted(set(TICKERS) - {"KO"})
+
+
+def test_each_series_keeps_to_its_own_frequency(panel, config):
+    """Where a model was fitted on days and weeks, either forecasts, alone too."""
+    frame = panel.to_frame()
+    weeks = frame[frame["unique_id"] == "KO"].iloc[::2].assign(unique_id="TWO")
+    both = Panel.from_frame(pd.concat([frame[frame["unique_id"].isin(["AAPL", "IBM"])], weeks]))
+    mixed = fc.fit(both, config, seed=1)
+    for name in ("TWO", "AAPL"):
+        assert len(fc.predict(mixed, Panel.from_frame(both.only([name]).to_frame()))) == 3
