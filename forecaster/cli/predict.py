@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import PARTLY, covariate_options, home_option, overwrite_option, say
+from forecaster.cli.shared import (
+    PARTLY,
+    columns_option,
+    covariate_options,
+    date_format_option,
+    decimal_option,
+    home_option,
+    overwrite_option,
+    say,
+)
 from forecaster.cli.tables import print_table
 from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError, printable
@@ -57,6 +66,9 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.option("--history", type=click.IntRange(2), help="Latest rows that --plot shows.  "
               "[default: 63]")  # fmt: skip
 @covariate_options
+@date_format_option
+@columns_option
+@decimal_option
 @overwrite_option
 @home_option
 @click.pass_context
@@ -77,6 +89,7 @@ def predict(
     covariates: "CovariateFiles",
     overwrite: bool,
     home: "Home",
+    **reading: str | tuple[str, ...] | None,
 ) -> None:
     """Forecast with a saved model and the stored prices.
 
@@ -98,6 +111,13 @@ def predict(
     for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
         if n_paths is not None and drawn is not None:
             raise UsageError(f"{option} bands, which --paths does not make; leave one of them out")
+    if not covariates and (said := [name for name, value in reading.items() if value]):
+        raise UsageError(
+            f"--{said[0].replace('_', '-')} says how files of covariates are read; add --future "
+            "FILE or --static FILE (stored prices are as `ingest` and `fit` have read them)"
+        )
+    if any("target" in said or "wide" in said for said in reading["columns"] or ()):
+        raise UsageError("--columns: of covariates, id=NAME and time=NAME can be said, no more")
     if groups is not None and report is None:
         raise UsageError("--groups is for the page; add --report FILE.html")
     if history is not None and plot is None:

@@ -276,6 +276,9 @@ def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
     try:
         # 20230102 is a date, and neither a number nor nanoseconds.
         format_ = "%Y%m%d" if numbers else None
+        text = not numbers and not pd.api.types.is_datetime64_any_dtype(column)
+        if text and all(isinstance(value, str) for value in column):
+            format_ = "ISO8601"  # 01/02/2024 may be of January or of February
         times = pd.to_datetime(column.astype(str) if numbers else column, format=format_)
         if times.dt.tz is not None:
             times = times.dt.tz_localize(None)

@@ -18,6 +18,7 @@ import pandas as pd
 from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model, Networks, OwnNetwork, param_shapes, split_members
+from forecaster.ingest import Reading
 from forecaster.paths import as_bytes
 from forecaster.series import EXCHANGES, Frequency, Hours, Transform, default_season
 from forecaster.storage.encoding import Encoding
@@ -291,6 +292,10 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     as_bytes(json.dumps(provenance, ensure_ascii=False))  # half a character can be no file name
     for name in ("future", "static"):
         _is(str, provenance.get(name) or "", f"provenance: {name}")
+    reading = _is(dict, provenance.get("reading") or {}, "provenance: reading")
+    for value in reading.values():
+        _is(str, value or "", "provenance: reading")
+    Reading(**reading)
     for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by"):
         _is(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
