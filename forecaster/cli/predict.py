@@ -192,7 +192,7 @@ def _print_tables(
         for name in result.panel.ids:
             print_table(_table(result, name, levels))
     else:
-        print_table(_overview(result, levels))
+        print_table(_overview(result, levels), _overview(result, levels, narrow=True))
 
 
 def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
@@ -213,20 +213,29 @@ def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
     return table
 
 
-def _overview(result: "Prediction", levels: Sequence[float]) -> "Table":
-    """The last date of every series, one line each."""
+def _overview(result: "Prediction", levels: Sequence[float], *, narrow: bool = False) -> "Table":
+    """The last date of every series, one line each; ``narrow``: without the latest values.
+
+    A date that all of them have stands above.
+    """
     from rich.table import Table
 
     from forecaster.series import show_time
 
-    table = Table("series", "last", "date", "median", *_bands(levels), "P(rise)")
+    ends = {show_time(when) for when in result.frame.groupby("unique_id")["ds"].max()}
+    title = f"Forecasts for {ends.pop()}" if narrow and len(ends) == 1 else None
+    known = [] if narrow else ["last"]
+    dates = [] if title else ["date"]
+    table = Table("series", *known, *dates, "median", *_bands(levels), "P(rise)",
+                  title=title, title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "right"
     for name, part in result.frame.groupby("unique_id", sort=False):
         last, _ = _last(result, str(name))
         row = part.iloc[-1]
-        when = show_time(row["ds"])
-        table.add_row(str(name), _number(last[1]), when, *_cells(result, row, levels))
+        cells = {"last": _number(last[1]), "date": show_time(row["ds"])}
+        cells = [cells[column] for column in (*known, *dates)]
+        table.add_row(str(name), *cells, *_cells(result, row, levels))
     return table
 
 

@@ -129,6 +129,7 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         ids = _unique(_texts(rest, "ids"), "ids")
         config = Config.from_dict(_get(dict, rest, "config"), "config")
         report = _report(rest, ids)
+        known = Transform.from_dict(_get(dict, rest, "transform")).covariates
         return {
             "ids": ids,
             "skipped": _skipped(_get(dict, rest, "skipped")),
@@ -136,6 +137,7 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             "provenance": _provenance(_get(dict, rest, "provenance")),
             "error": _numbers(report["mae_relative_to_naive"]),
             "seasonal_error": _numbers(report["mae_relative_to_seasonal_naive"]),
+            "covariates": (known.future, (*known.numbers, *known.words)),
         }
     except Exception as error:  # the file is whatever somebody made of it
         reason = shortened(error)

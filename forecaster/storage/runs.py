@@ -33,6 +33,7 @@ class Run:
     - ``provenance``: seed, dates, versions, whatever the fit wrote down
     - ``error``, ``seasonal_error``: mean absolute errors over the validation span by series,
       relative to "unchanged" and to the season before; None where a series has none
+    - ``covariates``: the names of those known in advance, and of those known of each series
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class Run:
     provenance: Mapping[str, Any]
     error: Sequence[float | None]
     seasonal_error: Sequence[float | None]
+    covariates: tuple[tuple[str, ...], tuple[str, ...]]
 
     @property
     def name(self) -> str:
