@@ -149,7 +149,7 @@ TOML
 
 nothing_there_yet() {
     run 0 status
-    says "No prices stored yet" "No model yet"
+    says "Nothing stored yet" "No model yet"
     run 0 runs
     says "No run under"
     refuses 1 "run \`forecaster fit\` first" predict AAPL
@@ -214,7 +214,7 @@ runs_are_told_apart() {
     run 0 status
     says hourly.csv simulated invented
     run 3 status AAPL NOSUCH
-    says "NOSUCH: no prices are stored"
+    says "NOSUCH: not stored"
     COLUMNS=80 run 0 predict AAPL --run daily
     narrow 80
     COLUMNS=50 run 0 predict AAPL --run daily

@@ -35,7 +35,7 @@ def test_the_first_hour_is_as_it_must_be(tmp_path):
     ("wrong", "said"),
     [
         ("import sys; sys.exit(7)", "exit code 7, expected 0"),
-        ("print('No prices stored at all')", "it does not say: No prices stored yet"),
+        ("print('Nothing here')", "it does not say: Nothing stored yet"),
         ("print('Traceback (most recent call last)')", "a traceback"),
     ],
 )

@@ -42,7 +42,7 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All series of the model.")
 @click.option("--run", metavar="NAME", help="Which run (see `runs`).  [default: the latest of real "
-              "prices that knows the tickers]")  # fmt: skip
+              "data that knows the tickers]")  # fmt: skip
 @click.option(
     "--level", type=float, multiple=True, default=(80, 95), show_default=True,
     help="Bands in percent; repeat for more.",
@@ -91,12 +91,12 @@ def predict(
     home: "Home",
     **reading: str | tuple[str, ...] | None,
 ) -> None:
-    """Forecast with a saved model and the stored prices.
+    """Forecast with a saved model and the stored series.
 
     Where several runs could answer, it is said which one does, and why newer ones do not.
 
-    With --paths, futures of all series together are drawn, so that the risk of a basket can be
-    asked for: a summary is shown, or the paths are written to --output.
+    With --paths, futures of all series together are drawn, so that the risk of a basket, or the
+    spread of a sum, can be asked for: a summary is shown, or the paths are written to --output.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def predict(
     if not covariates and (said := [name for name, value in reading.items() if value]):
         raise UsageError(
             f"--{said[0].replace('_', '-')} says how files of covariates are read; add --future "
-            "FILE or --static FILE (stored prices are as `ingest` and `fit` have read them)"
+            "FILE or --static FILE (stored series are as `ingest` and `fit` have read them)"
         )
     if any("target" in said or "wide" in said for said in reading["columns"] or ()):
         raise UsageError("--columns: of covariates, id=NAME and time=NAME can be said, no more")
@@ -181,13 +181,10 @@ def _print_tables(
     result: "Prediction", levels: Sequence[float], n_paths: int | None = None
 ) -> None:
     if n_paths is not None:
-        from forecaster.cli.risk import risk_table
+        from forecaster.cli.risk import risk_table, values_table
 
-        if result.panel.target == "y":
-            raise UsageError(
-                "--paths shows a summary of prices; of other series: add --output FILE"
-            )
-        print_table(risk_table(result, _FULL_TABLES))
+        table = values_table if result.panel.target == "y" else risk_table
+        print_table(table(result, _FULL_TABLES))
     elif len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
             print_table(_table(result, name, levels))

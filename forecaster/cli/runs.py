@@ -29,7 +29,7 @@ _SHORT = 12  # characters of a hash
 def runs(ctx: click.Context, *, home: "Home") -> None:
     """List the runs, and compare, rename and remove them.
 
-    A run is what `fit` saves. `predict` takes the latest one of real prices that knows the tickers,
+    A run is what `fit` saves. `predict` takes the latest one of real data that knows the tickers,
     or the one named by --run. Errors are relative to "unchanged", over the validation span of each
     run, the median over its series.
 
@@ -82,7 +82,7 @@ def rename(*, old: str, new: str, home: "Home") -> None:
 @click.argument("names", nargs=-1, required=True)
 @home_option
 def remove(*, names: Sequence[str], home: "Home") -> None:
-    """Remove runs for good; prices and evaluations stay.
+    """Remove runs for good; data and evaluations stay.
 
     \b
     Example:

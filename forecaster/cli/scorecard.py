@@ -33,7 +33,7 @@ def scorecard(
     """Say how the forecasts that were really made have done since.
 
     Each `predict` is kept in the home's record. After `ingest`, its forecasts are compared with
-    the prices that came: the share that bands held, and CRPS and absolute error relative to those
+    what came: the share that bands held, and CRPS and absolute error relative to those
     of "unchanged" (below 1 is better). Splits and dividends since then are allowed for. A forecast
     that was made again from the same day, by the same run, counts once.
 

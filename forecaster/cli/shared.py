@@ -28,7 +28,7 @@ def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--home",
         envvar="FORECASTER_HOME",
         callback=lambda ctx, option, value: _home_of_group(ctx) or _home(value),
-        help="Folder for prices and models.  "
+        help="Folder for data and models.  "
         "[env var: FORECASTER_HOME; default: the user's data folder]",
     )(command)
 

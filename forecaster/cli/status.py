@@ -48,19 +48,17 @@ def status(
     from forecaster.ingest import Store
 
     show(f"Home: {home}")
-    show(f"Recurrence: {_kernel()}")
+    show(f"Training: {_kernel()}")
     stores = list(Store.all_of(home, say))
     if stores:
         print_table(_sources_table(stores), _sources_table(stores, narrow=True))
     else:
-        console().print(
-            "No prices stored yet; `forecaster fit` or `forecaster ingest` fetches some."
-        )
+        console().print("Nothing stored yet; `forecaster fit` or `forecaster ingest` fetches some.")
     for store in stores:
         _print_store(store, [store.spelled(name) for name in tickers], everything=everything)
     unknown = [name for name in tickers if not any(s.spelled(name) in s for s in stores)]
     for name in unknown:
-        say(f"{name}: no prices are stored")
+        say(f"{name}: not stored")
     _print_models(home)
     _print_unfinished(home)
     damaged = sum(_verify(store) for store in stores) if verify else 0
@@ -83,7 +81,7 @@ def _sources_table(stores: Sequence["Store"], *, narrow: bool = False) -> "Table
         for store in stores
     ]  # fmt: skip
     shown = [name for name in rows[0] if not narrow or any(row[name] != "0" for row in rows)]
-    table = Table(*shown, title="Prices", title_justify="left")
+    table = Table(*shown, title="Sources", title_justify="left")
     for row in rows:
         table.add_row(*(row[name] for name in shown))
     return table
@@ -219,13 +217,13 @@ def _verify(store: "Store") -> int:
 
 
 def _kernel() -> str:
-    """Which code runs the LSTM, and how to get the faster one."""
+    """Which code trains LSTMs and GRUs, and how to get the faster one."""
     from forecaster.swarm import use_all_cores
     from forecaster.swarm.recurrence import kernel_status
 
     use_all_cores()
     instructions, why = kernel_status()
     if instructions:
-        return f"compiled kernel ({instructions})"
+        return f"by code compiled for this processor ({instructions})"
     advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
-    return f"JAX alone, slower on CPUs: {why}{advice}"
+    return f"by JAX alone, which is slower on CPUs: {why}{advice}"

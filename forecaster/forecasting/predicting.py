@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
+from forecaster.forecasting.cautions import warn_of_few_scores, warn_of_jumps
 from forecaster.forecasting.columns import bounds_of
 from forecaster.forecasting.conformal import band_scores
 from forecaster.forecasting.heads import HEADS
@@ -76,7 +77,7 @@ def predict(
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
-    _warn_of_few_scores(model, level)
+    warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
     horizon = model.config.horizon
@@ -332,7 +333,7 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
     missing = [name for name in model.channels if name not in panel.channels]
     if missing:
         raise ModelError(
-            f"the model was fitted on {', '.join(model.channels)}; these prices lack "
+            f"the model was fitted on {', '.join(model.channels)}; these data lack "
             f"{', '.join(missing)}. Fit again, or forecast from the same kind of data"
         )
     if panel.channels == model.channels:
@@ -356,32 +357,6 @@ def check_levels(level: Sequence[float] | float) -> list[float]:
                 f"{100 * percent:g}?"
             )
     return sorted(set(level))
-
-
-def _warn_of_few_scores(model: Model, level: Sequence[float]) -> None:
-    """Of n outcomes the outermost is at about 1 / (n + 1) on each side; warn of levels beyond."""
-    count = int(np.isfinite(model.normal_scores).sum(1).min(axis=1).min(initial=10**9))
-    highest = 100 * (1 - 2 / (count + 1))
-    if beyond := [f"{percent:g} %" for percent in level if percent > highest]:
-        warnings.warn(
-            f"the {' and '.join(beyond)} band rests on the forecast distribution more than on the "
-            f"{count} errors it is calibrated on, which hold up to {highest:.1f} %; fit with a "
-            "larger validation",
-            ForecasterWarning,
-            stacklevel=3,
-        )
-
-
-def warn_of_jumps(panel: Panel) -> None:
-    """Warn of latest rows that are forecast from though they may be errors."""
-    jumped = panel.flagged() & ~panel.flagged(forecasting=True)
-    if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:
-        warnings.warn(
-            f"{len(names)} series jumped at their latest row, which may be an error: "
-            f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}",
-            ForecasterWarning,
-            stacklevel=3,
-        )
 
 
 def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:

@@ -1,5 +1,6 @@
 """The verdict and its tables, against arithmetic written out."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -154,3 +155,8 @@ def test_networks_of_pytorch_are_compared_as_distributions(tmp_path, factor, wor
     line = verdict(made)[-1]
     assert line.startswith("PyTorch: the same networks take 3.0 times as long a series")
     assert words in line and f"{factor:.4f} times theirs" in line  # 12 s for 2, 8 s for 4
+    short = dataclasses.replace(made.summary.seconds, training=0.8)
+    brief = dataclasses.replace(made, summary=dataclasses.replace(made.summary, seconds=short))
+    assert verdict(brief)[-1] == line.replace(
+        " take 3.0 times as long a series, on all cores, and", ""
+    )

@@ -1,5 +1,8 @@
 """Forecasts of a fitted model: their frame, units, times and bands, and what is refused."""
 
+import dataclasses
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,7 +85,7 @@ def test_prices_are_quoted_in_closes_where_learned_from_adjusted_ones(panel, con
 
 def test_a_panel_of_another_kind_is_refused(panel, model):
     lacking = Panel.from_frame(panel.to_frame().drop(columns="volume"))
-    with pytest.raises(ModelError, match="these prices lack volume"):
+    with pytest.raises(ModelError, match="these data lack volume"):
         fc.predict(model, lacking)
     other = fc.load_panel("simulated", ["NVDA"], start="2023-01-01")
     with pytest.raises(ModelError, match="NVDA: the model has no network for it"):
@@ -189,3 +192,16 @@ def test_each_series_keeps_to_its_own_frequency(panel, config):
     mixed = fc.fit(both, config, seed=1)
     for name in ("TWO", "AAPL"):
         assert len(fc.predict(mixed, Panel.from_frame(both.only([name]).to_frame()))) == 3
+
+
+def test_bands_that_few_series_have_too_few_errors_for_are_named(panel, config):
+    """One short series is no reason to doubt the bands of the others."""
+    frame = panel.to_frame()
+    short = frame[(frame["unique_id"] != "KO") | (frame["ds"] >= "2025-08-01")]
+    mixed = Panel.from_frame(short)
+    fitted = fc.fit(mixed, dataclasses.replace(config, validation=None), seed=1)
+    with pytest.warns(ForecasterWarning, match=r"the 95 % band of 1 series .*\(KO, ...\)"):
+        fc.predict(fitted, mixed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fc.predict(fitted, mixed.only(["AAPL", "IBM"]))
