@@ -19,7 +19,7 @@ SUSPICIOUS = 0.97
 """Of the naive error; daily prices do not give more away than that."""
 QUOTED_LEVELS = (80, 95)
 """The bands that sentences and tables speak of."""
-_SHORT = 5.0  # seconds of training, below which they say nothing of longer ones
+_SHORT = 60.0  # seconds of training, of which compiling takes most
 TORCH = "PyTorch"
 """The column of the networks that PyTorch trained."""
 
@@ -278,7 +278,7 @@ def _ends_in_words(evaluation: Evaluation) -> str:
 def _torch_times(evaluation: Evaluation) -> str:
     """How many times as long PyTorch trains a network as we do, in words.
 
-    Nothing where either takes seconds: compiling, and whatever else the machine does, decide then.
+    Nothing where either takes less than a minute: compiling decides then.
     """
     summary = evaluation.summary
     ours, torch = summary.seconds.training, summary.seconds.torch or 0.0
