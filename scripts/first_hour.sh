@@ -218,7 +218,7 @@ models_are_fitted() {
 
 runs_are_told_apart() {
     run 0 runs
-    says daily values wide monthly hourly "pretend (latest)" "predict --all\` takes hourly"
+    says "Runs, the latest last" daily values wide monthly hourly pretend "predict --all\` takes hourly"
     run 0 runs compare daily pretend
     says "files:" "simulated" "of the 4 series that both have"
     run 0 runs compare monthly hourly
