@@ -80,8 +80,8 @@ class Scorecard:
         many = total["forecasts"] > 1
         said = [
             f"{total['forecasts']:.0f} forecast{'s' if many else ''} of "
-            f"{rows['unique_id'].nunique()} series {'were' if many else 'was'} made, with {len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are "
-            "still open."
+            f"{rows['unique_id'].nunique()} series {'were' if many else 'was'} made, with "
+            f"{len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are still open."
         ]
         if len(self.known):
             held = [f"bands of {lv} % held {total[f'held-{lv}']:.1%}" for lv in self.levels]
