@@ -19,7 +19,7 @@ from forecaster.forecasting.predicting import distributions, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, Transform, Transformed
+from forecaster.series import Panel, Transform, Transformed, spacing_of
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
 """From settings, data (series, ...), the series' names and a seed to networks, and the seconds that
@@ -110,6 +110,7 @@ def fit_with(
         scores = mixture.scores(outcomes)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))
+    spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
     broken = _broken(report)
     panel = panel.only([name for name in panel.ids if name not in broken], broken)
     return Model(
@@ -121,6 +122,7 @@ def fit_with(
         normal_scores=scores.astype(np.float32),
         spread=_prior_spread(networks.config, scores),
         fitted_until=panel.times[transformed.positions[:, -1]],
+        spacing=spacing,
         skipped=panel.skipped,
         provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned},
     ).only(panel.ids)

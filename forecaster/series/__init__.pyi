@@ -25,6 +25,8 @@ from .seasons import default_season as default_season
 from .seasons import find_seasons as find_seasons
 from .seasons import seasons_of as seasons_of
 from .showing import in_words as in_words
+from .spacing import spaced_otherwise as spaced_otherwise
+from .spacing import spacing_of as spacing_of
 from .times import Date as Date
 from .times import Time as Time
 from .times import as_time as as_time

@@ -13,7 +13,7 @@ import pandas as pd
 from forecaster import __version__, atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.ingest import CovariateFiles, Store
+from forecaster.ingest import CovariateFiles, Reading, Store
 from forecaster.swarm import arithmetic, use_all_cores
 
 _SCHEMA = 2  # version 1 did not say by which versions of the program
@@ -81,7 +81,9 @@ def read_request(path: Path) -> FitRequest:
         schema = fields.pop("schema")
         fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
         fields["config"] = Config(**fields["config"])
-        fields["covariates"] = CovariateFiles(**fields.get("covariates", {}))
+        files = fields.get("covariates", {})
+        reading = Reading(**files.pop("reading", {}))
+        fields["covariates"] = CovariateFiles(**files, reading=reading)
         fields.setdefault("versions", {})
         request = FitRequest(**fields)
         _check_types(request)
