@@ -49,6 +49,7 @@ def status(
 
     show(f"Home: {home}")
     show(f"Recurrence: {_kernel()}")
+    show(f"--precision bfloat16: {_products()}")
     stores = list(Store.all_of(home, say))
     if stores:
         print_table(_sources_table(stores))
@@ -222,3 +223,10 @@ def _kernel() -> str:
         return f"compiled kernel ({instructions})"
     advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
     return f"JAX alone, slower on CPUs: {why}{advice}"
+
+
+def _products() -> str:
+    """What another precision comes to here."""
+    from forecaster.swarm.recurrence import products_of
+
+    return products_of("bfloat16")

@@ -290,7 +290,8 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     as_bytes(json.dumps(provenance, ensure_ascii=False))  # half a character can be no file name
     for name in ("future", "static"):
         _is(str, provenance.get(name) or "", f"provenance: {name}")
-    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by"):
+    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by",
+                 "products"):  # fmt: skip
         _is(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:

@@ -10,29 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.swarm.recurrence import gru, lstm, native
+from forecaster import swarm
+from forecaster.swarm.recurrence import gru, lstm, native, products, products_of
 from forecaster.swarm.recurrence.native import matrix_status
-from tests.swarm.test_native import CELLS, problem
+from tests.swarm.problems import CELLS, problem
 
 # Half the distance from one bfloat16 to the next is 2^-9 of it. A value and a gradient is a sum of
 # products of two rounded numbers, through some steps: relative to its norm, a few times that.
 ROUNDING = 2.0**-9
-
-
-@pytest.fixture(scope="module")
-def units():
-    """Matrix units, or AVX-512 in their place."""
-    if native.kernel_status()[0] is None:
-        pytest.skip(f"no compiled kernel: {native.kernel_status()[1]}")
-    name = "amx-emulated" if native.why_no_matrix_units(emulated=False) else "amx"
-    if name == "amx-emulated" and (why := native.why_no_matrix_units(emulated=True)):
-        pytest.skip(why)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "matrix_status", lambda: (name, ""))
-        yield name
 
 
 def outputs(recurrence, arrays):
@@ -177,3 +166,22 @@ def test_the_status_says_why_there_are_none(monkeypatch):
         assert matrix_status() == ((None, why_not) if why_not else ("amx", ""))
     monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
     assert matrix_status() == (None, "turned off")
+
+
+def test_layers_take_a_precision(units):
+    layer = swarm.GRU(3, 8, precision="bfloat16", rngs=nnx.Rngs(0))
+    inputs, valid = jnp.ones((4, 5, 3)), jnp.ones((4, 5))
+    full = swarm.GRU(3, 8, rngs=nnx.Rngs(0))(inputs, valid)
+    assert 0 < apart(layer(inputs, valid), full) < 4 * ROUNDING
+    assert products_of("bfloat16") == f"bfloat16 ({units})"
+    with pytest.raises(ValueError, match="precision: expected float32 or bfloat16; got 'half'"):
+        swarm.LSTM(3, 8, precision="half", rngs=nnx.Rngs(0))
+
+
+def test_what_the_products_are_is_said(monkeypatch):
+    monkeypatch.setattr(products, "matrix_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(products, "kernel_status", lambda: ("avx2", ""))
+    assert products_of("float32") == "float32"
+    assert products_of("bfloat16") == "float32 in place of bfloat16 (there are none)"
+    monkeypatch.setattr(products, "kernel_status", lambda: (None, "turned off"))
+    assert products_of("bfloat16") == "bfloat16 (JAX alone)"
