@@ -49,6 +49,7 @@ def status(
 
     show(f"Home: {home}")
     show(f"Training: {_kernel()}")
+    show(f"--precision bfloat16: {_products()}")
     stores = list(Store.all_of(home, say))
     if stores:
         print_table(_sources_table(stores), _sources_table(stores, narrow=True))
@@ -227,3 +228,10 @@ def _kernel() -> str:
         return f"by code compiled for this processor ({instructions})"
     advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
     return f"by JAX alone, which is slower on CPUs: {why}{advice}"
+
+
+def _products() -> str:
+    """What another precision comes to here."""
+    from forecaster.swarm.recurrence import products_of
+
+    return products_of("bfloat16")

@@ -20,6 +20,7 @@ from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed, spacing_of
+from forecaster.swarm.recurrence import products_of
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
 """From settings, data (series, ...), the series' names and a seed to networks, and the seconds that
@@ -85,7 +86,8 @@ def fit_with(
     - ``trainer``: trains the networks of all series; its report may have a column ``why_not``, the
       reason where a series has no network
     - ``panel, config, seed``: as for :func:`fit`
-    - ``tuned``: whether the settings were searched; noted in the model's provenance
+    - ``tuned``: whether the settings were searched; noted in the model's provenance, as is what the
+      precision came to
     """
     panel = panel.masked()
     transform = Transform.choose(config.transform, panel, config.season)
@@ -124,7 +126,12 @@ def fit_with(
         fitted_until=panel.times[transformed.positions[:, -1]],
         spacing=spacing,
         skipped=panel.skipped,
-        provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned},
+        provenance={
+            "seed": seed,
+            "training_seconds": seconds,
+            "tuned": tuned,
+            "products": products_of(networks.config.precision),
+        },
     ).only(panel.ids)
 
 

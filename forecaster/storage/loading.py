@@ -300,7 +300,8 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     for value in reading.values():
         _is(str, value or "", "provenance: reading")
     Reading(**reading)
-    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by"):
+    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by",
+                 "products"):  # fmt: skip
         _is(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:

@@ -114,7 +114,10 @@ def fit(
     new = compiled.cache_info().misses > before
     if previous is not None:
         schedule.continue_losses(previous.losses)
-    digest = fingerprint(ids, seed, settings, limits, origin, data) if checkpoint else ""
+    digest = ""
+    if checkpoint:
+        computed = checkpoint.precision
+        digest = fingerprint(ids, seed, settings, limits, origin, data, computed)
     if checkpoint and checkpoint.resume:
         schedule.restore(checkpoint.path, digest)
 

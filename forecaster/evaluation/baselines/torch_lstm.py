@@ -63,7 +63,7 @@ def fit_by_torch(
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
     check_torch(config)
-    config = dataclasses.replace(config, start="independent", members=1)
+    config = dataclasses.replace(config, start="independent", members=1, precision="float32")
     trainer = functools.partial(_train_all, workers=workers or cores(), on_series=on_series)
     return fit_with(trainer, panel, config, seed)
 
