@@ -164,8 +164,9 @@ def _measure(
     seconds: list[float] = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        block = cast(Block, program(common, epochs, state, *placed))
-        state = jax.block_until_ready(block).state
+        block: Block = program(common, epochs, state, *placed)
+        jax.block_until_ready(block)
+        state = block.state
         seconds.append(time.perf_counter() - began)
     analysis = program.memory_analysis()
     temporary_bytes = analysis.temp_size_in_bytes if analysis else 0

@@ -23,7 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from forecaster.swarm.checks import SwarmError, SwarmWarning
 from forecaster.swarm.data import Held, Rows, with_shared
-from forecaster.swarm.programs import Program, spread
+from forecaster.swarm.programs import QUICKLY, Program, spread
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
@@ -183,6 +183,7 @@ def map_members(
     members: int,
     chunk: int = CHUNK,
     lanes: int | None = None,
+    once: bool = False,
 ) -> Tree:
     """Apply a function of one member to all members, over all lanes, in bounded memory.
 
@@ -191,11 +192,12 @@ def map_members(
     - ``members``: how many there are.
     - ``chunk``: members that a lane works on at once.
     - ``lanes``: how many devices to use; by default all.
+    - ``once``: the function is cheap and not called again; compiling it is most of the work.
 
     Returns numpy arrays (member, ...). A member's result depends neither on its position nor on the
     other members.
     """
-    return map_placed(function, *trees, members=members, chunk=chunk, lanes=lanes).host
+    return map_placed(function, *trees, members=members, chunk=chunk, lanes=lanes, once=once).host
 
 
 _AHEAD = 4  # groups that are sent to the devices before the results of the first come back
@@ -208,6 +210,7 @@ def map_placed(
     chunk: int = CHUNK,
     lanes: int | None = None,
     stay: bool = False,
+    once: bool = False,
 ) -> Placed:
     """The same, and with ``stay`` the results are left on the devices.
 
@@ -219,7 +222,7 @@ def map_placed(
     whole = [None if isinstance(tree, Placed) else tree for tree in trees]
     held = Held(tuple(whole), members)
     common = replicate(held.shared, mesh)
-    program = _spread_whole(function, mesh)
+    program = _spread_whole(function, mesh, once=once)
     results: list[Tree] = []
     for number, rows in enumerate(layout.turns(np.arange(members))):
         packed = place(held.rows, rows, layout, mesh)
@@ -234,8 +237,8 @@ def map_placed(
 
 
 @functools.lru_cache(maxsize=64)
-def _spread_whole(function: Callable[..., Tree], mesh: Mesh) -> Program:
+def _spread_whole(function: Callable[..., Tree], mesh: Mesh, *, once: bool) -> Program:
     def of_member(shared: tuple[Tree, ...], _: None, *trees: Tree) -> Tree:
         return function(*with_shared(trees, shared))
 
-    return spread(of_member, mesh)
+    return spread(of_member, mesh, QUICKLY if once else None)

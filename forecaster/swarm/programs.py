@@ -61,7 +61,14 @@ def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
     if "callback" in text:  # into this very process's objects
         return lowered.compile(options)
     devices = [device.id for device in mesh.devices.flat]
-    parts = (text, lowered.in_tree, lowered.out_tree, lowered.in_avals, devices, sorted(options))
+    parts = (
+        text,
+        lowered.in_tree,
+        lowered.out_tree,
+        lowered.in_avals,
+        devices,
+        sorted(options.items()),
+    )
     key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
     if key not in _compiled:
         _compiled[key] = lowered.compile(options)
@@ -76,7 +83,7 @@ def forget_programs() -> None:
     _compiled.clear()
 
 
-# Of what runs once or a few times: compiled in half the time, without XLA's optimisations.
+# For what runs once: without optimisations it is compiled in a quarter of the time.
 QUICKLY = {"xla_backend_optimization_level": 0}
 
 

@@ -391,10 +391,10 @@ class Swarm:
 
     def _untrained(self, ids: tuple[str, ...], hyperparams: _Hyperparams) -> FitResult:
         keys = member_keys(self.seed, ids)
-        state = self._map(self._recipe.init_state, keys, hyperparams, members=len(ids))
+        lanes, init = self._machine.lanes, self._recipe.init_state
+        state = map_members(init, keys, hyperparams, members=len(ids), lanes=lanes, once=True)
         none = np.zeros((len(ids), 0), np.float32)
         return FitResult(ids, state, Losses(none, none), 0.0)
 
-    def _map(self, function: Callable[..., Tree], *trees: Tree, members: int | None = None) -> Tree:
-        members = len(self) if members is None else members
-        return map_members(function, *trees, members=members, lanes=self._machine.lanes)
+    def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
+        return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)
