@@ -50,7 +50,9 @@ def last_sound(train: Callable[[int], Block], row: int, bad: int) -> State:
         bad -= 1
 
     def of_member(leaf: jax.Array) -> np.ndarray:
-        return np.asarray(leaf).reshape(-1, *leaf.shape[2:])[row : row + 1]
+        return np.asarray(leaf).reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[
+            row : row + 1
+        ]
 
     state: State = jax.tree.map(of_member, block.state)
     diverged = np.array([Status.DIVERGED], np.int32)

@@ -148,7 +148,7 @@ def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
 
     def join(*leaves: np.ndarray) -> np.ndarray:
         flat = [
-            leaf.reshape(-1, *leaf.shape[2:])[:count]
+            leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[:count]
             for leaf, count in zip(leaves, members, strict=True)
         ]
         return flat[0] if len(flat) == 1 else np.concatenate(flat)
