@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import jax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from forecaster.swarm.task import Tree
@@ -29,7 +29,8 @@ class Program:
     """
 
     def __init__(self, function: Callable[..., Tree], mesh: Mesh, options: Mapping[str, Any]):
-        self._jitted = jax.jit(function)
+        # Said outright: arrays without numbers would come out on all lanes, and not go in again.
+        self._jitted = jax.jit(function, out_shardings=NamedSharding(mesh, P("lane")))
         self._mesh, self._options = mesh, dict(options)
         self._by_shape: dict[Any, Any] = {}
 
