@@ -19,6 +19,7 @@ _CHOICES = {
     "training": ("auto", "sequence", "windowed"),
     "transform": TRANSFORMS,
     "start": ("pooled", "independent"),
+    "precision": ("float32", "bfloat16"),
 }
 
 _FEWEST = 20  # rows that are worth looking back on
@@ -61,6 +62,9 @@ class Config:
     - ``learning_rate``: of AdamW
     - ``weight_decay``: of AdamW
     - ``clip``: the largest norm of a gradient; longer ones are scaled down to it
+    - ``precision``: of an LSTM's or GRU's matrix products: ``float32``, or ``bfloat16``, which is
+      faster on processors with matrix units (AMX) and computed in float32 on others; sums, states
+      and activations are float32 either way
 
     Raises UsageError when a setting is out of its range.
     """
@@ -86,6 +90,7 @@ class Config:
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
     clip: float = 1.0
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -118,6 +123,10 @@ class Config:
                 f"model {self.model} sees a window as a whole and cannot be trained with "
                 "'sequence'; use --training windowed, or --model lstm, gru, transformer or tcn"
             )
+
+        if self.precision == "bfloat16" and self.model not in ("lstm", "gru"):
+            own = "; a network of your own has swarm.LSTM(..., precision=)" if self.is_own else ""
+            raise _wrong("precision", f"float32 with the model {self.model}{own}", self.precision)
 
     @property
     def is_own(self) -> bool:

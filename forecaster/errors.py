@@ -35,11 +35,14 @@ class DataError(ForecasterError):
 
 
 class NoSeries(DataError):
-    """No series is left. ``skipped``: the reasons, by series."""
+    """No series is left. ``skipped``: the reasons, by series; ``advice``: what else to do."""
 
-    def __init__(self, skipped: Mapping[str, str]):
-        super().__init__("no series can be used:\n" + name_reasons(skipped))
+    def __init__(self, skipped: Mapping[str, str], advice: str = ""):
+        super().__init__(
+            f"no series can be used:\n{name_reasons(skipped)}" + (f"\n{advice}" if advice else "")
+        )
         self.skipped = dict(skipped)
+        self.advice = advice
 
 
 class WriteError(ForecasterError):

@@ -9,7 +9,7 @@ import pandas as pd
 from forecaster.errors import UsageError, listed
 from forecaster.forecasting import Model, bounds_of, levels_of, models_of, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, show_time
+from forecaster.series import Panel, infer_frequency, show_time
 from forecaster.showing import as_written, new_axes
 
 if TYPE_CHECKING:
@@ -54,9 +54,14 @@ def plot_forecast(
     times, values = panel.times[seen][-history:], panel.channel(channel)[row, seen][-history:]
     part = forecast[forecast["unique_id"] == unique_id]
     name = models_of(forecast)[0]
-    ax.plot(times, values, color="#333333", lw=1.3, label=channel)
+    ahead = np.array([times[-1], *part["ds"].to_numpy(times.dtype)])
+    if infer_frequency(panel.times[seen]).hours is not None:
+        x, ahead = _row_by_row(ax, times, ahead)
+    else:
+        x = times
+        _time_axis(ax, dated=times.dtype.kind == "M")
+    ax.plot(x, values, color="#333333", lw=1.3, label=channel)
     levels = sorted((float(level) for level in levels_of(forecast, name)), reverse=True)
-    ahead = [times[-1], *part["ds"]]
     for number, level in enumerate(levels):
         low, high = ([values[-1], *part[bound]] for bound in bounds_of(name, level))
         shade = 0.18 + 0.22 * number / max(1, len(levels) - 1)
@@ -91,21 +96,41 @@ def plot_forecasts(
     return figure
 
 
-def _label(ax: "Axes", name: str, channel: str, when: object, value: float, median: float) -> None:
-    """What is drawn, the latest value and its time, both axes, and the median at the end."""
+def _row_by_row(ax: "Axes", times: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where rows are drawn that keep to sessions: side by side, as nights and weekends are empty.
+
+    Ticks say the time, and the day where it begins.
+    """
+    every = pd.DatetimeIndex([*times, *ahead[1:]])
+    at = np.arange(len(every))
+    begins = np.append(True, every.normalize()[1:] != every.normalize()[:-1])
+    few = max(1, len(every) // 6)
+    ticks = at[begins] if begins.sum() > 6 else np.union1d(at[begins], at[::few])
+    ticks = ticks[:: max(1, len(ticks) // 9)]
+    close = np.append(np.diff(ticks) < few / 2, False)  # before the first row of a day
+    ticks = ticks[~close | begins[ticks]]
+    labels = [f"{every[n]:%H:%M}" + (f"\n{every[n]:%d %b}" if begins[n] else "") for n in ticks]
+    ax.set_xticks(ticks, labels)
+    ax.set_xlabel("time")
+    return at[: len(times)], at[len(times) - 1 :]
+
+
+def _time_axis(ax: "Axes", *, dated: bool) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
+    ax.set_xlabel("date" if dated else "time")
+    if dated:
+        locator = AutoDateLocator(minticks=4, maxticks=9)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
+
+
+def _label(ax: "Axes", name: str, channel: str, when: object, value: float, median: float) -> None:
+    """What is drawn, the latest value and its time, and the median at the end."""
     ax.set_title(name, loc="left", fontweight="bold", parse_math=False)
     latest = f"{_number(value)} on {show_time(when)}"
     ax.set_title(latest, loc="right", fontsize=9, color="#555555")
     ax.set_ylabel("price" if channel in ("close", "adj_close") else channel)
-    if isinstance(when, np.datetime64):
-        locator = AutoDateLocator(minticks=4, maxticks=9)
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
-        ax.set_xlabel("date")
-    else:
-        ax.set_xlabel("time")
     ax.annotate(
         _number(median), (1, median), xycoords=("axes fraction", "data"), xytext=(4, 0),
         textcoords="offset points", va="center", color=_BLUE, fontsize=9,

@@ -80,8 +80,8 @@ def try_installed(wheel: Path, room: Path, kernel: bool) -> None:
     command = str(room / "venv/bin/forecaster")
     environment = os.environ | {"FORECASTER_HOME": str(room / "home")}
     status = run([command, "status"], environment)
-    say(next(line for line in status.splitlines() if line.startswith("Recurrence")))
-    if kernel != ("compiled kernel (" in status):
+    say(next(line for line in status.splitlines() if line.startswith("Training")))
+    if kernel != ("code compiled for this processor (" in status):
         sys.exit(f"`forecaster status` does not say that the kernel runs:\n{status}")
     tickers = room / "tickers.txt"
     tickers.write_text("AAPL\nMSFT\n")

@@ -103,6 +103,10 @@ import pandas as pd
 prices = pd.read_csv("export.csv").query("ds >= '2024-01-01'")
 prices = prices.rename(columns={"unique_id": "ticker", "ds": "date"})[["ticker", "date", "close"]]
 prices["close"] = prices["close"].round(2)
+prices.to_csv("newer.csv", index=False)
+fridays = pd.to_datetime(prices["date"]).dt.day_of_week == 4
+prices[fridays].to_csv("weekly.csv", index=False)
+prices = prices[prices["date"] < "2025-12-15"]
 prices.to_csv("prices.csv", index=False)
 prices.set_axis(["unique_id", "ds", "y"], axis=1).to_csv("values.csv", index=False)
 prices.pivot(index="date", columns="ticker", values="close").to_csv("wide.csv")
@@ -127,7 +131,12 @@ def seasonal(file: str, season: int, times: pd.DatetimeIndex) -> None:
 
 
 seasonal("monthly.csv", 12, pd.date_range("2000-01-01", periods=300, freq="MS"))
-seasonal("hourly.csv", 24, pd.date_range("2026-01-05", periods=24 * 30, freq="h"))
+hours = pd.date_range("2026-01-05", periods=24 * 31, freq="h")
+seasonal("hourly.csv", 24, hours[: 24 * 30])
+plans = pd.DataFrame({"ds": hours, "open": hours.hour.isin(range(9, 18)).astype(int)})
+plans.to_csv("plans.csv", index=False)
+plans.assign(open=0).to_csv("closed.csv", index=False)
+plans.assign(ds=hours.strftime("%d/%m/%Y"))[:1].to_csv("unclear.csv", index=False)
 PYTHON
     there prices.csv values.csv wide.csv european.csv kurse.csv monthly.csv hourly.csv
     printf 'ticker,group\nAAPL,Technology\nIBM,Technology\nKO,Drinks\nBRK-B,Insurance\n' >groups.csv
@@ -149,7 +158,7 @@ TOML
 
 nothing_there_yet() {
     run 0 status
-    says "No prices stored yet" "No model yet"
+    says "Nothing stored yet" "No model yet"
     run 0 runs
     says "No run under"
     refuses 1 "run \`forecaster fit\` first" predict AAPL
@@ -196,7 +205,11 @@ models_are_fitted() {
     run 3 fit --source files:monthly.csv --config small.toml --run monthly --horizon 12
     says "Skipped 1" "new: 20 rows"
     never_says "worse than"
-    run 3 fit --source files:hourly.csv --config small.toml --run hourly --horizon 24
+    refuses 1 "may have the month or the day first" \
+        fit --source files:hourly.csv --config small.toml --horizon 24 --future unclear.csv
+    run 3 fit --source files:hourly.csv --config small.toml --run hourly --horizon 24 \
+        --future plans.csv
+    says "open (known ahead)"
     never_says "worse than"
     run 0 fit --source simulated --tickers AAPL,IBM,KO,BRK-B --config small.toml \
         --start 2024-01-01 --run pretend
@@ -205,16 +218,18 @@ models_are_fitted() {
 
 runs_are_told_apart() {
     run 0 runs
-    says daily values wide monthly hourly "pretend (latest)" "predict --all\` takes hourly"
+    says "Runs, the latest last" daily values wide monthly hourly pretend "predict --all\` takes hourly"
     run 0 runs compare daily pretend
     says "files:" "simulated" "of the 4 series that both have"
+    run 0 runs compare monthly hourly
+    says "--future" plans.csv "known in advance"
     refuses 2 "no run 'dayly'" runs compare dayly pretend
     refuses 2 "there is a run 'wide' already" runs rename values wide
     run 0 runs rename pretend invented
     run 0 status
     says hourly.csv simulated invented
     run 3 status AAPL NOSUCH
-    says "NOSUCH: no prices are stored"
+    says "NOSUCH: not stored"
     COLUMNS=80 run 0 predict AAPL --run daily
     narrow 80
     COLUMNS=50 run 0 predict AAPL --run daily
@@ -231,8 +246,10 @@ forecasts_are_made() {
     says "Run: hourly" "the run before it, monthly, had"
     holds north.csv "unique_id,ds,LSTM,LSTM-lo-80,LSTM-hi-80,LSTM-lo-95,LSTM-hi-95,"
     python_finds 'assert len(pd.read_csv("north.csv")) == 24, "a row per hour"'
-    run 0 predict north --run hourly
+    run 0 predict north --run hourly --future closed.csv
     never_says sessions
+    refuses 2 "fitted without future covariates" predict AAPL --run daily --future plans.csv
+    refuses 2 "says how files of covariates are read" predict north --date-format %d/%m/%Y
     run 0 predict north --run monthly --output months.csv
     python_finds '
 months = pd.read_csv("months.csv", parse_dates=["ds"])
@@ -312,6 +329,31 @@ models_are_judged() {
     refuses 2 "holds no evaluation" report missing
 }
 
+time_goes_by() {
+    run 0 scorecard
+    says "0 have come" "\`forecaster ingest\` fetches what has come since"
+    cp newer.csv prices.csv
+    run 0 ingest --source files:prices.csv
+    run 0 scorecard aapl brk.b --run daily --report card.html
+    says "10 have come" "Bands of 80 % held" "too few to judge by" "Wrote card.html"
+    COLUMNS=80 run 0 scorecard --run daily
+    narrow 80
+    says "│ AAPL " "│ all "
+    refuses 2 "no forecast of a run 'dayly'" scorecard --run dayly
+    refuses 2 "card.html exists" scorecard --report card.html
+    run 0 predict --all --run daily --report forecasts.html --groups groups.csv
+    says "Wrote forecasts.html"
+    begins forecasts.html "<!DOCTYPE html>"
+    holds forecasts.html Technology
+    refuses 2 "expected .html" predict --all --run daily --report forecasts.pdf
+    cp weekly.csv prices.csv
+    run 0 ingest --source files:prices.csv
+    refuses 1 "its rows are 7 days apart, those that the model was fitted on 1 day" \
+        predict AAPL --run daily
+    cp newer.csv prices.csv
+    run 0 ingest --source files:prices.csv
+}
+
 files_get_smaller() {
     run 0 compress daily
     says "int8" "CRPS"
@@ -345,6 +387,7 @@ runs_are_told_apart
 forecasts_are_made
 forecasts_are_written
 models_are_judged
+time_goes_by
 files_get_smaller
 
 printf '\nAs expected: %s commands, %s of them refused as they must be, in %s s\n' \

@@ -203,3 +203,20 @@ def error(*args, code: int) -> str:
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result.stderr
+
+
+@pytest.fixture(scope="module")
+def units():
+    """Matrix units for bfloat16, or AVX-512 in their place; gives which."""
+    from forecaster.swarm.recurrence import native, products
+
+    swarm.use_all_cores()
+    if native.kernel_status()[0] is None:
+        pytest.skip(f"no compiled kernel: {native.kernel_status()[1]}")
+    name = "amx-emulated" if native.why_no_matrix_units(emulated=False) else "amx"
+    if name == "amx-emulated" and (why := native.why_no_matrix_units(emulated=True)):
+        pytest.skip(why)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (native, products):
+            patch.setattr(module, "matrix_status", lambda: (name, ""))
+        yield name

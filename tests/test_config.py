@@ -34,6 +34,9 @@ def test_defaults_that_depend_on_others_are_resolved_once():
         ({"validation": 13}, "validation: expected at least horizon \\+ 9 = 14"),
         ({"model": "mlp", "training": "sequence"}, "model mlp sees a window as a whole"),
         ({"model": "nhits", "training": "sequence"}, "model nhits sees a window as a whole"),
+        ({"precision": "half"}, "precision: expected one of float32, bfloat16; got 'half'"),
+        ({"model": "mlp", "precision": "bfloat16"}, "expected float32 with the model mlp"),
+        ({"model": "a.b:C", "precision": "bfloat16"}, "float32 with .* swarm.LSTM.*, precision="),
         ({"size": 3}, "fast.toml: no setting 'size'; there are: model, head"),
     ],
 )

@@ -79,3 +79,24 @@ def test_scaling_is_seconds_of_all_networks_together():
     np.testing.assert_allclose(np.asarray(loop.get_ydata(), float), [12.8])
     assert labels(ax) == ["ours", "loop"]
     assert ax.get_xscale() == ax.get_yscale() == "log"
+
+
+def test_nights_and_weekends_of_intraday_sessions_take_no_room():
+    days = pd.bdate_range("2026-11-02", "2026-11-20")
+    times = pd.DatetimeIndex(
+        [
+            t
+            for d in days
+            for t in pd.date_range(d + pd.Timedelta(hours=9.5), periods=13, freq="30min")
+        ]
+    )
+    panel = fc.Panel.from_frame(pd.DataFrame({"unique_id": "A", "ds": times, "close": 100.0}))
+    ahead = pd.date_range("2026-11-23 09:30", periods=3, freq="30min")
+    frame = pd.DataFrame({"unique_id": "A", "ds": ahead, "LSTM": [101.0, 102.0, 103.0]})
+    ax = plot_forecast(panel, frame, "A", history=26)
+    past, median = ax.get_lines()
+    assert np.array_equal(np.asarray(past.get_xdata()), np.arange(26))
+    assert np.asarray(median.get_xdata()).tolist() == [25, 26, 27, 28]
+    labels = {text.get_position()[0]: text.get_text() for text in ax.get_xticklabels()}
+    assert labels[0] == "09:30\n19 Nov" and labels[13] == "09:30\n20 Nov"
+    assert labels[26] == "09:30\n23 Nov"

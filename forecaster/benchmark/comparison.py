@@ -12,15 +12,17 @@ import numpy as np
 from forecaster.benchmark.job import SUITE, Job
 from forecaster.errors import UsageError
 
-METHODS = ("ours", "ours-no-kernel", "torch-pool", "torch", "vmap")
-"""The swarm, with the compiled kernel where there is one, and without; PyTorch with a process per
-core; PyTorch on one thread; a plain ``vmap``."""
+METHODS = ("ours", "ours-float32", "ours-no-kernel", "torch-pool", "torch", "vmap")
+"""The swarm, with the compiled kernel where there is one, in float32 whatever the job's precision,
+and without; PyTorch with a process per core; PyTorch on one thread; a ``vmap``, in float32."""
+_FULL = ("ours-float32", "vmap")
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
     """How long a method took for a job, the median of the repeats.
 
+    - ``precision``: of the matrix products that were asked for
     - ``seconds_per_model_epoch``, ``gflops``: time and speed
     - ``ratio_to_ours``: its time over that of our method
     - ``loss_difference``: largest relative difference from our losses after the last epoch
@@ -32,6 +34,7 @@ class Result:
     lookback: int
     batch: int
     features: int
+    precision: str
     seconds_per_model_epoch: float
     gflops: float
     ratio_to_ours: float
@@ -118,6 +121,7 @@ def compare(
     return [
         Result(
             name, job.members, job.hidden, job.lookback, job.batch, job.features,
+            "float32" if name in _FULL else job.precision,
             statistics.median(taken), job.flops / statistics.median(taken) / 1e9,
             statistics.median(a / b for a, b in zip(taken, ours, strict=True)),
             _difference(losses["ours"], losses[name]),
@@ -155,6 +159,8 @@ def _runner(name: str, job: Job, *, whole: bool) -> Runner:
         return TorchLoop(job, whole=whole, device="cuda" if _on_gpu() else "cpu")
     from forecaster.benchmark.with_jax import Ours, PlainVmap
 
+    if name == "ours-float32":
+        return Ours(dataclasses.replace(job, precision="float32"))
     return PlainVmap(job) if name == "vmap" else Ours(job, kernel=name == "ours")
 
 

@@ -20,6 +20,8 @@ class Job:
     - ``windows``, ``batch``: examples of each member, and of each batch; the order is random but
       fixed, and examples that do not fill a batch are left out
     - ``members``, ``epochs``: how many models, and how long each is trained
+    - ``precision``: ``float32``, or ``bfloat16`` for the matrix products of LSTMs; PyTorch's by
+      autocast
     """
 
     network: Literal["lstm", "mlp"] = "lstm"
@@ -31,11 +33,12 @@ class Job:
     windows: int = 352
     members: int = 32
     epochs: int = 3
+    precision: str = "float32"
 
     def __str__(self) -> str:
         return (
             f"{self.network.upper()}, hidden {self.hidden}, layers {self.layers}, lookback "
-            f"{self.lookback}, batch {self.batch}, inputs {self.features}"
+            f"{self.lookback}, batch {self.batch}, inputs {self.features}, {self.precision}"
         )
 
     @property

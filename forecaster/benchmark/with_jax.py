@@ -12,7 +12,7 @@ import optax
 
 from forecaster import swarm
 from forecaster.benchmark.job import LEARNING_RATE, Job
-from forecaster.swarm.recurrence import jax_lstm, lstm
+from forecaster.swarm.recurrence import check_precision, jax_lstm, lstm
 
 _Weights: TypeAlias = dict[str, Any]  # arrays by name
 _Recurrence: TypeAlias = Callable[..., jax.Array]
@@ -118,7 +118,8 @@ def _loss(job: Job, recurrence: _Recurrence) -> Callable[[_Weights, Any, Any], j
             return x
         x = x.swapaxes(0, 1)
         for layer, (kernel, bias) in enumerate(kernels):
-            x = recurrence(kernel, bias, x, last_only=layer == job.layers - 1)
+            last_only = layer == job.layers - 1
+            x = recurrence(kernel, bias, x, last_only=last_only, precision=job.precision)
         return x
 
     def loss(weights: _Weights, x: jax.Array, y: jax.Array) -> jax.Array:
@@ -128,22 +129,25 @@ def _loss(job: Job, recurrence: _Recurrence) -> Callable[[_Weights, Any, Any], j
 
 
 def _with_kernel(
-    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool
+    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool, precision: str
 ) -> jax.Array:
-    return lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]), last_only=last_only)
+    valid = jnp.ones(inputs.shape[:2])
+    return lstm(kernel, bias, inputs, valid, last_only=last_only, precision=precision)
 
 
 def _without_kernel(
-    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool
+    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool, precision: str
 ) -> jax.Array:
-    hidden = jax_lstm(kernel, bias, inputs, jnp.ones(inputs.shape[:2]))
+    valid, precision = jnp.ones(inputs.shape[:2]), check_precision(precision)
+    hidden = jax_lstm(kernel, bias, inputs, valid, precision=precision)
     return hidden[-1] if last_only else hidden
 
 
 def _scanned(
-    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool
+    kernel: jax.Array, bias: jax.Array, inputs: jax.Array, *, last_only: bool, precision: str
 ) -> jax.Array:
-    """An LSTM written in the most obvious way."""
+    """An LSTM written in the most obvious way, in float32."""
+    del precision
     size = bias.shape[0] // 4
 
     def step(carry, x):

@@ -29,12 +29,14 @@ def train_one(job: Job, member: int, device: str = "cpu") -> float:
     predict, parameters = _lstm(job, weights) if job.network == "lstm" else _mlp(job, weights)
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
     order = torch.tensor(job.order(), device=device)
-    losses = []
+    losses, half = [], job.precision == "bfloat16"
     for _ in range(job.epochs):
         losses = []
         for rows in order:
             optimizer.zero_grad(set_to_none=True)
-            loss = ((predict(x[rows]) - y[rows]) ** 2).mean()
+            with torch.autocast(device, torch.bfloat16, enabled=half):
+                predicted = predict(x[rows])
+            loss = ((predicted.float() - y[rows]) ** 2).mean()
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())

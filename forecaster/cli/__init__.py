@@ -48,7 +48,7 @@ class _Commands(click.Group):
         except ForecasterError as error:
             stored = isinstance(error, WriteError | StoreError)
             elsewhere = stored and isinstance(error.__cause__, OSError)
-            say(f"Error: {error}{' (--home for prices and models)' if elsewhere else ''}")
+            say(f"Error: {error}{' (--home for data and models)' if elsewhere else ''}")
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             raise  # click ends quietly

@@ -15,7 +15,7 @@ from forecaster.outputs import PICTURES, Output, check_output
 if TYPE_CHECKING:
     from forecaster.benchmark import Job, Result
 
-_AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel")
+_AGAINST = ("torch-pool", "torch", "vmap", "ours-no-kernel", "ours-float32")
 _SCALING = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -28,6 +28,13 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
 @click.option("--features", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--windows", type=click.IntRange(1), default=352, show_default=True)
 @click.option("--members", type=click.IntRange(1), default=32, show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Of the LSTMs' matrix products; PyTorch's by autocast.",
+)
 @click.option("--epochs", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
 @click.option(
@@ -35,7 +42,7 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
     type=click.Choice(_AGAINST),
     multiple=True,
     help="A PyTorch process per core, PyTorch on one thread, a plain vmap, or this program without "
-    "its compiled kernel; may be repeated.  [default: all]",
+    "its compiled kernel or in float32; may be repeated.  [default: all]",
 )
 @click.option(
     "--suite",
@@ -65,28 +72,30 @@ def benchmark(
       forecaster benchmark
       forecaster benchmark --hidden 64 --lookback 60 --batch 64 --features 5 --windows 1024
       forecaster benchmark --suite --output benchmark.csv
+      forecaster benchmark --suite --precision bfloat16 --against ours-float32
     """
     files = _files(output, suite=suite, overwrite=overwrite) if output is not None else []
-    if sizes["windows"] < sizes["batch"]:
-        raise click.BadParameter(
-            f"expected at least one batch, {sizes['batch']} windows; got {sizes['windows']}",
-            param_hint="--windows",
-        )
+    _check(sizes)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave PyTorch some of a GPU
     from forecaster.benchmark import Job, available, compare, scaling
     from forecaster.benchmark import suite as all_sizes
 
+    if sizes["precision"] == "float32":
+        against = tuple(name for name in against or _AGAINST if name != "ours-float32")
     methods, advice = available(against or _AGAINST)
     if advice:
         say(advice)
-    say(_kernel())
+    say(_kernel(sizes["precision"]))
 
     def show(method: str, repeat: int) -> None:
         if console().is_terminal:
             say(f"  {method}, repeat {repeat + 1} of {repeats}")
 
     results, scaled = [], []
+    precision = sizes["precision"]
     jobs = all_sizes() if suite else [Job(**sizes)]
+    if precision != "float32":  # of what has no LSTM there is nothing to compare
+        jobs = [dataclasses.replace(j, precision=precision) for j in jobs if j.network == "lstm"]
     for job in jobs:
         compared = compare(job, methods, repeats, on_run=show)
         _print_comparison(job, compared)
@@ -99,6 +108,20 @@ def benchmark(
     if len(files) > 1:
         _write(files[1], scaled)
         _draw(files[2], jobs[1], scaled)
+
+
+def _check(sizes: dict[str, Any]) -> None:
+    """Raise BadParameter for sizes that do not go together."""
+    if sizes["windows"] < sizes["batch"]:
+        raise click.BadParameter(
+            f"expected at least one batch, {sizes['batch']} windows; got {sizes['windows']}",
+            param_hint="--windows",
+        )
+    if sizes["precision"] != "float32" and sizes["network"] != "lstm":
+        raise click.BadParameter(
+            f"expected float32 with --network {sizes['network']}; got {sizes['precision']}",
+            param_hint="--precision",
+        )
 
 
 def _files(output: Path, *, suite: bool, overwrite: bool) -> list[Output]:
@@ -114,11 +137,12 @@ def _files(output: Path, *, suite: bool, overwrite: bool) -> list[Output]:
     ]
 
 
-def _kernel() -> str:
-    from forecaster.swarm.recurrence import kernel_status
+def _kernel(precision: str) -> str:
+    from forecaster.swarm.recurrence import kernel_status, products_of
 
     runs, why_not = kernel_status()
-    return f"Recurrence: compiled kernel ({runs})" if runs else f"Recurrence: JAX alone: {why_not}"
+    said = f"Recurrence: compiled kernel ({runs})" if runs else f"Recurrence: JAX alone: {why_not}"
+    return said if precision == "float32" else f"{said}\nProducts: {products_of(precision)}"
 
 
 def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:

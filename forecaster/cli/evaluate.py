@@ -42,13 +42,14 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.command()
 @source_options
 @covariate_options
-@click.option("--windows", type=click.IntRange(1), default=250, show_default=True,
-              help="How many of the latest cutoffs to forecast from.")  # fmt: skip
+@click.option("--windows", type=click.IntRange(1),
+              help="How many of the latest cutoffs to forecast from.  [default: 250, or fewer of "
+              "short series]")  # fmt: skip
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
               help="Times between two cutoffs.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
-              help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, garch, "
-              "gjr, ets, theta, torch.")  # fmt: skip
+              help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, har, "
+              "garch, gjr, ets, theta, torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
               help="How many series PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
@@ -78,7 +79,7 @@ def evaluate(
     ctx: click.Context, home: "Home", tickers: str | None, source: str, start: datetime | None,
     end: datetime | None, mask: tuple[str, ...], decimal: str | None,
     covariates: "CovariateFiles", columns: tuple[str, ...],
-    date_format: str | None, windows: int, step: int, baselines: str, torch_sample: int,
+    date_format: str | None, windows: int | None, step: int, baselines: str, torch_sample: int,
     refit: int, ends: str, config: str | None, seed: int, output: str | None, groups: str | None,
     *, overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip

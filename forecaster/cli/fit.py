@@ -38,7 +38,7 @@ _WORSE = 1.02  # times the error of a simple forecast, from which on a fit is no
 _THE_ONLY = ""  # fit that was interrupted, for --resume without a name
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
-    "transform", "season", "start", "members",
+    "transform", "season", "start", "members", "precision",
 )  # fmt: skip
 
 
@@ -85,6 +85,12 @@ _SETTINGS = (
     "no series has a part in another's forecast.  [default: pooled]",
 )
 @click.option("--members", type=int, help="Networks averaged for each series.  [default: 3]")
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16"]),
+    help="Of an LSTM's or GRU's matrix products; bfloat16 is faster on processors with matrix "
+    "units (AMX; see `status`).  [default: float32]",
+)
 @click.option(
     "--tune",
     is_flag=True,
@@ -251,6 +257,12 @@ def _finish(ctx: click.Context, result: "SavedFit") -> None:
     ctx.exit(PARTLY if result.model.skipped or result.stale else 0)
 
 
+def _products(model: "Model") -> dict[str, str]:
+    """What was multiplied, where that was asked for."""
+    asked = model.config.precision != "float32"
+    return {"Products": str(model.provenance["products"])} if asked else {}
+
+
 def _print_summary(result: "SavedFit") -> None:
     from forecaster.home import run_name
 
@@ -263,6 +275,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
         "Prices" if model.target != "y" else "Series": span,
         "Networks": _networks(model),
+        **_products(model),
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(model.skipped)),

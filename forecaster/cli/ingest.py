@@ -135,7 +135,7 @@ def export(
     overwrite: bool,
     home: "Home",
 ) -> None:
-    """Write stored prices, unchanged, as one long table; by default those of all series.
+    """Write the stored series, unchanged, as one long table; by default those of all series.
 
     \b
     Examples:

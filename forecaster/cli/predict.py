@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forecaster.cli.shared import PARTLY, covariate_options, home_option, overwrite_option, say
+from forecaster.cli.shared import (
+    PARTLY,
+    columns_option,
+    covariate_options,
+    date_format_option,
+    decimal_option,
+    home_option,
+    overwrite_option,
+    say,
+)
 from forecaster.cli.tables import print_table
 from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError, printable
@@ -33,7 +42,7 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All series of the model.")
 @click.option("--run", metavar="NAME", help="Which run (see `runs`).  [default: the latest of real "
-              "prices that knows the tickers]")  # fmt: skip
+              "data that knows the tickers]")  # fmt: skip
 @click.option(
     "--level", type=float, multiple=True, default=(80, 95), show_default=True,
     help="Bands in percent; repeat for more.",
@@ -57,6 +66,9 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
 @click.option("--history", type=click.IntRange(2), help="Latest rows that --plot shows.  "
               "[default: 63]")  # fmt: skip
 @covariate_options
+@date_format_option
+@columns_option
+@decimal_option
 @overwrite_option
 @home_option
 @click.pass_context
@@ -77,13 +89,14 @@ def predict(
     covariates: "CovariateFiles",
     overwrite: bool,
     home: "Home",
+    **reading: str | tuple[str, ...] | None,
 ) -> None:
-    """Forecast with a saved model and the stored prices.
+    """Forecast with a saved model and the stored series.
 
     Where several runs could answer, it is said which one does, and why newer ones do not.
 
-    With --paths, futures of all series together are drawn, so that the risk of a basket can be
-    asked for: a summary is shown, or the paths are written to --output.
+    With --paths, futures of all series together are drawn, so that the risk of a basket, or the
+    spread of a sum, can be asked for: a summary is shown, or the paths are written to --output.
 
     \b
     Examples:
@@ -98,6 +111,13 @@ def predict(
     for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
         if n_paths is not None and drawn is not None:
             raise UsageError(f"{option} bands, which --paths does not make; leave one of them out")
+    if not covariates and (said := [name for name, value in reading.items() if value]):
+        raise UsageError(
+            f"--{said[0].replace('_', '-')} says how files of covariates are read; add --future "
+            "FILE or --static FILE (stored series are as `ingest` and `fit` have read them)"
+        )
+    if any("target" in said or "wide" in said for said in reading["columns"] or ()):
+        raise UsageError("--columns: of covariates, id=NAME and time=NAME can be said, no more")
     if groups is not None and report is None:
         raise UsageError("--groups is for the page; add --report FILE.html")
     if history is not None and plot is None:
@@ -161,18 +181,15 @@ def _print_tables(
     result: "Prediction", levels: Sequence[float], n_paths: int | None = None
 ) -> None:
     if n_paths is not None:
-        from forecaster.cli.risk import risk_table
+        from forecaster.cli.risk import risk_table, values_table
 
-        if result.panel.target == "y":
-            raise UsageError(
-                "--paths shows a summary of prices; of other series: add --output FILE"
-            )
-        print_table(risk_table(result, _FULL_TABLES))
+        table = values_table if result.panel.target == "y" else risk_table
+        print_table(table(result, _FULL_TABLES))
     elif len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
             print_table(_table(result, name, levels))
     else:
-        print_table(_overview(result, levels))
+        print_table(_overview(result, levels), _overview(result, levels, narrow=True))
 
 
 def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
@@ -193,20 +210,29 @@ def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
     return table
 
 
-def _overview(result: "Prediction", levels: Sequence[float]) -> "Table":
-    """The last date of every series, one line each."""
+def _overview(result: "Prediction", levels: Sequence[float], *, narrow: bool = False) -> "Table":
+    """The last date of every series, one line each; ``narrow``: without the latest values.
+
+    A date that all of them have stands above.
+    """
     from rich.table import Table
 
     from forecaster.series import show_time
 
-    table = Table("series", "last", "date", "median", *_bands(levels), "P(rise)")
+    ends = {show_time(when) for when in result.frame.groupby("unique_id")["ds"].max()}
+    title = f"Forecasts for {ends.pop()}" if narrow and len(ends) == 1 else None
+    known = [] if narrow else ["last"]
+    dates = [] if title else ["date"]
+    table = Table("series", *known, *dates, "median", *_bands(levels), "P(rise)",
+                  title=title, title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "right"
     for name, part in result.frame.groupby("unique_id", sort=False):
         last, _ = _last(result, str(name))
         row = part.iloc[-1]
-        when = show_time(row["ds"])
-        table.add_row(str(name), _number(last[1]), when, *_cells(result, row, levels))
+        cells = {"last": _number(last[1]), "date": show_time(row["ds"])}
+        cells = [cells[column] for column in (*known, *dates)]
+        table.add_row(str(name), *cells, *_cells(result, row, levels))
     return table
 
 

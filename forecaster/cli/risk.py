@@ -1,4 +1,4 @@
-"""What ``forecaster predict --paths`` shows: how much prices and a basket of them may lose."""
+"""What ``forecaster predict --paths`` shows: what prices may lose, or other series' values."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _TAIL = 0.05
 _BASKET = "equal weights"
+_SUM = "sum"
 
 
 def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
@@ -27,6 +28,36 @@ def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
     values = cast(pd.DataFrame, ends.unstack("unique_id"))[list(panel.ids)].to_numpy()
     returns = pd.DataFrame(values / latest - 1, columns=list(panel.ids))
     return returns.assign(**{_BASKET: returns.mean(axis=1)}) if len(panel.ids) > 1 else returns
+
+
+def values_at_the_end(result: "Prediction") -> pd.DataFrame:
+    """Values at the last step: a row per path, a column per series, and one of their sum."""
+    frame, model = result.frame, result.model.config.column
+    ends = frame.groupby(["unique_id", "sample_id"], sort=False)[model].last()
+    values = cast(pd.DataFrame, ends.unstack("unique_id"))[list(result.panel.ids)]
+    return values.assign(**{_SUM: values.sum(axis=1)}) if len(result.panel.ids) > 1 else values
+
+
+def values_table(result: "Prediction", most: int) -> Table:
+    """Values at the last step of the first series, and of the sum of all."""
+    values = values_at_the_end(result)
+    names = [*list(result.panel.ids)[:most], *([_SUM] if _SUM in values else [])]
+    steps, count = result.model.config.horizon, len(result.panel.ids)
+    ahead = "one step" if steps == 1 else f"{steps} steps"
+    table = Table(
+        "series", "median", "80 % band", "95 % band",
+        title=f"Values {ahead} ahead, {len(values):,} paths", title_justify="left",
+    )  # fmt: skip
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name in names:
+        quantiles = values[name].quantile([0.5, 0.1, 0.9, 0.025, 0.975])
+        median, *bounds = (
+            f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}" for value in quantiles
+        )
+        bands = (f"{low} to {high}" for low, high in (bounds[:2], bounds[2:]))
+        table.add_row(f"{_SUM} of {count}" if name == _SUM else name, median, *bands)
+    return table
 
 
 def risk_table(result: "Prediction", most: int) -> Table:

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from forecaster.cli.shared import home_option, say, show
-from forecaster.cli.tables import print_table
+from forecaster.cli.tables import print_folded, print_table, short_source
 from forecaster.errors import ModelError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FACTS = {
     "start": "--start", "end": "--end", "first": "first row", "last": "last row", "mask": "--mask",
     "seed": "seed", "tuned": "tuned", "data_sha256": "data (hash)",
-    "compressed_by": "compressed by",
+    "compressed_by": "compressed by", "future": "--future", "static": "--static",
 }  # fmt: skip
 _SETTINGS = {"start": "start from"}
 _SHORT = 12  # characters of a hash
@@ -29,7 +29,7 @@ _SHORT = 12  # characters of a hash
 def runs(ctx: click.Context, *, home: "Home") -> None:
     """List the runs, and compare, rename and remove them.
 
-    A run is what `fit` saves. `predict` takes the latest one of real prices that knows the tickers,
+    A run is what `fit` saves. `predict` takes the latest one of real data that knows the tickers,
     or the one named by --run. Errors are relative to "unchanged", over the validation span of each
     run, the median over its series.
 
@@ -82,7 +82,7 @@ def rename(*, old: str, new: str, home: "Home") -> None:
 @click.argument("names", nargs=-1, required=True)
 @home_option
 def remove(*, names: Sequence[str], home: "Home") -> None:
-    """Remove runs for good; prices and evaluations stay.
+    """Remove runs for good; data and evaluations stay.
 
     \b
     Example:
@@ -105,11 +105,15 @@ def _list(home: "Home") -> None:
     sound, damaged = runs_of(home)
     if not sound and not damaged:
         return show(f"No run under {home} yet; `forecaster fit` makes one.")
-    table = Table("run", "saved", "source", "series", "horizon", "model", "error", "size",
-                  title="Runs, the latest last", title_justify="left")  # fmt: skip
+    title: Any = {"title": "Runs, the latest last", "title_justify": "left"}
+    table = Table("run", "saved", "source", "series", "horizon", "model", "error", "size", **title)
+    narrower = Table("run", "source", "series", "horizon", "error", **title)
     for run in sound:
-        table.add_row(*_row(run, latest=run is sound[-1]))
-    print_table(table)
+        name, saved, source, series, horizon, model, error, size = _row(run)
+        latest = " (latest)" if run is sound[-1] else ""
+        table.add_row(name + latest, saved, source, series, horizon, model, error, size)
+        narrower.add_row(name, short_source(source), series, horizon, error)
+    print_table(table, narrower)
     for why in damaged.values():
         say(why)
     try:
@@ -119,11 +123,11 @@ def _list(home: "Home") -> None:
     show(f"`forecaster predict --all` takes {taken}; --run NAME takes another.")
 
 
-def _row(run: "Run", *, latest: bool) -> list[str]:
+def _row(run: "Run") -> list[str]:
     from forecaster.storage import shown_time
 
     return [
-        f"{run.name}{' (latest)' if latest else ''}", shown_time(run), run.source or "unknown",
+        run.name, shown_time(run), run.source or "unknown",
         str(len(run.ids)), str(run.config.horizon), _model(run), _median(run.error),
         f"{run.bytes / 1e6:.2f} MB",
     ]  # fmt: skip
@@ -152,7 +156,7 @@ def _print_differences(first: "Run", second: "Run") -> None:
         if one != other:
             table.add_row(name, one, other)
     if table.row_count:
-        print_table(table)
+        print_folded(table)
     else:
         show(f"{first.name} and {second.name} have the same settings and data.")
 
@@ -164,6 +168,8 @@ def _facts(run: "Run") -> dict[str, str]:
     facts = {_FACTS[name]: value for name, value in given.items()}
     for name, value in dataclasses.asdict(run.config).items():
         facts[_SETTINGS.get(name, name.replace("_", " "))] = _shown(value)
+    facts |= {"known in advance": ", ".join(run.covariates[0])}
+    facts |= {"known of each series": ", ".join(run.covariates[1])}
     return {"source": run.source, "series": str(len(run.ids)), **facts}
 
 
@@ -190,7 +196,7 @@ def _print_errors(first: "Run", second: "Run") -> None:
             f"'unchanged', {len(common)} series of both",
             *(_median([each[name] for name in common]) for each in errors),
         )
-    print_table(table)
+    print_folded(table)
     pairs = [(errors[0][name], errors[1][name]) for name in common]
     compared = [(a, b) for a, b in pairs if a is not None and b is not None]
     if compared:

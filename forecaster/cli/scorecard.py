@@ -33,7 +33,7 @@ def scorecard(
     """Say how the forecasts that were really made have done since.
 
     Each `predict` is kept in the home's record. After `ingest`, its forecasts are compared with
-    the prices that came: the share that bands held, and CRPS and absolute error relative to those
+    what came: the share that bands held, and CRPS and absolute error relative to those
     of "unchanged" (below 1 is better). Splits and dividends since then are allowed for. A forecast
     that was made again from the same day, by the same run, counts once.
 
@@ -56,7 +56,7 @@ def scorecard(
     if card.simulated:
         say("Simulated prices: the forecasts are of an invented market.")
     if file is None and page is None and len(card.known):
-        print_table(_table(card))
+        print_table(_table(card), _table(card, narrow=True))
     if file is not None:
         file.write_table(_exported(card))
         say(f"Wrote {file.path}")
@@ -69,19 +69,25 @@ def scorecard(
         show(line)
 
 
-def _table(card: "Scorecard") -> "Table":
+def _table(card: "Scorecard", *, narrow: bool = False) -> "Table":
+    """``narrow``: without the counts of forecasts, and with shorter headings."""
     from rich.table import Table
 
-    table = Table("series", *_headings(card.levels), title="Forecasts that were made, and what "
+    def shown(cells: Sequence[str]) -> Sequence[str]:
+        return cells[1:] if narrow else cells
+
+    headings = shown(_headings(card.levels))
+    headings = [text.replace(" holds", "") for text in headings] if narrow else headings
+    table = Table("series", *headings, title="Forecasts that were made, and what "
                   "came; CRPS and error of 'unchanged' = 1", title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "right"
     scores = card.table()
     for _, row in scores.iterrows():
-        table.add_row(str(row["by"]), *_cells(row, card.levels))
+        table.add_row(str(row["by"]), *shown(_cells(row, card.levels)))
     if len(scores) > 1:
         table.add_section()
-        table.add_row("all", *_cells(card.total(), card.levels))
+        table.add_row("all", *shown(_cells(card.total(), card.levels)))
     return table
 
 

@@ -28,7 +28,7 @@ def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--home",
         envvar="FORECASTER_HOME",
         callback=lambda ctx, option, value: _home_of_group(ctx) or _home(value),
-        help="Folder for prices and models.  "
+        help="Folder for data and models.  "
         "[env var: FORECASTER_HOME; default: the user's data folder]",
     )(command)
 
@@ -69,7 +69,10 @@ tickers_option = click.option(
 
 
 def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--future`` and ``--static``, handed over as ``covariates``."""
+    """``--future`` and ``--static``, handed over as ``covariates``.
+
+    They are read as the command's other options say that files are read.
+    """
     file = click.Path(path_type=Path)
 
     @click.option("--static", type=file, metavar="FILE", help="What each series is: a row "
@@ -78,9 +81,11 @@ def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
                   "unique_id,ds,... (or ds,... for all), up to the horizon.")  # fmt: skip
     @functools.wraps(command)
     def with_files(*args: Any, future: Path | None, static: Path | None, **options: Any) -> Any:
-        from forecaster.ingest import CovariateFiles
+        from forecaster.ingest import CovariateFiles, Reading
 
-        return command(*args, covariates=CovariateFiles.of(future, static), **options)
+        said = as_columns(options["columns"], options["date_format"])
+        files = CovariateFiles.of(future, static, Reading.of(options["decimal"], said))
+        return command(*args, covariates=files, **options)
 
     return with_files
 

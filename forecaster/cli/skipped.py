@@ -46,8 +46,10 @@ def advised(config: "Config") -> Iterator[None]:
     try:
         yield
     except NoSeries as error:
-        lines = "".join(f"\n  {line}" for line in lines_of(error.skipped, config))
-        raise DataError(f"no series can be used:{lines}") from error
+        # Where fewer cutoffs leave enough rows, a shorter horizon is not what was asked for.
+        lines = lines_of(error.skipped, None if error.advice else config)
+        told = "".join(f"\n  {line}" for line in [*lines, error.advice] if line)
+        raise DataError(f"no series can be used:{told}") from error
 
 
 def _line(kind: _Kind, rows: Mapping[str, int], config: "Config | None") -> str:

@@ -1,12 +1,12 @@
 """``forecaster status``."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from forecaster.cli.shared import PARTLY, home_option, say, show
-from forecaster.cli.tables import console, print_table
+from forecaster.cli.tables import console, print_table, short_source
 from forecaster.errors import ModelError, StoreError
 
 if TYPE_CHECKING:
@@ -48,39 +48,43 @@ def status(
     from forecaster.ingest import Store
 
     show(f"Home: {home}")
-    show(f"Recurrence: {_kernel()}")
+    show(f"Training: {_kernel()}")
+    show(f"--precision bfloat16: {_products()}")
     stores = list(Store.all_of(home, say))
     if stores:
-        print_table(_sources_table(stores))
+        print_table(_sources_table(stores), _sources_table(stores, narrow=True))
     else:
-        console().print(
-            "No prices stored yet; `forecaster fit` or `forecaster ingest` fetches some."
-        )
+        console().print("Nothing stored yet; `forecaster fit` or `forecaster ingest` fetches some.")
     for store in stores:
         _print_store(store, [store.spelled(name) for name in tickers], everything=everything)
     unknown = [name for name in tickers if not any(s.spelled(name) in s for s in stores)]
     for name in unknown:
-        say(f"{name}: no prices are stored")
+        say(f"{name}: not stored")
     _print_models(home)
     _print_unfinished(home)
     damaged = sum(_verify(store) for store in stores) if verify else 0
     ctx.exit(1 if damaged else PARTLY if unknown else 0)
 
 
-def _sources_table(stores: Sequence["Store"]) -> "Table":
+def _sources_table(stores: Sequence["Store"], *, narrow: bool = False) -> "Table":
+    """``narrow``: without paths, gaps, and columns that hold nothing but zeros."""
     from rich.table import Table
 
-    table = Table(
-        "source", "series", "rows", "first", "last", "gaps", "flagged", "suspect", "set aside",
-        title="Prices", title_justify="left",
-    )  # fmt: skip
-    for store in stores:
-        manifest = store.manifest
-        table.add_row(
-            manifest.source, str(len(manifest.series)), f"{manifest.rows:,}",
-            manifest.first, manifest.last, str(manifest.gaps), f"{manifest.flagged:,}",
-            str(manifest.suspects), str(len(manifest.quarantine)),
-        )  # fmt: skip
+    rows = [
+        {
+            "source": short_source(store.source) if narrow else store.source,
+            "series": str(len(store.manifest.series)), "rows": f"{store.manifest.rows:,}",
+            "first": store.manifest.first, "last": store.manifest.last,
+            "gaps": "0" if narrow else str(store.manifest.gaps),
+            "flagged": f"{store.manifest.flagged:,}", "suspect": str(store.manifest.suspects),
+            "set aside": str(len(store.manifest.quarantine)),
+        }
+        for store in stores
+    ]  # fmt: skip
+    shown = [name for name in rows[0] if not narrow or any(row[name] != "0" for row in rows)]
+    table = Table(*shown, title="Sources", title_justify="left")
+    for row in rows:
+        table.add_row(*(row[name] for name in shown))
     return table
 
 
@@ -89,7 +93,7 @@ def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) ->
     names = _choose_series(store, tickers, everything=everything)
     if not names:
         return
-    print_table(_series_table(store, names))
+    print_table(_series_table(store, names), _series_table(store, names, narrow=True))
     if tickers:
         _print_flags(store, names)
     elif len(names) < len(store.ids):
@@ -107,22 +111,21 @@ def _choose_series(store: "Store", tickers: Sequence[str], *, everything: bool) 
     return store.ids if everything else store.manifest.by_urgency()[:_SHOWN]
 
 
-def _series_table(store: "Store", names: Sequence[str]) -> "Table":
+def _series_table(store: "Store", names: Sequence[str], *, narrow: bool = False) -> "Table":
+    """``narrow``: without the first days and the gaps."""
     from rich.table import Table
 
-    table = Table(
-        "series", "first", "last", "rows", "gaps", "flags", "state",
-        title=f"Series of {store.source}", title_justify="left",
-    )  # fmt: skip
+    shown = ("last", "rows") if narrow else ("first", "last", "rows", "gaps")
+    table = Table("series", *shown, "flags", "state",
+                  title=f"Series of {store.source}", title_justify="left")  # fmt: skip
     manifest = store.manifest
     for name in names:
         entry = manifest.series[name]
         flags = ", ".join(f"{flag} {count}" for flag, count in manifest.flags_of(name).items())
         state = f"suspect: {entry.reason}" if entry.suspect else "ok"
-        table.add_row(
-            name, entry.first, entry.last, f"{entry.rows:,}", str(manifest.gaps_of(name)), flags,
-            state,
-        )  # fmt: skip
+        cells = {"first": entry.first, "last": entry.last, "rows": f"{entry.rows:,}",
+                 "gaps": str(manifest.gaps_of(name))}  # fmt: skip
+        table.add_row(name, *(cells[column] for column in shown), flags, state)
     return table
 
 
@@ -148,12 +151,15 @@ def _print_flags(store: "Store", names: Sequence[str]) -> None:
 def _print_models(home: "Home") -> None:
     from rich.table import Table
 
-    models = Table("run", "model", "series", "source", "data until", "error / naive",
-                   title="Models, the latest last", title_justify="left")  # fmt: skip
+    title: Any = {"title": "Models, the latest last", "title_justify": "left"}
+    models = Table("run", "model", "series", "source", "data until", "error / naive", **title)
+    narrower = Table("run", "series", "source", "data until", "error", **title)
     for run in home.runs():
-        models.add_row(*_describe_run(run))
+        name, model, series, source, until, error = _describe_run(run)
+        models.add_row(name, model, series, source, until, error)
+        narrower.add_row(name, series or model, short_source(source), until, error)
     if models.row_count:
-        print_table(models)
+        print_table(models, narrower)
     else:
         show("No model yet; run `forecaster fit` first.")
 
@@ -186,7 +192,7 @@ def _describe_run(folder: "Path") -> list[str]:
         model = load(folder)
     except ModelError as error:
         say(str(error))
-        return [run_name(folder), "damaged"]
+        return [run_name(folder), "damaged", "", "", "", ""]
     return [
         run_name(folder), f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
         # `fc.save` may have put it here, without a source.
@@ -212,13 +218,20 @@ def _verify(store: "Store") -> int:
 
 
 def _kernel() -> str:
-    """Which code runs the LSTM, and how to get the faster one."""
+    """Which code trains LSTMs and GRUs, and how to get the faster one."""
     from forecaster.swarm import use_all_cores
     from forecaster.swarm.recurrence import kernel_status
 
     use_all_cores()
     instructions, why = kernel_status()
     if instructions:
-        return f"compiled kernel ({instructions})"
+        return f"by code compiled for this processor ({instructions})"
     advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
-    return f"JAX alone, slower on CPUs: {why}{advice}"
+    return f"by JAX alone, which is slower on CPUs: {why}{advice}"
+
+
+def _products() -> str:
+    """What another precision comes to here."""
+    from forecaster.swarm.recurrence import products_of
+
+    return products_of("bfloat16")

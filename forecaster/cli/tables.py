@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WITHOUT_A_TERMINAL = 120  # columns, or as many as a table needs
+_FOLDED = 60  # columns of a terminal, from which on cells of several lines can be read
+_FEW_COLUMNS = 3
 
 
 def console(width: int | None = None) -> "Console":
@@ -32,21 +34,42 @@ def console(width: int | None = None) -> "Console":
     return shown
 
 
-def print_table(table: "Table") -> None:
-    """Print a table, or where it is too wide its rows one below the other, so that none is cut.
+def print_table(table: "Table", *narrower: "Table") -> None:
+    """Print a table, or where it is too wide the first that fits of others that say less.
 
-    A stacked row begins with its first cell; the others follow, a line each, with their heading.
+    Where none does, its rows one below the other, so that none is cut: a stacked row begins with
+    its first cell; the others follow, a line each, with their heading.
     """
+    screen = console()
+    if not (screen.is_terminal or os.environ.get("COLUMNS")):  # nobody's eyes: lines stay lines
+        return console(max(screen.width, _width(screen, table))).print(table)
+    for one in (table, *narrower):
+        if _width(screen, one) <= screen.width:
+            return screen.print(one)
+    _print_stacked(screen, table)
+
+
+def print_folded(table: "Table") -> None:
+    """Print a table whose long cells may have several lines; stacked where it is far too wide."""
+    screen = console()
+    for column in table.columns:
+        column.overflow = "fold"
+    if _width(screen, table) > screen.width >= _FOLDED and len(table.columns) <= _FEW_COLUMNS:
+        return screen.print(table)
+    print_table(table)
+
+
+def short_source(source: str) -> str:
+    """A source without the folders of its path."""
+    kind, sign, path = source.partition(":")
+    return f"{kind}:{path.rstrip('/').rpartition('/')[2]}" if sign else source
+
+
+def _width(screen: "Console", table: "Table") -> int:
+    """Of a table, however wide the screen is."""
     from rich.measure import Measurement
 
-    screen = console()
-    needed = Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum
-    if needed <= screen.width:
-        screen.print(table)
-    elif screen.is_terminal or os.environ.get("COLUMNS"):
-        _print_stacked(screen, table)
-    else:
-        console(needed).print(table)  # nobody's eyes: a line stays a line
+    return Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum
 
 
 def show_facts(facts: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@ from . import baselines as baselines
 from .backtest import BacktestCallbacks as BacktestCallbacks
 from .backtest import BacktestOptions as BacktestOptions
 from .backtest import evaluate_to_folder as evaluate_to_folder
+from .cutoffs import cutoffs_of as cutoffs_of
 from .measures import MEASURES as MEASURES
 from .measures import differences as differences
 from .measures import in_volatility as in_volatility
@@ -15,7 +16,6 @@ from .rolling_origin import Origins as Origins
 from .rolling_origin import RollingOrigin as RollingOrigin
 from .rolling_origin import cross_validation as cross_validation
 from .rolling_origin import cross_validation_to_parquet as cross_validation_to_parquet
-from .rolling_origin import cutoffs_of as cutoffs_of
 from .scores import evaluate as evaluate
 from .scores import horizon_of as horizon_of
 from .summary import Provenance as Provenance

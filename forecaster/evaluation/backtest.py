@@ -13,8 +13,9 @@ from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation.baselines import Runner, check_torch, memory_used
+from forecaster.evaluation.cutoffs import cutoffs_of, usual_windows
 from forecaster.evaluation.result import FORECASTS, Evaluation, check_folder
-from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin, cutoffs_of
+from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin
 from forecaster.evaluation.scores import season_at
 from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
@@ -30,7 +31,8 @@ LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 class BacktestOptions:
     """What to evaluate, and against what.
 
-    - ``n_windows``: cutoffs to forecast from, the latest ones; ``step_size``: times between two
+    - ``n_windows``: cutoffs to forecast from, the latest ones; None: 250, or fewer of short series
+    - ``step_size``: times between two
     - ``baselines``: names of :data:`forecaster.evaluation.baselines.BASELINES`, and ``torch``, the
       same networks trained by PyTorch; ``naive`` is always among them
     - ``refit``: train at the first cutoff only (False), at each (True), or every so many
@@ -43,7 +45,7 @@ class BacktestOptions:
     - ``groups``: of the series, such as sectors, that the report summarises
     """
 
-    n_windows: int = 250
+    n_windows: int | None = None
     step_size: int = 1
     baselines: tuple[str, ...] = ("naive", "ewma")
     refit: bool | int = False
@@ -113,9 +115,11 @@ def evaluate_to_folder(
         options.groups.of(panel.ids)  # before the work
     names, cache = options.runner_names, options.cache
     panel, own = _aligned(panel, options)
-    cutoffs = cutoffs_of(panel, config.horizon, options.n_windows, options.step_size)
+    windows = options.n_windows or usual_windows(panel, config, options.step_size)
+    options = dataclasses.replace(options, n_windows=windows)
+    cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
     known = panel.until(panel.times[cutoffs[0]])
-    with Runner(names, config.horizon, LEVELS, known, cache=cache) as runner:
+    with Runner(names, config.horizon, LEVELS, known, season=config.season, cache=cache) as runner:
         forecasters = Forecasters.fit(panel, config, options, runner, callbacks)
         fitting = time.perf_counter() - began
         with atomic.write_folder(folder, replace=overwrite) as temporary:
@@ -165,6 +169,7 @@ class Forecasters:
         callbacks: BacktestCallbacks,
     ) -> "Forecasters":
         """Train our networks, and PyTorch's where the options say so."""
+        assert options.n_windows is not None, "it is decided where the cutoffs are"
         networks = RollingOrigin.fit(
             panel, config, options.n_windows, options.step_size, refit=options.refit,
             level=LEVELS, seed=options.seed, on_progress=callbacks.training,

@@ -11,7 +11,8 @@ import pandas as pd
 
 from forecaster import atomic, swarm
 from forecaster.config import Config
-from forecaster.errors import DataError, UsageError
+from forecaster.errors import UsageError
+from forecaster.evaluation.cutoffs import advised_of_windows, cutoffs_of
 from forecaster.forecasting import (
     RISE,
     Model,
@@ -24,7 +25,7 @@ from forecaster.forecasting import (
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.paths import open_for_arrow
-from forecaster.series import Histories, OwnEnds, Panel, aligned_if, show_time
+from forecaster.series import Histories, OwnEnds, Panel, aligned_if
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -141,14 +142,16 @@ class RollingOrigin:
         parts = []
         for group in _groups(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
-            model = fit(known, config, seed, network=network, on_progress=on_progress)
+            with advised_of_windows(panel, config, n_windows, step_size):
+                model = fit(known, config, seed, network=network, on_progress=on_progress)
             parts.append((model, group))
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
         # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
         fitted = known.only(first.ids, first.skipped)
-        panel = match_panel(first, first.transform.without_bad_rows(fitted))
+        # Nor may how far apart the rows will be, which `latest` would look at.
+        panel = match_panel(first, first.transform.without_bad_rows(fitted), latest=False)
         return RollingOrigin(panel, tuple(parts), levels, own)
 
     @property
@@ -326,26 +329,6 @@ def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
                 writer.write(frame)
 
     atomic.write_file(path, write)
-
-
-def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np.ndarray:
-    """Positions of the cutoffs on the panel's time axis, in order.
-
-    Raises DataError when the panel is too short.
-    """
-    if n_windows < 1 or step_size < 1:
-        raise DataError(
-            f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
-        )
-    last = len(panel.times) - 1 - horizon
-    first = last - (n_windows - 1) * step_size
-    if first < 1:
-        raise DataError(
-            f"{n_windows} cutoffs {step_size} apart need more than "
-            f"{(n_windows - 1) * step_size + horizon + 1} times; the panel has {len(panel.times)}, "
-            f"up to {show_time(panel.times[-1])}"
-        )
-    return np.arange(first, last + 1, step_size)
 
 
 def _groups(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:

@@ -19,6 +19,7 @@ SUSPICIOUS = 0.97
 """Of the naive error; daily prices do not give more away than that."""
 QUOTED_LEVELS = (80, 95)
 """The bands that sentences and tables speak of."""
+_SHORT = 60.0  # seconds of training, of which compiling takes most
 TORCH = "PyTorch"
 """The column of the networks that PyTorch trained."""
 
@@ -242,8 +243,8 @@ def _torch_in_words(evaluation: Evaluation) -> str | None:
     alike = config.start == "independent" and config.members == 1
     kind = "the same networks" if alike else "networks of the same kind, one a series by itself,"
     return (
-        f"PyTorch: {kind} take {_torch_times(evaluation):.1f} times as long a series, on all "
-        f"cores, and have errors that {_same_distribution(evaluation)}; ours are "
+        f"PyTorch: {kind}{_torch_times(evaluation)} have errors that "
+        f"{_same_distribution(evaluation)}; ours are "
         f"{compared.ratio:.4f} times theirs, {compared.shares}."
     )
 
@@ -274,8 +275,14 @@ def _ends_in_words(evaluation: Evaluation) -> str:
     )
 
 
-def _torch_times(evaluation: Evaluation) -> float:
-    """How many times as long PyTorch trains a network as we do."""
+def _torch_times(evaluation: Evaluation) -> str:
+    """How many times as long PyTorch trains a network as we do, in words.
+
+    Nothing where either takes less than a minute: compiling decides then.
+    """
     summary = evaluation.summary
-    torch = (summary.seconds.torch or 0.0) / max(1, summary.torch_series or 0)
-    return torch / (summary.seconds.training / max(1, summary.series))
+    ours, torch = summary.seconds.training, summary.seconds.torch or 0.0
+    if min(ours, torch) < _SHORT:
+        return ""
+    times = torch / max(1, summary.torch_series or 0) / (ours / max(1, summary.series))
+    return f" take {times:.1f} times as long a series, on all cores, and"

@@ -19,7 +19,8 @@ from forecaster.forecasting.predicting import distributions, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, Transform, Transformed
+from forecaster.series import Panel, Transform, Transformed, spacing_of
+from forecaster.swarm.recurrence import products_of
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
 """From settings, data (series, ...), the series' names and a seed to networks, and the seconds that
@@ -85,11 +86,14 @@ def fit_with(
     - ``trainer``: trains the networks of all series; its report may have a column ``why_not``, the
       reason where a series has no network
     - ``panel, config, seed``: as for :func:`fit`
-    - ``tuned``: whether the settings were searched; noted in the model's provenance
+    - ``tuned``: whether the settings were searched; noted in the model's provenance, as is what the
+      precision came to
     """
     panel = panel.masked()
     transform = Transform.choose(config.transform, panel, config.season)
     panel = _usable(panel, config, transform)
+    if config.start == "pooled" and not tuned:  # otherwise no series has a part in another's
+        transform = transform.learning_doubt(panel, config.horizon)
     transformed = transform.apply(panel, config.horizon)
     networks, seconds = trainer(config, transformed, panel.ids, seed)
     split = split_of(networks.config, transformed.z.shape[1])
@@ -108,6 +112,7 @@ def fit_with(
         scores = mixture.scores(outcomes)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))
+    spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
     broken = _broken(report)
     panel = panel.only([name for name in panel.ids if name not in broken], broken)
     return Model(
@@ -119,8 +124,14 @@ def fit_with(
         normal_scores=scores.astype(np.float32),
         spread=_prior_spread(networks.config, scores),
         fitted_until=panel.times[transformed.positions[:, -1]],
+        spacing=spacing,
         skipped=panel.skipped,
-        provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned},
+        provenance={
+            "seed": seed,
+            "training_seconds": seconds,
+            "tuned": tuned,
+            "products": products_of(networks.config.precision),
+        },
     ).only(panel.ids)
 
 

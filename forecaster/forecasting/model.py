@@ -78,6 +78,7 @@ class Model:
     - ``spread``: by horizon, how much wider than forecast the outcomes of all series lay, which
       bands are drawn towards; 1 where each series is by itself
     - ``fitted_until``: the latest time that each network has seen
+    - ``spacing``: the usual gap between the rows of each, see :func:`forecaster.series.spacing_of`
     - ``skipped``: series of the panel that have no network, with the reason
     - ``provenance``: seed, source, dates
     """
@@ -90,6 +91,7 @@ class Model:
     normal_scores: Float[np.ndarray, "series origin horizon"]
     spread: Float[np.ndarray, " horizon"]
     fitted_until: Shaped[np.ndarray, " series"]
+    spacing: Float[np.ndarray, " series"]
     skipped: Mapping[str, str]
     provenance: Mapping[str, Any]
 
@@ -150,6 +152,7 @@ class Model:
             networks=self.networks.only(ids),
             normal_scores=self.normal_scores[rows],
             fitted_until=self.fitted_until[rows],
+            spacing=self.spacing[rows],
         )
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from forecaster.errors import ForecasterWarning
 from forecaster.forecasting.model import Model, Networks
-from forecaster.series import Histories, Panel
+from forecaster.series import Histories, Panel, spacing_of
 
 _NAMED = 5
 
@@ -48,6 +48,7 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
         transform=model.transform.with_series(part, model.config.season),
         normal_scores=np.concatenate([model.normal_scores, scores]),
         fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part)]),
+        spacing=np.concatenate([model.spacing, _spacing(part)]),
     )
 
 
@@ -66,6 +67,10 @@ def _extended(networks: Networks, new: list[str]) -> Networks:
         params=jax.tree.map(extended, networks.params, start),
         report=networks.report.reindex(pd.Index(ids, name="unique_id")),
     )
+
+
+def _spacing(panel: Panel) -> np.ndarray:
+    return np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
 
 
 def _scored_from(model: Model, panel: Panel) -> np.ndarray:

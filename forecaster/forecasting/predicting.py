@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
+from forecaster.forecasting.cautions import warn_of_few_scores, warn_of_jumps
 from forecaster.forecasting.columns import bounds_of
 from forecaster.forecasting.conformal import band_scores
 from forecaster.forecasting.heads import HEADS
@@ -31,7 +32,14 @@ from forecaster.forecasting.newcomers import newcomers_of, with_newcomers
 from forecaster.forecasting.task import functions
 from forecaster.forecasting.windows import gather
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, Transformed, infer_frequency, missing_ahead
+from forecaster.series import (
+    Panel,
+    Transformed,
+    infer_frequency,
+    missing_ahead,
+    spaced_otherwise,
+    spacing_of,
+)
 
 RISE = "probability_of_rise"
 """The column with the chance that a value lies above the latest one."""
@@ -69,7 +77,7 @@ def predict(
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
-    _warn_of_few_scores(model, level)
+    warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
     horizon = model.config.horizon
@@ -267,8 +275,11 @@ def _forecast_function(
     return forecast
 
 
-def match_panel(model: Model, panel: Panel) -> Panel:
+def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     """The series of a panel that the model can forecast, with the channels it learned from.
+
+    ``latest``: whether forecasts are made from the latest rows, which then must be as far apart as
+    those of the fit: weeks are no days.
 
     Warns of the others, which the panel's ``skipped`` names. Raises ModelError when none is left or
     the panel lacks one of the channels.
@@ -282,6 +293,7 @@ def match_panel(model: Model, panel: Panel) -> Panel:
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
             reasons[name] = f"{rows} rows; a forecast is made from {needed}"
+    reasons |= _spaced_otherwise(model, panel) if latest else {}
     left_out = {name: reasons[name] for name in panel.ids if name in reasons}
     known = [name for name in panel.ids if name not in left_out]
     if not known:
@@ -296,6 +308,20 @@ def match_panel(model: Model, panel: Panel) -> Panel:
     return panel.only(known, left_out)
 
 
+def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, str]:
+    """Series whose rows are further apart than those of the fit, or closer, in words."""
+    known = np.unique(model.spacing)
+    spacing = dict(zip(model.ids, model.spacing, strict=True))
+    reasons: dict[str, str] = {}
+    for name, seen in zip(panel.ids, panel.mask, strict=True):
+        times = panel.times[seen]
+        # Of a newcomer, those of any series will do.
+        its = spacing.get(name) or known[np.argmin(np.abs(np.log(known / spacing_of(times))))]
+        if why := spaced_otherwise(times, its):
+            reasons[name] = f"{why}; fit again on these, or forecast from rows as those were"
+    return reasons
+
+
 def _with_channels(model: Model, panel: Panel) -> Panel:
     """The panel with the channels that the model learned from alone, in their order."""
     if (panel.times.dtype.kind == "M") != (model.fitted_until.dtype.kind == "M"):
@@ -307,7 +333,7 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
     missing = [name for name in model.channels if name not in panel.channels]
     if missing:
         raise ModelError(
-            f"the model was fitted on {', '.join(model.channels)}; these prices lack "
+            f"the model was fitted on {', '.join(model.channels)}; these data lack "
             f"{', '.join(missing)}. Fit again, or forecast from the same kind of data"
         )
     if panel.channels == model.channels:
@@ -331,32 +357,6 @@ def check_levels(level: Sequence[float] | float) -> list[float]:
                 f"{100 * percent:g}?"
             )
     return sorted(set(level))
-
-
-def _warn_of_few_scores(model: Model, level: Sequence[float]) -> None:
-    """Of n outcomes the outermost is at about 1 / (n + 1) on each side; warn of levels beyond."""
-    count = int(np.isfinite(model.normal_scores).sum(1).min(axis=1).min(initial=10**9))
-    highest = 100 * (1 - 2 / (count + 1))
-    if beyond := [f"{percent:g} %" for percent in level if percent > highest]:
-        warnings.warn(
-            f"the {' and '.join(beyond)} band rests on the forecast distribution more than on the "
-            f"{count} errors it is calibrated on, which hold up to {highest:.1f} %; fit with a "
-            "larger validation",
-            ForecasterWarning,
-            stacklevel=3,
-        )
-
-
-def warn_of_jumps(panel: Panel) -> None:
-    """Warn of latest rows that are forecast from though they may be errors."""
-    jumped = panel.flagged() & ~panel.flagged(forecasting=True)
-    if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:
-        warnings.warn(
-            f"{len(names)} series jumped at their latest row, which may be an error: "
-            f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}",
-            ForecasterWarning,
-            stacklevel=3,
-        )
 
 
 def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 from forecaster.errors import UsageError
+from forecaster.forecasting.cautions import warn_of_jumps
 from forecaster.forecasting.conformal import SHRINKAGE, spread_at_origins
 from forecaster.forecasting.mixture import Mixture
 from forecaster.forecasting.model import Model
@@ -24,7 +25,6 @@ from forecaster.forecasting.predicting import (
     match_panel,
     price_factor,
     times_ahead,
-    warn_of_jumps,
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel

@@ -52,6 +52,8 @@ def train(
     features = transformed.features.shape[-1]
     split = split_of(config, transformed.z.shape[1])
     data = series_data(config, transformed)
+    if checkpoint is not None:
+        checkpoint = dataclasses.replace(checkpoint, precision=config.precision)
     options = _Options(seed, checkpoint, on_progress)
     if tune:
         return _search(config, split, features, network, data, ids, options)

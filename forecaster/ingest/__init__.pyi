@@ -1,4 +1,5 @@
 from .covariates import CovariateFiles as CovariateFiles
+from .covariates import Reading as Reading
 from .export import export_prices as export_prices
 from .frames import Table as Table
 from .frames import as_panel as as_panel

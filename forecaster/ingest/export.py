@@ -97,7 +97,7 @@ def _find_store(home: Home, source: str | None) -> Store:
     stores = list(Store.all_of(home))
     known = [store.source for store in stores]
     if not stores:
-        raise UsageError(f"no prices are stored under {home}; run `forecaster ingest` first")
+        raise UsageError(f"nothing is stored under {home}; run `forecaster ingest` first")
     if source is None and len(stores) > 1:
         raise UsageError(f"several sources are stored; add --source, one of {', '.join(known)}")
     if source is None:

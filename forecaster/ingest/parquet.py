@@ -20,11 +20,14 @@ _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
 
 
-def read_parquet(path: Path, columns: Columns | None = None) -> pd.DataFrame:
+def read_parquet(
+    path: Path, columns: Columns | None = None, *, everything: bool = False
+) -> pd.DataFrame:
     """Names, times and numbers of a file; the names as categories.
 
-    ``columns``: what they are, where their names do not say so. Those that were not read are listed
-    under ``unread`` in the frame's ``attrs``.
+    - ``columns``: what they are, where their names do not say so. Those that were not read are
+      listed under ``unread`` in the frame's ``attrs``
+    - ``everything``: all other columns, too
 
     Raises DataError when the file would not fit into memory, by the size it declares, which is
     read first.
@@ -40,7 +43,8 @@ def read_parquet(path: Path, columns: Columns | None = None) -> pd.DataFrame:
         wanted = [
             field.name
             for field in schema
-            if _is_number(field.type)
+            if everything
+            or _is_number(field.type)
             or _is_time(field.type)
             or is_needed(canonical(field.name))
             or field.name in said

@@ -358,9 +358,9 @@ class Store:
         import pyarrow.parquet as pq
 
         quality = self.manifest.quality
-        advice = "run `forecaster ingest` to review the prices again"
+        advice = "run `forecaster ingest` to review them again"
         if quality is None or not self.is_reviewed:
-            raise StoreError(f"{self.folder}: the prices have not been reviewed; {advice}")
+            raise StoreError(f"{self.folder}: its rows have not been reviewed; {advice}")
         path = self.folder / quality.file
         try:
             raw = path.read_bytes()

@@ -199,6 +199,7 @@ def _provenance(panel: Panel, masked: pd.DataFrame, request: FitRequest) -> dict
         "data_sha256": request.data_sha256,
         "future": request.covariates.future,
         "static": request.covariates.static,
+        "reading": dataclasses.asdict(request.covariates.reading),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("forecaster", "jax", "flax", "optax")},
     }

@@ -10,7 +10,7 @@ from forecaster import swarm
 from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.forecasting import Model, match_panel, predict, resolve_names, simulate
 from forecaster.home import Home, run_name
-from forecaster.ingest import CovariateFiles
+from forecaster.ingest import CovariateFiles, Reading
 from forecaster.record import Made, keep
 from forecaster.series import Panel, infer_frequency
 from forecaster.storage import (
@@ -99,10 +99,13 @@ def predict_from_home(
 
 
 def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel:
-    """The panel with what the model was fitted with, from these files or from those of the fit."""
+    """The panel with what the model was fitted with, from these files or from those of the fit.
+
+    Those of the fit are read as they were then, others as these say, or else like those.
+    """
     known = model.transform.covariates
     has = {"future": bool(known.future), "static": bool(known.numbers or known.words)}
-    paths: dict[str, str | None] = {}
+    then = Reading(**model.provenance.get("reading") or {})
     for kind, needed in has.items():
         path: str | None = getattr(files, kind)
         if path is not None and not needed:
@@ -110,8 +113,12 @@ def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel
                 f"--{kind}: the model was fitted without {kind} covariates; leave it out, or fit "
                 f"again with --{kind}"
             )
-        paths[kind] = path or (model.provenance.get(kind) if needed else None)
-    return CovariateFiles(**paths).added_to(panel)
+        if path is not None:
+            reading = then if files.reading == Reading() else files.reading
+            panel = CovariateFiles(**{kind: path}, reading=reading).added_to(panel)
+        elif needed and (path := model.provenance.get(kind)) is not None:
+            panel = CovariateFiles(**{kind: path}, reading=then).added_to(panel)
+    return panel
 
 
 def _keep(home: Home, made: Made, on_notice: Callable[[str], None] | None) -> None:

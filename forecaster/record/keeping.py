@@ -1,6 +1,7 @@
-"""Forecasts as files of the record, which are added and never changed.
+"""Forecasts as files of the record, which are added, and never changed but for being joined.
 
-    record/<time>-<hash>.parquet   one prediction: a row for each series and time ahead
+    record/<time>-<hash>.parquet          one prediction: a row for each series and time ahead
+    record/<time>-<hash>-joined.parquet   many of them, see forecaster.record.files
 
 ``made`` (UTC), ``run``, ``source``, ``target`` (the channel that was forecast), ``unique_id``,
 ``origin`` (the time of the latest row), ``ds``, ``step``; ``value`` at the origin; the forecast and
@@ -21,7 +22,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.forecasting import price_factor, renamed_columns
 from forecaster.home import Home
-from forecaster.paths import open_for_arrow
+from forecaster.record.files import join_small, write_table
 from forecaster.series import Panel
 
 if TYPE_CHECKING:
@@ -52,14 +53,16 @@ class Made(NamedTuple):
 def keep(home: Home, made: Made) -> Path:
     """Add a prediction to the record, whole or not at all; returns its file.
 
-    What is in it already is not added again. Raises WriteError when it cannot be written.
+    What is in it already is not added again, or counts once. Raises WriteError when it cannot be
+    written.
     """
     table, now = _table(made), datetime.now(UTC)
     digest = _digest(table)
     for path in home.record.glob(f"*-{digest}.parquet"):
         return path
     path = home.new_recorded(digest, now)
-    atomic.write_file(path, lambda to: _write(table, now, to))
+    atomic.write_file(path, lambda to: write_table(_stamped(table, now), to))
+    join_small(home)
     return path
 
 
@@ -118,10 +121,7 @@ def _digest(table: "pa.Table") -> str:
     return hashlib.sha256(sink.getvalue()).hexdigest()[:12]
 
 
-def _write(table: "pa.Table", now: datetime, path: Path) -> None:
+def _stamped(table: "pa.Table", now: datetime) -> "pa.Table":
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    when = pa.array([now] * len(table), pa.timestamp("ms", tz="UTC"))
-    with open_for_arrow(path, "wb") as file:
-        pq.write_table(table.add_column(0, "made", when), file, compression="zstd")
+    return table.add_column(0, "made", pa.array([now] * len(table), pa.timestamp("ms", tz="UTC")))

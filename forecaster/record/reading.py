@@ -1,18 +1,20 @@
 """The record as frames."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from forecaster.errors import UsageError, listed
 from forecaster.home import Home, run_name
-from forecaster.paths import open_for_arrow
-from forecaster.record.keeping import COLUMN
+from forecaster.record.files import joined, kind_of, read_table
 from forecaster.spelling import spelled, spellings
 
-_NEEDED = ("made", "run", "source", "target", "unique_id", "origin", "ds", "step", "value", COLUMN)
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _STAMP = 19  # characters of the name of a run's folder, which it keeps when it is renamed
 
 
@@ -63,18 +65,27 @@ def named(run: str) -> str:
 
 def read_record(home: Home, source: str | None = None) -> Record:
     """Read all that was recorded, or what was of one source; damaged files are left out."""
-    parts: dict[str, list[pd.DataFrame]] = {}
-    damaged = {}
-    for path in home.recorded():
+    parts: dict[str, list[pa.Table]] = {}
+    damaged: dict[Path, str] = {}
+    for path, read in _tables(home):
+        if isinstance(read, str):
+            damaged[path] = read
+        elif source in (None, its := kind_of(read)[0]):
+            parts.setdefault(its, []).append(read)
+    return Record({name: _joined(tables) for name, tables in parts.items()}, damaged)
+
+
+def _tables(home: Home) -> "Iterator[tuple[Path, pa.Table | str]]":
+    """Every file's rows, or why it cannot be read."""
+    paths = home.recorded()
+    for path in paths:
         try:
-            frame = _read(path)
+            yield path, read_table(path)
+        except FileNotFoundError:  # joined with others meanwhile, which is a new file
+            later = [new for new in home.recorded() if new not in paths]
+            paths.extend(later)  # which this loop comes to
         except (OSError, ValueError) as error:  # Arrow's are ValueErrors
-            damaged[path] = str(error).splitlines()[0] if str(error) else type(error).__name__
-            continue
-        its = str(frame["source"].iloc[0])
-        if source in (None, its):
-            parts.setdefault(its, []).append(frame)
-    return Record({name: _joined(frames) for name, frames in parts.items()}, damaged)
+            yield path, str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -> pd.DataFrame:
@@ -94,27 +105,12 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
     return back[back["made"] == back.groupby("unique_id")["made"].transform("max")]
 
 
-def _read(path: Path) -> pd.DataFrame:
-    """One file. Raises ValueError when it is not a file of the record."""
-    import pyarrow.parquet as pq
-
-    with open_for_arrow(path) as file:
-        frame = pq.read_table(file).to_pandas()
-    if missing := [name for name in _NEEDED if name not in frame]:
-        raise ValueError(f"no column {', '.join(missing)}")
-    if frame.empty:
-        raise ValueError("no rows")
-    return frame
-
-
-def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+def _joined(tables: "list[pa.Table]") -> pd.DataFrame:
     """Files of one source as one frame, the earliest first, each forecast once."""
-    kinds = {frame["ds"].dtype.kind for frame in frames}
-    if len(kinds) > 1:  # the source has changed from dates to numbers: the latter are another's
-        kind = frames[-1]["ds"].dtype.kind
-        frames = [frame for frame in frames if frame["ds"].dtype.kind == kind]
-    texts = ("run", "source", "target", "unique_id")
-    plain = [frame.astype(dict.fromkeys(texts, object)) for frame in frames]
-    frame = pd.concat(plain, ignore_index=True).sort_values("made", kind="stable")
-    once = frame[["unique_id", "origin", "ds"]].assign(run=frame["run"].str[:_STAMP])
+    dated = kind_of(tables[-1])[1]  # where that has changed, the former are another source's
+    frame = joined([table for table in tables if kind_of(table)[1] == dated]).to_pandas()
+    frame = frame.sort_values("made", kind="stable")
+    runs = frame["run"].cat
+    runs = runs.categories.str[:_STAMP].to_numpy()[runs.codes]
+    once = frame[["unique_id", "origin", "ds"]].assign(run=pd.Categorical(runs))
     return frame[~once.duplicated()].reset_index(drop=True)

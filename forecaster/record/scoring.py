@@ -77,10 +77,11 @@ class Scorecard:
     def lines(self) -> list[str]:
         """What there is to say, in sentences."""
         rows, total = self.rows, self.total()
+        many = total["forecasts"] > 1
         said = [
-            f"{total['forecasts']:.0f} forecasts of {rows['unique_id'].nunique()} series were "
-            f"made, with {len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are "
-            "still open."
+            f"{total['forecasts']:.0f} forecast{'s' if many else ''} of "
+            f"{rows['unique_id'].nunique()} series {'were' if many else 'was'} made, with "
+            f"{len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are still open."
         ]
         if len(self.known):
             held = [f"bands of {lv} % held {total[f'held-{lv}']:.1%}" for lv in self.levels]

@@ -24,7 +24,7 @@ function show(name, spec) {
 // Every series ---------------------------------------------------------------------------------------
 function remark(n) {
   const said = [];
-  if (data.late[n] > data.tolerated) said.push(`${data.late[n]} sessions late`);
+  if (data.late[n] > data.tolerated) said.push(`${data.late[n].toLocaleString("en")} ${data.unit} late`);
   if (data.jumped[n]) said.push(`jumped on ${data.jumped[n]}`);
   return said.join(", ");
 }
@@ -91,7 +91,7 @@ function drawOne(id) {
   const said = [`${formats.number(data.value[n])} on ${time(data.origin[n])}`, `${ahead()} the median is ${change(data.median[state.step][n])} away, the band of ${data.level} % ${share(data.width[state.step][n])} wide, and a rise has a chance of ${chance(data.rise[state.step][n])}`];
   if (changed("width", n) !== null) said.push(`since the forecast of ${time(against().origin[n])} the band's width has changed by ${change(changed("width", n))}, the median by ${change(changed("median", n))}`);
   if (remark(n)) said.push(remark(n));
-  lead.textContent = `${data.groups ? `${data.groups[n]}. ` : ""}${said.join("; ")}.`;
+  lead.textContent = `${data.groups && data.groups[n] !== data.ungrouped ? `${data.groups[n]}. ` : ""}${said.join("; ")}.`;
   const more = made("button", "reset", whole ? "Show less of the past" : "Show more of the past");
   more.type = "button";
   more.addEventListener("click", () => { whole = !whole; drawOne(id); box("one").querySelector(".more button").focus(); });
@@ -116,7 +116,7 @@ function points(x, y, ids) {
 function drawGlance() {
   show("chances", {
     label: `Chance of a rise and width of the ${data.level} % band, ${ahead()}, a point for each of ${data.ids.length} series`, pick: open,
-    x: { label: `chance of a rise, ${ahead()}`, format: (v) => formats.share(v, 0.01) }, y: { label: `width of the ${data.level} % band`, format: "share" },
+    x: { label: `chance of a rise, ${ahead()}`, format: (v, step = 0.01) => formats.share(v, Math.min(step, 0.01)) }, y: { label: `width of the ${data.level} % band`, format: "share" },
     layers: [{ kind: "rule", x: 0.5 }, points(data.rise[state.step], data.width[state.step], data.ids)],
     tip: (hit) => [hit.id, `chance of a rise: ${chance(hit.x)}`, `width: ${share(hit.y)}`],
   });

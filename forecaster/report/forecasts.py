@@ -13,6 +13,7 @@ from forecaster.report import html
 from forecaster.report.changes import WEEK, Compared, compared_with
 from forecaster.report.details import as_numbers
 from forecaster.report.html import Json
+from forecaster.report.numbers import UNGROUPED
 from forecaster.report.packing import pack
 from forecaster.series import Panel, show_time
 
@@ -62,6 +63,11 @@ class Forecasts(NamedTuple):
     def ids(self) -> list[str]:
         """The series, in the order of the frame."""
         return [str(name) for name in self.frame["unique_id"].unique()]
+
+    @property
+    def unit(self) -> str:
+        """What is counted where series are late: sessions of an exchange, or steps."""
+        return "sessions" if self.panel.frequency.nyse else "steps"
 
     @property
     def horizon(self) -> int:
@@ -144,8 +150,8 @@ def _notices(made: Forecasts) -> Iterator[str]:
         worst = max(late, key=lambda name: made.late[name])
         yield (
             f"The data are stale: {len(late)} of {len(made.ids)} series end more than {_LATE} "
-            f"sessions ago, {worst} {made.late[worst]:,}. Run “forecaster ingest”, then forecast "
-            "again."
+            f"{made.unit} ago, {worst} {made.late[worst]:,}. Run “forecaster ingest”, then "
+            "forecast again."
         )
 
 
@@ -159,13 +165,15 @@ def _cards(
     yield html.Card(
         f"{np.nanmedian(widths):.1f}\N{NARROW NO-BREAK SPACE}%",
         f"median width of {made.level:g}\N{NO-BREAK SPACE}% bands",
-        f"{ahead}; from {np.nanmin(widths):.1f} to {np.nanmax(widths):.1f} %",
+        f"{ahead}; from {np.nanmin(widths):.1f} to {np.nanmax(widths):.1f}"
+        "\N{NARROW NO-BREAK SPACE}%",
     )
     rise = made.column(RISE)[:, -1]
     yield html.Card(
         f"{int((rise > 0.5).sum())} of {len(rise)}",
         "more likely to rise than to fall",
-        f"{ahead}; chances from {rise.min():.0%} to {rise.max():.0%}",
+        f"{ahead}; chances from {100 * rise.min():.0f} to {100 * rise.max():.0f}"
+        "\N{NARROW NO-BREAK SPACE}%",
     )
     for then in list(compared.values())[:1]:
         change = then.width_changes(width)[:, -1]
@@ -244,7 +252,8 @@ def _data(
     return {
         "model": made.model,
         "ids": made.ids,
-        "groups": [made.groups.get(name, "no group") for name in made.ids] if made.groups else None,
+        "groups": [made.groups.get(name, UNGROUPED) for name in made.ids] if made.groups else None,
+        "ungrouped": UNGROUPED,
         "dated": pd.api.types.is_datetime64_any_dtype(times),
         "levels": [f"{level:g}" for level in sorted(made.levels, reverse=True)],
         "level": f"{made.level:g}",
@@ -253,10 +262,11 @@ def _data(
         "origin": as_numbers(pd.Index(latest["origin"])),
         "late": [made.late.get(name, 0) for name in made.ids],
         "tolerated": _LATE,
+        "unit": made.unit,
         "jumped": [made.jumped.get(name) for name in made.ids],
         "width": _rounded(width.T),
         "median": _rounded(median.T),
-        "rise": _rounded(made.column(RISE)[:, at].T, 3),
+        "rise": _rounded(made.column(RISE)[:, at].T, 4),
         "compared": {
             name: {
                 "when": then.when,

@@ -20,11 +20,14 @@ const marks = (() => {
     return 8;
   };
   const significant = (value) => value === 0 ? 1 : Math.pow(10, Math.floor(Math.log10(Math.abs(value))) - 3);
-  const minus = (text) => text.replace("-", "\u2212");
+  const minus = (text) => /^-[0.]*$/.test(text) ? text.slice(1) : text.replace("-", "\u2212");  // no -0.00
   const formats = {
     number: (value, step = significant(value)) => minus(value.toFixed(digits(step))),
     share: (value, step = 0.001) => minus((100 * value).toFixed(digits(100 * step))) + "\u202f%",
-    change: (value, step = 0.001) => (value > 0 ? "+" : "") + formats.share(value, step),
+    change: (value, step = 0.001) => {
+      const text = formats.share(value, step);
+      return (value > 0 && /[1-9]/.test(text) ? "+" : "") + text;
+    },
   };
   const formatOf = (axis) => typeof axis.format === "function" ? axis.format : formats[axis.format || "number"];
   const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");

@@ -152,7 +152,8 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
 
 def _sections(evaluation: Evaluation) -> Iterator[html.Section]:
     """The parts of the page, in order."""
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in verdict(evaluation))
+    lines = (_as_set(line) for line in verdict(evaluation))
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     yield html.Section(
         "verdict", "Verdict", f"<ol class='verdict'>{items}</ol>{_side_by_side(evaluation)}"
     )
@@ -360,3 +361,8 @@ def _costs(evaluation: Evaluation) -> pd.DataFrame:
     memory = summary.peak_memory_gb.items()
     rows += [(f"peak memory, {name}", f"{used:.2f} GB") for name, used in memory if used]
     return pd.DataFrame(rows, columns=["what", "cost"])
+
+
+def _as_set(line: str) -> str:
+    """A sentence for the terminal as a page has it: quotes as elsewhere, no unit left by itself."""
+    return line.replace("'unchanged'", "“unchanged”").replace(" %", "\N{NO-BREAK SPACE}%")

@@ -21,8 +21,12 @@ from .frequency import infer_frequency as infer_frequency
 from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel
+from .seasons import default_season as default_season
+from .seasons import find_seasons as find_seasons
 from .seasons import seasons_of as seasons_of
 from .showing import in_words as in_words
+from .spacing import spaced_otherwise as spaced_otherwise
+from .spacing import spacing_of as spacing_of
 from .times import Date as Date
 from .times import Time as Time
 from .times import as_time as as_time
@@ -32,4 +36,3 @@ from .times import show_time as show_time
 from .times import show_times as show_times
 from .transforms import Transform as Transform
 from .transforms import Transformed as Transformed
-from .transforms import default_season as default_season

@@ -29,7 +29,8 @@ _STRETCHES = 6  # of the horizon, each with weights of its own
 _FAST, _SLOW = 0.7, 0.95  # decay of the smoothed levels
 _TRENDS = ((0.9, 0.9), (0.98, 1.0))  # decay of the mean change, and its damping with each step
 _FADING = 0.9  # of the latest seasonal surprise, with each step
-_DOUBT = 0.2  # squared t-statistic up to which nothing of the combination is believed
+DOUBT = 0.2
+"""The squared t-statistic up to which nothing of the combination is believed, by default."""
 _EVIDENCE, _EVIDENCE_OF_HORIZON = 300, 20  # steps over which it counts, as for _MEMORY
 _HANDICAP = 1.05  # on the errors of all but the last value: a random walk must stay one
 
@@ -45,17 +46,47 @@ class Combined(NamedTuple):
     error: Ahead
 
 
-def combine(z: Steps, seasons: Sequence[int], horizon: int) -> Combined:
+def combine(z: Steps, seasons: Sequence[int], horizon: int, doubt: float = DOUBT) -> Combined:
     """Combine the anchors of one series, without gaps, for ``1 ... horizon`` steps ahead.
 
     - ``z``: the observed values in order
     - ``seasons``: steps in each of its seasons; each counts as soon as an error of it is known
+    - ``doubt``: the squared t-statistic up to which the last value is forecast instead
     """
-    stretches = _stretches(horizon)
-    decay = 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
+    naive = _flat(z, horizon)
+    beyond = _beyond(z, seasons, horizon)
+    base = naive + _kept(_squared_t(beyond, z), doubt, horizon) * beyond
+    return Combined(base, decayed_errors(base, z, _decay(horizon)))
+
+
+def errors_by_doubt(
+    z: Steps, seasons: Sequence[int], horizon: int, doubts: Sequence[float]
+) -> Float[np.ndarray, " doubt"]:
+    """The mean absolute error in the later half of a series, relative to that of the last value.
+
+    Arguments as of :func:`combine`. NaN where the series does not change.
+    """
+    naive = _flat(z, horizon)
+    beyond = _beyond(z, seasons, horizon)
+    squared_t = _squared_t(beyond, z)
+
+    def error(base: Ahead) -> float:
+        known = _known_errors(base, z)[len(z) // 2 :]
+        return float(np.nanmean(known)) if np.isfinite(known).any() else np.nan
+
+    whole = error(naive)
+    if not whole > 0:
+        return np.full(len(doubts), np.nan)
+    bases = (naive + _kept(squared_t, doubt, horizon) * beyond for doubt in doubts)
+    return np.array([error(base) / whole for base in bases])
+
+
+def _beyond(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
+    """What the combination forecasts beyond the last value; 0 where no anchor has errors yet."""
+    stretches, decay = _stretches(horizon), _decay(horizon)
     total = np.zeros((len(z), horizon))
     weights = np.zeros((len(z), horizon))
-    naive = np.repeat(z[:, None], horizon, axis=1)
+    naive = _flat(z, horizon)
     floor = 1e-9 * np.maximum.accumulate(np.abs(z))[:, None] + 1e-300
     best = _recent_errors(naive, z, stretches, decay) + floor
     for number, anchor in enumerate(_anchors(z, seasons, horizon)):
@@ -68,22 +99,35 @@ def combine(z: Steps, seasons: Sequence[int], horizon: int) -> Combined:
         total += np.where(usable, weight * np.where(usable, anchor, 0.0), 0.0)
         weights += np.where(usable, weight, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        base = np.where(weights > 0, total / weights, naive)
-    base = naive + _kept(base - naive, z, stretches) * (base - naive)
-    return Combined(base, decayed_errors(base, z, decay))
+        return np.where(weights > 0, total / weights, naive) - naive
 
 
-def _kept(beyond: Ahead, z: Steps, stretches: np.ndarray) -> Ahead:
+def _decay(horizon: int) -> float:
+    """Of the errors that the anchors are weighted by."""
+    return 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
+
+
+def _kept(squared_t: Float[np.ndarray, "step stretch"], doubt: float, horizon: int) -> Ahead:
     """The share that is kept, at each step, of what is forecast beyond the last value.
 
-    One less than all by :data:`_DOUBT` over the squared t-statistic of past outcomes regressed on
-    past forecasts, both counted from the last value. Errors of forecasts over several steps
-    overlap, so that there are as many observations as horizons fit into the steps.
+    One less than all by the ``doubt`` over the squared t-statistic.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = np.nan_to_num(np.maximum(1 - doubt / squared_t, 0.0), nan=0.0)
+    return np.repeat(kept, np.diff(_stretches(horizon)), axis=1)
+
+
+def _squared_t(beyond: Ahead, z: Steps) -> Float[np.ndarray, "step stretch"]:
+    """Of past outcomes regressed on past forecasts, both counted from the last value; at each step.
+
+    0 where they have opposite signs on average, NaN without any. Errors of forecasts over several
+    steps overlap, so that there are as many observations as horizons fit into the steps.
     """
     horizon = beyond.shape[1]
+    stretches = _stretches(horizon)
     memory = max(_EVIDENCE, _EVIDENCE_OF_HORIZON * horizon)
     forecast = _as_of_outcome(beyond)
-    came = z[:, None] - _as_of_outcome(np.repeat(z[:, None], horizon, axis=1))
+    came = z[:, None] - _as_of_outcome(_flat(z, horizon))
 
     def mean(values: Ahead) -> Float[np.ndarray, "step stretch"]:
         parts = [values[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
@@ -93,9 +137,7 @@ def _kept(beyond: Ahead, z: Steps, stretches: np.ndarray) -> Ahead:
     count = np.maximum(steps / ((stretches[:-1] + stretches[1:] + 1) / 2), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.maximum(mean(forecast * came), 0.0)
-        squared_t = slope**2 * count / (mean(forecast**2) * mean(came**2))
-        kept = np.nan_to_num(np.maximum(1 - _DOUBT / squared_t, 0.0), nan=0.0)
-    return np.repeat(kept, np.diff(stretches), axis=1)
+        return slope**2 * count / (mean(forecast**2) * mean(came**2))
 
 
 def decayed_errors(forecasts: Ahead, z: Steps, decay: float) -> Ahead:

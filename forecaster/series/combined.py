@@ -6,12 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.series.anchors import combine, decayed_errors, smoothed
+from forecaster.series.anchors import DOUBT, combine, decayed_errors, errors_by_doubt, smoothed
 from forecaster.series.causal import shift, squash
 from forecaster.series.panel import Panel
 from forecaster.series.seasons import seasons_of
 
 FEATURES = 10
+_DOUBTS = (0.0, DOUBT, 1.0, 3.0)
+_FEWEST, _MOST = 8, 60  # series that it is chosen by
 _TO_DEVIATION = 1.2533  # a normal distribution's standard deviation over its mean absolute value
 
 
@@ -35,11 +37,11 @@ class Nature:
 
 
 def combined(
-    z: Float[np.ndarray, " step"], seasons: Sequence[int], horizon: int
+    z: Float[np.ndarray, " step"], seasons: Sequence[int], horizon: int, doubt: float = DOUBT
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Base and scale by horizon, and features, of one series under the combined transform."""
     basic = seasons[0] if seasons else 1
-    base = combine(z, seasons, horizon).base
+    base = combine(z, seasons, horizon, doubt).base
     floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[:, None]
     fast, slow = (
         _TO_DEVIATION * decayed_errors(base, z, 1 - 1 / max(steps, cycles * basic)) + floor
@@ -70,6 +72,28 @@ def combined(
         squash((z - base[:, -1]) / unit),
     ]
     return base, scale, np.stack(features, axis=-1)
+
+
+def choose_doubt(
+    rows: Sequence[Float[np.ndarray, " step"]], seasons: Sequence[Sequence[int]], horizon: int
+) -> float:
+    """The doubt about the combination that would have served the past of all series best.
+
+    The default, unless another was better by more than the standard error of the difference.
+
+    - ``rows``: the values of each series, without gaps, as they are combined
+    - ``seasons``: of each series
+    """
+    every = max(1, len(rows) // _MOST)
+    both = list(zip(rows, seasons, strict=True))[::every]
+    errors = np.array([errors_by_doubt(z, season, horizon, _DOUBTS) for z, season in both])
+    errors = errors[np.isfinite(errors).all(1)]
+    if len(errors) < _FEWEST:
+        return DOUBT
+    best = int(np.argmin(errors.mean(0)))
+    better = errors[:, _DOUBTS.index(DOUBT)] - errors[:, best]
+    sure = better.mean() > better.std(ddof=1) / np.sqrt(len(better))
+    return _DOUBTS[best] if sure else DOUBT
 
 
 def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:

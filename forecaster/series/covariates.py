@@ -16,6 +16,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError, listed
 from forecaster.series.causal import squash
+from forecaster.series.stacking import as_times
 from forecaster.series.times import show_time
 
 _EVERY = ""  # the name under which rows of all series stand
@@ -273,17 +274,14 @@ def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
         raise DataError("future covariates: column 'ds' holds no whole numbers, as the series do")
     if not dated:
         return column.to_numpy(np.int64)
+    if numbers:  # 20230102 is a date, and neither a number nor nanoseconds
+        column = pd.to_datetime(column.astype(str), format="%Y%m%d", errors="coerce")
     try:
-        # 20230102 is a date, and neither a number nor nanoseconds.
-        format_ = "%Y%m%d" if numbers else None
-        times = pd.to_datetime(column.astype(str) if numbers else column, format=format_)
-        if times.dt.tz is not None:
-            times = times.dt.tz_localize(None)
-        return times.to_numpy("datetime64[ns]")
-    except (ValueError, TypeError, OverflowError) as error:
-        reason = str(error).splitlines()[0]
+        return as_times(column)
+    except DataError as error:
         raise DataError(
-            f"future covariates: column 'ds' holds no dates such as 2024-01-31: {reason}"
+            f"future covariates: {error}; expected dates such as 2024-01-31 (dates, or text with "
+            "the year first)"
         ) from error
 
 

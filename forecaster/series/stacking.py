@@ -56,7 +56,10 @@ def as_times(column: pd.Series) -> np.ndarray:
     try:
         times = pd.to_datetime(column, format="ISO8601" if _holds_text(column) else None)
     except (ValueError, TypeError) as error:
-        raise DataError(f"column 'ds' holds something that is not a date: {error}") from error
+        reason = (
+            str(error).splitlines()[0].partition(". You might")[0]
+        )  # pandas' advice is not ours
+        raise DataError(f"column 'ds' holds something that is not a date: {reason}") from error
     if times.isna().any():
         raise DataError(f"column 'ds' has {int(times.isna().sum())} rows without a date")
     if times.dt.tz is not None:

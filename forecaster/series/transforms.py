@@ -16,11 +16,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forecaster.errors import DataError
+from forecaster.series.anchors import DOUBT
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
-from forecaster.series.combined import FEATURES, Nature, combined, natures_of
+from forecaster.series.combined import FEATURES, Nature, choose_doubt, combined, natures_of
 from forecaster.series.covariates import Scaling
-from forecaster.series.frequency import Frequency, infer_frequency
+from forecaster.series.frequency import infer_frequency
 from forecaster.series.panel import Histories, Panel
+from forecaster.series.seasons import default_season
 from forecaster.series.times import show_time
 
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
@@ -28,7 +30,6 @@ Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # that a volatility needs to be worth anything
 _DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quarter
-_SEASONS = {"step": 1, "B": 5, "D": 7, "3600s": 24, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
 _PRICE_FEATURES = 8
 
 
@@ -41,6 +42,7 @@ class Transform:
     - ``natures``: of each series, by name, of the combined transform; found when it was chosen, so
       that nothing later decides on what a network sees
     - ``covariates``: how what else is known of the series becomes features
+    - ``doubt``: about the combination of simple forecasts, see :func:`combine`
     """
 
     name: str
@@ -49,6 +51,7 @@ class Transform:
         default_factory=lambda: MappingProxyType(dict[str, Nature]())
     )
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
+    doubt: float = DOUBT
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -84,10 +87,21 @@ class Transform:
             natures = MappingProxyType({**natures, **natures_of(panel, given)})
         return dataclasses.replace(self, natures=natures, covariates=known)
 
+    def learning_doubt(self, panel: Panel, horizon: int) -> "Transform":
+        """The same transform with the doubt that would have served the panel's past best."""
+        if self.name != "combined":
+            return self
+        histories = Histories.of(panel)
+        z = self._z(panel, histories.values[:, :, panel.channels.index(panel.target)])
+        rows = [z[row, begin:] for row, begin in enumerate(histories.first)]
+        seasons = [self._nature(name).seasons for name in panel.ids]
+        return dataclasses.replace(self, doubt=choose_doubt(rows, seasons, horizon))
+
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}
         fields = {"name": self.name, "season": self.season, "natures": natures}
+        fields |= {"doubt": self.doubt}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -101,6 +115,7 @@ class Transform:
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
             Scaling() if known is None else Scaling.from_dict(known),
+            float(fields.get("doubt", DOUBT)),
         )  # fmt: skip
 
     def feature_count(self, horizon: int) -> int:
@@ -243,7 +258,7 @@ class Transform:
         for row, name in enumerate(panel.ids):
             begin = histories.first[row]
             seasons = self._nature(name).seasons
-            one = combined(z[row, begin:], seasons, horizon)
+            one = combined(z[row, begin:], seasons, horizon, self.doubt)
             base[row, begin:], scale[row, begin:], features[row, begin:] = one
             first[row] = begin + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
@@ -380,10 +395,3 @@ def check_covariates(known: Scaling, panel: Panel) -> None:
 def _times_of(panel: Panel) -> dict[str, np.ndarray]:
     """The times at which each series was observed."""
     return {name: panel.times[seen] for name, seen in zip(panel.ids, panel.mask, strict=True)}
-
-
-def default_season(frequency: Frequency) -> int:
-    """Steps in a season of series with this frequency; 1 where there is no usual one."""
-    if frequency.alias.startswith("W-"):
-        return 1
-    return _SEASONS.get(frequency.alias, 1)

@@ -18,6 +18,7 @@ import pandas as pd
 from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.forecasting import Model, Networks, OwnNetwork, param_shapes, split_members
+from forecaster.ingest import Reading
 from forecaster.paths import as_bytes
 from forecaster.series import EXCHANGES, Frequency, Hours, Transform, default_season
 from forecaster.storage.encoding import Encoding
@@ -100,8 +101,9 @@ def model_of(
         frequency=frequency,
         transform=transform,
         normal_scores=arrays["scores"],
-        spread=_spread(_get(list, rest, "spread"), config.horizon),
+        spread=_above_zero(_get(list, rest, "spread"), "spread", config.horizon),
         fitted_until=_times(_get(list, rest, "fitted_until"), frequency, len(ids)),
+        spacing=_above_zero(_get(list, rest, "spacing"), "spacing", len(ids), below=np.inf),
         skipped=_skipped(_get(dict, rest, "skipped")),
         provenance=_provenance(_get(dict, rest, "provenance")),
     )
@@ -127,6 +129,7 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         ids = _unique(_texts(rest, "ids"), "ids")
         config = Config.from_dict(_get(dict, rest, "config"), "config")
         report = _report(rest, ids)
+        known = Transform.from_dict(_get(dict, rest, "transform")).covariates
         return {
             "ids": ids,
             "skipped": _skipped(_get(dict, rest, "skipped")),
@@ -134,6 +137,7 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             "provenance": _provenance(_get(dict, rest, "provenance")),
             "error": _numbers(report["mae_relative_to_naive"]),
             "seasonal_error": _numbers(report["mae_relative_to_seasonal_naive"]),
+            "covariates": (known.future, (*known.numbers, *known.words)),
         }
     except Exception as error:  # the file is whatever somebody made of it
         reason = shortened(error)
@@ -184,6 +188,8 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
         for steps in nature.seasons:
             _count(steps, "transform: natures: seasons", _MOST_SEASON)
     _count(transform.season, "transform: season", _MOST_SEASON)
+    if not 0 <= transform.doubt < 1e6:
+        raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
     if transform.season != (season if transform.name == "seasonal" else 1):
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
@@ -256,12 +262,12 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
     return report.astype(dict.fromkeys(empty, float))
 
 
-def _spread(values: list[Any], horizon: int) -> np.ndarray:
-    """A number above 0 per step ahead."""
-    if len(values) != horizon or not all(
-        type(value) in (int, float) and 0 < value < _WIDEST for value in values
+def _above_zero(values: list[Any], what: str, count: int, *, below: float = _WIDEST) -> np.ndarray:
+    """So many numbers above 0: one per step ahead, or per series."""
+    if len(values) != count or not all(
+        type(value) in (int, float) and 0 < value < below for value in values
     ):
-        raise ValueError(f"spread: expected {horizon} numbers above 0")
+        raise ValueError(f"{what}: expected {count} numbers above 0")
     return np.array(values, float)
 
 
@@ -290,7 +296,12 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     as_bytes(json.dumps(provenance, ensure_ascii=False))  # half a character can be no file name
     for name in ("future", "static"):
         _is(str, provenance.get(name) or "", f"provenance: {name}")
-    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by"):
+    reading = _is(dict, provenance.get("reading") or {}, "provenance: reading")
+    for value in reading.values():
+        _is(str, value or "", "provenance: reading")
+    Reading(**reading)
+    for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by",
+                 "products"):  # fmt: skip
         _is(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:

@@ -22,14 +22,14 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     source = model.provenance.get("source")
     if source is None:
         raise ModelError(
-            "this model does not say where its prices are, since it was saved by `fc.save` and not "
+            "this model does not say where its data are, since it was saved by `fc.save` and not "
             "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
         )
     store = Store.open(home, source)
     missing = [name for name in ids if name not in store.ids]
     if missing:
         raise ModelError(
-            f"{', '.join(missing[:5])}: the prices are no longer stored under {store.folder}; "
+            f"{', '.join(missing[:5])}: no longer stored under {store.folder}; "
             f"run `forecaster ingest --source {source}` again"
         )
     start, end = (model.provenance.get(name) for name in ("start", "end"))

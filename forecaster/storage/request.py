@@ -7,24 +7,25 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
 
 from forecaster import __version__, atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.ingest import CovariateFiles, Store
+from forecaster.ingest import CovariateFiles, Reading, Store
 from forecaster.swarm import arithmetic, use_all_cores
 
 _SCHEMA = 2  # version 1 did not say by which versions of the program
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 
-def versions() -> dict[str, str]:
+def versions(precision: str = "float32") -> dict[str, str]:
     """What decides the bits that are computed: versions of programs, JAX's backend, the kernel."""
     libraries = {name: version(name) for name in _LIBRARIES}
     use_all_cores()  # before anything starts JAX
-    return {"forecaster": __version__, **libraries, **arithmetic()}
+    return {"forecaster": __version__, **libraries, **arithmetic(precision)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,12 @@ class FitRequest:
     mask: tuple[str, ...] = ()
     covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
     covariates_sha256: str | None = None
-    versions: Mapping[str, str] = dataclasses.field(default_factory=versions)
+    # None until it is made: they depend on the precision.
+    versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]
+
+    def __post_init__(self) -> None:
+        if cast(Mapping[str, str] | None, self.versions) is None:
+            object.__setattr__(self, "versions", versions(self.config.precision))
 
     def __str__(self) -> str:
         kind = f"{self.config.column} {self.config.hidden}{', tuned' if self.tune else ''}"
@@ -81,7 +87,9 @@ def read_request(path: Path) -> FitRequest:
         schema = fields.pop("schema")
         fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
         fields["config"] = Config(**fields["config"])
-        fields["covariates"] = CovariateFiles(**fields.get("covariates", {}))
+        files = fields.get("covariates", {})
+        reading = Reading(**files.pop("reading", {}))
+        fields["covariates"] = CovariateFiles(**files, reading=reading)
         fields.setdefault("versions", {})
         request = FitRequest(**fields)
         _check_types(request)
@@ -110,7 +118,7 @@ def _check_types(request: FitRequest) -> None:
 
 def check_versions(request: FitRequest) -> None:
     """Raise ModelError where the program would compute something else than before."""
-    now = versions()
+    now = versions(request.config.precision)
     changed = [
         f"{name} {was} (now {now.get(name, 'not installed')})"
         for name, was in request.versions.items()

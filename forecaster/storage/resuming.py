@@ -134,7 +134,7 @@ class UnfinishedFit:
         except StoreError:
             pass  # prices whose flags are out of date have changed too
         raise ModelError(
-            "the stored prices have changed since the fit was interrupted; run `forecaster fit` "
+            "the stored data have changed since the fit was interrupted; run `forecaster fit` "
             f"without --resume ({_how_to_discard(self.name)})"
         )
 

@@ -33,6 +33,7 @@ class Run:
     - ``provenance``: seed, dates, versions, whatever the fit wrote down
     - ``error``, ``seasonal_error``: mean absolute errors over the validation span by series,
       relative to "unchanged" and to the season before; None where a series has none
+    - ``covariates``: the names of those known in advance, and of those known of each series
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class Run:
     provenance: Mapping[str, Any]
     error: Sequence[float | None]
     seasonal_error: Sequence[float | None]
+    covariates: tuple[tuple[str, ...], tuple[str, ...]]
 
     @property
     def name(self) -> str:
@@ -209,7 +211,7 @@ def _notices(
 
 def _why_not(run: Run, chosen: Run, tickers: Sequence[str]) -> str:
     if run.simulated and not chosen.simulated:
-        return "which is of simulated prices"
+        return "which is of simulated data"
     unknown = resolve_names(run.ids, run.skipped, tickers)[1]
     if unknown:
         return f"which does not know {listed(unknown)}"
@@ -232,7 +234,7 @@ def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
     unknown = resolve_names(run.ids, run.skipped, tickers)[1]
     lines = [f"{name}: {why}" for name, why in unknown.items()]
     if len(runs) > 1:
-        what = "the latest" if run is runs[0] else "the latest of real prices"
+        what = "the latest" if run is runs[0] else "the latest of real data"
         lines.append(
             f"This is run {run.name}, {what}; the others ({len(runs) - 1}) do not know "
             f"{'it' if len(unknown) == 1 else 'them'} either. `forecaster runs` lists them"

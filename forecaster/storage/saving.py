@@ -31,7 +31,7 @@ from forecaster.home import Home, run_name
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.loading import ADVICE, model_of, read_bytes, read_json, shortened
 
-SCHEMA = 3  # networks of versions 1 and 2 were made for other features
+SCHEMA = 4  # 1 and 2 were made for other features; 3 did not say how far apart rows are
 _ARRAYS, _REST = "model.safetensors", "model.json"
 
 
@@ -68,6 +68,7 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
         "transform": model.transform.to_dict(),
         "spread": model.spread.tolist(),
         "fitted_until": [_time_to_json(time) for time in model.fitted_until],
+        "spacing": model.spacing.tolist(),
         "report": {name: _strict(column.tolist()) for name, column in model.report.items()},
         "skipped": dict(model.skipped),
         "provenance": dict(model.provenance),

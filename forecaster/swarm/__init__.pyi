@@ -14,6 +14,8 @@ from .lanes import keep_compiled as keep_compiled
 from .lanes import lane_mesh as lane_mesh
 from .lanes import map_members as map_members
 from .lanes import use_all_cores as use_all_cores
+from .layers import GRU as GRU
+from .layers import LSTM as LSTM
 from .members import take_members as take_members
 from .modules import Dropout as Dropout
 from .modules import Functions as Functions

@@ -19,7 +19,7 @@ from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Streamed
 from forecaster.swarm.members import named_leaves
-from forecaster.swarm.recurrence import kernel_status
+from forecaster.swarm.recurrence import kernel_status, products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
 
@@ -30,12 +30,15 @@ _VERSION = "2"
 class Checkpoint:
     """Where a fit keeps its state, and after how many seconds of training it writes it again.
 
-    With ``resume``, a fit continues from the file; without, it starts anew and overwrites it.
+    With ``resume``, a fit continues from the file; without, it starts anew and overwrites it. The
+    ``precision`` of the task's recurrences is named here where it is not float32: such a fit is
+    continued only where it is computed by the same code.
     """
 
     path: Path
     every: float = 30.0
     resume: bool = False
+    precision: str = "float32"
 
 
 class Saved(NamedTuple):
@@ -53,6 +56,7 @@ def fingerprint(
     limits: Limits,
     origin: State | UInt32[np.ndarray, "member 2"],
     data: Data | Streamed,
+    precision: str = "float32",
 ) -> str:
     """A hash of everything that decides the members' training, except the task's code.
 
@@ -64,16 +68,20 @@ def fingerprint(
     for name, array in named_leaves(decisive):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
+    if precision != "float32":
+        digest.update(products_of(precision).encode())
     return digest.hexdigest()
 
 
-def arithmetic() -> dict[str, str]:
+def arithmetic(precision: str = "float32") -> dict[str, str]:
     """Which code computes in this process, as far as it decides the bits; starts JAX.
 
     - ``backend``: JAX's, such as ``cpu``
     - ``kernel``: the instruction set of the compiled recurrence, or ``off``
+    - ``products``: what another precision than float32 comes to; see :func:`recurrence.products_of`
     """
-    return {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
+    known = {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
+    return known if precision == "float32" else known | {"products": products_of(precision)}
 
 
 def write(path: Path, digest: str, saved: Saved) -> None:
@@ -107,7 +115,8 @@ def read(path: Path, digest: str, like: State) -> Saved:
     if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
         raise SwarmError(
             f"{path}: a checkpoint of another fit: ids, seed, hyperparameters or data differ, or "
-            "it was written by another version. Start anew, or restore what was changed"
+            "what computes bfloat16, or it was written by another version. Start anew, or restore "
+            "what was changed"
         )
     _check_arithmetic(path, metadata)
     structure = cast(

@@ -109,7 +109,10 @@ def fit(
     schedule = Schedule(task, held, settings, limits, origin, mesh, layout, block)
     if previous is not None:
         schedule.continue_losses(previous.losses)
-    digest = fingerprint(ids, seed, settings, limits, origin, data) if checkpoint else ""
+    digest = ""
+    if checkpoint:
+        computed = checkpoint.precision
+        digest = fingerprint(ids, seed, settings, limits, origin, data, computed)
     if checkpoint and checkpoint.resume:
         schedule.restore(checkpoint.path, digest)
 

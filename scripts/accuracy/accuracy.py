@@ -1,10 +1,11 @@
 """How good forecasts are: stocks against others, baskets, and markets whose truth is known.
 
-    python scripts/accuracy/accuracy.py [stocks baskets simulated] [--every 4] [--quick]
+    python scripts/accuracy/accuracy.py [stocks baskets simulated m4] [--every 4] [--quick]
 
-``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet``. Each part writes a
-CSV beside this script; nothing is refitted within a year, and no setting but the start of the
-networks differs from the default:
+``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
+files; ``pip install 'forecaster[garch,statistical]'`` brings the rivals. Each part writes a CSV
+beside this script, two of them a figure; nothing is refitted within a year, and no setting but the
+start of the networks differs from the default:
 
 - ``stocks.csv``: every fourth stock, ten years up to a year, then each day of it. A row per year,
   model and days ahead: ``crps``, the mean over stocks of its CRPS (19 quantiles) relative to that
@@ -15,6 +16,7 @@ networks differs from the default:
   band of sample paths: of all these stocks, and of a hundred random baskets of ten
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
   one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
+- ``m4.csv``: M4's hourly and weekly series, see ``m4.py``
 """
 
 import argparse
@@ -25,6 +27,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from figures import FIGURES
+from m4 import m4
 from scipy import stats
 
 import forecaster as fc
@@ -34,23 +38,26 @@ HERE = Path(__file__).parent
 YEARS = (2011, 2013, 2015)
 SHARES = np.arange(1, 20) / 20
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
-RIVALS = ("naive", "empirical", "ewma", "garch", "gjr")
+RIVALS = ("naive", "empirical", "ewma", "har", "garch", "gjr", "ets", "theta")
+PARTS = ("stocks", "baskets", "simulated", "m4")
 
 
 def main() -> None:
     options = arguments()
-    parts = {"stocks": stocks, "baskets": baskets, "simulated": simulated}
-    for name in options.parts or parts:
+    parts = {"stocks": stocks, "baskets": baskets, "simulated": simulated, "m4": competition}
+    for name in options.parts or PARTS:
         table = pd.DataFrame(parts[name](options))
         print(table.round(4).to_string(index=False), flush=True)
         table.to_csv(options.output / f"{name}.csv", index=False, float_format="%.5f")
+        if name in FIGURES:
+            FIGURES[name](table, options.output / f"{name}.png")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", choices=["stocks", "baskets", "simulated", []])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--every", type=int, default=4, help="of the stocks, by name")
     parser.add_argument("--quick", action="store_true", help="a try; writes to a temporary folder")
     options = parser.parse_args()
@@ -121,6 +128,12 @@ def scored(folder: Path) -> Iterator[dict[str, object]]:
                 "inside_80_volatile": inside[width > 0.9].mean(),
                 "inside_80_calm": inside[width <= 0.1].mean(),
             }
+
+
+def competition(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Rows of M4's hourly series, then of the weekly ones."""
+    every = 100 if options.quick else 1
+    return m4(options.config, origins=1 if options.quick else 2, every=every)
 
 
 def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:

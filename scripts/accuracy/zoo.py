@@ -4,8 +4,11 @@
 
 Simulated panels of forty series each: random walks of every frequency, trends, seasons (one, two,
 found in the values), intermittent and count series, noise, autoregressions. With the horizon as
-the only setting, each is forecast from a rolling origin. With ``FORECASTER_TEST_DATA`` there are
-also samples of M4's weekly and hourly series, from one origin, and forty stocks given as ``y``.
+the only setting, each is forecast from a rolling origin. Weekly and yearly walks have few rows, and
+so many origins overlap that forty of them say little: errors relative to naive were 0.987 to 1.026
+by the seed alone; there are 160 and 400. With ``FORECASTER_TEST_DATA`` there are also samples of
+M4's weekly and hourly series, from one origin, and forty stocks given as ``y``. Rows of panels that
+are not named stay as they are in the file.
 
 A row per panel: ``naive`` and ``season``, the mean over series of the mean absolute error relative
 to those of the last value and of the season before; ``worst``, the larger of both; ``coverage``,
@@ -51,9 +54,11 @@ def framed(values: np.ndarray, frequency: str | None) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def walks(rows: int, seed: int, scale: float = 0.01, *, positive: bool = True) -> np.ndarray:
+def walks(
+    rows: int, seed: int, scale: float = 0.01, *, series: int = SERIES, positive: bool = True
+) -> np.ndarray:
     """Random walks with the tails of stocks, of the logarithm where they are positive."""
-    steps = np.random.default_rng(seed).standard_t(5, (SERIES, rows))
+    steps = np.random.default_rng(seed).standard_t(5, (series, rows))
     return 100 * np.exp(scale * steps.cumsum(1)) if positive else steps.cumsum(1)
 
 
@@ -122,10 +127,10 @@ def data_folder() -> Path:
 CASES = {
     "walks, business days": Case(lambda: framed(walks(900, 0), "B"), 5, 5, 60),
     "walks, days": Case(lambda: framed(walks(900, 1), "D"), 7, 7, 60),
-    "walks, weeks": Case(lambda: framed(walks(300, 2, 0.02), "W"), 52, 8, 30),
+    "walks, weeks": Case(lambda: framed(walks(300, 2, 0.02, series=160), "W"), 52, 8, 30),
     "walks, months": Case(lambda: framed(walks(240, 3, 0.03), "MS"), 12, 12, 24),
     "walks, quarters": Case(lambda: framed(walks(100, 4, 0.03), "QS"), 4, 8, 12),
-    "walks, years": Case(lambda: framed(walks(60, 5, 0.05), "YS"), 1, 5, 6),
+    "walks, years": Case(lambda: framed(walks(60, 5, 0.05, series=400), "YS"), 1, 5, 6),
     "walks, hours": Case(lambda: framed(walks(1500, 6), "h"), 24, 24, 30, 4),
     "walks, 5 minutes": Case(lambda: framed(walks(2000, 7, 0.001), "5min"), 288, 12, 40, 3),
     "walks, whole numbers": Case(lambda: framed(walks(500, 8), None), 1, 5, 40),
@@ -170,11 +175,14 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     real = "FORECASTER_TEST_DATA" in os.environ
-    rows = []
+    rows: dict[str, object] = {}
+    if options.names and options.output.exists():
+        rows = {row["panel"]: row for row in pd.read_csv(options.output).to_dict("records")}
     for name in options.names or [name for name in CASES if real or name not in REAL]:
-        rows.append({"panel": name, **measured(CASES[name])})
-        print(rows[-1], flush=True)
-        pd.DataFrame(rows).round(3).to_csv(options.output, index=False)
+        rows[name] = {"panel": name, **measured(CASES[name])}
+        print(rows[name], flush=True)
+        kept = [rows[name] for name in CASES if name in rows]
+        pd.DataFrame(kept).round(3).to_csv(options.output, index=False)
 
 
 def measured(case: Case) -> dict[str, float]:

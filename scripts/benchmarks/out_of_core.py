@@ -55,7 +55,7 @@ def train(options: argparse.Namespace) -> dict[str, float]:
     from flax import nnx
 
     from forecaster import swarm
-    from forecaster.forecasting.networks import LSTM
+    from forecaster.swarm import LSTM
 
     class Regressor(nnx.Module):
         def __init__(self, rngs):

@@ -20,7 +20,7 @@ import pandas as pd
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.forecasting.networks import LSTM
+from forecaster.swarm import LSTM
 
 STEPS, FEATURES, HIDDEN, EXAMPLES = 30, 4, 16, 256
 

@@ -23,8 +23,7 @@ import pandas as pd
 from flax import nnx
 
 import forecaster as fc
-from forecaster.forecasting.networks import LSTM
-from forecaster.swarm import Swarm
+from forecaster.swarm import LSTM, Swarm
 
 HIDDEN, LOOKBACK, BATCH, RATE, EPOCHS, DAYS = 32, 20, 32, 1e-5, 1000, 504
 

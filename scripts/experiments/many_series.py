@@ -24,7 +24,7 @@ import pandas as pd
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.forecasting.networks import LSTM
+from forecaster.swarm import LSTM
 
 LOOKBACK, HIDDEN, ROWS, BATCH = 20, 8, 200, 32
 

@@ -4,11 +4,17 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "kernels.h"
+#if defined(__x86_64__) && defined(__linux__)
+#include "tile_traps.h"
+namespace amx { extern const MatrixKernels kernels; }
+namespace amx_emulated { extern const MatrixKernels kernels; }
+#endif
 
 #if defined(__x86_64__)
 namespace avx512 { extern const Kernels kernels; }
@@ -91,12 +97,96 @@ bool run(const Cell& cell, bool lstm, const Sizes& n, Random& random) {
          (lstm || grad_new.finite()) && (!want_x || grad_x.finite());
 }
 
+Sizes some_sizes(Random& random) {
+  const int64_t widths[] = {1, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 50, 64, 70, 96, 128};
+  return {between(random, 1, 9), between(random, 1, 19), between(random, 1, 9),
+          widths[between(random, 0, std::size(widths) - 1)]};
+}
+
+#if defined(__x86_64__) && defined(__linux__)
+
+// What a matrix unit's kernels gave, or AVX-512's in their place.
+struct MatrixResults {
+  Floats inferred, hidden, grad_kernel, grad_bias, grad_new, grad_x;
+
+  bool finite() const {
+    return inferred.finite() && hidden.finite() && grad_kernel.finite() && grad_bias.finite() &&
+           grad_new.finite() && grad_x.finite();
+  }
+  bool equal(const MatrixResults& other) const {
+    auto same = [](const Floats& a, const Floats& b) {
+      return !std::memcmp(a.values.get(), b.values.get(), a.size * sizeof(float));
+    };
+    return same(inferred, other.inferred) && same(hidden, other.hidden) &&
+           same(grad_kernel, other.grad_kernel) && same(grad_bias, other.grad_bias) &&
+           same(grad_new, other.grad_new) && same(grad_x, other.grad_x);
+  }
+};
+
+MatrixResults run_matrix(const MatrixCell& cell, bool lstm, const Sizes& n, uint64_t seed) {
+  Random random(seed);
+  const int64_t gates = lstm ? 4 : 3, rows = n.T * n.B;
+  const float scale = 1 / std::sqrt(static_cast<float>(n.F + n.H));
+  Floats kernel((n.F + n.H) * gates * n.H, random, scale), bias(gates * n.H, random, 1);
+  Floats new_bias(lstm ? 0 : n.H, random, 1), x(rows * n.F, random, 1), valid(rows);
+  for (int64_t i = 0; i < rows; i++) valid[i] = between(random, 0, 4) > 0;
+  const bool last_only = between(random, 0, 1), want_x = between(random, 0, 1);
+  const int64_t out = (last_only ? n.B : rows) * n.H;
+  Floats coming(out, random, 1);
+  const int64_t saved = lstm ? MATRIX_LSTM_SAVED : MATRIX_GRU_SAVED;
+  std::unique_ptr<uint32_t[]> words(new uint32_t[n.T * matrix_words(n.B, n.F, n.H)]);
+  std::unique_ptr<uint16_t[]> factors(new uint16_t[n.T * matrix_factors(n.B, n.H, saved)]);
+  MatrixResults got = {Floats(out),       Floats(out),           Floats(kernel.size),
+                       Floats(bias.size), Floats(new_bias.size), Floats(want_x ? x.size : 0)};
+  const Weights weights = {kernel, bias, new_bias};
+  cell.forward(n, weights, {x, valid, got.inferred, last_only, nullptr, nullptr});
+  cell.forward(n, weights, {x, valid, got.hidden, last_only, words.get(), factors.get()});
+  cell.backward(n, {kernel, nullptr, nullptr},
+                {x, valid, nullptr, last_only, words.get(), factors.get()},
+                {coming, last_only, got.grad_kernel, got.grad_bias, got.grad_new,
+                 want_x ? got.grad_x.values.get() : nullptr});
+  return got;
+}
+
+// Matrix units, or their instructions' handler, against AVX-512; false when they disagree.
+bool run_matrices(int64_t runs, Random& random) {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    std::printf("amx: not on this processor\n");
+    return true;
+  }
+  tile_traps::install();
+  for (int64_t number = 0; number < runs; number++) {
+    const bool lstm = number % 2 == 0;
+    Sizes n = some_sizes(random);
+    if (between(random, 0, 3) == 0) n.B += 30;
+    if (between(random, 0, 3) == 0) n.F += 30;
+    const uint64_t seed = random();
+    const auto got = run_matrix(lstm ? amx::kernels.lstm : amx::kernels.gru, lstm, n, seed);
+    const auto emulated =
+        run_matrix(lstm ? amx_emulated::kernels.lstm : amx_emulated::kernels.gru, lstm, n, seed);
+    if (!got.finite() || !got.equal(emulated)) {
+      std::printf("amx, %s, T %ld B %ld F %ld H %ld: %s\n", lstm ? "lstm" : "gru", long(n.T),
+                  long(n.B), long(n.F), long(n.H),
+                  got.finite() ? "not what AVX-512 gives" : "a result was not written");
+      return false;
+    }
+  }
+  std::printf("amx: %ld runs, %s\n", long(runs),
+              tile_traps::trapped ? "its instructions trapped" : "on matrix units");
+  return true;
+}
+
+#else
+bool run_matrices(int64_t, Random&) { return true; }
+#endif
+
 }  // namespace
 
 int main(int count, char** words) {
   const int64_t runs = count > 1 ? std::atoll(words[1]) : 1000;
   Random random(count > 2 ? std::atoll(words[2]) : 0);
-  const int64_t widths[] = {1, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 50, 64, 70, 96, 128};
   for (const auto& set : sets()) {
     if (!set.runs) {
       std::printf("%s: not on this processor\n", set.name);
@@ -104,8 +194,7 @@ int main(int count, char** words) {
     }
     for (int64_t number = 0; number < runs; number++) {
       const bool lstm = number % 2 == 0;
-      const Sizes n = {between(random, 1, 9), between(random, 1, 19), between(random, 1, 9),
-                       widths[between(random, 0, std::size(widths) - 1)]};
+      const Sizes n = some_sizes(random);
       if (!run(lstm ? set.kernels->lstm : set.kernels->gru, lstm, n, random)) {
         std::printf("%s, %s, T %ld B %ld F %ld H %ld: a result was not written\n", set.name,
                     lstm ? "lstm" : "gru", long(n.T), long(n.B), long(n.F), long(n.H));
@@ -114,4 +203,5 @@ int main(int count, char** words) {
     }
     std::printf("%s: %ld runs\n", set.name, long(runs));
   }
+  return run_matrices(runs / 10, random) ? 0 : 1;
 }

@@ -35,6 +35,16 @@ def test_every_method_does_the_same_work(network, layers, against):
     assert results[0].ratio_to_ours == 1 and results[0].loss_difference == 0
 
 
+def test_all_multiply_in_bfloat16_where_the_job_does(units):
+    pytest.importorskip("torch")
+    job = dataclasses.replace(SMALL, precision="bfloat16")
+    ours, full, torch = compare(job, ["ours-float32", "torch"], repeats=1)
+    assert [ours.precision, full.precision, torch.precision] == ["bfloat16", "float32", "bfloat16"]
+    assert 0 < full.loss_difference < 1e-2 and 0 < torch.loss_difference < 3e-2
+    in_full = compare(SMALL, ["torch"], repeats=1)[1]
+    assert abs(full.loss_difference) > in_full.loss_difference  # it is bfloat16, not float32
+
+
 def test_the_work_is_counted_by_hand():
     job = Job(hidden=4, lookback=3, batch=2, features=1, windows=5, layers=2)
     assert job.steps == 2  # the fifth window fills no batch
@@ -60,7 +70,7 @@ def test_the_command_writes_what_it_measures(tmp_path):
     table = pd.read_csv(output)
     assert list(table) == [
         "method", "members", "hidden", "lookback", "batch", "features",
-        "seconds_per_model_epoch", "gflops", "ratio_to_ours",
+        "precision", "seconds_per_model_epoch", "gflops", "ratio_to_ours",
     ]  # fmt: skip
     assert list(table["method"]) == ["ours", "vmap"] and "vmap" in result.stdout
     np.testing.assert_allclose(table["ratio_to_ours"][0], 1)
@@ -87,7 +97,9 @@ def test_bad_options_are_one_clear_error(tmp_path):
     before = error("benchmark", "--suite", "--output", tmp_path / "b.csv", code=2)
     assert "b_scaling.csv exists" in before
     assert "at least one batch" in error("benchmark", "--windows", 3, code=2)
-    with pytest.raises(UsageError, match="no method 'tensorflow'; there are ours, ours-no-kernel"):
+    half = error("benchmark", "--network", "mlp", "--precision", "bfloat16", code=2)
+    assert "expected float32 with --network mlp" in half
+    with pytest.raises(UsageError, match="no method 'tensorflow'; there are ours, ours-float32"):
         compare(SMALL, ["tensorflow"])
 
 

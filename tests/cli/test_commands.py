@@ -28,6 +28,7 @@ def test_fit_ends_with_what_happened_and_where_it_is(home):
     result = run("status", "--home", home)
     assert result.exit_code == 0
     assert "simulated" in result.stdout and "LSTM 4" in result.stdout
+    assert "\nTraining: " in result.stdout and "\n--precision bfloat16: " in result.stdout
     assert len(list((home / "models").iterdir())) == 1
     assert list((home / "prices").glob("simulated*/AAPL.*.parquet"))
 

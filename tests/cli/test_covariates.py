@@ -56,3 +56,35 @@ def test_a_model_without_any_refuses_them(home, tmp_path):
     (tmp_path / "plans.csv").write_text("ds,promotion\n2024-01-01,1\n")
     said = error("predict", "AAPL", "--future", tmp_path / "plans.csv", "--home", home, code=2)
     assert "fitted without future covariates" in said
+
+
+def test_they_are_read_as_the_options_say_and_later_as_they_were_then(files, settings):
+    """Days first and decimal commas, as in the file of the series; `predict` needs no option."""
+    home = ("--home", files / "home")
+    for name in ("sales", "plans"):
+        table = pd.read_csv(files / f"{name}.csv")
+        table = table.rename(columns={"date": "ds"}).assign(
+            ds=lambda t: pd.to_datetime(t["ds"]).dt.strftime("%d/%m/%Y")
+        )
+        table.to_csv(files / f"{name}.csv", index=False, sep=";", decimal=",")
+    fit = (
+        "fit", "--source", f"files:{files / 'sales.csv'}", "--config", settings, *home,
+        "--future", files / "plans.csv", "--date-format", "%d/%m/%Y", "--decimal", ",",
+    )  # fmt: skip
+    assert (done := run(*fit)).exit_code == 0, done.stderr
+    predict = ("predict", "--all", "--format", "csv", *home)
+    whole = run(*predict)
+    assert whole.stdout.count("SHOP-") == 9, whole.stderr
+    assert ",2024-06-09" in whole.stdout
+    plans = pd.read_csv(files / "plans.csv", sep=";")
+    same = files / "american.csv"
+    american = pd.to_datetime(plans["ds"], format="%d/%m/%Y").dt.strftime("%m/%d/%Y")
+    plans.assign(ds=american).to_csv(same, index=False)
+    again = run(*predict, "--future", same, "--date-format", "%m/%d/%Y")
+    assert again.stdout == whole.stdout, again.stderr
+    said = error(*predict, "--future", same, code=1)
+    assert "american.csv, line 14, column 'ds': '01/13/2024' is not a date" in said
+    said = error(*predict, "--date-format", "%m/%d/%Y", code=2)
+    assert "--date-format says how files of covariates are read; add --future" in said
+    said = error(*predict, "--future", same, "--columns", "wide", code=2)
+    assert "id=NAME and time=NAME can be said" in said

@@ -116,7 +116,7 @@ def test_a_smaller_file_is_compared_and_written(home, tmp_path):
 def test_status_names_what_is_not_there(home):
     result = run("status", "aapl", "nope", "--home", home)
     assert result.exit_code == 3 and "AAPL" in result.stdout
-    assert "nope: no prices are stored" in result.stderr
+    assert "nope: not stored" in result.stderr
 
 
 def test_export_writes_what_is_stored(home, tmp_path):

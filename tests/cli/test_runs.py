@@ -102,3 +102,34 @@ def test_facts_too_long_for_the_terminal_stand_below_their_name(monkeypatch, cap
     monkeypatch.setenv("COLUMNS", "50")
     show_facts({"Time": "1 s", "Saved": "/a/long/path/" + 40 * "x"})
     assert capsys.readouterr().out == f"Time   1 s\nSaved\n  /a/long/path/{40 * 'x'}\n"
+
+
+@pytest.mark.parametrize("command", ["runs", "status"])
+def test_at_80_columns_tables_say_less_instead_of_being_stacked(two, monkeypatch, command):
+    model = two.find_run("real") / "model.json"
+    model.write_text(model.read_text().replace("/nowhere.csv", f"/{'far/' * 20}away.csv"))
+    (two.models / "20980101-000000-000-lstm").symlink_to(two.find_run("demo"))  # a long name
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(command, "--home", two).stdout
+    (row,) = (line for line in shown.splitlines() if "away.csv" in line)
+    assert row.startswith("│ real ") and "│ files:away.csv │" in row and "│ 5 " in row
+    assert all(len(line) <= 80 for line in shown.splitlines() if line[:1] in "┏┃┡│└")
+    assert "  source: " not in shown
+
+
+def test_covariates_of_runs_are_compared(two, monkeypatch):
+    path = two.find_run("demo") / "model.json"
+    rest = json.loads(path.read_text())
+    rest["transform"]["covariates"] |= {"future": ["promotion"], "scales": {}}
+    rest["transform"]["covariates"]["words"] = {"kind": ["farm", "town"]}
+    rest["provenance"] |= {"future": f"/{'far/' * 30}plans.csv", "static": "/shops.csv"}
+    path.write_text(json.dumps(rest))
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("runs", "compare", "real", "demo", "--home", two).stdout
+    lines = shown.splitlines()
+    for name, value in {
+        "--static": "/shops.csv", "known in advance": "promotion", "known of each series": "kind",
+    }.items():  # fmt: skip
+        assert any(name in line and value in line for line in lines), name
+    assert any("--future" in line and "far/far/" in line for line in lines)
+    assert max(map(len, lines[:-1])) <= 80 and "…" not in shown  # folded, not cut

@@ -83,6 +83,43 @@ def test_simple_baselines_by_hand():
     np.testing.assert_allclose(ewma[0, 0, 2] - z[4], deviate * np.sqrt(variance))
 
 
+def test_har_is_a_regression_on_the_latest_day_week_and_month():
+    y, origins = series(600, 4), np.array([400, 470, 599])
+    z = np.log(y)
+    squares = np.diff(z, prepend=z[0]) ** 2
+    rows = range(22, 401 - 2)  # two steps later is known at the first origin
+
+    def inputs(step: int) -> np.ndarray:
+        return np.array([1, *(squares[step + 1 - span : step + 1].mean() for span in (1, 5, 22))])
+
+    x = np.array([inputs(step) for step in rows])
+    came = np.array([squares[step + 1 : step + 3].mean() for step in rows])
+    weight = 1 / np.maximum(x[:, 1:].mean(1), came.mean() / 100)
+    beta = np.linalg.lstsq(x * weight[:, None], came * weight, rcond=None)[0]
+    low, high = max(x[:, 3].min(), 1e-4 * came.mean()), came.max()
+    changes = np.array([z[step + 2] - z[step] for step in rows])
+    unit = np.quantile(changes / np.sqrt(np.clip(x @ beta, low, high)), QUANTILES)
+    now = np.array([inputs(step) for step in origins]) @ beta
+    expected = z[origins][:, None] + np.sqrt(np.clip(now, low, high))[:, None] * unit
+    np.testing.assert_allclose(np.log(run("har", y, origins, horizon=2)[:, 1]), expected)
+
+
+def test_where_times_count_rows_the_season_is_each_series_own():
+    steps, random = np.arange(400), np.random.default_rng(0)
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": steps, "y": 9 + np.sin(2 * np.pi * steps / season)})
+        for name, season in (("short", 8), ("long", 24))
+    ]
+    frame = pd.concat(parts)
+    frame["y"] += 0.01 * random.normal(size=len(frame))
+    panel = fc.load_panel(frame)
+    made = baselines.forecast(panel, panel.times[[370]], "seasonal_naive", horizon=24)
+    assert (made["SeasonalNaive"] - made["y"]).abs().max() < 0.1
+    given = baselines.forecast(panel, panel.times[[370]], "seasonal_naive", horizon=24, season=8)
+    error = (given["SeasonalNaive"] - given["y"]).abs().groupby(given["unique_id"]).max()
+    assert error["short"] < 0.1 < 0.5 < error["long"]
+
+
 def test_series_that_may_be_negative_are_taken_as_they_are():
     y = np.array([1.0, -1, 2, 0, 3])
     np.testing.assert_allclose(run("naive", y, [4], horizon=1)[0, 0, 1], 3)

@@ -8,6 +8,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting.predicting import distributions, targets_at
+from forecaster.series.anchors import DOUBT
 from forecaster.series.panel import Panel
 
 
@@ -39,6 +40,17 @@ def test_a_common_start_helps_series_that_are_short(waves):
     mae = [model.report["mae_relative_to_naive"] for model in (together, alone)]
     assert (mae[0] < mae[1]).mean() > 0.8
     assert ratio.mean() < 0.97
+
+
+def test_how_much_is_believed_is_learned_from_all_series_unless_they_are_independent():
+    y = np.random.default_rng(0).normal(size=(20, 160))
+    ds = np.arange(160)
+    parts = [pd.DataFrame({"unique_id": f"s{n}", "ds": ds, "y": row}) for n, row in enumerate(y)]
+    noise = Panel.from_frame(pd.concat(parts))
+    settings = fc.Config(hidden=2, lookback=20, horizon=1, validation=40, epochs=1, members=1)
+    together = fc.fit(noise, settings)
+    alone = fc.fit(noise, dataclasses.replace(settings, start="independent"))
+    assert together.transform.doubt == 0.0 and alone.transform.doubt == DOUBT
 
 
 def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):

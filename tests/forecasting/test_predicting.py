@@ -1,11 +1,14 @@
 """Forecasts of a fitted model: their frame, units, times and bands, and what is refused."""
 
+import dataclasses
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ForecasterWarning, ModelError, UsageError
 from forecaster.forecasting import predicting
 from forecaster.series.flags import UNCONFIRMED, Flags
 from forecaster.series.panel import Panel
@@ -82,7 +85,7 @@ def test_prices_are_quoted_in_closes_where_learned_from_adjusted_ones(panel, con
 
 def test_a_panel_of_another_kind_is_refused(panel, model):
     lacking = Panel.from_frame(panel.to_frame().drop(columns="volume"))
-    with pytest.raises(ModelError, match="these prices lack volume"):
+    with pytest.raises(ModelError, match="these data lack volume"):
         fc.predict(model, lacking)
     other = fc.load_panel("simulated", ["NVDA"], start="2023-01-01")
     with pytest.raises(ModelError, match="NVDA: the model has no network for it"):
@@ -162,3 +165,43 @@ def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
     pd.testing.assert_frame_equal(got, expected, check_exact=True)
     with pytest.raises(KeyError):
         model.only(["NVDA"])
+
+
+def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel, model):
+    """A forecast of weeks by what learned days would be wrong without a word."""
+    weekly = Panel.from_frame(
+        panel.to_frame().groupby("unique_id").apply(lambda rows: rows.iloc[::5]).reset_index(0)
+    )
+    why = "its rows are 7 days apart, those that the model was fitted on 1 day; fit again"
+    for forecast in (fc.predict, fc.simulate):
+        with pytest.raises(ModelError, match=f"AAPL: {why}"):
+            forecast(model, weekly)
+    mixed = pd.concat(
+        [weekly.to_frame().query("unique_id == 'KO'"), panel.to_frame().query("unique_id != 'KO'")]
+    )
+    with pytest.warns(ForecasterWarning, match=f"1 series left out:\n.*KO: {why}"):
+        frame = fc.predict(model, Panel.from_frame(mixed))
+    assert sorted(frame["unique_id"].unique()) == sorted(set(TICKERS) - {"KO"})
+
+
+def test_each_series_keeps_to_its_own_frequency(panel, config):
+    """Where a model was fitted on days and weeks, either forecasts, alone too."""
+    frame = panel.to_frame()
+    weeks = frame[frame["unique_id"] == "KO"].iloc[::2].assign(unique_id="TWO")
+    both = Panel.from_frame(pd.concat([frame[frame["unique_id"].isin(["AAPL", "IBM"])], weeks]))
+    mixed = fc.fit(both, config, seed=1)
+    for name in ("TWO", "AAPL"):
+        assert len(fc.predict(mixed, Panel.from_frame(both.only([name]).to_frame()))) == 3
+
+
+def test_bands_that_few_series_have_too_few_errors_for_are_named(panel, config):
+    """One short series is no reason to doubt the bands of the others."""
+    frame = panel.to_frame()
+    short = frame[(frame["unique_id"] != "KO") | (frame["ds"] >= "2025-08-01")]
+    mixed = Panel.from_frame(short)
+    fitted = fc.fit(mixed, dataclasses.replace(config, validation=None), seed=1)
+    with pytest.warns(ForecasterWarning, match=r"the 95 % band of 1 series .*\(KO, ...\)"):
+        fc.predict(fitted, mixed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fc.predict(fitted, mixed.only(["AAPL", "IBM"]))

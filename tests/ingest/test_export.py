@@ -57,7 +57,7 @@ def test_errors_say_what_to_do(home, tmp_path):
         export_prices(home, tmp_path / "out.xyz")
     with pytest.raises(UsageError, match="NOPE: not among the 2 series of simulated"):
         export_prices(home, tmp_path / "out.csv", ["NOPE"])
-    with pytest.raises(UsageError, match="no prices are stored"):
+    with pytest.raises(UsageError, match="nothing is stored"):
         export_prices(Home(tmp_path / "nowhere"), tmp_path / "out.csv")
     (tmp_path / "there.csv").write_text("mine")
     with pytest.raises(UsageError, match="exists; choose another file, or add --overwrite"):

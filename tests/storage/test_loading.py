@@ -117,6 +117,7 @@ def settings(**new):
         (lambda rest: rest["fitted_until"].__setitem__(0, "now"), "Invalid isoformat"),
         (lambda rest: rest["fitted_until"].__setitem__(0, 5), "fitted_until: expected text"),
         (lambda rest: rest["fitted_until"].__setitem__(0, "9999-12-31"), "9999-12-31"),
+        (lambda rest: rest["spacing"].__setitem__(0, 0), "spacing: expected 5 numbers above 0"),
         (lambda rest: rest["report"].update(mae=[1]), "report: 'mae': 1 rows for 5 series"),
         (lambda rest: rest["report"].pop("mae_relative_to_naive"), "_naive: missing"),
         (lambda rest: rest["report"].update(mae_relative_to_naive=["x"] * 5), "_naive': got 'x'"),

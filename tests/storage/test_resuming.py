@@ -135,6 +135,17 @@ def test_another_kernel_or_backend_is_refused(home, request_, monkeypatch):
         assert again.request == dataclasses.replace(request_, versions=fields["versions"])
 
 
+def test_a_fit_in_bfloat16_is_refused_where_other_code_computes_that(home, request_, monkeypatch):
+    half = dataclasses.replace(request_.config, precision="bfloat16")
+    begun = begin(home, dataclasses.replace(request_, config=half, versions=None))
+    assert "products" in begun.request.versions and "products" not in request_.versions
+    with UnfinishedFit.find(home) as again:
+        assert again.request.config.precision == "bfloat16"
+    monkeypatch.setattr(checkpoint, "products_of", lambda precision: "bfloat16 (other units)")
+    with pytest.raises(ModelError, match=r"begun with products .* \(now bfloat16 \(other"):
+        UnfinishedFit.find(home)
+
+
 def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):
     first, second = (begin(home, dataclasses.replace(request_, seed=s)) for s in (1, 2))
     with pytest.raises(UsageError, match=r"2 unfinished fits .*name one, --resume NAME") as error:

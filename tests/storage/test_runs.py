@@ -51,7 +51,7 @@ def test_a_simulated_run_never_answers_for_what_a_real_one_knows(home, saved):
     name, said = chosen(home, "AAPL")
     assert name == "real" and said[0].startswith("Run: real (files:p.csv, 1 series, horizon 3")
     assert said[1:] == [
-        "  newer, but not taken: demo, which is of simulated prices; --run demo takes it"
+        "  newer, but not taken: demo, which is of simulated data; --run demo takes it"
     ]
     assert chosen(home, "AAPL", "KO")[0] == chosen(home)[0] == "real"
     assert chosen(home, "KO") == ("demo", [])  # no other knows it

@@ -116,6 +116,16 @@ def test_a_checkpoint_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
     assert same(run(task, data, checkpoint=resume).params, before.params)
 
 
+def test_a_fit_in_bfloat16_goes_on_where_that_is_computed_alike(data, tmp_path, monkeypatch):
+    path, task = tmp_path / "fit.checkpoint", TASKS["SmallLSTM"]
+    before = run(task, data, checkpoint=Checkpoint(path, every=0, precision="bfloat16"))
+    resume = Checkpoint(path, resume=True, precision="bfloat16")
+    assert same(run(task, data, checkpoint=resume).params, before.params)
+    monkeypatch.setattr(checkpoint, "products_of", lambda precision: "bfloat16 (other units)")
+    with pytest.raises(ValueError, match=r"a checkpoint of another fit.*computes bfloat16"):
+        run(task, data, checkpoint=resume)
+
+
 @pytest.mark.usefixtures("as_for_users")
 def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog):
     whole = run(TASKS["SmallLSTM"], data)

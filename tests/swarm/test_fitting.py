@@ -14,8 +14,7 @@ import pytest
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.forecasting.networks import LSTM
-from forecaster.swarm import Status
+from forecaster.swarm import LSTM, Status
 from forecaster.swarm.schedule import compiled
 
 MEMBERS, EXAMPLES = 11, 24

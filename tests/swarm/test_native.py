@@ -16,30 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.swarm.recurrence import gru, lstm, native
-from forecaster.swarm.recurrence.gru import jax_gru
+from forecaster import swarm
+from forecaster.swarm.recurrence import lstm, native
 from forecaster.swarm.recurrence.lstm import jax_lstm
 from forecaster.swarm.recurrence.native.compiling import NOT_BUILT, CompileError, compile_kernel
+from tests.swarm.problems import CELLS, problem
 
+swarm.use_all_cores()  # before the status starts JAX
 if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # a wheel that is to have it
     assert native.kernel_status()[0], native.kernel_status()[1]
 needs_kernel = pytest.mark.skipif(
     native.kernel_status()[0] is None, reason=native.kernel_status()[1]
 )
-
-
-def problem(seed, members, steps, batch, features, hidden, cell=lstm):
-    """Weights, inputs, which steps are valid, and weights that make a scalar of the outputs."""
-    random = np.random.default_rng(seed)
-    scale, gates = 1 / np.sqrt(features + hidden), 4 if cell is lstm else 3
-    shapes = [((features + hidden, gates * hidden), scale), ((gates * hidden,), 1.0)]
-    if cell is gru:
-        shapes.append(((hidden,), 1.0))
-    shapes.append(((steps, batch, features), 1.0))
-    arrays = [(random.normal(size=(members, *s)) * by).astype(np.float32) for s, by in shapes]
-    valid = (random.random((members, steps, batch)) < 0.8).astype(np.float32)
-    weights = random.normal(size=(members, steps, batch, hidden)).astype(np.float32)
-    return tuple(map(jnp.asarray, (*arrays, valid, weights)))
 
 
 def compare(recurrence, oracle, *arrays, last_only=False):
@@ -61,9 +49,6 @@ def compare(recurrence, oracle, *arrays, last_only=False):
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         tolerance = 2e-6 * max(1.0, float(jnp.abs(b).max()))
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=tolerance * 5)
-
-
-CELLS = [(lstm, jax_lstm), (gru, jax_gru)]
 
 
 @needs_kernel

@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import sys
 import threading
+from pathlib import Path
 
 
 def end_with_parent() -> None:
@@ -19,3 +21,31 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def memory_used(_: int = 0) -> tuple[int, int]:
+    """This process's number, and its peak memory in KiB."""
+    try:
+        # getrusage of a new process includes the one it was started from.
+        lines = Path("/proc/self/status").read_text().splitlines()
+        peak = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
+        return os.getpid(), int(peak)
+    except (OSError, StopIteration, ValueError):
+        return os.getpid(), _peak_by_getrusage()
+
+
+def _peak_by_getrusage() -> int:
+    """This process's peak memory in KiB where the system has no ``/proc``; 0 on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak  # bytes on macOS
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

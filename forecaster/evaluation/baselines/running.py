@@ -6,8 +6,6 @@ import hashlib
 import importlib
 import importlib.util
 import multiprocessing
-import os
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
@@ -21,11 +19,11 @@ from numpy.typing import ArrayLike
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, name_reasons
-from forecaster.evaluation.baselines.processes import end_with_parent
+from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
 from forecaster.evaluation.baselines.simple import Method
 from forecaster.evaluation.rolling_origin import Origins
 from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
-from forecaster.series import Panel, default_season
+from forecaster.series import Panel, default_season, find_seasons
 
 _VERSION = 3  # of kept forecasts; raise it when a baseline's numbers change
 
@@ -78,6 +76,7 @@ BASELINES = {
     "seasonal_naive": Baseline("SeasonalNaive", "simple", "seasonal_naive"),
     "empirical": Baseline("Empirical", "simple", "empirical"),
     "ewma": Baseline("EWMA", "simple", "ewma"),
+    "har": Baseline("HAR", "har", "har"),
     "garch": Baseline("GARCH", "garch", "garch", "arch", "garch"),
     "gjr": Baseline("GJR", "garch", "gjr", "arch", "garch"),
     "ets": Baseline("AutoETS", "statistical", "ets", "statsforecast", "statistical"),
@@ -92,6 +91,7 @@ def forecast(
     *,
     horizon: int = 5,
     level: Sequence[float] = (80, 95),
+    season: int | Sequence[int] | None = None,
     workers: int | None = None,
 ) -> pd.DataFrame:
     """One baseline's forecasts of all series.
@@ -99,6 +99,8 @@ def forecast(
     - ``cutoffs``: times of the panel
     - ``name``: of :data:`BASELINES`
     - ``horizon``: how many steps ahead; ``level``: of the bands, in percent
+    - ``season``: steps in a season, or in several; by default by the frequency, and where times are
+      whole numbers sought in each series
     - ``workers``: processes, by default one per core
 
     Rows that were known at the first cutoff to look wrong are left out, as where networks are
@@ -116,7 +118,7 @@ def forecast(
         first = panel.times[positions[0]]
         panel, known = panel.masked(first, forecasting=True), panel.until(first)
     origins = Origins.of(panel, positions, horizon)
-    with Runner([name], horizon, level, known, workers=workers) as runner:
+    with Runner([name], horizon, level, known, season=season, workers=workers) as runner:
         forecasts = runner.run(origins)
     runner.warn()
     return pd.concat([origins.keys, forecasts], axis=1)
@@ -133,7 +135,9 @@ class Runner:
 
     - ``names``: of :data:`BASELINES`
     - ``horizon``, ``level``: of the forecasts
-    - ``panel``: says how long a season is
+    - ``panel``: its frequency says how long a season is, for each series the shortest it has where
+      times are whole numbers
+    - ``season``: steps in a season instead, or in several, of which the shortest counts
     - ``cache``: a folder where slow baselines keep their forecasts, by content
     - ``workers``: processes, by default one per core
     - ``on_series``: called with a baseline's name and how many series it has done
@@ -149,6 +153,7 @@ class Runner:
         level: Sequence[float],
         panel: Panel,
         *,
+        season: int | Sequence[int] | None = None,
         cache: Path | None = None,
         workers: int | None = None,
         on_series: Callable[[str, int], None] | None = None,
@@ -160,7 +165,10 @@ class Runner:
         self.memory: dict[int, int] = {}
         self._horizon, self._levels = horizon, check_levels(level)
         self._quantiles = quantiles_of(self._levels)
-        self._season = default_season(panel.frequency)
+        frequency = panel.frequency
+        sought = season is None and frequency.alias == "step"
+        given = min(np.atleast_1d(season)) if season is not None else default_season(frequency)
+        self._season = None if sought else int(given)
         self._cache, self._on_series = cache, on_series or (lambda name, done: None)
         self._workers = workers or cores()
         self._pool: concurrent.futures.Executor | None = None
@@ -219,7 +227,10 @@ class Runner:
         first = origins.histories.first[row]
         y = origins.histories.values[row, first:, target]
         steps = np.unique(origins.step[origins.row == row]) - first
-        return Job(y, steps, self._horizon, self._quantiles, self._season)
+        season = self._season
+        if season is None:  # in what was known at the first origin
+            season = min(find_seasons(y[: steps[0] + 1]), default=1)
+        return Job(y, steps, self._horizon, self._quantiles, season)
 
     def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
         """The result of every job, kept or made."""
@@ -348,34 +359,6 @@ def _keep(path: Path, result: Result) -> None:
     atomic.write_file(path, write)
 
 
-def memory_used(_: int = 0) -> tuple[int, int]:
-    """This process's number, and its peak memory in KiB."""
-    try:
-        # getrusage of a new process includes the one it was started from.
-        lines = Path("/proc/self/status").read_text().splitlines()
-        peak = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
-        return os.getpid(), int(peak)
-    except (OSError, StopIteration, ValueError):
-        return os.getpid(), _peak_by_getrusage()
-
-
-def _peak_by_getrusage() -> int:
-    """This process's peak memory in KiB where the system has no ``/proc``; 0 on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // 1024 if sys.platform == "darwin" else peak  # bytes on macOS
-
-
 def has(library: str) -> bool:
     """Whether a library is installed."""
     return importlib.util.find_spec(library) is not None
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -20,8 +20,8 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.evaluation.baselines.processes import end_with_parent
-from forecaster.evaluation.baselines.running import check_torch, cores, memory_used
+from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
+from forecaster.evaluation.baselines.running import check_torch
 from forecaster.forecasting import (
     MODES,
     Model,
@@ -63,7 +63,7 @@ def fit_by_torch(
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
     check_torch(config)
-    config = dataclasses.replace(config, start="independent", members=1)
+    config = dataclasses.replace(config, start="independent", members=1, precision="float32")
     trainer = functools.partial(_train_all, workers=workers or cores(), on_series=on_series)
     return fit_with(trainer, panel, config, seed)
 

@@ -13,8 +13,6 @@ from .own import check_class as check_class
 from .own import import_network as import_network
 from .own import import_path as import_path
 from .own import imported_network as imported_network
-from .recurrent import GRU as GRU
-from .recurrent import LSTM as LSTM
 from .recurrent import Recurrent as Recurrent
 from .tcn import TCN as TCN
 from .transformer import Transformer as Transformer

@@ -36,6 +36,7 @@ class Sizes:
     - ``hidden``: units of a layer
     - ``layers``: how many
     - ``head``: what the outputs are for
+    - ``precision``: of an LSTM's or GRU's matrix products
     """
 
     features: int
@@ -43,6 +44,7 @@ class Sizes:
     hidden: int
     layers: int
     head: Head
+    precision: str = "float32"
 
 
 class Network(nnx.Module):

@@ -20,11 +20,11 @@ from forecaster.forecasting.networks.own import (
     import_path,
     own_functions,
 )
-from forecaster.forecasting.networks.recurrent import GRU, LSTM, Recurrent
+from forecaster.forecasting.networks.recurrent import Recurrent
 from forecaster.forecasting.networks.tcn import TCN
 from forecaster.forecasting.networks.transformer import Transformer
 
-CELLS = {"lstm": LSTM, "gru": GRU}
+CELLS = {"lstm": swarm.LSTM, "gru": swarm.GRU}
 NETWORKS: dict[str, Callable[..., Network]] = {
     "mlp": MLP,
     "transformer": Transformer,
@@ -37,7 +37,10 @@ NETWORKS: dict[str, Callable[..., Network]] = {
 Build: TypeAlias = Callable[[nnx.Rngs], Network]
 
 
-def builder(name: str, features: int, lookback: int, hidden: int, layers: int, head: Head) -> Build:
+def builder(
+    name: str, features: int, lookback: int, hidden: int, layers: int, head: Head,
+    precision: str = "float32",
+) -> Build:  # fmt: skip
     """A function that builds a network, given random streams.
 
     - ``name``: one of the models of :class:`forecaster.Config`
@@ -46,8 +49,9 @@ def builder(name: str, features: int, lookback: int, hidden: int, layers: int, h
     - ``hidden``: units of a layer
     - ``layers``: how many
     - ``head``: what the outputs are for
+    - ``precision``: of an LSTM's or GRU's matrix products
     """
-    sizes = Sizes(features, lookback, hidden, layers, head)
+    sizes = Sizes(features, lookback, hidden, layers, head, precision)
     if name in CELLS:
         return lambda rngs: Recurrent(CELLS[name], sizes, rngs=rngs)
     return lambda rngs: NETWORKS[name](sizes, rngs=rngs)
@@ -65,7 +69,8 @@ def network_functions(
     """
     sizes = config.lookback, config.hidden, config.layers
     if network is None:
-        return swarm.module_functions(builder(config.model, features, *sizes, head))
+        build = builder(config.model, features, *sizes, head, config.precision)
+        return swarm.module_functions(build)
     return own_functions(network, Sizes(features, *sizes, head))
 
 

@@ -3,3 +3,6 @@ from .gru import jax_gru as jax_gru
 from .lstm import jax_lstm as jax_lstm
 from .lstm import lstm as lstm
 from .native import kernel_status as kernel_status
+from .native import matrix_status as matrix_status
+from .precision import check_precision as check_precision
+from .products import products_of as products_of

@@ -6,7 +6,7 @@ reset, update, new. Why the backward pass is written by hand: see ``lstm.py``.
 """
 
 import functools
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,18 @@ from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
+from forecaster.swarm.recurrence.matrix import on_matrix_units
+from forecaster.swarm.recurrence.native import Steps
+from forecaster.swarm.recurrence.precision import (
+    Precision,
+    check_precision,
+    input_gradient,
+    input_product,
+    product,
+)
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
 from forecaster.swarm.task import AnyArray
 
-_Steps: TypeAlias = Literal["all", "last"]
 _Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
 
 
@@ -48,6 +56,7 @@ def gru(
     valid: Shaped[AnyArray, "time batch"],
     *,
     last_only: bool = False,
+    precision: str = "float32",
 ) -> Float[Array, "... batch gates//3"]:
     """Run a GRU over time from a zero state and return the hidden state of every step.
 
@@ -60,26 +69,31 @@ def gru(
     - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
       leaves the state as it was; there is no derivative in it.
     - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
+    - ``precision``: as for :func:`forecaster.swarm.recurrence.lstm`.
 
     Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
-    not fit together.
+    not fit together, and for another precision.
 
     On CPUs, in float32, compiled code does the work if it was built; see ``native``.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
     kernel, bias, new_bias, inputs, valid = arrays
     native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
-    return _gru("last" if last_only else "all", kernel, bias, new_bias, inputs, valid)
+    steps = "last" if last_only else "all"
+    if check_precision(precision) == "bfloat16" and native.matrix_usable(*arrays):
+        return on_matrix_units("gru", steps, kernel, bias, new_bias, inputs, valid)
+    return _gru(steps, precision, kernel, bias, new_bias, inputs, valid)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _gru(
-    steps: _Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
-) -> Array:
+    steps: Steps, precision: Precision, kernel: Array, bias: Array, new_bias: Array,
+    inputs: Array, valid: Array,
+) -> Array:  # fmt: skip
     if native.usable(kernel, bias, new_bias, inputs, valid):
         hidden = native.gru_infer(kernel, bias, new_bias, inputs, valid)
     else:
-        hidden = _forward(kernel, bias, new_bias, inputs, valid)[0]
+        hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
     return hidden[-1] if steps == "last" else hidden
 
 
@@ -89,17 +103,22 @@ def jax_gru(
     new_bias: Float[Array, " gates//3"],
     inputs: Float[Array, "time batch feature"],
     valid: Shaped[Array, "time batch"],
+    *,
+    precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//3"]:
     """The same in JAX alone: the reference that the compiled code has to agree with."""
-    return _jax_gru(kernel, bias, new_bias, inputs, valid)
+    return _jax_gru(precision, kernel, bias, new_bias, inputs, valid)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=())
-def _jax_gru(kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array) -> Array:
-    return _forward(kernel, bias, new_bias, inputs, valid)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _jax_gru(
+    precision: Precision, kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
+) -> Array:
+    return _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
 
 
 def _forward(
+    precision: Precision,
     kernel: Float[Array, "row gates"],
     bias: Float[Array, " gates"],
     new_bias: Float[Array, " gates//3"],
@@ -112,10 +131,13 @@ def _forward(
     input_kernel, hidden_kernel = kernel[:features], kernel[features:]
     hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
 
+    def input_part(x: Array) -> Array:
+        return input_product(x, input_kernel, precision) + bias
+
     def step(hidden: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, ...]]:
         x, observed = now
-        from_input = x if hoisted else x @ input_kernel + bias  # (batch, 3H)
-        from_hidden = hidden @ hidden_kernel  # (batch, 3H)
+        from_input = x if hoisted else input_part(x)  # (batch, 3H)
+        from_hidden = product(hidden, hidden_kernel, precision)  # (batch, 3H)
         gates = jax.nn.sigmoid(from_input[:, : 2 * size] + from_hidden[:, : 2 * size])
         reset, update = gates[:, :size], gates[:, size:]
         recurrent = from_hidden[:, 2 * size :] + new_bias  # (batch, H)
@@ -125,12 +147,13 @@ def _forward(
 
     start = jnp.zeros((batch, size), inputs.dtype)
     if hoisted:
-        inputs = inputs @ input_kernel + bias
+        inputs = input_part(inputs)
     return jax.lax.scan(step, start, (inputs, valid), unroll=unroll)[1]
 
 
 def _gru_forward(
-    steps: _Steps,
+    steps: Steps,
+    precision: Precision,
     kernel: CustomVJPPrimal,
     bias: CustomVJPPrimal,
     new_bias: CustomVJPPrimal,
@@ -144,13 +167,13 @@ def _gru_forward(
         residuals = _Residuals(arrays[0], *arrays[3:], hidden, (gates,))
         saved = _Saved(residuals, (), want_inputs)
     else:
-        hidden, residuals = _jax_forward(*arrays)
+        hidden, residuals = _jax_forward(precision, *arrays)
         saved = _Saved(residuals, None, want_inputs)
     return (hidden[-1] if steps == "last" else hidden), saved
 
 
 def _gru_backward(
-    steps: _Steps, saved: _Saved, grad_hidden: Array | SymbolicZero
+    steps: Steps, precision: Precision, saved: _Saved, grad_hidden: Array | SymbolicZero
 ) -> tuple[Array, ...]:
     residuals, compiled, want_inputs = saved
     if isinstance(grad_hidden, SymbolicZero):
@@ -158,7 +181,7 @@ def _gru_backward(
     if compiled is None:
         if steps == "last":
             grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
-        return _jax_backward(residuals, grad_hidden)
+        return _jax_backward(precision, residuals, grad_hidden)
     grads = native.gru_backward(
         (*residuals[:-1], *residuals.gates),
         grad_hidden,
@@ -169,14 +192,14 @@ def _gru_backward(
 
 
 def _jax_forward(
-    kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
+    precision: Precision, kernel: Array, bias: Array, new_bias: Array, inputs: Array, valid: Array
 ) -> tuple[Array, _Residuals]:
-    hidden, *gates = _forward(kernel, bias, new_bias, inputs, valid)
+    hidden, *gates = _forward(precision, kernel, bias, new_bias, inputs, valid)
     return hidden, _Residuals(kernel, inputs, valid, hidden, tuple(gates))
 
 
 def _jax_backward(
-    residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
+    precision: Precision, residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
 ) -> tuple[
     Float[Array, "row 3*hidden"],
     Float[Array, " 3*hidden"],
@@ -201,7 +224,9 @@ def _jax_backward(
         grad_reset = grad_new * recurrent * reset * (1 - reset)
         grad_input = jnp.concatenate([grad_reset, grad_update, grad_new], axis=-1)  # (batch, 3H)
         grad_recurrent = jnp.concatenate([grad_reset, grad_update, grad_new * reset], axis=-1)
-        grad_h = grad_h - grad_now * (1 - update) + grad_recurrent @ hidden_kernel.T
+        grad_h = (
+            grad_h - grad_now * (1 - update) + product(grad_recurrent, hidden_kernel.T, precision)
+        )
         return grad_h, (grad_input, grad_recurrent)
 
     steps = (grad_hidden, gates, previous, valid)
@@ -211,12 +236,12 @@ def _jax_backward(
     )
     grad_kernel = jnp.concatenate(
         [
-            _flat(inputs).T @ _flat(grad_input),
-            _flat(previous).T @ _flat(grad_recurrent),
+            input_gradient(_flat(inputs), _flat(grad_input), precision),
+            product(_flat(previous).T, _flat(grad_recurrent), precision),
         ]
     )
     grad_new_bias = grad_recurrent[..., 2 * size :].sum((0, 1))
-    grad_inputs = grad_input @ kernel[:features].T
+    grad_inputs = product(grad_input, kernel[:features].T, precision)
     return grad_kernel, grad_input.sum((0, 1)), grad_new_bias, grad_inputs, jnp.zeros_like(valid)
 
 

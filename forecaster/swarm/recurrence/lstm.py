@@ -10,7 +10,7 @@ gates; the weight gradient is then one matrix product over (time x batch).
 """
 
 import functools
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,18 @@ from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
 from forecaster.swarm.recurrence import native
+from forecaster.swarm.recurrence.matrix import on_matrix_units
+from forecaster.swarm.recurrence.native import Steps
+from forecaster.swarm.recurrence.precision import (
+    Precision,
+    check_precision,
+    input_gradient,
+    input_product,
+    product,
+)
 from forecaster.swarm.recurrence.unrolling import steps_per_iteration
 from forecaster.swarm.task import AnyArray
 
-_Steps: TypeAlias = Literal["all", "last"]
 _Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
 
 
@@ -52,6 +60,7 @@ def lstm(
     valid: Shaped[AnyArray, "time batch"],
     *,
     last_only: bool = False,
+    precision: str = "float32",
 ) -> Float[Array, "... batch gates//4"]:
     """Run an LSTM over time from a zero state and return the hidden state of every step.
 
@@ -63,25 +72,33 @@ def lstm(
     - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
       leaves the state as it was; no other value is allowed, and there is no derivative in it.
     - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
+    - ``precision``: ``float32``, or ``bfloat16``: numbers are rounded to bfloat16 for the matrix
+      products; sums, states and activations stay float32.
 
     Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
-    not fit together.
+    not fit together, and for another precision.
 
-    On CPUs, in float32, compiled code does the work if it was built; see ``native``. It has no
+    On CPUs, in float32, compiled code does the work if it was built; see ``native``. Without matrix
+    units (AMX) it computes in float32, whatever the precision: that is faster there. It has no
     second derivatives: set ``FORECASTER_KERNEL=off`` for those.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
     native.check_shapes(kernel, 4, inputs, valid, bias)
-    return _lstm("last" if last_only else "all", kernel, bias, inputs, valid)
+    steps = "last" if last_only else "all"
+    if check_precision(precision) == "bfloat16" and native.matrix_usable(*arrays):
+        return on_matrix_units("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
+    return _lstm(steps, precision, kernel, bias, inputs, valid)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _lstm(steps: _Steps, kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _lstm(
+    steps: Steps, precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array
+) -> Array:
     if native.usable(kernel, bias, inputs, valid):
         hidden = native.lstm_infer(kernel, bias, inputs, valid)
     else:
-        hidden = _forward(kernel, bias, inputs, valid)[0]
+        hidden = _forward(precision, kernel, bias, inputs, valid)[0]
     return hidden[-1] if steps == "last" else hidden
 
 
@@ -90,14 +107,18 @@ def jax_lstm(
     bias: Float[Array, " gates"],
     inputs: Float[Array, "time batch feature"],
     valid: Shaped[Array, "time batch"],
+    *,
+    precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//4"]:
     """The same in JAX alone: the reference that the compiled code has to agree with."""
-    return _jax_lstm(kernel, bias, inputs, valid)
+    return _jax_lstm(precision, kernel, bias, inputs, valid)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=())
-def _jax_lstm(kernel: Array, bias: Array, inputs: Array, valid: Array) -> Array:
-    return _forward(kernel, bias, inputs, valid)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _jax_lstm(
+    precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array
+) -> Array:
+    return _forward(precision, kernel, bias, inputs, valid)[0]
 
 
 def _activate(preactivation: Float[Array, "batch gates"]) -> Float[Array, "batch gates"]:
@@ -108,6 +129,7 @@ def _activate(preactivation: Float[Array, "batch gates"]) -> Float[Array, "batch
 
 
 def _forward(
+    precision: Precision,
     kernel: Float[Array, "row gates"],
     bias: Float[Array, " gates"],
     inputs: Float[Array, "time batch feature"],
@@ -121,16 +143,21 @@ def _forward(
     steps, batch, features = inputs.shape
     size, unroll = kernel.shape[-1] // 4, steps_per_iteration(steps)
     hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
+    together = precision == "float32" and not hoisted  # inputs and hidden state in one product
+
+    def input_part(x: Array) -> Array:
+        return input_product(x, kernel[:features], precision) + bias
 
     def step(
         carry: tuple[Array, Array], now: tuple[Array, Array]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
         hidden, cell = carry
         x, observed = now
-        if hoisted:
-            gates = x + hidden @ kernel[features:]
-        else:
+        if together:
             gates = jnp.concatenate([x, hidden], axis=-1) @ kernel + bias
+        else:
+            from_inputs = x if hoisted else input_part(x)
+            gates = from_inputs + product(hidden, kernel[features:], precision)
         gates = _activate(gates)  # (batch, 4H)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         keep = observed[:, None]
@@ -142,13 +169,14 @@ def _forward(
 
     zero = jnp.zeros((batch, size), inputs.dtype)
     if hoisted:
-        inputs = inputs @ kernel[:features] + bias
+        inputs = input_part(inputs)
     _, (hidden, cell, gates) = jax.lax.scan(step, (zero, zero), (inputs, valid), unroll=unroll)
     return hidden, cell, gates
 
 
 def _lstm_forward(
-    steps: _Steps,
+    steps: Steps,
+    precision: Precision,
     kernel: CustomVJPPrimal,
     bias: CustomVJPPrimal,
     inputs: CustomVJPPrimal,
@@ -161,13 +189,13 @@ def _lstm_forward(
         residuals = _Residuals(arrays[0], *arrays[2:], hidden, cell, gates)
         saved = _Saved(residuals, (), want_inputs)
     else:
-        hidden, residuals = _jax_forward(*arrays)
+        hidden, residuals = _jax_forward(precision, *arrays)
         saved = _Saved(residuals, None, want_inputs)
     return (hidden[-1] if steps == "last" else hidden), saved
 
 
 def _lstm_backward(
-    steps: _Steps, saved: _Saved, grad_hidden: Array | SymbolicZero
+    steps: Steps, precision: Precision, saved: _Saved, grad_hidden: Array | SymbolicZero
 ) -> tuple[Array, ...]:
     residuals, compiled, want_inputs = saved
     if isinstance(grad_hidden, SymbolicZero):
@@ -175,7 +203,7 @@ def _lstm_backward(
     if compiled is None:
         if steps == "last":
             grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
-        return _jax_backward(residuals, grad_hidden)
+        return _jax_backward(precision, residuals, grad_hidden)
     grads = native.lstm_backward(
         residuals, grad_hidden, last_only=steps == "last", want_inputs=want_inputs is not None
     )
@@ -183,14 +211,14 @@ def _lstm_backward(
 
 
 def _jax_forward(
-    kernel: Array, bias: Array, inputs: Array, valid: Array
+    precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array
 ) -> tuple[Array, _Residuals]:
-    hidden, cell, gates = _forward(kernel, bias, inputs, valid)
+    hidden, cell, gates = _forward(precision, kernel, bias, inputs, valid)
     return hidden, _Residuals(kernel, inputs, valid, hidden, cell, gates)
 
 
 def _jax_backward(
-    residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
+    precision: Precision, residuals: _Residuals, grad_hidden: Float[Array, "time batch hidden"]
 ) -> tuple[
     Float[Array, "row 4*hidden"],
     Float[Array, " 4*hidden"],
@@ -224,7 +252,7 @@ def _jax_backward(
             ],
             axis=-1,
         )  # (batch, 4H)
-        grad_h = grad_gates @ hidden_kernel.T + (grad_h - grad_now)
+        grad_h = product(grad_gates, hidden_kernel.T, precision) + (grad_h - grad_now)
         grad_c = dc * f + (1 - keep) * grad_c
         return (grad_h, grad_c), grad_gates
 
@@ -233,10 +261,20 @@ def _jax_backward(
     _, grad_gates = jax.lax.scan(
         step, (zero, zero), steps, reverse=True, unroll=steps_per_iteration(len(hidden))
     )  # (time, batch, 4H)
-    seen = jnp.concatenate([inputs, previous_hidden], axis=-1).reshape(-1, len(kernel))
-    grad_kernel = seen.T @ grad_gates.reshape(len(seen), -1)
-    grad_inputs = grad_gates @ kernel[:features].T
+    grad_kernel = _kernel_gradient(precision, inputs, previous_hidden, grad_gates)
+    grad_inputs = product(grad_gates, kernel[:features].T, precision)
     return grad_kernel, grad_gates.sum((0, 1)), grad_inputs, jnp.zeros_like(valid)
+
+
+def _kernel_gradient(
+    precision: Precision, inputs: Array, hidden: Array, grad_gates: Array
+) -> Float[Array, "row gates"]:
+    flat = [array.reshape(-1, array.shape[-1]) for array in (inputs, hidden, grad_gates)]
+    inputs, hidden, grad_gates = flat
+    if precision == "float32":
+        return jnp.concatenate([inputs, hidden], axis=-1).T @ grad_gates
+    of_inputs = input_gradient(inputs, grad_gates, precision)
+    return jnp.concatenate([of_inputs, product(hidden.T, grad_gates, precision)])
 
 
 _lstm.defvjp(_lstm_forward, _lstm_backward, symbolic_zeros=True)

@@ -1,7 +1,9 @@
 """The compiled recurrence for CPUs: loads it, and says why where it does not run.
 
-``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2`` or ``avx512`` allows no more than that
-instruction set. By default the best one that the machine has is used.
+``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2``, ``avx512`` or ``amx`` allows no more
+than that instruction set. By default the best one that the machine has is used. Matrix units (AMX)
+serve the precision bfloat16 alone; ``amx-emulated`` computes by AVX-512 what they would, no faster
+than float32, to try it on other machines.
 """
 
 import ctypes
@@ -9,6 +11,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +19,17 @@ from jax import Array
 from jaxtyping import Float
 
 from forecaster.swarm.recurrence.native.compiling import NOT_BUILT
+from forecaster.swarm.recurrence.precision import MOST_EXACT_INPUTS
+
+Cell: TypeAlias = Literal["lstm", "gru"]
+Steps: TypeAlias = Literal["all", "last"]
+"""Which hidden states are returned."""
 
 _LIBRARY = Path(__file__).parent / "_recurrence.so"
-_SETS = ("plain", "avx2", "avx512")
+_SETS = ("plain", "avx2", "avx512", "amx", "amx-emulated")
 _TARGETS = tuple(
     f"forecaster_{cell}_{what}"
-    for cell in ("lstm", "gru")
+    for cell in ("lstm", "gru", "matrix")
     for what in ("infer", "forward", "backward")
 )
 
@@ -49,6 +57,28 @@ def kernel_status() -> tuple[str | None, str]:
         return None, f"it cannot be loaded: {str(error).splitlines()[0]}"
 
 
+def matrix_status() -> tuple[str | None, str]:
+    """``amx`` and "" where matrix units compute in bfloat16, or None and the reason why not.
+
+    ``amx-emulated`` where FORECASTER_KERNEL asks for that.
+    """
+    runs, why_not = kernel_status()
+    if runs is None:
+        return None, why_not
+    asked = os.environ.get("FORECASTER_KERNEL", "")
+    if asked not in ("", "amx", "amx-emulated"):
+        return None, f"FORECASTER_KERNEL={asked} allows no matrix units"
+    why_not = why_no_matrix_units(emulated=asked == "amx-emulated")
+    return (None if why_not else asked or "amx"), why_not
+
+
+def why_no_matrix_units(*, emulated: bool) -> str:
+    """Why the loaded kernel cannot use them here, or emulate them; empty where it can."""
+    find = ctypes.cdll.LoadLibrary(str(_LIBRARY)).forecaster_no_matrix_units
+    find.argtypes, find.restype = [ctypes.c_bool], ctypes.c_char_p
+    return find(emulated).decode()
+
+
 def _why_not_built() -> str:
     """The reason that the build of the package wrote down."""
     try:
@@ -60,6 +90,11 @@ def _why_not_built() -> str:
 def usable(*arrays: Array) -> bool:
     """Whether the kernel can be called on these arrays: float32, on a CPU, and it was loaded."""
     return all(array.dtype == jnp.float32 for array in arrays) and kernel_status()[0] is not None
+
+
+def matrix_usable(*arrays: Array) -> bool:
+    """Whether matrix units can be asked for products of bfloat16 of these arrays, float32."""
+    return usable(*arrays) and matrix_status()[0] is not None
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:
@@ -155,6 +190,62 @@ def gru_backward(
     out = [_array(*kernel.shape), _array(width), _array(width // 3), _array(*inputs.shape)]
     call = _call_many("gru_backward", out)
     return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
+
+
+def matrix_infer(
+    cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
+    valid: Array,
+) -> Array:  # fmt: skip
+    """Hidden states, or the last one alone, by products of bfloat16.
+
+    - ``cell``: ``lstm``, whose ``new_bias`` is empty, or ``gru``
+    - the rest: as for :func:`forecaster.swarm.recurrence.lstm`
+    """
+    call = _call("matrix_infer", _hidden_of(cell, steps, bias, inputs))
+    return call(kernel, bias, new_bias, inputs, valid, **_kind(cell, steps))
+
+
+def matrix_forward(
+    cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
+    valid: Array,
+) -> Sequence[Array]:  # fmt: skip
+    """The same, and for the backward pass what the products multiply, and derivatives' factors."""
+    time, batch, features = inputs.shape
+    hidden = _hidden_of(cell, steps, bias, inputs)
+    depth = -(-hidden.shape[-1] // 32) + (
+        1 if features <= MOST_EXACT_INPUTS else -(-features // 32)
+    )
+    blocks, units = -(-batch // 32), -(-hidden.shape[-1] // 16)
+    words = jax.ShapeDtypeStruct((time, blocks, 2, depth, 16, 16), jnp.uint32)
+    saved = 5 if cell == "gru" else 6
+    factors = jax.ShapeDtypeStruct((time, blocks, units, 32, saved, 16), jnp.uint16)
+    call = _call_many("matrix_forward", [hidden, words, factors])
+    return call(kernel, bias, new_bias, inputs, valid, **_kind(cell, steps))
+
+
+def matrix_backward(
+    cell: Cell, steps: Steps, saved: Sequence[Array], grad_hidden: Array, *, want_inputs: bool
+) -> Sequence[Array]:
+    """Gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`.
+
+    ``saved``: kernel, inputs, valid and what :func:`matrix_forward` returned after the states.
+    """
+    kernel, inputs = saved[:2]
+    width = kernel.shape[-1]
+    out = [_array(*kernel.shape), _array(width), _array(width // 3 if cell == "gru" else 0)]
+    call = _call_many("matrix_backward", [*out, _array(*inputs.shape)])
+    return call(*saved, grad_hidden, **_kind(cell, steps), want_x=want_inputs)
+
+
+def _kind(cell: Cell, steps: Steps) -> dict[str, bool]:
+    emulated = matrix_status()[0] == "amx-emulated"
+    return {"gru": cell == "gru", "last_only": steps == "last", "emulated": emulated}
+
+
+def _hidden_of(cell: Cell, steps: Steps, bias: Array, inputs: Array) -> jax.ShapeDtypeStruct:
+    time, batch, _ = inputs.shape
+    size = bias.shape[-1] // (3 if cell == "gru" else 4)
+    return _array(batch, size) if steps == "last" else _array(time, batch, size)
 
 
 def _saved_width(size: int) -> int:

@@ -25,6 +25,9 @@ _X86 = {
     "plain": ("", 4, 3),
 }  # fmt: skip
 _OTHER = {"plain": ("", 4, 6)}
+# Of the matrix units' kernels: flags, and whether the build goes on without them, since not every
+# assembler knows their instructions. For all the rest AVX-512 is enough.
+_MATRIX = {"amx_emulated": ("-DEMULATED_TILES", False), "amx": ("", True)}
 
 
 class CompileError(Exception):
@@ -50,8 +53,19 @@ def _compile(command: list[str], output: Path) -> Path:
         for name, flags in instruction_sets().items():
             objects.append(str(Path(folder) / f"{name}.o"))
             _run([*common, *flags, str(HERE / "isa.cc"), "-o", objects[-1]])
-        objects.append(str(Path(folder) / "ffi.o"))
-        _run([*common, str(HERE / "ffi.cc"), "-o", objects[-1]])
+        defined = []
+        for name, (flags, optional) in matrix_sets().items():
+            target = str(Path(folder) / f"{name}.o")
+            try:
+                _run([*common, *flags, str(HERE / "matrix.cc"), "-o", target])
+                objects.append(target)
+            except CompileError:
+                if not optional:
+                    raise
+                defined.append("-DWITHOUT_AMX")
+        for source in ("ffi", "matrix_ffi"):
+            objects.append(str(Path(folder) / f"{source}.o"))
+            _run([*common, *defined, str(HERE / f"{source}.cc"), "-o", objects[-1]])
         library = Path(folder) / NAME
         _run([*command, "-shared", "-o", str(library), *objects])
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -79,6 +93,21 @@ def instruction_sets() -> dict[str, list[str]]:
     return {
         name: [*flags.split(), f"-DISA_NAME={name}", f"-DVECTOR={vector}", f"-DMOST_ROWS={rows}"]
         for name, (flags, vector, rows) in sets.items()
+    }
+
+
+def matrix_sets() -> dict[str, tuple[list[str], bool]]:
+    """The kernels on matrix units: the compiler's flags, and whether the build can do without.
+
+    Empty for processor families that have none.
+    """
+    sets = instruction_sets()
+    if "avx512" not in sets:
+        return {}
+    base = [flag for flag in sets["avx512"] if not flag.startswith("-DISA_NAME")]
+    return {
+        name: ([*base, f"-DISA_NAME={name}", *flags.split()], optional)
+        for name, (flags, optional) in _MATRIX.items()
     }
 
 

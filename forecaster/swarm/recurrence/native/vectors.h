@@ -100,7 +100,7 @@ static inline float* scratch(int slot, size_t size) {
     size_t size = 0;
     ~Room() { std::free(data); }
   };
-  static thread_local Room rooms[10];
+  static thread_local Room rooms[12];
   Room& room = rooms[slot];
   if (room.size < size + 16) {
     std::free(room.data);

@@ -1,0 +1,103 @@
+"""The files of the record: how one is read, and how many small ones become a large one.
+
+A prediction of every day for ten years would be 2,500 files, which take minutes to open. Whenever
+there are many small ones, those of a source are written again as one. It holds all of their rows in
+order; if the small ones cannot be removed, or not all at once, what is there twice counts once.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forecaster import atomic
+from forecaster.errors import WriteError
+from forecaster.home import Home
+from forecaster.paths import open_for_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NEEDED = (
+    "made", "run", "source", "target", "unique_id", "origin", "ds", "step", "value", "forecast",
+)  # fmt: skip
+_MANY = 64  # small files, which take a second or two to read and to write as one
+_JOINED = "-joined"
+
+
+def read_table(path: Path) -> "pa.Table":
+    """One file. Raises OSError, or ValueError when it is not a file of the record."""
+    import pyarrow.parquet as pq
+
+    with open_for_arrow(path) as file:
+        table = pq.read_table(file, use_threads=False)
+    if missing := [name for name in NEEDED if name not in table.column_names]:
+        raise ValueError(f"no column {', '.join(missing)}")
+    if not len(table):
+        raise ValueError("no rows")
+    return table
+
+
+def kind_of(table: "pa.Table") -> tuple[str, bool]:
+    """The source of a file's rows, and whether their times are dates."""
+    import pyarrow.types as types
+
+    return str(table.column("source")[0].as_py()), types.is_timestamp(table.schema.field("ds").type)
+
+
+def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
+    """The rows of files of one kind in their order; columns that some lack are empty there."""
+    import pyarrow as pa
+
+    texts = ("run", "source", "target", "unique_id")
+    plain = []
+    for table in tables:
+        for name in texts:  # whose dictionaries differ from file to file
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, table.column(name).cast(pa.string()))
+        plain.append(table)
+    table = pa.concat_tables(plain, promote_options="permissive")
+    for name in texts:
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table.column(name).combine_chunks().dictionary_encode())
+    return table.unify_dictionaries()
+
+
+def write_table(table: "pa.Table", path: Path) -> None:
+    """Write a file of the record."""
+    import pyarrow.parquet as pq
+
+    with open_for_arrow(path, "wb") as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def join_small(home: Home) -> None:
+    """Write small files as large ones, one for each source, if there are many.
+
+    Nothing is lost whenever it is interrupted: a large file appears whole before small ones go.
+    What cannot be read stays as it is; where nothing can be written, all does.
+    """
+    small = [path for path in home.recorded() if not path.stem.endswith(_JOINED)]
+    if not small or len(small) % _MANY:
+        return
+    groups: dict[tuple[str, bool], list[tuple[Path, pa.Table]]] = {}
+    for path in small:
+        try:
+            table = read_table(path)
+        except (OSError, ValueError):
+            continue
+        groups.setdefault(kind_of(table), []).append((path, table))
+    for files in groups.values():
+        if len(files) < 2:
+            continue
+        names = [path.name for path, _ in files]
+        digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
+        stamp = names[-1].rpartition("-")[0]
+        to = home.record / f"{stamp}-{digest}{_JOINED}.parquet"
+        table = joined([table for _, table in files])
+        try:
+            atomic.write_file(to, lambda at, table=table: write_table(table, at))
+            for path, _ in files:
+                path.unlink(missing_ok=True)
+        except (WriteError, OSError):
+            return

@@ -1,0 +1,48 @@
+"""LSTM and GRU layers for the module of one member."""
+
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from forecaster.swarm.recurrence import check_precision, gru, lstm
+
+_glorot = nnx.initializers.glorot_uniform()
+
+
+class LSTM(nnx.Module):
+    """One LSTM layer, time-major; see :func:`forecaster.swarm.recurrence.lstm`.
+
+    - ``features``, ``hidden``: inputs of a step, and units
+    - ``precision``: ``float32``, or ``bfloat16`` for the matrix products alone
+
+    Raises ValueError for another precision.
+    """
+
+    def __init__(self, features: int, hidden: int, *, precision: str = "float32", rngs: nnx.Rngs):
+        self.precision = check_precision(precision)
+        self.kernel = nnx.Param(_glorot(rngs.params(), (features + hidden, 4 * hidden)))
+        # Forget gates start open: Jozefowicz, Zaremba & Sutskever (2015), ICML.
+        self.bias = nnx.Param(jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0))
+
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
+        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F)."""
+        weights = self.kernel[...], self.bias[...]
+        return lstm(*weights, inputs, valid, last_only=last_only, precision=self.precision)
+
+
+class GRU(nnx.Module):
+    """One GRU layer, time-major; see :func:`forecaster.swarm.recurrence.gru`.
+
+    Arguments as of :class:`LSTM`.
+    """
+
+    def __init__(self, features: int, hidden: int, *, precision: str = "float32", rngs: nnx.Rngs):
+        self.precision = check_precision(precision)
+        self.kernel = nnx.Param(_glorot(rngs.params(), (features + hidden, 3 * hidden)))
+        self.bias = nnx.Param(jnp.zeros(3 * hidden))
+        self.new_bias = nnx.Param(jnp.zeros(hidden))
+
+    def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
+        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F)."""
+        weights = self.kernel[...], self.bias[...], self.new_bias[...]
+        return gru(*weights, inputs, valid, last_only=last_only, precision=self.precision)

@@ -1,0 +1,43 @@
+"""How exactly a recurrence multiplies matrices: float32, or bfloat16 with float32 sums."""
+
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+"""Of the matrix products alone: sums, states and activations keep the type of the arrays."""
+
+PRECISIONS = ("float32", "bfloat16")
+MOST_EXACT_INPUTS = 7
+"""Inputs of a step up to which bfloat16 leaves their products alone: they are little work, and the
+compiled kernel (``MATRIX_EXACT`` in kernels.h) has room for them in full."""
+
+
+def check_precision(precision: str) -> Precision:
+    """The same, or ValueError for what is none."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision: expected {' or '.join(PRECISIONS)}; got {precision!r}")
+    return precision
+
+
+def product(a: Array, b: Array, precision: Precision) -> Array:
+    """The matrix product (m, k) (k, n), or (..., k) (k, n), summed in the arrays' own type."""
+    if precision == "float32":
+        return a @ b
+    half = jnp.bfloat16
+    return jnp.matmul(a.astype(half), b.astype(half), preferred_element_type=a.dtype)
+
+
+def input_product(x: Array, kernel: Array, precision: Precision) -> Array:
+    """Inputs (..., feature) times their rows of the kernel (feature, gates)."""
+    exact = len(kernel) <= MOST_EXACT_INPUTS
+    return product(x, kernel, "float32" if exact else precision)
+
+
+def input_gradient(x: Array, grad_gates: Array, precision: Precision) -> Array:
+    """The gradient of those rows: inputs (row, feature) and gradients of the gates (row, gates)."""
+    if precision == "float32" or x.shape[-1] > MOST_EXACT_INPUTS:
+        return product(x.T, grad_gates, precision)
+    return x.T @ jax.lax.reduce_precision(grad_gates, 8, 7)

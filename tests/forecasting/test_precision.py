@@ -1,0 +1,49 @@
+"""Networks whose products are of bfloat16: fitted, saved and forecasting like any other."""
+
+import dataclasses
+
+import pytest
+
+import forecaster as fc
+from forecaster.swarm.recurrence import native, products
+
+
+@pytest.fixture
+def half(config, units):
+    """The settings of the other tests, in bfloat16 on matrix units or what stands in for them."""
+    return dataclasses.replace(
+        config, precision="bfloat16", start="independent", members=1, hidden=5
+    )
+
+
+def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(
+    panel,
+    config,
+    half,
+    units,
+    tmp_path,
+):
+    model = fc.fit(panel, half, seed=1)
+    assert model.provenance["products"] == f"bfloat16 ({units})"
+    assert not (model.report["status"] == "diverged").any()
+    fc.save(model, tmp_path / "model")
+    loaded = fc.load(tmp_path / "model")
+    assert loaded.config.precision == "bfloat16"
+    forecast = fc.predict(loaded, panel)
+    assert forecast.equals(fc.predict(model, panel))
+    alone = fc.fit(panel.only(panel.ids[2:3]), half, seed=1)
+    mine = forecast[forecast["unique_id"] == panel.ids[2]].reset_index(drop=True)
+    assert mine.equals(fc.predict(alone, panel.only(panel.ids[2:3])).reset_index(drop=True))
+
+
+def test_without_matrix_units_the_model_is_that_of_float32(panel, half, monkeypatch):
+    for module in (native, products):
+        monkeypatch.setattr(module, "matrix_status", lambda: (None, "there are none"))
+    half = dataclasses.replace(half, hidden=6)  # so that no program of the test above is taken
+    if native.kernel_status()[0] is None:
+        pytest.skip("JAX alone rounds")
+    model = fc.fit(panel, half, seed=1)
+    assert model.provenance["products"] == "float32 in place of bfloat16 (there are none)"
+    full = fc.fit(panel, dataclasses.replace(half, precision="float32"), seed=1)
+    assert full.provenance["products"] == "float32"
+    assert fc.predict(model, panel).equals(fc.predict(full, panel))

@@ -1,0 +1,110 @@
+"""Files of covariates: read by the rules of other files, or refused in words that name them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import DataError, UsageError
+from forecaster.ingest import CovariateFiles, Reading
+from forecaster.series import Panel
+
+DAYS = pd.date_range("2024-01-31", periods=40)
+
+
+@pytest.fixture
+def panel():
+    days = pd.DataFrame({"ds": DAYS, "y": np.arange(40.0)})
+    return Panel.from_frame(pd.concat([days.assign(unique_id=n) for n in ("SHOP-A", "SHOP-B")]))
+
+
+@pytest.fixture
+def plans():
+    """A price for each shop and day."""
+    rows = [{"shop": n, "day": d, "price": 1.5 + k, "sale": bool(k % 3)} for n in ("shop.a",
+            "SHOP-B") for k, d in enumerate(DAYS)]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def added(panel, path, kind="future", **reading):
+    return CovariateFiles.of(**{kind: path}, reading=Reading(**reading)).added_to(panel)
+
+
+def prices(panel):
+    assert panel.future is not None
+    return panel.future.at("SHOP-A", DAYS.to_numpy())[:, panel.future.columns.index("price")]
+
+
+NAMED = {"id_col": "shop", "time_col": "day"}
+
+
+@pytest.mark.parametrize(
+    ("form", "sign", "said"),
+    [
+        ("%Y-%m-%d", ".", NAMED),
+        ("%d/%m/%Y", ",", NAMED | {"date_format": "%d/%m/%Y"}),
+        ("%d.%m.%Y", ",", NAMED),  # both can only be read in one way
+        ("%d/%m/%Y", ".", NAMED),  # 31/01 is in January
+        ("%Y-%m-%d", ",", NAMED | {"date_format": "%d/%m/%Y", "decimal": ","}),
+        ("%d%m%Y", ".", NAMED | {"date_format": "%d%m%Y"}),
+    ],
+)
+def test_dates_and_numbers_are_read_as_in_other_files(panel, plans, tmp_path, form, sign, said):
+    plans = plans.assign(day=plans["day"].dt.strftime(form))
+    plans.to_csv(tmp_path / "plans.csv", index=False, sep=";", decimal=sign)
+    with_plans = added(panel, tmp_path / "plans.csv", **said)
+    np.testing.assert_array_equal(prices(with_plans), 1.5 + np.arange(40))
+    assert with_plans.future is not None and with_plans.future.columns == ("price", "sale")
+
+
+def test_parquet_keeps_flags_and_words(panel, plans, tmp_path):
+    plans.to_parquet(tmp_path / "plans.parquet")
+    np.testing.assert_array_equal(
+        prices(added(panel, tmp_path / "plans.parquet", **NAMED)), 1.5 + np.arange(40)
+    )
+    kinds = pd.DataFrame({"ticker": ["shop.a", "SHOP-B"], "kind": ["town", "farm"]})
+    kinds.to_parquet(tmp_path / "kinds.parquet")
+    static = added(panel, tmp_path / "kinds.parquet", "static").static
+    assert static is not None
+    assert static.values["kind"].to_dict() == {"SHOP-A": "town", "SHOP-B": "farm"}
+
+
+def test_words_stay_words_and_numbers_become_numbers(panel, tmp_path):
+    (tmp_path / "kinds.csv").write_text("ticker;size;kind\nSHOP-A;1,5;town\nSHOP-B;22,25;farm\n")
+    static = added(panel, tmp_path / "kinds.csv", "static").static
+    assert static is not None
+    assert static.values["size"].tolist() == [1.5, 22.25]
+    assert static.values["kind"].tolist() == ["town", "farm"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "message"),
+    [
+        ("ds,sale\n01/02/2024,1\n02/02/2024,0\n", {}, "may have the month or the day first"),
+        ("ds,sale\n2024-01-31,1\n31.02.2024,0\n", {}, r"line 3, column 'ds': '31.02.2024' is not"),
+        ("day,sale\n2024-01-31,1\n", {}, "expected columns ds, unique_id .*; got day, sale"),
+        ("ds;sale\n2024-01-31;1,234\n", {}, "1,234"),
+        ("ds;sale\n2024-01-31;n.b.\n", {}, "column 'sale' holds text"),
+        ("ds,date,sale\n2024-01-31,2024-01-31,1\n", {}, "columns 'ds', 'date' mean the same"),
+        ("ds,sale\n2024-01-31,1\n31/01/2024,1\n", {"date_format": "%d/%m/%Y"},
+         r"line 2, column 'ds': '2024-01-31' is not a date; expected one written as %d/%m/%Y"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_error_that_names_the_file(panel, tmp_path, text, said, message):
+    (tmp_path / "plans.csv").write_text(text)
+    with pytest.raises(DataError, match=f"plans.csv.*{message}"):
+        added(panel, tmp_path / "plans.csv", **said)
+
+
+def test_frames_with_dates_that_can_be_read_in_two_ways_are_refused(panel):
+    frame = pd.DataFrame({"ds": ["01/02/2024", "02/02/2024"], "sale": [0, 1]})
+    with pytest.raises(DataError, match="expected dates such as 2024-01-31"):
+        panel.with_future(frame)
+    later = panel.with_future(frame.assign(ds=["2024-02-01", "2024-02-02"]))
+    assert later.future.at("SHOP-A", DAYS.to_numpy())[1:3, 0].tolist() == [0, 1]
+
+
+def test_what_is_no_format_is_refused():
+    with pytest.raises(UsageError, match="date format 'x'"):
+        Reading(date_format="x")
+    with pytest.raises(UsageError, match="decimal ';'"):
+        Reading(decimal=";")

@@ -1,0 +1,187 @@
+"""Products of bfloat16: matrix units against JAX and float32, and what is done without them.
+
+Where the processor has no matrix units (AMX), AVX-512 does the same to the last bit;
+``scripts/kernels/sanitize.py`` compares the two.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster import swarm
+from forecaster.swarm.recurrence import gru, lstm, native, products, products_of
+from forecaster.swarm.recurrence.native import matrix_status
+from tests.swarm.problems import CELLS, problem
+
+# Half the distance from one bfloat16 to the next is 2^-9 of it. A value and a gradient is a sum of
+# products of two rounded numbers, through some steps: relative to its norm, a few times that.
+ROUNDING = 2.0**-9
+
+
+def outputs(recurrence, arrays):
+    """Hidden states, and gradients of all arrays but the mask, of many members."""
+
+    def one(*arrays):
+        *arrays, weights = arrays
+        hidden = recurrence(*arrays)
+        weights = weights[-1] if hidden.ndim == 2 else weights
+        return (hidden * weights).sum(), hidden
+
+    differentiated = tuple(range(len(arrays) - 2))
+    both = jax.jit(jax.vmap(jax.value_and_grad(one, argnums=differentiated, has_aux=True)))
+    (_, hidden), gradients = both(*arrays)
+    return hidden, *gradients
+
+
+def apart(a, b):
+    """How far, relative to the norm."""
+    return float(jnp.linalg.norm((a - b).ravel()) / jnp.linalg.norm(b.ravel()))
+
+
+def by_jax(oracle, precision, *, last_only=False):
+    recurrence = functools.partial(oracle, precision=precision)
+    return (lambda *arrays: recurrence(*arrays)[-1]) if last_only else recurrence
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
+@settings(max_examples=6, deadline=None)
+@given(
+    st.integers(0, 2**31), st.integers(1, 2), st.integers(1, 7),
+    st.sampled_from([1, 2, 15, 17, 32, 33, 50]), st.sampled_from([1, 3, 7, 8, 17, 33, 40]),
+    st.sampled_from([1, 5, 16, 17, 32, 33, 50, 64]), st.booleans(),
+)  # fmt: skip
+def test_values_and_gradients_are_jax_s_but_for_the_rounding(
+    units, cell, seed, members, steps, batch, features, hidden, last_only
+):
+    arrays = problem(seed, members, steps, batch, features, hidden, cell[0])
+    arrays = (*arrays[:-2], arrays[-2].at[0, 0].set(1), arrays[-1])  # something is observed
+    ours = functools.partial(cell[0], last_only=last_only, precision="bfloat16")
+    got = outputs(ours, arrays)
+    rounded = outputs(by_jax(cell[1], "bfloat16", last_only=last_only), arrays)
+    full = outputs(by_jax(cell[1], "float32", last_only=last_only), arrays)
+    for a, b, c in zip(got, rounded, full, strict=True):
+        assert apart(a, b) < 3 * ROUNDING  # other numbers are rounded up here than there
+        assert apart(a, c) < 6 * ROUNDING
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
+def test_it_does_round(units, cell):
+    """Otherwise the test above would hold for the float32 kernel too."""
+    arrays = problem(5, 2, 6, 32, 2, 32, cell[0])
+    got = outputs(functools.partial(cell[0], precision="bfloat16"), arrays)
+    full = outputs(by_jax(cell[1], "float32"), arrays)
+    assert all(apart(a, b) > ROUNDING / 20 for a, b in zip(got, full, strict=True))
+
+
+@pytest.mark.parametrize(("cell", "oracle"), CELLS, ids=["lstm", "gru"])
+@pytest.mark.parametrize("precision", ["amx", "jax"])
+def test_a_few_inputs_are_not_rounded(units, cell, oracle, precision):
+    kernel, *rest = problem(5, 2, 4, 20, 7, 24, cell)
+    arrays = (kernel.at[:, 7:].set(0), *rest)  # nothing but inputs and biases
+    ours = cell if precision == "amx" else oracle
+    got = outputs(functools.partial(ours, precision="bfloat16"), arrays)[0]
+    full = outputs(by_jax(oracle, "float32"), arrays)[0]
+    assert float(jnp.abs(got - full).max()) < 2.5e-4  # of the activations, at each step
+    wide = problem(5, 2, 4, 20, 8, 24, cell)
+    wide = (wide[0].at[:, 8:].set(0), *wide[1:])
+    got = outputs(functools.partial(ours, precision="bfloat16"), wide)[0]
+    full = outputs(by_jax(oracle, "float32"), wide)[0]
+    assert float(jnp.abs(got - full).max()) > 5e-4  # of 8 inputs
+
+
+@pytest.mark.parametrize("cell", [lstm, gru])
+def test_company_changes_no_bit(units, cell):
+    arrays = problem(7, 5, 5, 20, 3, 24, cell)
+    together = outputs(functools.partial(cell, precision="bfloat16"), arrays)
+    for member in (0, 3):
+        alone = [array[member : member + 1] for array in arrays]
+        alone = outputs(functools.partial(cell, precision="bfloat16"), alone)
+        for a, b in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(a[0], b[member])
+
+
+@pytest.mark.parametrize("cell", [lstm, gru])
+def test_what_is_no_number_stays_so_and_stays_in_its_row(units, cell):
+    kernel, *biases, inputs, valid, _ = (a[0] for a in problem(7, 1, 5, 20, 3, 24, cell))
+    valid = jnp.ones_like(valid)
+    broken = inputs.at[2, 4].set(jnp.nan)
+    got = cell(kernel, *biases, broken, valid, precision="bfloat16")
+    assert jnp.isnan(got[2:, 4]).all()
+    fine = cell(kernel, *biases, inputs, valid, precision="bfloat16")
+    others = np.arange(20) != 4
+    np.testing.assert_array_equal(got[:, others], fine[:, others])
+
+
+@pytest.mark.parametrize("cell", [lstm, gru])
+def test_padding_leaves_the_state_as_it_was(units, cell):
+    kernel, *biases, inputs, _, _ = (a[0] for a in problem(7, 1, 6, 20, 3, 24, cell))
+    run = functools.partial(cell, kernel, *biases, precision="bfloat16")
+    seen = run(inputs[:4], jnp.ones((4, 20)))
+    valid = jnp.array([1, 1, 0, 1, 1, 0])[:, None] * jnp.ones((6, 20))
+    padded = run(inputs[jnp.array([0, 1, 5, 2, 3, 4])], valid)
+    np.testing.assert_array_equal(padded[jnp.array([0, 1, 3, 4])], seen)
+    np.testing.assert_array_equal(padded[5], padded[4])
+    np.testing.assert_array_equal(run(inputs, valid, last_only=True), run(inputs, valid)[-1])
+
+
+@pytest.mark.parametrize(("cell", "oracle"), CELLS, ids=["lstm", "gru"])
+def test_without_matrix_units_it_is_float32(cell, oracle, monkeypatch):
+    arrays = tuple(a[0] for a in problem(3, 1, 4, 6, 3, 20, cell)[:-1])
+    monkeypatch.setattr(native, "matrix_status", lambda: (None, "there are none"))
+    if native.kernel_status()[0] is not None:
+        np.testing.assert_array_equal(cell(*arrays, precision="bfloat16"), cell(*arrays))
+    monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
+    got = cell(*arrays, precision="bfloat16")  # JAX alone rounds, as on GPUs
+    np.testing.assert_array_equal(got, oracle(*arrays, precision="bfloat16"))
+    assert 0 < apart(got, cell(*arrays)) < 4 * ROUNDING
+    text = jax.jit(functools.partial(cell, precision="bfloat16")).lower(*arrays).as_text()
+    assert "bf16" in text and "-> tensor<6x" in text
+
+
+def test_an_unknown_precision_is_an_error():
+    kernel, bias, inputs, valid, _ = (a[0] for a in problem(3, 1, 4, 6, 3, 20))
+    with pytest.raises(ValueError, match="expected float32 or bfloat16; got 'float16'"):
+        lstm(kernel, bias, inputs, valid, precision="float16")
+
+
+def test_double_precision_is_left_to_jax(units):
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
+        assert not native.matrix_usable(*arrays)
+        assert lstm(*arrays[:4], precision="bfloat16").dtype == np.float64
+
+
+def test_the_status_says_why_there_are_none(monkeypatch):
+    if native.kernel_status()[0]:
+        monkeypatch.setenv("FORECASTER_KERNEL", "avx2")
+        assert matrix_status() == (None, "FORECASTER_KERNEL=avx2 allows no matrix units")
+        monkeypatch.delenv("FORECASTER_KERNEL")
+        why_not = native.why_no_matrix_units(emulated=False)
+        assert matrix_status() == ((None, why_not) if why_not else ("amx", ""))
+    monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
+    assert matrix_status() == (None, "turned off")
+
+
+def test_layers_take_a_precision(units):
+    layer = swarm.GRU(3, 8, precision="bfloat16", rngs=nnx.Rngs(0))
+    inputs, valid = jnp.ones((4, 5, 3)), jnp.ones((4, 5))
+    full = swarm.GRU(3, 8, rngs=nnx.Rngs(0))(inputs, valid)
+    assert 0 < apart(layer(inputs, valid), full) < 4 * ROUNDING
+    assert products_of("bfloat16") == f"bfloat16 ({units})"
+    with pytest.raises(ValueError, match="precision: expected float32 or bfloat16; got 'half'"):
+        swarm.LSTM(3, 8, precision="half", rngs=nnx.Rngs(0))
+
+
+def test_what_the_products_are_is_said(monkeypatch):
+    monkeypatch.setattr(products, "matrix_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(products, "kernel_status", lambda: ("avx2", ""))
+    assert products_of("float32") == "float32"
+    assert products_of("bfloat16") == "float32 in place of bfloat16 (there are none)"
+    monkeypatch.setattr(products, "kernel_status", lambda: (None, "turned off"))
+    assert products_of("bfloat16") == "bfloat16 (JAX alone)"

@@ -1,0 +1,32 @@
+"""No panel is forecast worse than by its last value or the season before, with the defaults."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy" / "zoo.py"
+
+spec = importlib.util.spec_from_file_location("zoo", SCRIPT)
+assert spec is not None and spec.loader is not None
+zoo = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(zoo)
+
+WALKS = [name for name in zoo.CASES if name.startswith("walks")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.CASES)
+def test_any_panel_is_forecast_as_well_as_by_nothing(name):
+    if name in zoo.REAL and "FORECASTER_TEST_DATA" not in os.environ:
+        pytest.skip("FORECASTER_TEST_DATA names no folder with the data")
+    row = zoo.measured(zoo.CASES[name])
+    assert row["worst"] <= 1.02, row
+    assert 0.70 <= row["coverage"] <= 0.88, row
+
+
+def test_the_zoo_has_walks_of_every_frequency():
+    assert len(WALKS) >= 10
+    panels = [zoo.CASES[name].make() for name in WALKS]
+    assert len({panel["ds"].iloc[:3].diff().iloc[-1] for panel in panels}) >= 8
