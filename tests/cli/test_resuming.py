@@ -62,4 +62,4 @@ def test_a_resume_on_other_prices_is_refused(monkeypatch, tmp_path, settings):
     prices("AAA", 299).to_csv(tmp_path / "p.csv", index=False)
     assert run("ingest", "--source", source, "--home", tmp_path).exit_code == 0
     message = error("fit", "--resume", "--home", tmp_path, code=1)
-    assert "prices have changed since the fit was interrupted" in message
+    assert "stored data have changed since the fit was interrupted" in message

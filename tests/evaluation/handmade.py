@@ -27,6 +27,7 @@ SUMMARY: dict[str, Any] = {
         "lookback": 30, "burn_in": 10, "validation": 100, "training": "auto", "transform": "auto",
         "season": None, "start": "independent", "members": 1, "shrinkage": 3.0, "epochs": 4,
         "patience": 4, "batch_size": 32, "learning_rate": 0.01, "weight_decay": 0.001, "clip": 1.0,
+        "precision": "float32",
     },
     "target": "adj_close",
     "skipped": {"ZZZ": "too short"},

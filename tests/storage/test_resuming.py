@@ -103,7 +103,7 @@ def test_other_data_are_refused(home, store, request_, change):
     unfinished = begin(home, request_)
     assert (unfinished.masked_rows(store)["flag"] == "reversed").all()
     other = begin(home, dataclasses.replace(request_, **change))
-    with pytest.raises(ModelError, match="prices have changed since the fit was interrupted"):
+    with pytest.raises(ModelError, match="stored data have changed since the fit was interrupted"):
         other.masked_rows(store)
 
 
