@@ -87,15 +87,17 @@ def as_for_users(monkeypatch):
     """
     import jax
 
-    from forecaster.swarm import schedule
+    from forecaster.swarm import programs, schedule
 
     options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
     known = {name: value for name, value in options.items() if name in QUICKLY}
     schedule.compiled.cache_clear()
+    programs.forget_programs()
     if known and os.environ["XLA_FLAGS"] == QUICKLY:
         monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=known))
     yield
     schedule.compiled.cache_clear()
+    programs.forget_programs()
 
 
 @pytest.fixture

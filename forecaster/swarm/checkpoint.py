@@ -23,7 +23,7 @@ from forecaster.swarm.recurrence import kernel_status, products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
 
-_VERSION = "1"
+_VERSION = "2"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 
 from forecaster.swarm.task import ArrayLike, Limits
 
@@ -77,3 +77,40 @@ def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, 
     if value.shape not in ((), (members,)):
         raise SwarmError(f"{what}: expected a scalar or shape ({members},); got {value.shape}")
     return np.broadcast_to(value, (members,))
+
+
+def check_duration(epochs: int, patience: object, *, validated: bool) -> None:
+    """Raise SwarmError unless epochs are a whole number, and patience has what to measure it by."""
+    if patience is not None and not validated:
+        raise SwarmError("patience: nothing to measure it by; give validation=(inputs, targets)")
+    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
+        raise SwarmError(f"epochs: expected a whole number of 1 or more; got {epochs!r}")
+
+
+def row_of(ids: Sequence[str], name: str) -> int:
+    """The position of a member. Raises SwarmError when there is none of this name."""
+    if name not in ids:
+        raise SwarmError(
+            f"no member {name!r}; there are {len(ids)}: {', '.join(ids[:5])}"
+            f"{', ...' if len(ids) > 5 else ''}"
+        )
+    return ids.index(name)
+
+
+def check_same_names(others: Mapping[str, object], ours: Mapping[str, object]) -> None:
+    """Raise SwarmError unless members that are appended have the same hyperparameters."""
+    if others.keys() != ours.keys():
+        raise SwarmError(
+            f"append: expected hyperparameters {', '.join(ours)}; got {', '.join(others)}"
+        )
+
+
+def shares(weights: ArrayLike | None, members: int) -> Float[np.ndarray, " member"]:
+    """How much each member counts in a mean; all alike without weights.
+
+    Raises SwarmError unless there is a finite number for each, with a sum above 0.
+    """
+    share = np.ones(members) if weights is None else np.asarray(weights, float)
+    if share.shape != (members,) or not np.isfinite(share).all() or share.sum() <= 0:
+        raise SwarmError(f"weights: expected {members} numbers with a sum above 0; got {weights}")
+    return share

@@ -27,7 +27,7 @@ from forecaster.swarm.memory import (
 )
 from forecaster.swarm.schedule import compiled
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
-from forecaster.swarm.training import State, init_state, update
+from forecaster.swarm.training import Block, State, init_state, update
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 
@@ -112,7 +112,7 @@ def cost_of(
     mesh = lane_mesh(lanes)
     chunk = chunk or chunk_size(task, held, hyperparams)
     room = members_at_once(memory, task, held, hyperparams, mesh.size)
-    layout = Layout.of(min(members, room, 4 * mesh.size * chunk), mesh.size, chunk)
+    layout = Layout.of(min(members, room, mesh.size * chunk), mesh.size, chunk)
     measured = _measure(task, held, hyperparams, layout, mesh, repeats)
     each = measured.seconds / layout.capacity
     steps, flops, parameters = _step(task, held, hyperparams)
@@ -155,17 +155,18 @@ def _measure(
         put(lambda rows: take_members(dict(hyperparams), rows)),
         put(lambda rows: take_members(limits, rows)),
     )
-    common = replicate(held.shared, mesh), np.int32(1)
+    common, epochs = (replicate(held.shared, mesh),), np.ones(mesh.size, np.int32)
     begin, train = compiled(task, mesh, 1)
-    state = begin(layout.groups, common, put(lambda rows: keys[rows]), *placed)
+    state = begin(common, None, put(lambda rows: keys[rows]), *placed)
     began = time.perf_counter()
-    program = train.lower(layout.groups, common, state, *placed).compile()
+    program = train.lower(common, epochs, state, *placed).compile()
     to_compile = time.perf_counter() - began
     seconds: list[float] = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        state, losses = program(layout.groups, common, state, *placed)
-        jax.block_until_ready((state, losses))
+        block: Block = program(common, epochs, state, *placed)
+        jax.block_until_ready(block)
+        state = block.state
         seconds.append(time.perf_counter() - began)
     analysis = program.memory_analysis()
     temporary_bytes = analysis.temp_size_in_bytes if analysis else 0

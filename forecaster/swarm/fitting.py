@@ -21,7 +21,7 @@ from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
 from forecaster.swarm.memory import chunk_size, members_at_once
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.schedule import Schedule, compiled, run_to_the_end
+from forecaster.swarm.schedule import Schedule
 from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training import State, Status
 
@@ -54,7 +54,6 @@ def fit(
     block: int = 5,
     lanes: int | None = None,
     memory: int | None = None,
-    room_for: int | None = None,
     previous: FitResult | None = None,
     checkpoint: Checkpoint | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -80,8 +79,6 @@ def fit(
     - ``lanes``: devices to train on; all by default
     - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that
       needs more goes through in turns
-    - ``room_for``: make room for so many members, so that fits of several sizes share their
-      compiled programs
     - ``previous``: continue this training
     - ``checkpoint``: makes the fit resumable after an interruption at any moment, also by
       ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
@@ -108,10 +105,8 @@ def fit(
     mesh = lane_mesh(lanes)
     chunk = chunk or chunk_size(task, held, settings)
     limit = max(members_at_once(memory, task, held, settings, mesh.size), mesh.size * chunk)
-    layout = Layout.of(max(len(ids), room_for or 0), mesh.size, chunk, limit)
-    before = compiled.cache_info().misses
+    layout = Layout.of(len(ids), mesh.size, chunk, limit)
     schedule = Schedule(task, held, settings, limits, origin, mesh, layout, block)
-    new = compiled.cache_info().misses > before
     if previous is not None:
         schedule.continue_losses(previous.losses)
     digest = ""
@@ -126,10 +121,36 @@ def fit(
             progress = _progress(schedule, time.perf_counter() - began)
             on_progress(dataclasses.replace(progress, compiling=compiling))
 
-    at_first = functools.partial(report, compiling=True) if new else None
+    at_first = functools.partial(report, compiling=True) if schedule.compiling else None
     run_to_the_end(schedule, checkpoint, digest, report, at_first)
     seconds = time.perf_counter() - began
     return FitResult(ids, schedule.state, schedule.history.losses, seconds)
+
+
+def run_to_the_end(
+    schedule: Schedule,
+    checkpoint: Checkpoint | None,
+    digest: str,
+    after_block: Callable[[], None],
+    at_first: Callable[[], None] | None = None,
+) -> None:
+    """Advance until all members have ended, with checkpoints every so often and on Ctrl-C."""
+    saved = time.monotonic()
+    try:
+        if at_first:
+            at_first()
+        while not schedule.done():
+            schedule.advance()
+            after_block()
+            if checkpoint and time.monotonic() - saved >= checkpoint.every:
+                schedule.save(checkpoint.path, digest)
+                saved = time.monotonic()
+        if checkpoint:  # so that what follows training can fail without losing it
+            schedule.save(checkpoint.path, digest)
+    except KeyboardInterrupt:
+        if checkpoint:
+            schedule.save(checkpoint.path, digest)
+        raise
 
 
 def restart_from_best(state: State) -> State:
@@ -140,13 +161,13 @@ def restart_from_best(state: State) -> State:
 
 
 def _progress(schedule: Schedule, seconds: float) -> Progress:
-    state = schedule.state
-    ended = state.status != Status.TRAINING
+    ended = schedule.status != Status.TRAINING
+    at_most = np.where(ended & schedule.started, schedule.epoch, schedule.limits.epochs)
     return Progress(
-        members=len(state.status),
+        members=len(ended),
         stopped=schedule.stopped,
-        epochs_done=int(state.epoch.sum()),
-        epochs_at_most=int(np.where(ended, state.epoch, schedule.limits.epochs).sum()),
+        epochs_done=int(schedule.epoch.sum()),
+        epochs_at_most=int(at_most.sum()),
         validation_loss=schedule.history.latest,
         seconds=seconds,
     )

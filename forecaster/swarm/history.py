@@ -1,5 +1,8 @@
 """Losses by member and epoch, collected block by block."""
 
+import functools
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -8,15 +11,28 @@ from forecaster.swarm.task import AnyArray
 from forecaster.swarm.training import Losses
 
 
+class _Block(NamedTuple):
+    """Losses of some members, (row, epoch of the block), from one epoch of each to another."""
+
+    rows: Int[np.ndarray, " row"]
+    before: Int[np.ndarray, " row"]
+    after: Int[np.ndarray, " row"]
+    losses: Losses
+
+
 class History:
-    """Losses of members that may be at different epochs. A value: nothing changes it."""
+    """Losses of members that may be at different epochs. A value: nothing changes it.
+
+    Blocks are put together when the losses are asked for, so that adding one copies no others.
+    """
 
     def __init__(
         self,
-        losses: Losses,  # each (member, epoch)
+        first: Losses,  # each (member, epoch)
         latest: Float[np.ndarray, " member"],  # each member's latest validation loss
+        blocks: tuple[_Block, ...] = (),
     ):
-        self.losses, self.latest = losses, latest
+        self._first, self.latest, self._blocks = first, latest, blocks
 
     @staticmethod
     def empty(members: int) -> "History":
@@ -40,18 +56,27 @@ class History:
         before: Int[np.ndarray, " row"],
         after: Int[np.ndarray, " row"],
     ) -> "History":
-        """A copy with the losses of a block that took ``rows`` from one epoch to another."""
-        epochs = int(after.max())
-        train, validation = (
-            widened(self.losses.train, epochs),
-            widened(self.losses.validation, epochs),
-        )
-        latest = self.latest.copy()
-        for position, (row, first, last) in enumerate(zip(rows, before, after, strict=True)):
-            train[row, first:last] = losses.train[position, : last - first]
-            validation[row, first:last] = losses.validation[position, : last - first]
-            latest[row] = validation[row, last - 1]
-        return History(Losses(train, validation), latest)
+        """This history and the losses of a block that took ``rows`` from one epoch to another."""
+        trained, latest = after - before, self.latest.copy()
+        some = trained > 0
+        latest[rows[some]] = losses.validation[some, trained[some] - 1]
+        width = int(trained.max(initial=0))
+        kept = Losses(losses.train[:, :width], losses.validation[:, :width])
+        block = _Block(rows, before, after, kept)
+        return History(self._first, latest, (*self._blocks, block))
+
+    @functools.cached_property
+    def losses(self) -> Losses:
+        """Training and validation loss, each (member, epoch)."""
+        epochs = max([0, *(int(block.after.max(initial=0)) for block in self._blocks)])
+        whole = Losses(*(widened(each, epochs) for each in self._first))
+        for rows, before, after, losses in self._blocks:
+            position, epoch = np.nonzero(
+                np.arange(losses.train.shape[1]) < (after - before)[:, None]
+            )
+            for out, new in zip(whole, losses, strict=True):
+                out[rows[position], before[position] + epoch] = new[position, epoch]
+        return whole
 
 
 def append_losses(first: Losses, second: Losses) -> Losses:

@@ -10,22 +10,20 @@ import dataclasses
 import functools
 import logging
 import math
-import operator
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Int
 
 from forecaster.swarm.checks import SwarmError, SwarmWarning
 from forecaster.swarm.data import Held, Rows, with_shared
+from forecaster.swarm.programs import QUICKLY, Program, spread
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
@@ -102,80 +100,60 @@ def _mesh(lanes: int | None) -> Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How members lie in arrays of shape (lane, group, chunk, ...): groups go one after another."""
+    """How members lie on the devices: ``groups`` arrays (lane, chunk, ...), one after another."""
 
     lanes: int
     groups: int
     chunk: int
 
     @property
+    def at_once(self) -> int:
+        """How many members a group has room for."""
+        return self.lanes * self.chunk
+
+    @property
     def capacity(self) -> int:
         """How many members fit."""
-        return self.lanes * self.groups * self.chunk
+        return self.groups * self.at_once
 
     @staticmethod
     def of(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
-        """The smallest layout for this many members with a round number of groups.
+        """The smallest layout for this many members, or for no more than ``limit`` of them."""
+        needed = math.ceil(members / (lanes * chunk))
+        most = needed if limit is None else limit // (lanes * chunk)
+        return Layout(lanes, max(1, min(needed, most)), chunk)
 
-        Round: four numbers to each doubling, so that swarms of many sizes share a few compiled
-        shapes. With a ``limit`` of members at once there may be less room than members.
-        """
-        needed = max(1, math.ceil(members / (lanes * chunk)))
-        most = max(1, limit // (lanes * chunk)) if limit else needed
-        step = int(max(1, 2 ** (min(needed, most).bit_length() - 3)))
-        groups = math.ceil(needed / step) * step
-        return Layout(lanes, groups if groups <= most or not limit else most // step * step, chunk)
-
-    def groups_for(self, members: int) -> int:
-        """How many groups hold this many members, packed densely."""
-        return math.ceil(members / (self.lanes * self.chunk))
-
-    def rows_by_lane(self, rows: Rows) -> Int[np.ndarray, "lane position"]:
-        """Which of the rows lie on each lane, (lane, group x chunk).
-
-        Groups are filled one after another over all lanes, so that the lanes share the work; what
-        stays free repeats the first row.
-        """
-        packed = np.full(self.capacity, rows[0])
-        packed[: len(rows)] = rows
-        packed = packed.reshape(self.groups, self.lanes, self.chunk).swapaxes(0, 1)
-        return packed.reshape(self.lanes, -1)
-
-    def unpack(self, tree: Tree, members: int) -> Tree:
-        """Undo :func:`place`: numpy arrays (member, ...) from arrays (lane, group, chunk, ...)."""
-        groups = self.groups_for(members)
-
-        def flatten(leaf: jax.Array) -> np.ndarray:
-            # Lane by lane to where it belongs, so that each number is copied once.
-            out = np.empty((groups, self.lanes, *leaf.shape[2:]), leaf.dtype)
-            for part in leaf.addressable_shards:
-                lane = part.index[0].start or 0
-                out[:, lane] = np.asarray(part.data)[0, :groups]
-            return out.reshape(groups * self.lanes * self.chunk, *leaf.shape[3:])[:members]
-
-        return jax.tree.map(flatten, tree)
+    def turns(self, rows: Rows) -> list[Rows]:
+        """The rows of each group, packed densely."""
+        return np.split(rows, range(0, len(rows), self.at_once)[1:])
 
 
 def place(load: Callable[[Rows], Tree], rows: Rows, layout: Layout, mesh: Mesh) -> Tree:
-    """Put members on their lanes: ``load(rows)`` gives arrays (row, ...).
+    """Put a group's members on their lanes: ``load(rows)`` gives arrays (row, ...).
 
-    Returns arrays (lane, group, chunk, ...). One lane after another is loaded, so that the host
-    never holds all of it twice.
+    Returns arrays (lane, chunk, ...). The first lanes are filled first; what stays free repeats the
+    first member.
     """
+    packed = np.full(layout.at_once, rows[0])
+    packed[: len(rows)] = rows
 
     def shape(leaf: np.ndarray) -> np.ndarray:
-        return leaf.reshape(1, layout.groups, layout.chunk, *leaf.shape[1:])
+        return leaf.reshape(layout.lanes, layout.chunk, *leaf.shape[1:])
 
-    parts: list[Tree] = []
-    for some, device in zip(layout.rows_by_lane(rows), mesh.devices, strict=True):
-        parts.append(jax.device_put(jax.tree.map(shape, load(some)), device))
-    sharding = NamedSharding(mesh, P("lane"))
+    return jax.device_put(jax.tree.map(shape, load(packed)), NamedSharding(mesh, P("lane")))
 
-    def join(*leaves: jax.Array) -> jax.Array:
-        whole = (layout.lanes, *leaves[0].shape[1:])
-        return jax.make_array_from_single_device_arrays(whole, sharding, list(leaves))
 
-    return jax.tree.map(join, *parts)
+def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
+    """Undo :func:`place`: numpy arrays (member, ...) of as many members as each group has."""
+
+    def join(*leaves: np.ndarray) -> np.ndarray:
+        flat = [
+            leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[:count]
+            for leaf, count in zip(leaves, members, strict=True)
+        ]
+        return flat[0] if len(flat) == 1 else np.concatenate(flat)
+
+    return jax.tree.map(join, *jax.device_get(list(groups)))
 
 
 def replicate(tree: Tree, mesh: Mesh) -> Tree:
@@ -183,58 +161,29 @@ def replicate(tree: Tree, mesh: Mesh) -> Tree:
     return jax.device_put(tree, NamedSharding(mesh, P()))
 
 
-def spread(
-    function: Callable[..., Tree], mesh: Mesh, *, donate: bool = False
-) -> Callable[..., Tree]:
-    """Turn a function of one member into a compiled function of all, on every lane.
+class Placed:
+    """Arrays of members on the devices, which come to the host when they are looked at."""
 
-    ``function(shared, *trees)`` becomes ``f(groups, shared, *packed)``, whose packed trees and
-    result are arrays (lane, group, chunk, ...). The number of groups is data, so that a swarm that
-    shrinks compiles nothing new; groups beyond it are zero in the result. With ``donate``, the
-    memory of the first packed argument is given to the result.
-    """
+    def __init__(self, groups: Sequence[Tree], layout: Layout, members: int):
+        self.groups, self.layout, self.members = tuple(groups), layout, members
 
-    def lane(groups: jax.Array, shared: Tree, *args: Tree) -> Tree:
-        args = jax.tree.map(operator.itemgetter(0), args)  # this lane's (group, chunk, ...)
-        chunked = jax.vmap(functools.partial(function, shared))
-        room: int = jax.tree.leaves(args)[0].shape[0]
+    @functools.cached_property
+    def host(self) -> Tree:
+        """Numpy arrays (member, ...)."""
+        turns = self.layout.turns(np.arange(self.members))
+        return unpack(self.groups, [len(turn) for turn in turns])
 
-        def run(group: jax.Array | int) -> Tree:
-            def chunk(leaf: jax.Array) -> jax.Array:
-                return cast(Tree, jax.lax.dynamic_index_in_dim(leaf, group, keepdims=False))
 
-            return chunked(*jax.tree.map(chunk, args))
-
-        def body(group: jax.Array, out: Tree) -> Tree:
-            def write(leaf: jax.Array, new: jax.Array) -> jax.Array:
-                return cast(Tree, jax.lax.dynamic_update_index_in_dim(leaf, new, group, 0))
-
-            return jax.tree.map(write, out, run(group))
-
-        def zeros(one: jax.ShapeDtypeStruct) -> jax.Array:
-            return jnp.zeros((room, *one.shape), one.dtype)
-
-        empty: Tree = jax.tree.map(zeros, jax.eval_shape(run, 0))
-        out = cast(Tree, jax.lax.fori_loop(0, groups, body, empty))
-        return jax.tree.map(operator.itemgetter(None), out)  # (1, group, chunk, ...)
-
-    def everywhere(groups: jax.Array, shared: Tree, *args: Tree) -> Tree:
-        specs = (P(), P(), *([P("lane")] * len(args)))
-        mapped = jax.shard_map(
-            lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), check_vma=False
-        )
-        return mapped(groups, shared, *args)
-
-    return jax.jit(everywhere, donate_argnums=(2,) if donate else ())
+CHUNK = 8  # members that a lane maps a function over at once
 
 
 def map_members(
     function: Callable[..., Tree],
     *trees: Tree,
     members: int,
-    chunk: int = 8,
-    limit: int = 64,
+    chunk: int = CHUNK,
     lanes: int | None = None,
+    once: bool = False,
 ) -> Tree:
     """Apply a function of one member to all members, over all lanes, in bounded memory.
 
@@ -242,33 +191,54 @@ def map_members(
     - ``trees``: of arrays (member, ...) or :class:`Shared`.
     - ``members``: how many there are.
     - ``chunk``: members that a lane works on at once.
-    - ``limit``: members that are on the devices at once.
     - ``lanes``: how many devices to use; by default all.
+    - ``once``: the function is cheap and not called again; compiling it is most of the work.
 
     Returns numpy arrays (member, ...). A member's result depends neither on its position nor on the
     other members.
     """
+    return map_placed(function, *trees, members=members, chunk=chunk, lanes=lanes, once=once).host
+
+
+_AHEAD = 4  # groups that are sent to the devices before the results of the first come back
+
+
+def map_placed(
+    function: Callable[..., Tree],
+    *trees: Tree,
+    members: int,
+    chunk: int = CHUNK,
+    lanes: int | None = None,
+    stay: bool = False,
+    once: bool = False,
+) -> Placed:
+    """The same, and with ``stay`` the results are left on the devices.
+
+    Trees may be :class:`Placed` ones of the same members.
+    """
     mesh = lane_mesh(lanes)
-    layout = Layout.of(members, mesh.size, chunk, limit=max(limit, mesh.size * chunk))
-    compiled = _spread_whole(function, mesh)
-    held = Held(trees, members)
-    shared = replicate(held.shared, mesh)
-    parts: list[Tree] = []
-    for first in range(0, members, layout.capacity):
-        rows = np.arange(first, min(first + layout.capacity, members))
+    layout = Layout(mesh.size, 1, chunk)
+    layout = dataclasses.replace(layout, groups=len(layout.turns(np.arange(members))))
+    whole = [None if isinstance(tree, Placed) else tree for tree in trees]
+    held = Held(tuple(whole), members)
+    common = replicate(held.shared, mesh)
+    program = _spread_whole(function, mesh, once=once)
+    results: list[Tree] = []
+    for number, rows in enumerate(layout.turns(np.arange(members))):
         packed = place(held.rows, rows, layout, mesh)
-        out = compiled(layout.groups_for(len(rows)), shared, packed)
-        parts.append(layout.unpack(out, len(rows)))
-    return jax.tree.map(_concatenated, *parts)
+        args = [
+            tree.groups[number] if isinstance(tree, Placed) else part
+            for tree, part in zip(trees, packed, strict=True)
+        ]
+        results.append(program(common, None, *args))
+        if not stay and number >= _AHEAD:
+            results[number - _AHEAD] = jax.device_get(results[number - _AHEAD])
+    return Placed(results, layout, members)
 
 
-def _concatenated(*leaves: np.ndarray) -> np.ndarray:
-    return np.concatenate(leaves)
-
-
-@functools.lru_cache(maxsize=16)
-def _spread_whole(function: Callable[..., Tree], mesh: Mesh) -> Callable[..., Tree]:
-    def of_member(shared: tuple[Tree, ...], trees: Tree) -> Tree:
+@functools.lru_cache(maxsize=64)
+def _spread_whole(function: Callable[..., Tree], mesh: Mesh, *, once: bool) -> Program:
+    def of_member(shared: tuple[Tree, ...], _: None, *trees: Tree) -> Tree:
         return function(*with_shared(trees, shared))
 
-    return spread(of_member, mesh)
+    return spread(of_member, mesh, QUICKLY if once else None)

@@ -1,9 +1,10 @@
 """How many members fit: at once into a core's cache, and at once onto the devices."""
 
+import functools
 import math
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias, cast
 
 import jax
@@ -19,15 +20,18 @@ _KeyData: TypeAlias = UInt32[jax.Array, "2"]
 
 CACHE = 4 * 2**20
 MOST, MOST_ON_GPU = 4, 512
+# Members that save less than so many bytes go by twice as many, those with more weights one by one.
+TINY, LARGE = 2**15, 2**15
 
 
 def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     """Members that a lane trains at once: as many as keep what they save in the cache.
 
     Measured on server CPUs: fastest while what is saved fits in about 4 MB, and never much faster
-    above 4 members; smaller chunks leave less idle in small swarms. The size must not depend on how
-    many members there are: programs of different chunks may round differently, and a member's bits
-    would change with its company.
+    above 4 members, or 8 of the smallest; smaller chunks leave less idle in small swarms. Members
+    with large matrices gain nothing from each other. The size must not depend on how many members
+    there are: programs of different chunks may round differently, and a member's bits would change
+    with its company.
 
     On GPUs, where a launch costs more than the work of a few members: as many as fit in an eighth
     of the memory, 512 at most.
@@ -37,7 +41,21 @@ def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     if device.platform != "cpu":
         room = _bytes_limit(device.memory_stats()) // 8
         return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
-    return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, MOST))
+    if weights(task) >= LARGE:
+        return 1
+    most = 2 * MOST if saved <= TINY else MOST
+    return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, most))
+
+
+@functools.lru_cache(maxsize=64)
+def weights(task: Task) -> int:
+    """How many weights a member has."""
+
+    def init(key: _KeyData) -> Params:
+        return task.init(cast(jax.Array, jax.random.wrap_key_data(key)))
+
+    params = jax.eval_shape(init, _KEY)
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
 
 
 def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
@@ -60,9 +78,8 @@ def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
 
         return cast(Tree, jax.vjp(loss, params)[1]), params
 
-    key = jax.ShapeDtypeStruct((2,), np.uint32)
     # What jax.vjp returns is a pytree whose leaves are all that the backward pass needs.
-    return _bytes(jax.eval_shape(residuals, key, _one(hyperparams), held.example, held.shared))
+    return _counted(("saved", task), residuals, hyperparams, held)
 
 
 def state_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
@@ -74,8 +91,29 @@ def state_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
         one = np.ones((), np.int32)
         return start(task, key, with_shared(by_member, shared), hyperparams, Limits(one, one))
 
-    key = jax.ShapeDtypeStruct((2,), np.uint32)
-    return _bytes(jax.eval_shape(state, key, _one(hyperparams), held.example, held.shared))
+    return _counted(("state", task), state, hyperparams, held)
+
+
+_KEY = jax.ShapeDtypeStruct((2,), np.uint32)
+_counts: dict[Any, int] = {}
+
+
+def _counted(
+    what: Hashable, function: Callable[..., Tree], hyperparams: _HostHyperparams, held: Held
+) -> int:
+    """Bytes of what a function of one member returns; traced once for the same shapes."""
+    shapes = jax.tree.map(_shape, (_one(hyperparams), held.example, held.shared))
+    leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(shapes))
+    key = what, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    if key not in _counts:
+        while len(_counts) >= 64:
+            del _counts[next(iter(_counts))]
+        _counts[key] = _bytes(jax.eval_shape(function, _KEY, *shapes))
+    return _counts[key]
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf), np.result_type(leaf))
 
 
 def members_at_once(

@@ -1,17 +1,19 @@
 """The schedule of a fit: blocks of epochs over all lanes until every member has stopped.
 
-After each block the members that have stopped leave, waiting ones take their place, and the rest
-are packed densely again. So the slow members never hold up the fast ones, and the wall time
-follows the work that is really done. Members differ in their epoch, never in the program. Only two
-programs are compiled, whatever happens: one that starts members and one that trains them.
+Members train in groups, whose states stay on the devices from block to block. When enough members
+have stopped to save a group, or others wait for their places, states come to the host and the rest
+are packed densely again. So the slow members never hold up the fast ones, and the wall time follows
+the work that is really done. Members differ in their epoch, never in the program. At most two
+programs are compiled, whatever happens and however many members there are: one that starts members
+and one that trains them.
 """
 
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -20,13 +22,24 @@ from jaxtyping import Bool, Int, UInt32
 
 from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm import lanes as _lanes
-from forecaster.swarm.checkpoint import Checkpoint, Saved
+from forecaster.swarm.checkpoint import Saved
 from forecaster.swarm.data import Held, with_shared
+from forecaster.swarm.divergence import first_bad, last_sound
 from forecaster.swarm.history import History
 from forecaster.swarm.lanes import Layout
-from forecaster.swarm.members import append_members, take_members, write_members
-from forecaster.swarm.task import Data, Hyperparams, Limits, Task, Tree
-from forecaster.swarm.training import Losses, State, Status, resume, start, train_block
+from forecaster.swarm.members import take_members, write_members
+from forecaster.swarm.programs import Program, spread
+from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, Task, Tree
+from forecaster.swarm.training import (
+    Block,
+    Losses,
+    State,
+    Status,
+    resume,
+    resume_unvalidated,
+    start,
+    train_block,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,35 +52,32 @@ Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
 
 _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
-_MAX_EPOCHS = 128  # of a block, unless more are asked for
+# Epochs of a block, unless more are asked for: with validation, and without.
+_MAX_EPOCHS, _MAX_EPOCHS_PLAIN = 128, 1024
 # Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
 # share of a block that may go into moving states.
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 
 
-@runtime_checkable
-class Program(Protocol):
-    """A compiled function, over all lanes; see :func:`forecaster.swarm.lanes.spread`."""
+class Group(NamedTuple):
+    """Members that train at once, on the devices."""
 
-    def __call__(self, groups: int, shared: Tree, /, *packed: Tree) -> Tree:
-        """The results of so many groups."""
-        ...
-
-    def lower(self, groups: int, shared: Tree, /, *packed: Tree) -> Any:
-        """The program for arguments of these shapes, as JAX lowers it."""
-        ...
+    rows: Rows
+    state: State  # leaves (lane, chunk, ...)
+    fixed: tuple[Tree, ...]  # data, hyperparameters and limits, alike
 
 
 class Snapshot(NamedTuple):
     """All that a fit has come to."""
 
     started: Bool[np.ndarray, " member"]
-    state: State
+    state: State  # on the host; of members in groups, only epoch and status are as they are now
     history: History
+    groups: tuple[Group, ...]
 
 
 class Schedule:
-    """One fit under way: what is on the devices, and the host's copy of every member's state.
+    """One fit under way: what is on the devices, and what the host knows of every member.
 
     - ``task``, ``held``: what members do, and their data
     - ``hyperparams``, ``limits``: arrays (member,)
@@ -91,22 +101,36 @@ class Schedule:
         self.held, self.hyperparams, self.limits, self.origin = held, hyperparams, limits, origin
         self.mesh, self.layout, self.block = mesh, layout, block
         self._task = task
-        self._shortest, self._longest = block, max(block, _MAX_EPOCHS)
+        most = _MAX_EPOCHS_PLAIN if task.validate is None else _MAX_EPOCHS
+        self._shortest, self._longest = block, max(block, most)
         begin = resume if isinstance(origin, State) else start
         self._begin, self._train = compiled(task, mesh, self._longest, begin)
         self._seconds = self._moving = 0.0  # of the latest block: in all, and moving states
-        self._epochs = block  # of the latest block: no more than are left
         self._shared = _lanes.replicate(held.shared, mesh)
-        self._forget_placed()
         # One value, replaced whole: an interruption meets the old one or the new one.
-        self._snapshot = Snapshot(
-            np.zeros(held.members, bool), self._blank_state(), History.empty(held.members)
-        )
+        nobody = np.zeros(held.members, bool)
+        self._snapshot = Snapshot(nobody, self._blank_state(), History.empty(held.members), ())
+
+    @property
+    def compiling(self) -> bool:
+        """Whether the first block has to be compiled."""
+        return not self._train.ready
 
     @property
     def state(self) -> State:
         """The states of all members; zero for those that have not started."""
+        self._bring_back()
         return self._snapshot.state
+
+    @property
+    def epoch(self) -> Int[np.ndarray, " member"]:
+        """How many epochs each member has trained."""
+        return np.asarray(self._snapshot.state.epoch)
+
+    @property
+    def status(self) -> Int[np.ndarray, " member"]:
+        """Of :class:`Status`."""
+        return np.asarray(self._snapshot.state.status)
 
     @property
     def started(self) -> Bool[np.ndarray, " member"]:
@@ -121,12 +145,12 @@ class Schedule:
     @property
     def running(self) -> Rows:
         """Members that train now."""
-        return np.flatnonzero(self.started & (self.state.status == Status.TRAINING))
+        return np.flatnonzero(self.started & (self.status == Status.TRAINING))
 
     @property
     def stopped(self) -> int:
         """How many members have ended."""
-        return int((self.started & (self.state.status != Status.TRAINING)).sum())
+        return int((self.started & (self.status != Status.TRAINING)).sum())
 
     def done(self) -> bool:
         """Whether all members have ended."""
@@ -134,35 +158,148 @@ class Schedule:
 
     def advance(self) -> None:
         """Admit waiting members where there is room, and train all that run for one block."""
-        rows = self._rows_that_stay()
-        if rows is None:
-            self._admit()
-            rows = self.running[: self.layout.capacity]
-        if len(rows):
-            self._train_block(rows)
+        while True:
+            try:
+                self._seconds = self._moving = 0.0
+                self._regroup()
+                if len(self.running):
+                    self._train_block()
+                return
+            except _DeviceError as error:
+                if "RESOURCE_EXHAUSTED" not in str(error) or self.layout.chunk == 1:
+                    raise
+                # Half the members at once: half the activations, and half the data.
+                smaller = self.layout.chunk // 2
+                log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
+                self._bring_back()
+                self.layout = Layout(self.layout.lanes, self.layout.groups, smaller)
 
-    def _admit(self) -> None:
-        """Start waiting members, as many as there is room for."""
-        room = max(0, self.layout.capacity - len(self.running))
-        admitted = np.flatnonzero(~self.started)[:room]
-        if len(admitted):
-            new = self._call(self._begin, admitted, self.origin)
-            started = self.started.copy()
-            started[admitted] = True
-            state = write_members(self.state, admitted, new)
-            self._snapshot = Snapshot(started, state, self.history)
+    def _regroup(self) -> None:
+        """Pack the members that run, and those that wait for a place, where that saves work."""
+        groups, running = self._snapshot.groups, self.running
+        waiting = np.flatnonzero(~self.started)
+        room = max(0, self.layout.capacity - len(running))
+        if groups:
+            placed = np.concatenate([group.rows for group in groups])
+            inside = np.intersect1d(placed, running)
+            outside = len(running) - len(inside) + len(waiting)
+            if self.held.streamed:  # its data are loaded again for every move
+                moves = len(inside) <= 0.75 * len(placed)
+            else:
+                fewer = len(self.layout.turns(inside)) < len(groups)
+                moves = fewer or (outside and len(inside) < self.layout.capacity)
+            if not moves:
+                return
+        began = time.perf_counter()
+        self._bring_back()
+        if room:
+            self._admit(waiting[:room])
+        rows = self.running[: self.layout.capacity]
+        made = [self._place(turn) for turn in self.layout.turns(rows)] if len(rows) else []
+        self._snapshot = self._snapshot._replace(groups=tuple(made))
+        self._moving = time.perf_counter() - began
 
-    def _train_block(self, rows: Rows) -> None:
-        """Train these members for a block, and choose the length of the next one."""
-        self._seconds = self._moving = 0.0
-        left = (self.limits.epochs[rows] - self.state.epoch[rows]).max()
-        self._epochs = int(min(self.block, max(1, left)))
-        after, losses = self._call(self._train, rows, self.state)
+    def _admit(self, admitted: Rows) -> None:
+        """Start waiting members."""
+        if not len(admitted):
+            return
+        if self._task.validate is None and isinstance(self.origin, State):
+            new = resume_unvalidated(
+                take_members(self.origin, admitted), take_members(self.limits, admitted)
+            )
+        else:
+            new = self._begun(admitted)
+        started = self.started.copy()
+        started[admitted] = True
+        state = write_members(self._snapshot.state, admitted, new)
+        self._snapshot = self._snapshot._replace(started=started, state=state)
+
+    def _begun(self, rows: Rows) -> State:
+        """The states that these members start from."""
+        turns, parts = self.layout.turns(rows), list[State]()
+        for turn in turns:
+            origin, *fixed = self._place_tree(self.origin, turn), *self._fixed(turn)
+            parts.append(jax.device_get(self._begin((self._shared,), None, origin, *fixed)))
+        return _lanes.unpack(parts, [len(turn) for turn in turns])
+
+    def _place(self, rows: Rows) -> Group:
+        """Have these members on the devices, all that training needs."""
+        return Group(rows, self._place_tree(self._snapshot.state, rows), self._fixed(rows))
+
+    def _fixed(self, rows: Rows) -> tuple[Tree, ...]:
+        return (
+            _lanes.place(self.held.rows, rows, self.layout, self.mesh),
+            self._place_tree(self.hyperparams, rows),
+            self._place_tree(self.limits, rows),
+        )
+
+    def _place_tree(self, tree: Tree, rows: Rows) -> Tree:
+        return _lanes.place(lambda rows: take_members(tree, rows), rows, self.layout, self.mesh)
+
+    def _train_block(self) -> None:
+        """Train the groups for a block, and choose the length of the next one."""
+        groups, began = self._snapshot.groups, time.perf_counter()
+        rows = np.concatenate([group.rows for group in groups])
+        before = self.epoch[rows]
+        left = np.where(self.status[rows] == Status.TRAINING, self.limits.epochs[rows] - before, 0)
+        epochs = int(min(self.block, max(1, left.max())))
+        blocks = [self._trained(group, epochs) for group in groups]
+        seen = [
+            (block.state.epoch, block.state.status, block.losses, block.sound) for block in blocks
+        ]
+        epoch, status, losses, sound = _lanes.unpack(seen, [len(group.rows) for group in groups])
+        after = [
+            group._replace(state=block.state) for group, block in zip(groups, blocks, strict=True)
+        ]
+        if self._task.validate is None:
+            bad = first_bad(losses.train, sound, epoch - before)
+            if (bad >= 0).any():
+                after = [
+                    self._sound(*each)
+                    for each in zip(groups, after, _split(bad, groups), strict=True)
+                ]
+                seen = [(group.state.epoch, group.state.status) for group in after]
+                epoch, status = _lanes.unpack(seen, [len(group.rows) for group in groups])
+        history = self.history.with_block(rows, losses, before, epoch)
+        state = self._snapshot.state
+        state = state._replace(
+            epoch=_written(state.epoch, rows, epoch), status=_written(state.status, rows, status)
+        )
+        self._snapshot = Snapshot(self.started, state, history, tuple(after))
+        self._seconds = time.perf_counter() - began + self._moving
         self._adapt_block()
-        before = np.asarray(self.state.epoch[rows])
-        history = self.history.with_block(rows, losses, before, after.epoch)
-        state = write_members(self.state, rows, after)
-        self._snapshot = Snapshot(self.started, state, history)
+
+    def _trained(self, group: Group, epochs: int) -> Block:
+        """A group after so many epochs; lanes without a member that trains do nothing."""
+        trains = np.zeros(self.layout.at_once, bool)
+        trains[: len(group.rows)] = self.status[group.rows] == Status.TRAINING
+        by_lane = trains.reshape(self.layout.lanes, -1).any(1) * np.int32(epochs)
+        return self._train((self._shared,), by_lane.astype(np.int32), group.state, *group.fixed)
+
+    def _sound(self, before: Group, after: Group, bad: Int[np.ndarray, " row"]) -> Group:
+        """A group whose members that diverged are as they were before it happened.
+
+        ``bad``: the epoch of the block that went wrong, see :func:`first_bad`.
+        """
+        if not (bad >= 0).any():
+            return after
+        state = _lanes.unpack([after.state], [len(before.rows)])
+        for row in (int(row) for row in np.flatnonzero(bad >= 0)):
+            lost = last_sound(lambda epochs: self._trained(before, epochs), row, int(bad[row]))
+            state = write_members(state, np.array([row]), lost)
+        return after._replace(state=self._place_tree(state, np.arange(len(before.rows))))
+
+    def _bring_back(self) -> None:
+        """Have the states of all members on the host, and none on the devices."""
+        groups = self._snapshot.groups
+        if not groups:
+            return
+        new = _lanes.unpack(
+            [group.state for group in groups], [len(group.rows) for group in groups]
+        )
+        rows = np.concatenate([group.rows for group in groups])
+        state = write_members(self._snapshot.state, rows, new)
+        self._snapshot = self._snapshot._replace(state=state, groups=())
 
     def _adapt_block(self) -> None:
         """Lengthen blocks that are over at once, and those whose states take long to move.
@@ -172,21 +309,10 @@ class Schedule:
         longest = _LONG if self._task.validate is None else _LONG_VALIDATED
         idle = self._seconds < _SHORT or self._moving > _IDLE * self._seconds
         if idle and 2 * self._seconds < longest:
-            self.block = min(2 * self.block, self._longest)
+            far = self._task.validate is None and 16 * self._seconds < _SHORT
+            self.block = min((8 if far else 2) * self.block, self._longest)
         elif self._seconds > 2 * longest:
             self.block = max(self.block // 2, self._shortest)
-
-    def _rows_that_stay(self) -> Rows | None:
-        """The members on the devices, when moving any is not worth it.
-
-        Streamed data are loaded again for every move, so members move only once a quarter of them
-        have stopped.
-        """
-        rows = self._placed_rows
-        if not self.held.streamed or not len(rows) or len(rows) > self.layout.capacity:
-            return None
-        running = self.started[rows] & (self.state.status[rows] == Status.TRAINING)
-        return rows if running.sum() > 0.75 * len(rows) else None
 
     def continue_losses(self, losses: Losses) -> None:
         """Keep the losses (member, epoch) of the training that this fit continues."""
@@ -202,60 +328,7 @@ class Schedule:
         """Continue from a checkpoint."""
         saved = _checkpoint.read(path, digest, self.state)
         history = History.of(saved.losses, np.asarray(saved.state.epoch))
-        self._snapshot = Snapshot(saved.started.astype(bool), saved.state, history)
-
-    def _call(self, program: Program, rows: Rows, tree: Tree) -> Tree:
-        """Run a compiled program on these members and bring the result back.
-
-        When a device has too little memory, fewer members are tried at once.
-        """
-        while True:
-            try:
-                turns = np.split(rows, range(0, len(rows), self.layout.capacity)[1:])
-                parts = [self._call_once(program, turn, tree) for turn in turns]
-                return append_members(*parts)
-            except _DeviceError as error:
-                if "RESOURCE_EXHAUSTED" not in str(error) or self.layout.chunk == 1:
-                    raise
-                # Half the members at once: half the activations, and half the data.
-                smaller = self.layout.chunk // 2
-                log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
-                self.layout = Layout(self.layout.lanes, self.layout.groups, smaller)
-                self._forget_placed()
-
-    def _call_once(self, program: Program, rows: Rows, tree: Tree) -> Tree:
-        self._place_members(rows)
-        began = time.perf_counter()  # placing data is not what longer blocks make rarer
-        packed = self._place_tree(tree, rows)
-        groups = self.layout.groups_for(len(rows))
-        common = (self._shared, np.int32(self._epochs))
-        placed = time.perf_counter()
-        out = program(groups, common, packed, *self._placed)
-        jax.block_until_ready(out)
-        done = time.perf_counter()
-        out = self.layout.unpack(out, len(rows))
-        self._seconds += time.perf_counter() - began
-        self._moving += time.perf_counter() - done + placed - began
-        return out
-
-    def _place_members(self, rows: Rows) -> None:
-        """Have these members' data, hyperparameters and limits on the devices."""
-        if np.array_equal(rows, self._placed_rows):
-            return
-        self._placed = ()  # let go of the old data before the new come
-        self._placed = (
-            _lanes.place(self.held.rows, rows, self.layout, self.mesh),
-            self._place_tree(self.hyperparams, rows),
-            self._place_tree(self.limits, rows),
-        )
-        self._placed_rows = rows
-
-    def _forget_placed(self) -> None:
-        self._placed_rows: Rows = np.arange(0)
-        self._placed: tuple[Tree, ...] = ()
-
-    def _place_tree(self, tree: Tree, rows: Rows) -> Tree:
-        return _lanes.place(lambda rows: take_members(tree, rows), rows, self.layout, self.mesh)
+        self._snapshot = Snapshot(saved.started.astype(bool), saved.state, history, ())
 
     def _blank_state(self) -> State:
         """Room for the states of all members, zero."""
@@ -275,6 +348,17 @@ class Schedule:
         return jax.tree.map(room, shapes)
 
 
+def _split(values: np.ndarray, groups: Sequence[Group]) -> list[np.ndarray]:
+    """Values of the members of several groups, by group."""
+    return np.split(values, np.cumsum([len(group.rows) for group in groups])[:-1])
+
+
+def _written(leaf: AnyArray, rows: Rows, new: np.ndarray) -> np.ndarray:
+    leaf = np.array(leaf)
+    leaf[rows] = new
+    return leaf
+
+
 @functools.lru_cache(maxsize=8)
 def compiled(
     task: Task, mesh: Mesh, max_epochs: int, begin: Callable[..., State] = start
@@ -282,11 +366,12 @@ def compiled(
     """The two compiled programs of a fit: one starts members, the other trains them.
 
     ``begin``: :func:`start` or :func:`resume`. A block has at most ``max_epochs`` epochs. Common to
-    all members are the data that they share and the number of epochs.
+    all members are the data that they share; each lane has a number of epochs of its own.
     """
 
     def first(
-        common: tuple[Data, jax.Array],
+        common: tuple[Data],
+        _: None,
         origin: State | jax.Array,
         unshared: Data,
         hyperparams: Hyperparams,
@@ -295,41 +380,14 @@ def compiled(
         return begin(task, origin, with_shared(unshared, common[0]), hyperparams, limits)
 
     def train(
-        common: tuple[Data, jax.Array],
+        common: tuple[Data],
+        epochs: jax.Array,
         state: State,
         unshared: Data,
         hyperparams: Hyperparams,
         limits: Limits,
-    ) -> tuple[State, Losses]:
-        shared, epochs = common
-        data = with_shared(unshared, shared)
+    ) -> Block:
+        data = with_shared(unshared, common[0])
         return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
 
-    programs = _lanes.spread(first, mesh), _lanes.spread(train, mesh, donate=True)
-    return cast(tuple[Program, Program], programs)
-
-
-def run_to_the_end(
-    schedule: Schedule,
-    checkpoint: Checkpoint | None,
-    digest: str,
-    after_block: Callable[[], None],
-    at_first: Callable[[], None] | None = None,
-) -> None:
-    """Advance until all members have ended, with checkpoints every so often and on Ctrl-C."""
-    saved = time.monotonic()
-    try:
-        if at_first:
-            at_first()
-        while not schedule.done():
-            schedule.advance()
-            after_block()
-            if checkpoint and time.monotonic() - saved >= checkpoint.every:
-                schedule.save(checkpoint.path, digest)
-                saved = time.monotonic()
-        if checkpoint:  # so that what follows training can fail without losing it
-            schedule.save(checkpoint.path, digest)
-    except KeyboardInterrupt:
-        if checkpoint:
-            schedule.save(checkpoint.path, digest)
-        raise
+    return spread(first, mesh), spread(train, mesh)

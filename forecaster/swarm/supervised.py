@@ -77,22 +77,35 @@ def shuffled_batches(
 ) -> tuple[Int[jax.Array, "step batch"], Bool[jax.Array, "step batch"], Bool[jax.Array, " step"]]:
     """A random order of the valid examples, cut into batches.
 
-    When an example's turn comes depends on the key and on its label, by default its position:
-    padding changes nothing. Returns the examples' indices, which of them are examples at all, and
-    which steps have any.
+    When an example's turn comes depends on the key and on its label, a whole number from 0, by
+    default its position: padding changes nothing. Returns the examples' indices, which of them are
+    examples at all, and which steps have any.
     """
     examples = valid.shape[0]
     steps = math.ceil(examples / batch_size)
     labels = jnp.arange(examples) if labels is None else labels
-
-    def priority(label: jax.Array) -> jax.Array:
-        return jax.random.uniform(jax.random.fold_in(key, label))
-
-    order = jnp.argsort(jnp.where(valid, jax.vmap(priority)(labels), jnp.inf))
+    last = jnp.uint32(2**32 - 1)
+    order = jnp.argsort(jnp.where(valid, jnp.minimum(_priorities(key, labels), last - 1), last))
     order = jnp.pad(order, (0, steps * batch_size - examples)).reshape(steps, batch_size)
     position = jnp.arange(steps * batch_size).reshape(steps, batch_size)
     is_example = position < valid.sum()
     return order, is_example, is_example.any(1)
+
+
+def _priorities(key: _Key, labels: Int[jax.Array, " example"]) -> UInt32[jax.Array, " example"]:
+    """A number for each label, in no order that one could tell; other labels have other numbers.
+
+    The last step of MurmurHash3 (Appleby), which loses nothing, once for each word of the key: a
+    random key for every example would cost more than a small network's training.
+    """
+    mixed = labels.astype(jnp.uint32)
+    words = jax.random.key_data(key).reshape(-1)
+    for word in (words[0], words[1]):
+        mixed ^= word
+        mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
+        mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
+        mixed ^= mixed >> 16
+    return mixed
 
 
 def bootstrap_sample(key: _Key, valid: Bool[jax.Array, " example"]) -> Int[jax.Array, " example"]:
@@ -157,20 +170,25 @@ def _loss_of(
 
 def _batches(
     batch_size: int | None, data: Supervised, key: _Key
-) -> tuple[tuple[jax.Array, jax.Array], Bool[jax.Array, " step"]]:
+) -> tuple[tuple[jax.Array, jax.Array] | None, Bool[jax.Array, " step"]]:
+    """An epoch's batches. A batch of all examples needs no order: its index is None."""
     valid = cast(jax.Array, data.weight) > 0
-    size = batch_size or valid.shape[0]
-    index, weight, active = shuffled_batches(key, valid, size)
+    sample = None
     if data.bootstrap is not None:
         key_data = cast(jax.Array, data.bootstrap)
         sample = bootstrap_sample(cast(_Key, jax.random.wrap_key_data(key_data)), valid)
-        index = sample[index]
-    return (index, weight), active
+    if batch_size is None:
+        return None if sample is None else (sample[None], valid[None]), valid.any()[None]
+    drawn, weight, active = shuffled_batches(key, valid, batch_size)
+    return (drawn if sample is None else sample[drawn], weight), active
 
 
 def _take(
-    data: Supervised, index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]]
+    data: Supervised,
+    index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]] | None,
 ) -> Batch:
+    if index is None:
+        return Batch(data.inputs, data.targets, cast(jax.Array, data.weight))
     rows, is_example = index
     inputs, targets = jax.tree.map(operator.itemgetter(rows), (data.inputs, data.targets))
     return Batch(inputs, targets, is_example * cast(jax.Array, data.weight)[rows])

@@ -13,7 +13,15 @@ from jaxtyping import Float, Int32, Shaped
 
 from forecaster.swarm import storage
 from forecaster.swarm.checkpoint import Checkpoint
-from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
+from forecaster.swarm.checks import (
+    SwarmError,
+    broadcast_hyperparams,
+    check_duration,
+    check_ids,
+    check_same_names,
+    row_of,
+    shares,
+)
 from forecaster.swarm.cost import Cost, cost_of
 from forecaster.swarm.data import Shared, Streamed
 from forecaster.swarm.examples import part, training_data
@@ -29,6 +37,7 @@ from forecaster.swarm.members import (
 from forecaster.swarm.optimizers import Optimizer, adamw
 from forecaster.swarm.recipe import Model, Recipe
 from forecaster.swarm.result import FitResult
+from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import functions_of
 from forecaster.swarm.task import ArrayLike, Params, Tree
 from forecaster.swarm.training import Losses, Status
@@ -100,7 +109,8 @@ class Swarm:
         self._recipe = Recipe(
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
-        self._result = self._untrained(ids, self.hyperparams)
+        self._ids, self._devices = ids, cast(OnDevices | None, None)
+        self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
 
     def __len__(self) -> int:
         """How many members."""
@@ -116,7 +126,7 @@ class Swarm:
     @property
     def ids(self) -> tuple[str, ...]:
         """The members' names."""
-        return self._result.ids
+        return self._ids
 
     @property
     def params(self) -> Params:
@@ -201,12 +211,7 @@ class Swarm:
         data = training_data(self.ids, inputs, targets, weight, validation, keys, check=check)
         example = data.load(np.arange(1)) if isinstance(data, Streamed) else data
         validated = example.validation_inputs is not None
-        if patience is not None and not validated:
-            raise SwarmError(
-                "patience: nothing to measure it by; give validation=(inputs, targets)"
-            )
-        if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
-            raise SwarmError(f"epochs: expected a whole number of 1 or more; got {epochs!r}")
+        check_duration(epochs, patience, validated=validated)
         start = restart_from_best(self._result.state)
         result = fit(
             self._recipe.task(batch_size, validated=validated),
@@ -231,8 +236,12 @@ class Swarm:
         A step counts as an epoch. A member that diverges keeps its weights.
         """
         batch = cast(Tree, part(self.ids, inputs, targets, weight, ""))
-        state, loss = self._map(self._recipe.step, self._result.state, self.hyperparams, batch)
-        return self._with(self._result.after_step(state, loss)), loss
+        if (now := self._on_devices()) is None:
+            state, loss = self._map(self._recipe.step, self._result.state, self.hyperparams, batch)
+            return self._with(self._result.after_step(state, loss)), loss
+        new = self._with(None)
+        new._devices, loss = now.step(self._recipe.step, self.hyperparams, batch)
+        return new, loss
 
     # Using
 
@@ -242,6 +251,8 @@ class Swarm:
         ``inputs``: (member, example, ...), or :class:`Shared` ones.
         """
         inputs = part(self.ids, inputs, None, None, "")[0]
+        if now := self._on_devices():
+            return now.predict(self._recipe.predict, self.hyperparams, inputs)
         return self._map(self._recipe.predict, self.params, self.hyperparams, inputs)
 
     def evaluate(
@@ -253,7 +264,7 @@ class Swarm:
 
     def member(self, name: str) -> Any:
         """One member by itself: an ordinary Flax module, or a function of inputs."""
-        params, hyperparams = take_members((self.params, self.hyperparams), self._row(name))
+        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
         scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
         return self._recipe.functions.export(params, scalars)
 
@@ -273,11 +284,11 @@ class Swarm:
     def select(self, names: Sequence[str]) -> "Swarm":
         """These members, in this order."""
         check_ids(tuple(names))
-        return self._take([self._row(name) for name in names])
+        return self._take([row_of(self.ids, name) for name in names])
 
     def drop(self, names: Sequence[str]) -> "Swarm":
         """All but these members."""
-        dropped = {self._row(name) for name in names}
+        dropped = {row_of(self.ids, name) for name in names}
         return self._take([row for row in range(len(self)) if row not in dropped])
 
     def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
@@ -288,11 +299,7 @@ class Swarm:
         if not isinstance(other, Swarm):
             other = self._new_members(tuple(other))
         storage.check_same_shapes(self._result.state, other._result.state, "the other swarm")
-        if other.hyperparams.keys() != self.hyperparams.keys():
-            raise SwarmError(
-                f"append: expected hyperparameters {', '.join(self.hyperparams)}; got "
-                f"{', '.join(other.hyperparams)}"
-            )
+        check_same_names(other.hyperparams, self.hyperparams)
         check_ids(self.ids + other.ids)
         hyperparams = append_members(self.hyperparams, other.hyperparams)
         return self._with(self._result.append(other._result), hyperparams)
@@ -302,12 +309,8 @@ class Swarm:
 
         ``weights``: how much each counts, (member,). McMahan et al. (2017), arXiv 1602.05629.
         """
-        share = np.ones(len(self)) if weights is None else np.asarray(weights, float)
-        if share.shape != (len(self),) or not np.isfinite(share).all() or share.sum() <= 0:
-            raise SwarmError(
-                f"weights: expected {len(self)} numbers with a sum above 0; got {weights}"
-            )
-        return self._new_members((name,)).with_params(mean_members(self.params, share))
+        mean = mean_members(self.params, shares(weights, len(self)))
+        return self._new_members((name,)).with_params(mean)
 
     def with_params(self, params: "Params | Swarm") -> "Swarm":
         """The same members with other weights; their histories and optimisers' memory stay.
@@ -355,10 +358,23 @@ class Swarm:
 
     # The rest
 
-    def _with(self, result: FitResult, hyperparams: _Hyperparams | None = None) -> "Swarm":
+    @property
+    def _result(self) -> FitResult:
+        """What training left, on the host."""
+        if self._at_host is None:
+            self._at_host = cast(OnDevices, self._devices).result
+        return self._at_host
+
+    def _on_devices(self) -> OnDevices | None:
+        """The members' states on the devices, where they fit."""
+        self._devices = self._devices or OnDevices.of(self._result, self._machine.lanes)
+        return self._devices
+
+    def _with(self, result: FitResult | None, hyperparams: _Hyperparams | None = None) -> "Swarm":
         new = object.__new__(Swarm)
         new.__dict__ |= self.__dict__
-        new._result = result
+        new._at_host, new._devices = result, None
+        new._ids = self._ids if result is None else result.ids
         new.hyperparams = dict(self.hyperparams if hyperparams is None else hyperparams)
         return new
 
@@ -375,18 +391,10 @@ class Swarm:
 
     def _untrained(self, ids: tuple[str, ...], hyperparams: _Hyperparams) -> FitResult:
         keys = member_keys(self.seed, ids)
-        state = self._map(self._recipe.init_state, keys, hyperparams, members=len(ids))
+        lanes, init = self._machine.lanes, self._recipe.init_state
+        state = map_members(init, keys, hyperparams, members=len(ids), lanes=lanes, once=True)
         none = np.zeros((len(ids), 0), np.float32)
         return FitResult(ids, state, Losses(none, none), 0.0)
 
-    def _row(self, name: str) -> int:
-        if name not in self.ids:
-            raise SwarmError(
-                f"no member {name!r}; there are {len(self)}: {', '.join(self.ids[:5])}"
-                f"{', ...' if len(self) > 5 else ''}"
-            )
-        return self.ids.index(name)
-
-    def _map(self, function: Callable[..., Tree], *trees: Tree, members: int | None = None) -> Tree:
-        members = len(self) if members is None else members
-        return map_members(function, *trees, members=members, lanes=self._machine.lanes)
+    def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
+        return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)

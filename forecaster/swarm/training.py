@@ -1,10 +1,12 @@
 """Training of ONE member: state, an epoch, a block of epochs. The engine maps it over members."""
 
 import enum
+import operator
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Bool, Float, Int32, Key, UInt32
 
@@ -93,6 +95,18 @@ def resume(task: Task, state: State, data: Data, hyperparams: Hyperparams, limit
     return state._replace(status=status, best_loss=loss)
 
 
+def resume_unvalidated(state: State, limits: Limits) -> State:
+    """The same for states (member, ...) on the host, where there is no validation to measure."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.best_params)]
+    each = [np.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]
+    usable = np.all(each, axis=0) if each else np.ones(len(state.epoch), bool)
+    finished = np.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
+    ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
+    status = np.where(usable, np.where(ended, state.status, finished), Status.DIVERGED)
+    loss = np.full_like(np.asarray(state.best_loss), np.inf)
+    return state._replace(status=status.astype(np.int32), best_loss=loss)
+
+
 def epoch_keys(
     key_data: UInt32[AnyArray, "2"], epoch: int | Int32[AnyArray, ""]
 ) -> tuple[Key[jax.Array, ""], Key[jax.Array, ""]]:
@@ -142,10 +156,15 @@ def _train_on_batches(
     hyperparams: Hyperparams,
     batch_key: Key[jax.Array, ""],
     loss_key: Key[jax.Array, ""],
+    training: Bool[jax.Array, ""] | None = None,
 ) -> tuple[Params, OptState, Float[jax.Array, ""]]:
-    """Weights and optimiser state after an epoch's batches, and their mean loss."""
+    """Weights and optimiser state after an epoch's batches, and their mean loss.
+
+    ``training``: whether anything may change; by default it may.
+    """
     index, active = task.batches(data, batch_key)
     optimizer = task.optimizer(hyperparams)
+    steps = active.shape[0]
 
     def step(
         carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
@@ -158,13 +177,17 @@ def _train_on_batches(
             task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
         )
         after = optax.apply_updates(params, updates), opt_state
+        if training is not None:
+            is_active = is_active & training
         return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
 
-    keys = jax.random.split(loss_key, active.shape[0])
-    (params, opt_state), losses = jax.lax.scan(
-        step, (state.params, state.opt_state), (index, active, keys)
-    )
-    return params, opt_state, losses.sum() / jnp.maximum(active.sum(), 1)
+    keys = jax.random.split(loss_key, steps)
+    xs, begin = (index, active, keys), (state.params, state.opt_state)
+    if steps == 1 and training is not None:  # without a loop there is less to compile
+        after, losses = step(begin, jax.tree.map(operator.itemgetter(0), xs))
+    else:
+        after, losses = jax.lax.scan(step, begin, xs)
+    return *after, losses.sum() / jnp.maximum(active.sum(), 1)
 
 
 def train_step(
@@ -225,6 +248,14 @@ def update(
     return optimizer.update(grads, opt_state, params, value=loss, grad=grads, value_fn=batch_loss)
 
 
+class Block(NamedTuple):
+    """What a block of epochs came to."""
+
+    state: State
+    losses: Losses  # each (epoch of the block,), NaN where there was none
+    sound: Bool[AnyArray, "*member"]  # whether all weights are finite
+
+
 def train_block(
     task: Task,
     state: State,
@@ -233,7 +264,7 @@ def train_block(
     limits: Limits,
     epochs: int | Int32[AnyArray, ""],
     max_epochs: int,
-) -> tuple[State, Losses]:
+) -> Block:
     """Several epochs of one member; once it has stopped, nothing of it changes.
 
     - ``task``, ``data``, ``hyperparams``: as for :func:`train_epoch`
@@ -242,8 +273,12 @@ def train_block(
     - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new
     - ``max_epochs``: how many there is room for
 
-    Returns the state and the losses of each epoch, shape (max_epochs,), NaN where there was none.
+    Without validation there is nothing to choose by, and no epoch is looked at by itself: a member
+    that diverges goes on to the end of the block, and it is for the caller to take it back to the
+    last epoch whose losses and weights were finite.
     """
+    if task.validate is None:
+        return _block_without_validation(task, state, data, hyperparams, limits, epochs, max_epochs)
 
     def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
         state, history = carry
@@ -257,8 +292,50 @@ def train_block(
 
     shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
     blank = Losses(*(jnp.full((max_epochs,), jnp.nan, shape.dtype) for shape in shapes))
-    block = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
-    return block
+    after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
+    return Block(after, losses, jnp.bool_(True))
+
+
+def _block_without_validation(
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    limits: Limits,
+    epochs: int | Int32[AnyArray, ""],
+    max_epochs: int,
+) -> Block:
+    """:func:`train_block` where the latest weights are the best, and nothing else is to be kept."""
+    left = jnp.where(state.status == Status.TRAINING, limits.epochs - state.epoch, 0)
+
+    def one_epoch(
+        i: Int32[jax.Array, ""], carry: tuple[Params, OptState, jax.Array]
+    ) -> tuple[Params, OptState, jax.Array]:
+        params, opt_state, losses = carry
+        now = state._replace(params=params, opt_state=opt_state)
+        keys = epoch_keys(state.key, state.epoch + 1 + i)
+        params, opt_state, loss = _train_on_batches(task, now, data, hyperparams, *keys, i < left)
+        return params, opt_state, losses.at[i].set(jnp.where(i < left, loss, jnp.nan))
+
+    shape = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1].train)
+    blank = jnp.full((max_epochs,), jnp.nan, shape.dtype)
+    carry = state.params, state.opt_state, blank
+    params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
+    trained = jnp.clip(left, 0, epochs)
+    epoch = (state.epoch + trained).astype(jnp.int32)
+    finished = (trained > 0) & (epoch >= limits.epochs)
+    latest = losses[jnp.maximum(trained - 1, 0)].astype(state.best_loss.dtype)
+    after = State(
+        key=state.key,
+        params=params,
+        opt_state=opt_state,
+        epoch=epoch,
+        status=jnp.where(finished, Status.FINISHED, state.status).astype(jnp.int32),
+        best_params=_where(trained > 0, params, state.best_params),
+        best_loss=jnp.where(trained > 0, latest, state.best_loss),
+        best_epoch=jnp.where(trained > 0, epoch, state.best_epoch),
+    )
+    return Block(after, Losses(losses, losses), _all_finite(params))
 
 
 def train_one(

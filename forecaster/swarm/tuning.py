@@ -271,7 +271,6 @@ class _Search:
             keys=self._keys[rows],
             hyperparams=hyperparams,
             previous=group.active_result(),
-            room_for=len(group.rows),
             checkpoint=checkpoint,
             on_progress=on_progress,
             **self._machine,

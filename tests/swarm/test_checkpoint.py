@@ -59,18 +59,18 @@ def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
 def test_an_interruption_while_results_are_written_harms_nothing(data, tmp_path, monkeypatch):
     whole = run(TASKS["Perceptron"], data, **LONG)
     path = tmp_path / "fit.checkpoint"
-    write_members, calls = schedules.write_members, 0
+    written, calls = schedules._written, 0
 
-    def interrupted(state, rows, new):
+    def interrupted(leaf, rows, new):
         nonlocal calls
         calls += 1
-        result = write_members(state, rows, new)
+        result = written(leaf, rows, new)
         if calls == 3:
             raise KeyboardInterrupt
         return result
 
     with monkeypatch.context() as patch:
-        patch.setattr(schedules, "write_members", interrupted)
+        patch.setattr(schedules, "_written", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(TASKS["Perceptron"], data, **LONG, checkpoint=Checkpoint(path))
     resumed = run(TASKS["Perceptron"], data, **LONG, checkpoint=Checkpoint(path, resume=True))
@@ -129,21 +129,21 @@ def test_a_fit_in_bfloat16_goes_on_where_that_is_computed_alike(data, tmp_path, 
 @pytest.mark.usefixtures("as_for_users")
 def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog):
     whole = run(TASKS["SmallLSTM"], data)
-    once = schedules.Schedule._call_once
+    once = schedules.Schedule._trained
 
-    def tight(self, function, rows, tree):
+    def tight(self, group, epochs):
         if self.layout.chunk > 2:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating")
-        return once(self, function, rows, tree)
+        return once(self, group, epochs)
 
-    monkeypatch.setattr(schedules.Schedule, "_call_once", tight)
+    monkeypatch.setattr(schedules.Schedule, "_trained", tight)
     assert same(run(TASKS["SmallLSTM"], data, chunk=8).params, whole.params)
     assert "out of memory with chunks of 8; trying 4" in caplog.text
 
-    def broken(self, function, rows, tree):
+    def broken(self, group, epochs):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    monkeypatch.setattr(schedules.Schedule, "_call_once", broken)
+    monkeypatch.setattr(schedules.Schedule, "_trained", broken)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         run(TASKS["SmallLSTM"], data)
 

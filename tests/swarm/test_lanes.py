@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.swarm.keys import member_keys
-from forecaster.swarm.lanes import Layout, keep_compiled, lane_mesh, map_members, place
+from forecaster.swarm.lanes import (
+    Layout,
+    keep_compiled,
+    lane_mesh,
+    map_members,
+    map_placed,
+    place,
+    unpack,
+)
 
 
 @settings(deadline=None)
@@ -21,22 +29,29 @@ def test_placing_and_unpacking_loses_nobody(members, lanes, chunk, limit):
         assert layout.capacity >= members
     else:
         assert layout.capacity <= max(limit, lanes * chunk)
-    assert layout.groups < 8 or layout.groups % 2 == 0  # few compiled shapes
     rows = np.random.default_rng(members).permutation(members)[: layout.capacity]
     values = np.arange(members) * 10
-    packed = place(lambda rows: values[rows], rows, layout, lane_mesh(lanes))
-    assert packed.shape == (layout.lanes, layout.groups, layout.chunk)
-    used = layout.groups_for(len(rows))
-    assert (layout.unpack(packed, len(rows)) == values[rows]).all()
-    assert set(np.asarray(packed)[:, :used].ravel()) == set(values[rows])
+    turns = layout.turns(rows)
+    assert len(turns) <= layout.groups
+    packed = [place(lambda rows: values[rows], turn, layout, lane_mesh(lanes)) for turn in turns]
+    assert {group.shape for group in packed} == {(lanes, chunk)}  # one shape, whatever the number
+    assert (unpack(packed, [len(turn) for turn in turns]) == values[rows]).all()
+    assert set(np.concatenate([np.asarray(group).ravel() for group in packed])) == set(values[rows])
 
 
 @settings(max_examples=5, deadline=None)
 @given(st.integers(1, 70))
 def test_mapping_gives_each_member_its_own_result(members):
     x = np.arange(members * 3, dtype=np.float32).reshape(members, 3)
-    out = map_members(_double, x, members=members, chunk=4, limit=16)
+    out = map_members(_double, x, members=members, chunk=4)
     np.testing.assert_array_equal(out, 2 * x)
+
+
+def test_results_that_stay_on_the_devices_are_mapped_again():
+    x = np.arange(50, dtype=np.float32)
+    once = map_placed(_double, x, members=50, chunk=4, stay=True)
+    assert all(isinstance(group, jax.Array) for group in once.groups)
+    np.testing.assert_array_equal(map_members(_double, once, members=50, chunk=4), 4 * x)
 
 
 def _double(x):

@@ -5,9 +5,10 @@ import pytest
 
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
 from forecaster.swarm.data import Held
+from forecaster.swarm.fitting import run_to_the_end
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
-from forecaster.swarm.schedule import Schedule, run_to_the_end
+from forecaster.swarm.schedule import Schedule
 from forecaster.swarm.training import Status
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, same
 

@@ -61,8 +61,9 @@ def test_a_bootstrap_sample_draws_valid_examples_only(key):
 
 def test_an_elementwise_loss_is_averaged_over_valid_examples(key):
     task = supervised(LINEAR, optax.squared_error)
-    (index, _), _ = task.batches(data(), key)
-    assert index.shape == (1, 7)  # one batch of all examples
+    index, active = task.batches(data(), key)
+    assert index is None and active.tolist() == [True]  # one batch of all examples, in any order
+    assert task.take(data(), index).inputs.shape == (7,)
     loss, gradient = jax.value_and_grad(task.loss)(jnp.float32(2), batch(), key, {})
     np.testing.assert_allclose(loss, np.mean(np.arange(5) ** 2))  # (2x - x)^2
     np.testing.assert_allclose(gradient, np.mean(2 * np.arange(5) ** 2))  # no NaN of the padding

@@ -1,0 +1,113 @@
+"""Compiled programs: a function of one member, mapped over chunks of members on all lanes.
+
+Programs are known by what they compute. Where two swarms are made of equal functions, the second
+finds the first one's programs, whatever Python objects the functions are.
+"""
+
+import collections
+import functools
+import hashlib
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import jax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from forecaster.swarm.task import Tree
+
+_MOST = 64  # compiled programs that are kept
+_compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
+
+
+class Program:
+    """A function over all lanes; it is traced and compiled for the shapes that it is called with.
+
+    ``program(common, by_lane, *trees)``: what all members share, arrays (lane,), and trees of
+    arrays (lane, chunk, ...). The result is one of the latter kind.
+    """
+
+    def __init__(self, function: Callable[..., Tree], mesh: Mesh, options: Mapping[str, Any]):
+        # Said outright: arrays without numbers would come out on all lanes, and not go in again.
+        self._jitted = jax.jit(function, out_shardings=NamedSharding(mesh, P("lane")))
+        self._mesh, self._options = mesh, dict(options)
+        self._by_shape: dict[Any, Any] = {}
+
+    def __call__(self, *args: Tree) -> Tree:
+        """The results; see the class."""
+        return self.compiled(*args)(*args)
+
+    def compiled(self, *args: Tree) -> Any:
+        """The executable for arguments of these shapes, made now if it is not there yet."""
+        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
+        key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        if key not in self._by_shape:
+            self._by_shape[key] = _shared(self._jitted.lower(*args), self._mesh, self._options)
+        return self._by_shape[key]
+
+    def lower(self, *args: Tree) -> Any:
+        """The program for arguments of these shapes, as JAX lowers it."""
+        return self._jitted.lower(*args)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it was called before."""
+        return bool(self._by_shape)
+
+
+def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
+    """The executable of a lowered program; one that computes the same is compiled once."""
+    text: str = lowered.as_text()
+    if "callback" in text:  # into this very process's objects
+        return lowered.compile(options)
+    devices = [device.id for device in mesh.devices.flat]
+    parts = (
+        text,
+        lowered.in_tree,
+        lowered.out_tree,
+        lowered.in_avals,
+        devices,
+        sorted(options.items()),
+    )
+    key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+    if key not in _compiled:
+        _compiled[key] = lowered.compile(options)
+    _compiled.move_to_end(key)
+    while len(_compiled) > _MOST:
+        _compiled.popitem(last=False)
+    return _compiled[key]
+
+
+def forget_programs() -> None:
+    """Let go of all executables that swarms share."""
+    _compiled.clear()
+
+
+# For what runs once: without optimisations it is compiled in a quarter of the time.
+QUICKLY = {"xla_backend_optimization_level": 0}
+
+
+def spread(
+    function: Callable[..., Tree], mesh: Mesh, options: Mapping[str, Any] | None = None
+) -> Program:
+    """Turn a function of one member into a compiled function of all, on every lane.
+
+    ``function(common, by_lane, *trees)`` takes what all share, a lane's own scalars, and one
+    member's part of each tree. ``options``: the compiler's.
+    """
+
+    def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
+        first = operator.itemgetter(0)  # this lane's (chunk, ...)
+        by_lane, args = jax.tree.map(first, (by_lane, args))
+        out = jax.vmap(functools.partial(function, common, by_lane))(*args)
+        return jax.tree.map(operator.itemgetter(None), out)  # (1, chunk, ...)
+
+    def everywhere(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
+        specs = (P(), *([P("lane")] * (1 + len(args))))
+        mapped = jax.shard_map(
+            lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), check_vma=False
+        )
+        return mapped(common, by_lane, *args)
+
+    return Program(everywhere, mesh, options or {})
