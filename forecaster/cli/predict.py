@@ -111,13 +111,7 @@ def predict(
     for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
         if n_paths is not None and drawn is not None:
             raise UsageError(f"{option} bands, which --paths does not make; leave one of them out")
-    if not covariates and (said := [name for name, value in reading.items() if value]):
-        raise UsageError(
-            f"--{said[0].replace('_', '-')} says how files of covariates are read; add --future "
-            "FILE or --static FILE (stored series are as `ingest` and `fit` have read them)"
-        )
-    if any("target" in said or "wide" in said for said in reading["columns"] or ()):
-        raise UsageError("--columns: of covariates, id=NAME and time=NAME can be said, no more")
+    _check_reading(reading, covariates)
     if groups is not None and report is None:
         raise UsageError("--groups is for the page; add --report FILE.html")
     if history is not None and plot is None:
@@ -175,6 +169,19 @@ def _how_to_update(source: str) -> str:
     if not source.startswith("files:"):
         return f"{command} updates them."
     return f"Once there are new rows, {command} reads them; repeat --columns and the like, if used."
+
+
+def _check_reading(
+    reading: dict[str, str | tuple[str, ...] | None], covariates: "CovariateFiles"
+) -> None:
+    """Raise UsageError for options of how files are read that have no file, or do not fit one."""
+    if not covariates and (given := [name for name, value in reading.items() if value]):
+        raise UsageError(
+            f"--{given[0].replace('_', '-')} says how files of covariates are read; add --future "
+            "FILE or --static FILE (stored series are as `ingest` and `fit` have read them)"
+        )
+    if any(said.split("=")[0] in ("target", "wide") for said in reading["columns"] or ()):
+        raise UsageError("--columns: of covariates, id=NAME and time=NAME can be said, no more")
 
 
 def _print_tables(

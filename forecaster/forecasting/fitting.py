@@ -89,11 +89,7 @@ def fit_with(
     - ``tuned``: whether the settings were searched; noted in the model's provenance, as is what the
       precision came to
     """
-    panel = panel.masked()
-    transform = Transform.choose(config.transform, panel, config.season)
-    panel = _usable(panel, config, transform)
-    if config.start == "pooled" and not tuned:  # otherwise no series has a part in another's
-        transform = transform.learning_doubt(panel, config.horizon)
+    panel, transform = _prepared(panel.masked(), config, tuned=tuned)
     transformed = transform.apply(panel, config.horizon)
     networks, seconds = trainer(config, transformed, panel.ids, seed)
     split = split_of(networks.config, transformed.z.shape[1])
@@ -126,13 +122,18 @@ def fit_with(
         fitted_until=panel.times[transformed.positions[:, -1]],
         spacing=spacing,
         skipped=panel.skipped,
-        provenance={
-            "seed": seed,
-            "training_seconds": seconds,
-            "tuned": tuned,
-            "products": products_of(networks.config.precision),
-        },
+        provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned}
+        | {"products": products_of(networks.config.precision)},
     ).only(panel.ids)
+
+
+def _prepared(panel: Panel, config: Config, *, tuned: bool) -> tuple[Panel, Transform]:
+    """The series that can be learned from, and what networks see of them."""
+    transform = Transform.choose(config.transform, panel, config.season)
+    panel = _usable(panel, config, transform)
+    if config.start == "pooled" and not tuned:  # otherwise no series has a part in another's
+        transform = transform.learning_doubt(panel, config.horizon)
+    return panel, transform
 
 
 def _prior_spread(config: Config, scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:

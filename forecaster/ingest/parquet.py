@@ -65,16 +65,20 @@ def read_parquet(
     for index, field in enumerate(table.schema):  # 128-bit decimals would arrive as objects
         if pa.types.is_decimal(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(pa.float64()))
-    unnamed = [
-        field.name
-        for field in table.schema
-        if field.name.startswith("__index_level_") and not _is_time(field.type)
-    ]
-    table = table.drop_columns(unnamed)
+    table = table.drop_columns(_unnamed(table.schema))
     unread = [name for name in schema.names if name not in wanted]
     frame = table.to_pandas(ignore_metadata=True, self_destruct=True)
     frame.attrs["unread"] = unread
     return frame
+
+
+def _unnamed(schema: "pa.Schema") -> list[str]:
+    """Columns that pandas has written of an index without a name and without times."""
+    return [
+        field.name
+        for field in schema
+        if field.name.startswith("__index_level_") and not _is_time(field.type)
+    ]
 
 
 def _is_number(kind: "pa.DataType") -> bool:

@@ -27,7 +27,7 @@ function drawSteps() {
   const { by, outcomes } = data.steps, hues = ["--c1", "--c2", "--c4", "--c5", "--c6", "--c7", "--c8"];
   const layers = data.levels.flatMap((level, n) => [
     { kind: "rule", y: Number(level) / 100, colour: hues[n % 7], dash: [3, 3] },
-    { kind: "line", name: `band of ${level} %`, x: by, y: data.steps[`held-${level}`], colour: hues[n % 7], width: 2 },
+    { kind: "line", name: `band of ${level} %`, x: by, y: data.steps[`held-${level}`], colour: hues[n % 7], width: 2, dash: [[], [7, 3], [2, 3], [9, 3, 2, 3]][n % 4] },
     { kind: "points", x: by, y: data.steps[`held-${level}`], ids: by.map((v, k) => `${v} ahead: ${outcomes[k]} outcomes`), colour: hues[n % 7], size: 6, key: level },
   ]);
   charts.draw(box("by-step"), {

@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,13 +101,21 @@ def by_ours(work: Work) -> Callable[[], Any]:
     return {"fit": fit, "predict": predict, "step": step}[work.kind]
 
 
-def by_vmap(work: Work) -> Callable[[], Any]:
-    """One vmap, one scan over the steps, one program."""
+class Plain(NamedTuple):
+    """A network and its training, written down: functions of one member."""
+
+    init: Callable[[Any], Any]  # of a key
+    apply: Callable[[Any, Any], Any]  # of weights and inputs
+    begin: Callable[[Any], Any]  # the optimiser's state, of weights
+    step: Callable[[Any, Any, Any], Any]  # of weights with that state, inputs and targets
+
+
+def plain(work: Work) -> Plain:
+    """The network of a work in JAX and optax alone."""
     import jax
     import jax.numpy as jnp
     import optax
 
-    x, y = map(jnp.asarray, work.data())
     adam = optax.adam(1e-3)
 
     def init(key):
@@ -124,27 +132,35 @@ def by_vmap(work: Work) -> Callable[[], Any]:
         kernel, bias = params[-1]
         return x @ kernel + bias
 
-    def error(params, x, y):
-        return ((apply(params, x) - y) ** 2).mean()
-
     def step(carry, x, y):
         params, state = carry
-        loss, grads = jax.value_and_grad(error)(params, x, y)
+        loss, grads = jax.value_and_grad(lambda p: ((apply(p, x) - y) ** 2).mean())(params)
         updates, state = adam.update(grads, state, params)
         return (optax.apply_updates(params, updates), state), loss
 
+    return Plain(init, apply, adam.init, step)
+
+
+def by_vmap(work: Work) -> Callable[[], Any]:
+    """One vmap, one scan over the steps, one program."""
+    import jax
+    import jax.numpy as jnp
+
+    x, y = map(jnp.asarray, work.data())
+    network = plain(work)
+
     def train(key):
-        params = init(key)
-        carry = params, adam.init(params)
-        return jax.lax.scan(lambda carry, _: step(carry, x, y), carry, length=work.steps)
+        params = network.init(key)
+        carry = params, network.begin(params)
+        return jax.lax.scan(lambda c, _: network.step(c, x, y), carry, length=work.steps)
 
     keys = jax.random.split(jax.random.key(0), work.members)
     if work.kind == "fit":
         program = jax.jit(jax.vmap(train))
         return lambda: float(np.asarray(program(keys)[1])[:, -1].mean())
-    params = jax.jit(jax.vmap(init))(keys)
-    state = jax.jit(jax.vmap(adam.init))(params)
-    one, use = jax.jit(jax.vmap(step)), jax.jit(jax.vmap(apply))
+    params = jax.jit(jax.vmap(network.init))(keys)
+    state = jax.jit(jax.vmap(network.begin))(params)
+    one, use = jax.jit(jax.vmap(network.step)), jax.jit(jax.vmap(network.apply))
     many = np.broadcast_to(np.asarray(x), (work.members, *x.shape))
     targets = np.broadcast_to(np.asarray(y), (work.members, *y.shape))
 

@@ -88,3 +88,13 @@ def check_drawn(browser: Any, box: str) -> None:
     assert drawn > 500, f"{box}: {drawn} pixels"
     label = browser.find_element("css selector", f"{box} [role=img]").get_attribute("aria-label")
     assert label and len(label) > 10
+
+
+def check_page(browser: Any, page: Path, figures: tuple[str, ...], width: int, scheme: str) -> None:
+    """A page at a width and in a scheme: figures drawn, nothing too wide, readable, quiet."""
+    open_page(browser, page, width, scheme)
+    for name in figures:
+        check_drawn(browser, f"#{name}")
+    check_fits(browser)
+    check_accessible(browser)
+    check_quiet(browser, page)

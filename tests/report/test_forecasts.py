@@ -126,12 +126,7 @@ def test_five_hundred_series_stay_below_five_megabytes(tmp_path):
 @pytest.mark.parametrize("scheme", browsing.SCHEMES)
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, width, scheme):
-    browsing.open_page(browser, page, width, scheme)
-    for name in ("one figure", "chances", "moves"):
-        browsing.check_drawn(browser, f"#{name}")
-    browsing.check_fits(browser)
-    browsing.check_accessible(browser)
-    browsing.check_quiet(browser, page)
+    browsing.check_page(browser, page, ("one figure", "chances", "moves"), width, scheme)
 
 
 def test_series_are_found_sorted_and_opened_by_keyboard(page, browser):

@@ -111,12 +111,7 @@ def test_an_evaluation_of_an_earlier_version_has_a_report_too(report, tmp_path):
 @pytest.mark.parametrize("scheme", browsing.SCHEMES)
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 def test_every_figure_is_drawn_and_can_be_read_by_all(report, browser, width, scheme):
-    browsing.open_page(browser, report, width, scheme)
-    for name in FIGURES:
-        browsing.check_drawn(browser, f"#{name}")
-    browsing.check_fits(browser)
-    browsing.check_accessible(browser)
-    browsing.check_quiet(browser, report)
+    browsing.check_page(browser, report, FIGURES, width, scheme)
 
 
 @pytest.fixture

@@ -93,12 +93,7 @@ def test_what_is_no_longer_stored_has_a_page_that_says_so(tmp_path, browser):
 @pytest.mark.parametrize("scheme", browsing.SCHEMES)
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 def test_every_figure_is_drawn_and_can_be_read_by_all(page, browser, width, scheme):
-    browsing.open_page(browser, page, width, scheme)
-    for name in ("by-origin", "by-step", "one"):
-        browsing.check_drawn(browser, f"#{name}")
-    browsing.check_fits(browser)
-    browsing.check_accessible(browser)
-    browsing.check_quiet(browser, page)
+    browsing.check_page(browser, page, ("by-origin", "by-step", "one"), width, scheme)
 
 
 def test_a_series_is_opened_by_keyboard(page, browser):
