@@ -74,7 +74,7 @@ def _sections(card: Scorecard) -> Iterator[html.Section]:
             "Below 1 the forecasts from that day were better than “unchanged”.",
         ) + html.figure(
             "by-step", "What bands held, by steps ahead",
-            "Each line should lie on the dashed one of its band.",
+            "Each line should lie on the thin one of its band.",
         )  # fmt: skip
         yield html.Section("when", "When and how far", f"<div class='panels'>{figures}</div>")
     yield html.Section("every", "Every series", "<div id='table'></div>")
