@@ -88,3 +88,8 @@ def test_they_are_read_as_the_options_say_and_later_as_they_were_then(files, set
     assert "--date-format says how files of covariates are read; add --future" in said
     said = error(*predict, "--future", same, "--columns", "wide", code=2)
     assert "id=NAME and time=NAME can be said" in said
+    renamed = pd.read_csv(same).rename(columns={"ds": "target_day"})
+    renamed.to_csv(files / "renamed.csv", index=False)
+    reading = ("--date-format", "%m/%d/%Y", "--columns", "time=target_day")
+    third = run(*predict, "--future", files / "renamed.csv", *reading)
+    assert third.stdout == whole.stdout, third.stderr
