@@ -233,15 +233,17 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
 def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
     """A folder that no other fit has, and its lock."""
     for _ in range(_TRIES):
-        home.unfinished.mkdir(parents=True, exist_ok=True)
-        folder = home.new_unfinished(request.config.model, run)
-        # Another fit may begin in the same millisecond, or end and take the folder above with it.
+        # Another fit may begin in the same millisecond, or end and take the folder above with it,
+        # even between mkdir's finding that one there and its look at what it is.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
+            home.unfinished.mkdir(parents=True, exist_ok=True)
+            folder = home.new_unfinished(request.config.model, run)
             folder.mkdir()
             lock = FolderLock(folder)
             if lock.try_acquire():
                 return folder, lock
         time.sleep(0.001)
+    home.unfinished.mkdir(parents=True, exist_ok=True)  # a file in its place is named
     raise OSError("too many fits begin at the same time")
 
 
