@@ -246,9 +246,12 @@ class Bars:
 @contextlib.contextmanager
 def bars() -> Iterator[Bars]:
     """Progress bars on standard error, gone at the end; nothing where there is no terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "{task.fields[note]}")
+    columns = (
+        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        "{task.fields[note]}",
+    )  # fmt: skip
     with Progress(*columns, console=_terminal(), transient=True) as bar:
         yield Bars(bar)
 
