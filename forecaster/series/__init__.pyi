@@ -27,6 +27,7 @@ from .seasons import seasons_of as seasons_of
 from .showing import in_words as in_words
 from .spacing import spaced_otherwise as spaced_otherwise
 from .spacing import spacing_of as spacing_of
+from .stacking import Layout as Layout
 from .times import Date as Date
 from .times import Time as Time
 from .times import as_time as as_time
