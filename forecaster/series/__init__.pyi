@@ -18,6 +18,7 @@ from .flags import Flags as Flags
 from .frequency import Frequency as Frequency
 from .frequency import common_frequency as common_frequency
 from .frequency import infer_frequency as infer_frequency
+from .frequency import most_common as most_common
 from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel

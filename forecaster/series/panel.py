@@ -154,7 +154,7 @@ class Panel:
         if not series:
             raise NoSeries(skipped)
         channels = tuple(dict.fromkeys(c for _, _, names in series.values() for c in names))
-        channels = layout.channels if layout else channels
+        channels = (layout and layout.channels) or channels
         target = next((name for name in _TARGETS if name in channels), None)
         if target is None:
             raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
@@ -329,6 +329,11 @@ class Panel:
             frequency=common_frequency(times[row] for row in mask if row.any()),
             flags=None if self.flags is None else self.flags.within(times[0], times[-1]),
         )
+
+    def latest_rows(self, row: int, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+        """The latest observed rows of one series, as :meth:`from_arrays` takes them."""
+        seen = np.flatnonzero(self.mask[row])[-count:]
+        return self.times[seen], self.values[row, seen], self.channels
 
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
         """The values of one channel."""

@@ -14,11 +14,11 @@ class Layout(NamedTuple):
     """What all series of a panel have in common, also where only a part of them is looked at.
 
     - ``kind``: of their times, "M" for dates or "i" for whole numbers
-    - ``channels``: of any of them, in order
+    - ``channels``: of any of them, in order; None: not known yet
     """
 
     kind: str
-    channels: tuple[str, ...]
+    channels: tuple[str, ...] | None = None
 
 
 def kind_of_most(
