@@ -44,7 +44,7 @@ def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
         temporary.mkdir(parents=True)
         with _in_use(temporary):
             yield temporary
-            for file in temporary.iterdir():
+            for file in temporary.rglob("*"):
                 sync(file)
             sync(temporary)
             if not (replace and path.exists()):

@@ -28,10 +28,9 @@ from forecaster.errors import UsageError, WriteError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from forecaster.forecasting import Model
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles
-    from forecaster.pipeline import SavedFit
+    from forecaster.pipeline import RunFacts, SavedFit
     from forecaster.storage import UnfinishedFit
 
 _WORSE = 1.02  # times the error of a simple forecast, from which on a fit is not worth having
@@ -97,6 +96,12 @@ _SETTINGS = (
     help="Search for each series' own learning rate, weight decay and hidden size. Takes several "
     "times as long.",
 )
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory to train in, such as 2GB; series that do not fit into it together are read, "
+    "trained and written in shards.  [default: 60 % of what is free]",
+)
 @click.option("--run", metavar="NAME", help="What the run is called.  [default: its time]")
 @click.option(
     "--config",
@@ -132,6 +137,7 @@ def fit(
     date_format: str | None,
     tune: bool,
     run: str | None,
+    memory: str | None,
     config: str | None,
     seed: int,
     **options: Any,
@@ -151,6 +157,7 @@ def fit(
       forecaster fit --source files:prices.parquet --horizon 10
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
+      forecaster fit --source files:meters.parquet --memory 4GB
       forecaster fit --resume
     """
     if resume is not None:
@@ -175,14 +182,17 @@ def fit(
     from forecaster.atomic import make_folder
 
     make_folder(home.folder)
-    from forecaster.pipeline import Callbacks, DataRequest, fit_to_home
+    from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, parse_memory
 
+    budget = None if memory is None else parse_memory(memory)
     data = DataRequest(opened, wanted, start, end, mask, covariates)
     from forecaster.cli.skipped import advised
 
     with advised(settings), _resumable() as on_begin, bars() as bar:
-        callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say)
-        result = fit_to_home(home, data, settings, seed, tune=tune, run=run, callbacks=callbacks)
+        callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say, bar.sharding)
+        result = fit_to_home(
+            home, data, settings, seed, tune=tune, run=run, memory=budget, callbacks=callbacks
+        )
     _finish(ctx, result)
 
 
@@ -191,7 +201,9 @@ def _resume(ctx: click.Context, home: "Home", name: str | None) -> None:
     from forecaster.pipeline import Callbacks, resume_fit
 
     with _resumable() as on_begin, bars() as bar:
-        callbacks = Callbacks(on_wait=say, on_training=bar.training, on_begin=on_begin)
+        callbacks = Callbacks(
+            on_wait=say, on_training=bar.training, on_begin=on_begin, on_shard=bar.sharding
+        )
         result = resume_fit(home, name, callbacks=callbacks)
     _finish(ctx, result)
 
@@ -233,7 +245,7 @@ def _resumable() -> Iterator[Callable[["UnfinishedFit"], None]]:
     try:
         yield begun.append
     except KeyboardInterrupt as error:
-        if not begun:
+        if not (begun and begun[0].has_progress):
             raise
         with contextlib.suppress(OSError):  # the terminal may be gone
             say(f"{word(error)}. {_how_to_resume(begun[0])}")
@@ -253,41 +265,42 @@ def _how_to_resume(unfinished: "UnfinishedFit") -> str:
 def _finish(ctx: click.Context, result: "SavedFit") -> None:
     _print_summary(result)
     name_stale(result.stale)
-    name_skipped(result.model.skipped, result.model.config)
-    ctx.exit(PARTLY if result.model.skipped or result.stale else 0)
+    name_skipped(result.facts.skipped, result.facts.config)
+    ctx.exit(PARTLY if result.facts.skipped or result.stale else 0)
 
 
-def _products(model: "Model") -> dict[str, str]:
+def _products(facts: "RunFacts") -> dict[str, str]:
     """What was multiplied, where that was asked for."""
-    asked = model.config.precision != "float32"
-    return {"Products": str(model.provenance["products"])} if asked else {}
+    asked = facts.config.precision != "float32"
+    return {"Products": str(facts.provenance["products"])} if asked else {}
 
 
 def _print_summary(result: "SavedFit") -> None:
     from forecaster.home import run_name
 
-    model, report = result.model, result.model.report
-    span = f"{model.provenance['first']} to {model.provenance['last']}"
+    run, report = result.facts, result.facts.report
+    span = f"{run.provenance['first']} to {run.provenance['last']}"
     counts = report["status"].value_counts()
     diverged = report.index[report["status"] == "diverged"]
-    training = model.provenance["training_seconds"]
-    facts = {
-        "Source": f"{model.provenance['source']}{_warn_simulated(model)}",
-        "Prices" if model.target != "y" else "Series": span,
-        "Networks": _networks(model),
-        **_products(model),
+    training = run.provenance["training_seconds"]
+    shown = {
+        "Source": f"{run.provenance['source']}{_warn_simulated(run)}",
+        "Prices" if run.target != "y" else "Series": span,
+        "Networks": _networks(run),
+        **({} if run.shards is None else {"Shards": str(run.shards)}),
+        **_products(run),
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
-        "Skipped": str(len(model.skipped)),
-        **_masked(model),
-        **_covariates(model),
+        "Skipped": str(len(run.skipped)),
+        **_masked(run),
+        **_covariates(run),
         "Error": _error(report),
-        **_choices(model),
+        **_choices(run),
         "Time": f"{result.seconds:.1f} s, {training:.1f} s of it training",
         "Run": run_name(result.folder),
         "Saved": str(result.folder),
     }
-    show_facts(facts)
+    show_facts(shown)
     if worse := _worse_than_simple(report):
         console().print(worse, style="red", soft_wrap=True)
 
@@ -318,37 +331,37 @@ def _worse_than_simple(report: "pd.DataFrame") -> str | None:
     )
 
 
-def _networks(model: "Model") -> str:
+def _networks(facts: "RunFacts") -> str:
     """How many there are, of what kind, and where they started."""
-    config = model.config
-    each = f"{config.members} {config.column} for each of {len(model.ids)} series"
+    config = facts.config
+    each = f"{config.members} {config.column} for each of {len(facts.report)} series"
     pooled = config.start == "pooled"
     return f"{each}, {'started from one trained on all' if pooled else 'independent'}"
 
 
-def _masked(model: "Model") -> dict[str, str]:
+def _masked(facts: "RunFacts") -> dict[str, str]:
     """Sessions that were left out as wrong, by flag."""
-    counts = model.provenance.get("masked") or {}
+    counts = facts.provenance.get("masked") or {}
     if not counts:
         return {}
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
     return {"Left out": f"sessions that look wrong: {kinds} (`forecaster status`, --mask)"}
 
 
-def _covariates(model: "Model") -> dict[str, str]:
+def _covariates(facts: "RunFacts") -> dict[str, str]:
     """What else the networks see."""
-    known = model.transform.covariates
+    known = facts.covariates
     parts = {"known ahead": known.future, "of each series": (*known.numbers, *known.words)}
     words = [f"{', '.join(names)} ({what})" for what, names in parts.items() if names]
     return {"Covariates": "; ".join(words)} if words else {}
 
 
-def _choices(model: "Model") -> dict[str, str]:
+def _choices(facts: "RunFacts") -> dict[str, str]:
     """What a search chose, as counts."""
-    if not model.provenance.get("tuned"):
+    if not facts.provenance.get("tuned"):
         return {}
     counts = {
-        name: model.report[name].value_counts().sort_index()
+        name: facts.report[name].value_counts().sort_index()
         for name in ("hidden", "learning_rate", "weight_decay")
     }
     return {
@@ -357,5 +370,5 @@ def _choices(model: "Model") -> dict[str, str]:
     }
 
 
-def _warn_simulated(model: "Model") -> str:
-    return " (not real prices)" if model.provenance["source"] == "simulated" else ""
+def _warn_simulated(facts: "RunFacts") -> str:
+    return " (not real prices)" if facts.provenance["source"] == "simulated" else ""

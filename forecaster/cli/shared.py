@@ -207,6 +207,11 @@ class Bars:
         self._bar = bar
         self._task: TaskID | None = None
         self._label = ""
+        self._shard = ""
+
+    def sharding(self, done: int, total: int) -> None:
+        """How many shards of a fit are done: which one the bars to come are of."""
+        self._shard = f", shard {done + 1} of {total}"
 
     def fetching(self, done: int, total: int) -> None:
         """How many series have arrived, or have failed to."""
@@ -221,7 +226,7 @@ class Bars:
         import numpy as np
 
         if now.compiling:
-            return self._show("Compiling", now.stopped, now.members, now.stage)
+            return self._show(f"Compiling{self._shard}", now.stopped, now.members, now.stage)
 
         losses = now.validation_loss[np.isfinite(now.validation_loss)]
         low, middle, high = np.quantile(losses, [0.1, 0.5, 0.9]) if len(losses) else [np.nan] * 3
@@ -231,7 +236,8 @@ class Bars:
             f"stopped, {reached}, validation loss {middle:.3f} "
             f"({low:.3f} to {high:.3f}), at most {left:.0f} s left"
         )
-        self._show("Tuning" if now.stage else "Training", now.stopped, now.members, note)
+        label = "Tuning" if now.stage else "Training"
+        self._show(f"{label}{self._shard}", now.stopped, now.members, note)
 
     def _show(self, label: str, done: int, total: int, note: str) -> None:
         if label != self._label:

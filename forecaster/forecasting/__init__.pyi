@@ -9,9 +9,11 @@ from .columns import models_of as models_of
 from .columns import quantile_columns as quantile_columns
 from .columns import quantiles_of as quantiles_of
 from .columns import renamed_columns as renamed_columns
+from .fitting import Part as Part
 from .fitting import check_static as check_static
 from .fitting import fit as fit
 from .fitting import fit_with as fit_with
+from .joining import join_models as join_models
 from .model import Model as Model
 from .model import Networks as Networks
 from .model import leading_axes as leading_axes
@@ -22,6 +24,13 @@ from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class
 from .networks import import_path as import_path
 from .networks import imported_network as imported_network
+from .parts import Common as Common
+from .parts import bytes_of_series as bytes_of_series
+from .parts import fit_in_part as fit_in_part
+from .parts import learn_common as learn_common
+from .parts import sampled as sampled
+from .parts import spread_of as spread_of
+from .parts import usable_rows as usable_rows
 from .predicting import RISE as RISE
 from .predicting import check_levels as check_levels
 from .predicting import distributions as distributions

@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TypeAlias, Unpack
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,12 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import UsageError
+from forecaster.errors import NoSeries, UsageError
 from forecaster.forecasting.conformal import common_spread
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.forecasting.predicting import distributions, targets_at
+from forecaster.forecasting.sampling import sample_of
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -90,8 +92,70 @@ def fit_with(
       precision came to
     """
     panel, transform = _prepared(panel.masked(), config, tuned=tuned)
-    transformed = transform.apply(panel, config.horizon)
+    return fit_part(trainer, panel, transform, config, seed, tuned=tuned).model
+
+
+class Part(NamedTuple):
+    """A fitted model, and what other parts of the same fit need of it.
+
+    - ``ids``: all series that were trained
+    - ``scores``: normal scores of the outcomes of their forecasts over the validation span
+    """
+
+    model: Model
+    ids: tuple[str, ...]
+    scores: Float[np.ndarray, "series origin horizon"]
+
+
+def fit_part(
+    trainer: Trainer,
+    panel: Panel,
+    transform: Transform,
+    config: Config,
+    seed: int,
+    *,
+    steps: int | None = None,
+    tuned: bool = False,
+) -> Part:
+    """Fit series that a transform can take, which may be a part of a larger panel.
+
+    - ``transform``: knows these series
+    - ``steps``: of the longest history of the larger panel
+    - ``trainer, config, seed, tuned``: as for :func:`fit_with`
+
+    The model's spread is that of these series.
+    """
+    transformed = transform.apply(panel, config.horizon, steps)
     networks, seconds = trainer(config, transformed, panel.ids, seed)
+    scores, errors = _validated(networks, transform, transformed, panel)
+    report = networks.report.assign(**errors)
+    report.insert(0, "rows", panel.mask.sum(1))
+    spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
+    broken = _broken(report)
+    kept = [name for name in panel.ids if name not in broken]
+    model = Model(
+        networks=dataclasses.replace(networks, report=report),
+        channels=panel.channels,
+        target=panel.target,
+        frequency=panel.frequency,
+        transform=transform,
+        normal_scores=scores.astype(np.float32),
+        spread=prior_spread(networks.config, scores[sample_of(panel.ids, transformed.z.shape[1])]),
+        fitted_until=panel.times[transformed.positions[:, -1]],
+        spacing=spacing,
+        skipped=MappingProxyType({**panel.skipped, **broken}),
+        provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned}
+        | {"products": products_of(networks.config.precision)},
+    )
+    if not kept:
+        raise NoSeries(model.skipped)
+    return Part(model.only(kept), panel.ids, scores)
+
+
+def _validated(
+    networks: Networks, transform: Transform, transformed: Transformed, panel: Panel
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Of forecasts over the validation span: normal scores of their outcomes, and errors."""
     split = split_of(networks.config, transformed.z.shape[1])
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
     # Of short histories the earliest origins lie before the first step; they count for none.
@@ -105,43 +169,26 @@ def fit_with(
         median = mixture.quantiles(np.zeros(mixture.shape))
         seasons = transform.basic_seasons(panel.ids)
         errors = _validation_errors(transformed, np.maximum(origins, 0), validated, median, seasons)
-        scores = mixture.scores(outcomes)
-    report = networks.report.assign(**errors)
-    report.insert(0, "rows", panel.mask.sum(1))
-    spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
-    broken = _broken(report)
-    panel = panel.only([name for name in panel.ids if name not in broken], broken)
-    return Model(
-        networks=dataclasses.replace(networks, report=report),
-        channels=panel.channels,
-        target=panel.target,
-        frequency=panel.frequency,
-        transform=transform,
-        normal_scores=scores.astype(np.float32),
-        spread=_prior_spread(networks.config, scores),
-        fitted_until=panel.times[transformed.positions[:, -1]],
-        spacing=spacing,
-        skipped=panel.skipped,
-        provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned}
-        | {"products": products_of(networks.config.precision)},
-    ).only(panel.ids)
+        return mixture.scores(outcomes), errors
 
 
 def _prepared(panel: Panel, config: Config, *, tuned: bool) -> tuple[Panel, Transform]:
     """The series that can be learned from, and what networks see of them."""
     transform = Transform.choose(config.transform, panel, config.season)
-    panel = _usable(panel, config, transform)
+    panel = usable(panel, config, transform)
     if config.start == "pooled" and not tuned:  # otherwise no series has a part in another's
-        transform = transform.learning_doubt(panel, config.horizon)
+        sample = sample_of(panel.ids, int(panel.mask.sum(1).max()))
+        some = panel.only([panel.ids[row] for row in sample])
+        transform = transform.learning_doubt(some, config.horizon)
     return panel, transform
 
 
-def _prior_spread(config: Config, scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
+def prior_spread(config: Config, scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
     """What bands start from: the spread of all series' scores where they share anything at all."""
     return common_spread(scores) if config.start == "pooled" else np.ones(config.horizon)
 
 
-def _usable(panel: Panel, config: Config, transform: Transform) -> Panel:
+def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """The panel without series that the transform cannot take or that are too short."""
     reasons = transform.unusable(panel)
     seasonal = f" + season {transform.season}" if transform.rows_needed() else ""

@@ -12,7 +12,8 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.model import Networks, Params, split_members
 from forecaster.forecasting.networks import OwnNetwork, widen
-from forecaster.forecasting.pooled import train_pooled
+from forecaster.forecasting.pooled import Pooled, train_pooled
+from forecaster.forecasting.sampling import sample_of
 from forecaster.forecasting.task import (
     Series,
     Started,
@@ -36,6 +37,7 @@ def train(
     *,
     tune: bool = False,
     network: OwnNetwork | None = None,
+    pooled: Pooled | None = None,
     checkpoint: swarm.Checkpoint | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> tuple[Networks, float]:
@@ -47,6 +49,7 @@ def train(
     - ``seed``: with a series' name it determines every random draw
     - ``tune``: search each series' own settings first, among :func:`candidates`
     - ``network``: a user's own, which the config's model is the import path of
+    - ``pooled``: what the networks start from, where it is trained already
     - ``checkpoint, on_progress``: as for :func:`forecaster.swarm.fit`
     """
     features = transformed.features.shape[-1]
@@ -57,16 +60,35 @@ def train(
     options = _Options(seed, checkpoint, on_progress)
     if tune:
         return _search(config, split, features, network, data, ids, options)
-    rows = np.repeat(np.arange(len(ids)), config.members)
-    names = member_names(ids, config.members)
     if config.start == "independent":
         task = cached_task(config, split, features, network, started=False)
+        rows = np.repeat(np.arange(len(ids)), config.members)
         shared = data if config.members == 1 else swarm.Shared(data, rows)
-        fitted = swarm.fit(task, shared, names, **options.of(config))
+        fitted = swarm.fit(task, shared, member_names(ids, config.members), **options.of(config))
         networks = _networks(config, ids, fitted.params, _report(fitted), network)
         return networks, fitted.seconds
-    pooled = train_pooled(config, split, features, network, data, seed, on_progress=on_progress)
-    task = cached_task(config, split, features, network, started=True)
+    seconds = 0.0
+    if pooled is None:
+        sample = sample_of(ids, split.steps)
+        some = data if len(sample) == len(ids) else Series(*(part[sample] for part in data))
+        pooled = train_pooled(config, split, features, network, some, seed, on_progress=on_progress)
+        seconds = pooled.seconds
+    networks, more = _fine_tuned(config, split, network, data, ids, pooled, options)
+    return networks, seconds + more
+
+
+def _fine_tuned(
+    config: Config,
+    split: Split,
+    network: OwnNetwork | None,
+    data: Series[np.ndarray],
+    ids: Sequence[str],
+    pooled: Pooled,
+    options: "_Options",
+) -> tuple[Networks, float]:
+    """The networks of each series, trained on from those of all, and the seconds that it took."""
+    rows, names = np.repeat(np.arange(len(ids)), config.members), member_names(ids, config.members)
+    task = cached_task(config, split, data.features.shape[-1], network, started=True)
     start = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
     started = Started(cast(Any, swarm.Shared(data, rows)), cast(Any, start))
     fitted = swarm.fit(task, started, names, **options.of(config, fine_tuning=True))
@@ -77,7 +99,7 @@ def train(
     params = jax.tree.map(added, fitted.params, pooled.params)
     networks = _networks(config, ids, params, _report(fitted), network)
     networks = dataclasses.replace(networks, start=jax.tree.map(np.asarray, pooled.params))
-    return networks, pooled.seconds + fitted.seconds
+    return networks, fitted.seconds
 
 
 def member_names(ids: Sequence[str], members: int) -> list[str]:

@@ -29,7 +29,7 @@ from forecaster.ingest.series_file import Arrays, Encoded, encode
 from forecaster.ingest.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources import open_source
 from forecaster.ingest.store import Store
-from forecaster.series import Panel, end_of_day
+from forecaster.series import Layout, Panel, end_of_day
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
 _ENCODED_AHEAD = 8  # series
@@ -306,6 +306,8 @@ def panel_from_store(
     end: Date | None = None,
     mask: Sequence[str] = (),
     known_by: Date | None = None,
+    layout: Layout | None = None,
+    flagged: pd.DataFrame | None = None,
 ) -> Panel:
     """The panel of series that are in the store.
 
@@ -316,6 +318,8 @@ def panel_from_store(
     - ``start``, ``end``: the first and the last day, both included
     - ``mask``: rows with these flags are left out
     - ``known_by``: of those, only rows whose flag was known by the end of that day
+    - ``layout``: of the panel that these series are a part of
+    - ``flagged``: the rows to leave out, of :func:`masked_rows`, where they are known already
 
     Raises StoreError when all are damaged.
     """
@@ -325,10 +329,12 @@ def panel_from_store(
     panel = Panel.from_arrays(
         {name: _without_actions(part) for name, part in series.items()},
         {**(skipped or {}), **damaged},
+        layout,
     )
     if mask:
         check_flags(mask)
-        panel = without_flagged(panel, masked_rows(store, ids, mask, known_by), mask)
+        flagged = masked_rows(store, ids, mask, known_by) if flagged is None else flagged
+        panel = without_flagged(panel, flagged, mask)
     return panel.between(start, end)
 
 

@@ -171,10 +171,7 @@ class Store:
         asked_from: str | None = None,
         timezone: str | None = None,
     ) -> None:
-        """Put one series in the store; it counts once :meth:`commit` is called.
-
-        The file carries its hash in its name: until then readers find the old one untouched.
-        """
+        """Put one series in the store; it counts once :meth:`commit` is called, not before."""
         self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
 
     def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
@@ -230,10 +227,7 @@ class Store:
                 (self.folder / file).unlink()
 
     def sweep(self) -> None:
-        """Remove what interrupted runs left behind. Only while the store is locked.
-
-        That is temporary files, and flags and versions of series that the manifest does not name.
-        """
+        """Remove files that the manifest does not name and no run needs. Only while locked."""
         quality = self.manifest.quality
         named = self.manifest.files | ({quality.file} if quality else set())
         series = stems(self.manifest.files)
@@ -334,6 +328,10 @@ class Store:
             results = dict(zip(names, pool.map(self._arrays, names), strict=True))
         sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
         return sound, {name: why for name, why in results.items() if isinstance(why, str)}
+
+    def channels(self, name: str) -> int:
+        """How many columns of numbers a series has; errors as in :meth:`read`."""
+        return len(open_parquet(self._raw(name)).schema_arrow) - 2
 
     def _arrays(self, name: str) -> Arrays | str:
         try:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -15,6 +16,7 @@ from forecaster.record import Made, keep
 from forecaster.series import Panel, infer_frequency
 from forecaster.storage import (
     METHODS,
+    OpenRun,
     choose_run,
     compare,
     forecasting_panel,
@@ -22,6 +24,8 @@ from forecaster.storage import (
     save_run,
     stored_newcomers,
 )
+
+_KEPT = 252  # latest rows of each series, of a prediction that goes shard by shard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,8 @@ def predict_from_home(
     - ``covariates``: files of what else is known; by default those that the model was fitted with
     - ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands
 
+    Of a run in shards, only those with these series are read, one after the other.
+
     Tickers that the model has no network for, but whose prices are stored, are forecast by the one
     that all series' networks started from, where there is one, with a warning.
 
@@ -76,26 +82,70 @@ def predict_from_home(
     """
     swarm.keep_compiled(home.cache)
     folder = choose_run(home, run, tickers, on_notice)
-    model = load(folder)
-    ids, unknown = resolve_names(model.ids, model.skipped, tickers)
+    opened = OpenRun.of(folder)
+    ids, unknown = resolve_names(opened.ids, opened.skipped, tickers)
+    # Paths are of all series together; bands can be made shard by shard.
+    groups = [ids] if n_paths is not None else opened.by_shard(ids)
+    asked = _Asked(home, opened, tuple(level), n_paths, covariates or CovariateFiles(), on_notice)
+    parts = [_predict(asked, ids, unknown) for ids in groups]
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+class _Asked(NamedTuple):
+    """What is forecast with, and how; see :func:`predict_from_home`."""
+
+    home: Home
+    run: OpenRun
+    level: tuple[float, ...]
+    n_paths: int | None
+    covariates: CovariateFiles
+    on_notice: Callable[[str], None] | None
+
+
+def _predict(asked: _Asked, ids: list[str], unknown: dict[str, str]) -> Prediction:
+    """Forecast series whose networks are read together, and of the unknown those that are stored.
+
+    Raises ModelError when none can be.
+    """
+    home, folder = asked.home, asked.run.folder
+    model = asked.run.model(ids)
     new = stored_newcomers(home, model, unknown)
     unknown = {name: reason for name, reason in unknown.items() if name not in new}
     ids = list(dict.fromkeys([*ids, *new.values()]))
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
     panel, jumped = forecasting_panel(home, model, ids)
-    panel = _with_covariates(panel, model, covariates or CovariateFiles())
+    panel = _with_covariates(panel, model, asked.covariates)
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
-    if n_paths is None:
-        frame = predict(model, usable, level)
+    if asked.n_paths is None:
+        frame = predict(model, usable, asked.level)
         source = str(model.provenance.get("source"))
         made = Made(usable, frame, model.config.column, folder.name, source)
-        if not covariates:  # what would be under other plans is no forecast to be held to
-            _keep(home, made, on_notice)
+        if not asked.covariates:  # what would be under other plans is no forecast to be held to
+            _keep(home, made, asked.on_notice)
     else:
-        frame = simulate(model, usable, n_paths)
+        frame = simulate(model, usable, asked.n_paths)
     return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
+
+
+def _joined(parts: Sequence[Prediction]) -> Prediction:
+    """Forecasts of all shards as one; of the panel only the latest rows are kept."""
+    panels = [part.panel for part in parts]
+    latest = {
+        name: panel.latest_rows(row, _KEPT)
+        for panel in panels
+        for row, name in enumerate(panel.ids)
+    }
+    skipped = {name: why for panel in panels for name, why in panel.skipped.items()}
+    return dataclasses.replace(
+        parts[0],
+        panel=Panel.from_arrays(latest, skipped),
+        frame=pd.concat([part.frame for part in parts], ignore_index=True),
+        unknown={name: why for part in parts for name, why in part.unknown.items()},
+        late={name: count for part in parts for name, count in part.late.items()},
+        jumped={name: day for part in parts for name, day in part.jumped.items()},
+    )
 
 
 def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel:

@@ -44,6 +44,7 @@ class Callbacks:
     - ``on_series(done, total)``: after each series that has arrived from the source
     - ``on_wait(message)``: when another process has to be waited for
     - ``on_training(progress)``: now and then while networks train
+    - ``on_shard(done, total)``: how many shards are done of a fit that does not fit into memory
     - ``on_begin(fit)``: when training begins, with what it is resumed from if it is interrupted
     - ``on_notice(message)``: of other fits that were interrupted and wait to be resumed
     """
@@ -53,3 +54,4 @@ class Callbacks:
     on_training: OnTraining | None = None
     on_begin: Callable[[UnfinishedFit], None] | None = None
     on_notice: Callable[[str], None] | None = None
+    on_shard: Callable[[int, int], None] | None = None

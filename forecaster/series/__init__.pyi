@@ -18,6 +18,7 @@ from .flags import Flags as Flags
 from .frequency import Frequency as Frequency
 from .frequency import common_frequency as common_frequency
 from .frequency import infer_frequency as infer_frequency
+from .frequency import most_common as most_common
 from .hours import Hours as Hours
 from .panel import Histories as Histories
 from .panel import Panel as Panel
@@ -27,6 +28,7 @@ from .seasons import seasons_of as seasons_of
 from .showing import in_words as in_words
 from .spacing import spaced_otherwise as spaced_otherwise
 from .spacing import spacing_of as spacing_of
+from .stacking import Layout as Layout
 from .times import Date as Date
 from .times import Time as Time
 from .times import as_time as as_time

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 import numpy as np
@@ -73,7 +73,11 @@ class Frequency:
 
 def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
     """The frequency that most series have; times of each sorted and unique."""
-    counts = Counter(infer_frequency(times) for times in series)
+    return most_common(Counter(infer_frequency(times) for times in series))
+
+
+def most_common(counts: Mapping[Frequency, int]) -> Frequency:
+    """The frequency of so many series that most have."""
     if not counts:
         return Frequency("B")
     return min(

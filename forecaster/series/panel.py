@@ -15,6 +15,7 @@ from forecaster.series.flags import Flags
 from forecaster.series.frequency import Frequency, common_frequency
 from forecaster.series.showing import draw, facts_of
 from forecaster.series.stacking import (
+    Layout,
     as_times,
     fall_back_on_close,
     kind_of_most,
@@ -135,21 +136,25 @@ class Panel:
     def from_arrays(
         series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
         skipped: Mapping[str, str] | None = None,
+        layout: Layout | None = None,
     ) -> "Panel":
         """Stack series that each are ``times``, ``values`` and the channels' names.
 
         ``times`` (row,), sorted; ``values`` (row, channel). Series that count in whole numbers
         where most have dates, or the other way round, are left out too; otherwise as
-        :meth:`from_frame`.
+        :meth:`from_frame`. ``layout``: of the panel that these series are a part of.
         """
         skipped = dict(skipped or {})
         if not series:
             raise NoSeries(skipped)
-        kind, other = kind_of_most(series)
+        kind, other = kind_of_most(series, layout and layout.kind)
         skipped |= other
         if other:
             series = {name: part for name, part in series.items() if name not in skipped}
+        if not series:
+            raise NoSeries(skipped)
         channels = tuple(dict.fromkeys(c for _, _, names in series.values() for c in names))
+        channels = (layout and layout.channels) or channels
         target = next((name for name in _TARGETS if name in channels), None)
         if target is None:
             raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
@@ -325,6 +330,11 @@ class Panel:
             flags=None if self.flags is None else self.flags.within(times[0], times[-1]),
         )
 
+    def latest_rows(self, row: int, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+        """The latest observed rows of one series, as :meth:`from_arrays` takes them."""
+        seen = np.flatnonzero(self.mask[row])[-count:]
+        return self.times[seen], self.values[row, seen], self.channels
+
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
         """The values of one channel."""
         return self.values[:, :, self.channels.index(name)]
@@ -347,10 +357,10 @@ class Histories:
     positions: Int[np.ndarray, "series step"]
 
     @staticmethod
-    def of(panel: Panel) -> "Histories":
-        """The histories of a panel's series."""
+    def of(panel: Panel, steps: int | None = None) -> "Histories":
+        """The histories of a panel's series, of so many steps; by default as the longest has."""
         lengths = panel.mask.sum(1)
-        steps = int(lengths.max())
+        steps = steps or int(lengths.max())
         rows, observed = np.nonzero(panel.mask)
         first = steps - lengths
         rank = np.arange(len(observed)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,6 +1,7 @@
 """Parts of making a panel: times of one kind on one axis, and values stacked on them."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,26 @@ from jaxtyping import Float, Shaped
 from forecaster.errors import DataError
 
 
+class Layout(NamedTuple):
+    """What all series of a panel have in common, also where only a part of them is looked at.
+
+    - ``kind``: of their times, "M" for dates or "i" for whole numbers
+    - ``channels``: of any of them, in order; None: not known yet
+    """
+
+    kind: str
+    channels: tuple[str, ...] | None = None
+
+
 def kind_of_most(
-    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
+    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]], kind: str | None = None
 ) -> tuple[str, dict[str, str]]:
-    """What most series' times are, "M" for dates or "i", and a reason for each of the others."""
+    """What most series' times are, "M" for dates or "i", and a reason for each of the others.
+
+    ``kind``: of most, where that is known.
+    """
     dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
-    kind = "M" if 2 * dated >= len(series) else "i"
+    kind = kind or ("M" if 2 * dated >= len(series) else "i")
     words = ("whole numbers", "dates") if kind == "M" else ("dates", "whole numbers")
     reason = f"its times are {words[0]}; those of most are {words[1]}"
     return kind, {n: reason for n, (times, _, _) in series.items() if times.dtype.kind != kind}

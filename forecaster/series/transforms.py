@@ -167,8 +167,10 @@ class Transform:
         usable = (panel.channel(panel.target) > 0) | ~logarithmic[:, None]
         return dataclasses.replace(panel, mask=panel.mask & usable)
 
-    def apply(self, panel: Panel, horizon: int) -> "Transformed":
+    def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
+
+        ``steps``: of the longest history, where the panel is a part of one with longer ones.
 
         Raises DataError when a series is unusable; see :meth:`unusable`.
         """
@@ -177,8 +179,8 @@ class Transform:
             raise DataError(f"{name}: {reason}")
         # Values that end up NaN or infinite are detected and named after the fit.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            combined = self.name == "combined"
-            made = self._apply_combined(panel, horizon) if combined else self._apply(panel, horizon)
+            apply = self._apply_combined if self.name == "combined" else self._apply
+            made = apply(panel, Histories.of(panel, steps), horizon)
         return self._with_covariates(made, panel, horizon)
 
     def _with_covariates(self, made: "Transformed", panel: Panel, horizon: int) -> "Transformed":
@@ -217,8 +219,7 @@ class Transform:
             return np.log(y)
         return np.where(logarithmic[:, None], np.log(np.where(y > 0, y, np.nan)), y)
 
-    def _apply(self, panel: Panel, horizon: int) -> "Transformed":
-        histories = Histories.of(panel)
+    def _apply(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
         y = histories.values[:, :, panel.channels.index(panel.target)]
         logarithmic = self.name == "log_return"
         z = self._z(panel, y)
@@ -248,8 +249,7 @@ class Transform:
             logarithmic=self.logarithmic(panel.ids),
         )
 
-    def _apply_combined(self, panel: Panel, horizon: int) -> "Transformed":
-        histories = Histories.of(panel)
+    def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
         z = self._z(panel, histories.values[:, :, panel.channels.index(panel.target)])
         series, steps = z.shape
         base, scale = (np.full((series, steps, horizon), np.nan) for _ in range(2))

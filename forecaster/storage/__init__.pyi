@@ -2,6 +2,7 @@ from .compression import METHODS as METHODS
 from .compression import compare as compare
 from .compression import recommend as recommend
 from .encoding import Encoding as Encoding
+from .opened import OpenRun as OpenRun
 from .prices import forecasting_panel as forecasting_panel
 from .prices import stored_newcomers as stored_newcomers
 from .request import FitRequest as FitRequest
@@ -18,6 +19,13 @@ from .runs import remove_run as remove_run
 from .runs import rename_run as rename_run
 from .runs import runs_of as runs_of
 from .runs import shown_time as shown_time
-from .saving import load as load
 from .saving import save as save
 from .saving import save_run as save_run
+from .shards import SHARDS as SHARDS
+from .shards import SavedPart as SavedPart
+from .shards import load as load
+from .shards import read_part as read_part
+from .shards import read_report as read_report
+from .shards import save_part as save_part
+from .shards import save_shards as save_shards
+from .shards import shard_name as shard_name

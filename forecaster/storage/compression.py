@@ -26,7 +26,7 @@ from forecaster.forecasting import (
 )
 from forecaster.series import Panel, Transformed
 from forecaster.storage.encoding import Encoding
-from forecaster.storage.saving import load, save
+from forecaster.storage.saving import load_whole, save
 
 METHODS = {
     "none": Encoding(),
@@ -66,7 +66,7 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, encoding) in enumerate(METHODS.items()):
             run = save(model, Path(folder) / name, encoding)
-            smaller = load(run)
+            smaller = load_whole(run)
             ratio = _crps(smaller, panel, held) / plain
             wider = np.abs(_widths(predict(smaller, panel)) / widths - 1)
             size = sum(path.stat().st_size for path in run.glob("*.safetensors"))

@@ -41,6 +41,8 @@ class FitRequest:
     - ``covariates``, ``covariates_sha256``: their files, and a hash of the content
     - ``versions``: of the program, and which code computes; what an older program did not say is
       missing
+    - ``shard``: how many series are trained at a time, see :mod:`forecaster.storage.shards`; None:
+      all
     """
 
     source: str
@@ -55,6 +57,7 @@ class FitRequest:
     mask: tuple[str, ...] = ()
     covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
     covariates_sha256: str | None = None
+    shard: int | None = None
     # None until it is made: they depend on the precision.
     versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]
 
@@ -112,6 +115,8 @@ def _check_types(request: FitRequest) -> None:
         raise TypeError("expected text")
     if not request.ids or type(request.seed) is not int or type(request.tune) is not bool:
         raise TypeError("expected ids, a seed and whether to tune")
+    if request.shard is not None and (type(request.shard) is not int or request.shard < 1):
+        raise TypeError("expected a number of series at a time")
     for day in days:
         datetime.date.fromisoformat(day)
 

@@ -3,6 +3,7 @@
 unfinished/<name>/request.json       data, settings, seed, and what decides the bits beside them
 unfinished/<name>/swarm.checkpoint   state of all networks, once there is any; a search has one a
                                      stage
+unfinished/<name>/shards/            finished shards, see forecaster.storage.shards
 unfinished/<name>/.lock              held by the process that trains
 
 A folder counts once it has a request, and the process that writes it holds the lock by then: one
@@ -32,6 +33,7 @@ from forecaster.storage.request import (
     write_request,
 )
 from forecaster.storage.saving import runs_by_fit
+from forecaster.storage.shards import SHARDS, remove_parts, shard_name
 from forecaster.swarm import Checkpoint
 
 _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
@@ -137,6 +139,23 @@ class UnfinishedFit:
             "the stored data have changed since the fit was interrupted; run `forecaster fit` "
             f"without --resume ({_how_to_discard(self.name)})"
         )
+
+    @property
+    def shards(self) -> Path:
+        """Where the finished shards of a fit that goes through in shards are."""
+        return self.folder / SHARDS
+
+    def checkpoint_of(self, shard: int) -> Checkpoint:
+        """Where the progress of one shard is kept."""
+        path = self.folder / f"{_CHECKPOINT}-{shard_name(shard)}"
+        there = bool(list(self.folder.glob(f"{path.name}*")))
+        return Checkpoint(path, resume=there and not self.new)
+
+    def finish_shard(self, shard: int) -> None:
+        """Remove the progress of a shard that is finished."""
+        for path in self.folder.glob(f"{_CHECKPOINT}-{shard_name(shard)}*"):
+            with contextlib.suppress(OSError):  # it is not read again
+                path.unlink()
 
     def discard(self) -> None:
         """Remove it, once its model is saved or nobody wants it."""
@@ -330,7 +349,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _has_progress(folder: Path) -> bool:
-    return bool(_checkpoints(folder))
+    return bool(_checkpoints(folder)) or (folder / SHARDS).exists()
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:
@@ -343,6 +362,7 @@ def _remove(folder: Path, lock: FolderLock) -> None:
     with contextlib.suppress(OSError):  # a later sweep takes what is left
         for path in [*_checkpoints(folder), *folder.glob(f"{atomic.PREFIX}*")]:
             path.unlink()
+        remove_parts(folder)
         lock.release()
         for name in (LOCK, HOLDER):
             (folder / name).unlink(missing_ok=True)

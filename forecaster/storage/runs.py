@@ -16,6 +16,7 @@ from forecaster.home import Home, renamed, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.paths import from_text
 from forecaster.storage.loading import facts_of, read_json
+from forecaster.storage.shards import is_sharded, sharded_facts
 
 _FILE = "model.json"
 _MOST_TOLD = 3  # newer runs that were not taken
@@ -64,12 +65,13 @@ class Run:
     @property
     def bytes(self) -> int:
         """Of its files."""
-        return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     @staticmethod
     def read(folder: Path) -> "Run":
         """Read what a run says of itself. Raises ModelError when it is damaged."""
-        facts = facts_of(read_json(folder / _FILE), folder)
+        rest = read_json(folder / _FILE)
+        facts = sharded_facts(folder, rest) if is_sharded(rest) else facts_of(rest, folder)
         source = facts["provenance"].get("source", "")
         return Run(folder, source, **facts)
 

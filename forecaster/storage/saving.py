@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from forecaster.storage.encoding import Encoding
 from forecaster.storage.loading import ADVICE, model_of, read_bytes, read_json, shortened
 
 SCHEMA = 4  # 1 and 2 were made for other features; 3 did not say how far apart rows are
-_ARRAYS, _REST = "model.safetensors", "model.json"
+ARRAYS, REST = "model.safetensors", "model.json"
 
 
 def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
@@ -42,11 +42,18 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
 
     Raises ModelError when the folder exists, WriteError when it cannot be written.
     """
-    from safetensors.numpy import save as to_bytes
-
     folder = Path(folder)
     if folder.exists():
         raise ModelError(f"{folder}: exists already; choose another folder")
+    with atomic.write_folder(folder) as temporary:
+        write_model(model, temporary, encoding)
+    return folder
+
+
+def write_model(model: Model, folder: Path, encoding: Encoding | None = None) -> None:
+    """Write the two files of a model into a folder."""
+    from safetensors.numpy import save as to_bytes
+
     arrays = {
         f"params/{name}": leaf for name, leaf in _flatten(merge_members(model.params)).items()
     }
@@ -74,19 +81,25 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
         "provenance": dict(model.provenance),
     }
     text = json.dumps(rest, indent=1, allow_nan=False)
-    with atomic.write_folder(folder) as temporary:
-        (temporary / _ARRAYS).write_bytes(raw)
-        (temporary / _REST).write_text(text, encoding="utf-8")
-    return folder
+    (folder / ARRAYS).write_bytes(raw)
+    (folder / REST).write_text(text, encoding="utf-8")
 
 
 def save_run(
     home: Home, model: Model, encoding: Encoding | None = None, name: str | None = None
 ) -> Path:
-    """Save a model as a new run, also where others are saved in the same millisecond.
+    """Save a model as a new run; see :func:`as_new_run`."""
+    kind = model.config.column.lower()
+    return as_new_run(home, kind, name, lambda folder: save(model, folder, encoding))
 
-    ``name``: what it is called, if that is still free; otherwise it is called by its time, so that
-    nothing is lost.
+
+def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], Path]) -> Path:
+    """Write a new run, also where others are saved in the same millisecond.
+
+    - ``kind``: of model, in the folder's name
+    - ``name``: what it is called, if that is still free; otherwise it is called by its time, so
+      that nothing is lost
+    - ``write``: writes the folder, whole or not at all, and returns it
 
     Also removes what processes that were killed while they saved have left. Raises WriteError when
     it cannot be written.
@@ -95,9 +108,9 @@ def save_run(
     if name is not None and any(run_name(run).casefold() == name.casefold() for run in home.runs()):
         name = None
     while True:
-        folder = home.new_run(model.config.column.lower(), name)
+        folder = home.new_run(kind, name)
         try:
-            return save(model, folder, encoding)
+            return write(folder)
         except (ModelError, WriteError) as error:
             reason = error.__cause__
             taken = reason is None or getattr(reason, "errno", None) in (EEXIST, ENOTEMPTY)
@@ -111,7 +124,7 @@ def runs_by_fit(home: Home) -> dict[str, Path]:
     runs: dict[str, Path] = {}
     for folder in home.runs():
         with contextlib.suppress(ModelError):  # a damaged one holds nobody up
-            provenance = read_json(folder / _REST).get("provenance")
+            provenance = read_json(folder / REST).get("provenance")
             provenance = provenance if isinstance(provenance, dict) else {}
             name = provenance.get("fit")
             if isinstance(name, str) and "compressed_from" not in provenance:
@@ -119,30 +132,32 @@ def runs_by_fit(home: Home) -> dict[str, Path]:
     return runs
 
 
-def load(folder: str | Path, network: OwnNetwork | None = None) -> Model:
-    """Read a model that :func:`save` wrote.
-
-    ``network``: the class of its networks where it is a user's own; by default the one that it was
-    fitted with, if its module has been imported.
-
-    Raises ModelError when there is none, when a file is damaged or holds anything but a model, or
-    when its schema version is not one that this program reads.
-    """
-    from safetensors.numpy import load as from_bytes
-
-    folder = Path(folder)
+def read_rest(folder: Path) -> dict[str, Any]:
+    """What is in a model's ``model.json``. Raises ModelError when there is none."""
     try:
         missing = not folder.is_dir()
     except OSError as error:
         raise ModelError(f"{folder}: cannot be read: {error.strerror}") from error
     if missing:
         raise ModelError(f"{folder}: no such model; run `forecaster fit` first")
-    rest = read_json(folder / _REST)
-    _check_schema(rest, folder / _REST)
-    raw = read_bytes(folder / _ARRAYS)
+    return read_json(folder / REST)
+
+
+def load_whole(
+    folder: Path, rest: dict[str, Any] | None = None, network: OwnNetwork | None = None
+) -> Model:
+    """Read a model that :func:`save` wrote; see :func:`forecaster.storage.load`.
+
+    ``rest``: its ``model.json``, where that has been read.
+    """
+    from safetensors.numpy import load as from_bytes
+
+    rest = read_rest(folder) if rest is None else rest
+    _check_schema(rest, folder / REST)
+    raw = read_bytes(folder / ARRAYS)
     if hashlib.sha256(raw).hexdigest() != rest.get("arrays_sha256"):
         raise ModelError(
-            f"{folder / _ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
+            f"{folder / ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
             f"{ADVICE}"
         )
     rest, network = _with_network(rest, network, folder)

@@ -1,0 +1,74 @@
+"""How much memory there is, and how many series are trained in it at a time."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from forecaster.config import Config
+from forecaster.errors import UsageError
+from forecaster.forecasting import bytes_of_series
+from forecaster.ingest import Store
+
+MOST_AT_A_TIME = 2_000  # series: their states are kept on disk while they train
+_FEWEST = 20
+_PROGRAM = 800 * 2**20  # bytes that the program takes before the first series, compiling included
+_SHARE = 0.6  # of what is free, by default
+_UNITS = {"": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of a size such as ``2GB`` or ``500 MiB``. Raises UsageError for anything else."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(i?)B?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"--memory {text}: expected a size such as 2GB or 500MB")
+    number, unit, binary = match.groups()
+    size = int(float(number) * (1024 if binary else 1000) ** _UNITS[unit.upper()])
+    if size < _PROGRAM // 2:
+        raise UsageError(
+            f"--memory {text}: the program alone takes about {_PROGRAM / 1e9:.1f} GB; expected more"
+        )
+    return size
+
+
+def free_memory() -> int:
+    """Bytes of memory that can be had, of the machine and of the container it runs in."""
+    free = [_of_group("memory.max", "memory.current")]
+    free.append(_of_group("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free.append(next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line))
+    except (OSError, StopIteration, ValueError, IndexError):
+        try:
+            free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            free.append(8 * 2**30)
+    return min(size for size in free if size is not None)
+
+
+def _of_group(limit: str, used: str) -> int | None:
+    """What a control group leaves; None where there is none, or it has no limit."""
+    try:
+        most, now = ((_GROUP / name).read_text().strip() for name in (limit, used))
+        return None if most == "max" else max(0, int(most) - int(now))
+    except (OSError, ValueError):
+        return None
+
+
+def series_at_a_time(
+    store: Store, ids: Sequence[str], config: Config, memory: int | None
+) -> int | None:
+    """How many of these stored series to train at a time; None: all, since they fit.
+
+    ``memory``: bytes that the fit may take; by default a share of what is free.
+    """
+    steps = max(store.manifest.series[name].rows for name in ids)
+    channels = store.channels(ids[0])
+    each = bytes_of_series(config, steps, channels)
+    budget = int(_SHARE * free_memory()) if memory is None else memory
+    fit = max(_FEWEST, (budget - _PROGRAM) // each)
+    if len(ids) <= min(fit, MOST_AT_A_TIME):
+        return None
+    shards = -(-len(ids) // min(fit, MOST_AT_A_TIME))
+    return -(-len(ids) // shards)

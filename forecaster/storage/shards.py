@@ -1,0 +1,321 @@
+"""Runs in shards: models of some series each, and a list of which series is in which.
+
+    models/<run>/model.json         what all shards share; the hash of the list
+    models/<run>/index.parquet      series, shard, how its training went, or why it has no network
+    models/<run>/shards/0007/       a model as :mod:`forecaster.storage.saving` writes it
+
+While such a fit is under way, its finished shards lie in ``unfinished/<fit>/shards``, each with
+``part.json`` and ``scores.npy`` of its series that are in the sample.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from forecaster import atomic
+from forecaster.config import Config
+from forecaster.errors import ModelError
+from forecaster.forecasting import Model, OwnNetwork, Part, join_models
+from forecaster.home import Home
+from forecaster.storage.loading import (
+    ADVICE,
+    facts_of,
+    read_bytes,
+    read_json,
+    shortened,
+)
+from forecaster.storage.saving import REST, as_new_run, load_whole, read_rest, write_model
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = 5
+SHARDS = "shards"
+_INDEX, _PART, _SCORES = "index.parquet", "part.json", "scores.npy"
+_SKIPPED = -1  # in place of a shard's number
+_MOST = 1_000_000  # shards
+_KEYS = ("unique_id", "shard", "reason")
+
+
+class SavedPart(NamedTuple):
+    """A finished shard of a fit that is under way.
+
+    - ``names``, ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Part`
+    - ``skipped``: series of it without a network, with the reason
+    - ``seconds``: that its training took
+    - ``empty``: whether there is no model, as none of its networks can be used
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    scores: np.ndarray
+    skipped: dict[str, str]
+    seconds: float
+    empty: bool
+
+
+def shard_name(number: int) -> str:
+    """What a shard's folder is called."""
+    return f"{number:04d}"
+
+
+def save_part(
+    folder: Path, part: Part | None, sample: Sequence[str], skipped: dict[str, str]
+) -> None:
+    """Write a finished shard, whole or not at all.
+
+    - ``part``: None where no network of it can be used
+    - ``sample``: the series that stand for all
+    - ``skipped``: series of it without a network, with the reason
+
+    Raises WriteError when it cannot be written.
+    """
+    chosen = set(sample)
+    rows = [row for row, name in enumerate(part.ids) if name in chosen] if part else []
+    scores = part.scores[rows] if part else np.zeros((0, 0, 0))
+    said = {
+        "names": [part.ids[row] for row in rows] if part else [],
+        "skipped": skipped,
+        "seconds": part.model.provenance["training_seconds"] if part else 0.0,
+        "empty": part is None,
+    }
+    with atomic.write_folder(folder) as temporary:
+        if part is not None:
+            write_model(part.model, temporary)
+        np.save(temporary / _SCORES, scores)
+        (temporary / _PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
+
+
+def read_part(folder: Path) -> SavedPart | None:
+    """A finished shard; None where it is not there."""
+    if not (folder / _PART).exists():
+        return None
+    said = read_json(folder / _PART)
+    return SavedPart(
+        folder, tuple(said["names"]), np.load(folder / _SCORES), dict(said["skipped"]),
+        float(said["seconds"]), bool(said["empty"]),
+    )  # fmt: skip
+
+
+def save_shards(
+    home: Home,
+    parts: Sequence[SavedPart],
+    spread: np.ndarray,
+    skipped: dict[str, str],
+    provenance: dict[str, Any],
+    name: str | None = None,
+) -> Path:
+    """Save finished shards as a new run; returns its folder.
+
+    - ``spread``: what bands start from
+    - ``skipped``: series without a network, with the reason
+    - ``provenance``: of the whole, see :class:`forecaster.forecasting.Model`
+    - ``name``: what the run is called; by default its time
+
+    Raises WriteError when it cannot be written.
+    """
+    full = [part for part in parts if not part.empty]
+    shared = {"spread": spread.tolist(), "provenance": provenance}
+
+    def write(folder: Path) -> Path:
+        with atomic.write_folder(folder) as temporary:
+            rests = []
+            for number, part in enumerate(full):
+                to = temporary / SHARDS / shard_name(number)
+                to.mkdir(parents=True)
+                rests.append(_copied(part.folder, to, {**shared, "skipped": {}}))
+            raw = _index(rests, skipped)
+            (temporary / _INDEX).write_bytes(raw)
+            root = _root(rests[0], shared, len(full), hashlib.sha256(raw).hexdigest())
+            text = json.dumps(root, indent=1, allow_nan=False)
+            (temporary / REST).write_text(text, encoding="utf-8")
+        return folder
+
+    config = Config.from_dict(read_json(full[0].folder / REST)["config"], "config")
+    return as_new_run(home, config.column.lower(), name, write)
+
+
+def _copied(source: Path, to: Path, changes: dict[str, Any]) -> dict[str, Any]:
+    """Put a model into another folder with changes; returns its ``model.json`` but for weights."""
+    rest = {**read_json(source / REST), **changes}
+    (to / REST).write_text(json.dumps(rest, indent=1, allow_nan=False), encoding="utf-8")
+    for path in source.glob("*.safetensors"):
+        try:
+            os.link(path, to / path.name)  # the same disk; what is there is never changed
+        except OSError:
+            shutil.copyfile(path, to / path.name)
+    return {
+        name: rest[name]
+        for name in ("config", "ids", "report", "channels", "target", "frequency", "transform")
+    }
+
+
+def _root(rest: dict[str, Any], shared: dict[str, Any], shards: int, digest: str) -> dict[str, Any]:
+    """What all shards share."""
+    transform = {**rest["transform"], "natures": {}}
+    fields = {name: rest[name] for name in ("config", "channels", "target", "frequency")}
+    return {
+        "schema": SCHEMA, "shards": shards, "index_sha256": digest, **fields,
+        "transform": transform, **shared,
+    }  # fmt: skip
+
+
+def _index(rests: Sequence[dict[str, Any]], skipped: dict[str, str]) -> bytes:
+    """The list of series, as the bytes of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = [
+        pd.DataFrame({"unique_id": rest["ids"], "shard": number, **rest["report"]})
+        for number, rest in enumerate(rests)
+    ]
+    rows = {"unique_id": list(skipped), "shard": _SKIPPED, "reason": list(skipped.values())}
+    tables += [pd.DataFrame(rows)] if skipped else []
+    table = pd.concat(tables, ignore_index=True).astype({"shard": "int32"})
+    if "reason" not in table:
+        table["reason"] = None
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_pandas(table, preserve_index=False), sink, write_page_checksum=True,
+        compression="zstd",
+    )  # fmt: skip
+    return sink.getvalue().to_pybytes()
+
+
+class Index(NamedTuple):
+    """Which series of a run is in which shard.
+
+    - ``ids``: those with a network, in the order of the fit
+    - ``shard``: of each, (series,)
+    - ``skipped``: those without, with the reason
+    - ``report``: how the training of each went, a column each
+    """
+
+    ids: tuple[str, ...]
+    shard: np.ndarray
+    skipped: dict[str, str]
+    report: "pa.Table"
+
+    def numbers(self, ids: Sequence[str]) -> list[int]:
+        """The shards that hold these series."""
+        if len(ids) == len(self.ids):
+            return np.unique(self.shard).tolist()
+        wanted = set(ids)
+        held = [row for row, name in enumerate(self.ids) if name in wanted]
+        return np.unique(self.shard[held]).tolist()
+
+    def frame(self) -> pd.DataFrame:
+        """The report by series."""
+        return self.report.to_pandas().set_index(pd.Index(self.ids, name="unique_id"))
+
+
+def is_sharded(rest: dict[str, Any]) -> bool:
+    """Whether a ``model.json`` is that of a run in shards."""
+    return rest.get("schema") == SCHEMA
+
+
+def read_index(folder: Path, rest: dict[str, Any]) -> Index:
+    """The list of series of a run in shards. Raises ModelError when it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / _INDEX
+    raw = read_bytes(path)
+    if hashlib.sha256(raw).hexdigest() != rest.get("index_sha256"):
+        raise ModelError(f"{path}: damaged; its content is not what was saved. {ADVICE}")
+    try:
+        table = pq.read_table(pa.BufferReader(raw))
+        shard = table["shard"].to_numpy()
+        there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
+        shard = there["shard"].to_numpy()
+        shards = rest.get("shards")
+        if type(shards) is not int or not 0 < shards <= _MOST:
+            raise ValueError(f"shards: expected a number of them; got {shards!r}")
+        if not len(shard) or shard.max() >= shards:
+            raise ValueError("index: expected series, each in one of the shards")
+        ids = tuple(there["unique_id"].to_pylist())
+        reasons = zip(gone["unique_id"].to_pylist(), gone["reason"].to_pylist(), strict=True)
+        return Index(ids, shard, dict(reasons), there.drop_columns(list(_KEYS)))
+    except Exception as error:  # the file is whatever somebody made of it
+        reason = shortened(error)
+        raise ModelError(f"{path}: not a list of series: {reason}. {ADVICE}") from error
+
+
+def read_report(folder: Path) -> tuple[pd.DataFrame, dict[str, str], int]:
+    """Of a run in shards, how the training of each series went, those skipped, and the shards."""
+    rest = read_rest(folder)
+    index = read_index(folder, rest)
+    return index.frame(), index.skipped, int(rest["shards"])
+
+
+def sharded_facts(folder: Path, rest: dict[str, Any]) -> dict[str, Any]:
+    """What :func:`forecaster.storage.loading.facts_of` says, of a run in shards."""
+    index = read_index(folder, rest)
+    names = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
+    there = set(index.report.column_names)
+    report = {name: index.report[name].to_pylist() for name in names if name in there}
+    report = {name: [_number(value) for value in column] for name, column in report.items()}
+    status = {"status": index.report["status"].to_pylist()} if "status" in there else {}
+    fields = {"ids": list(index.ids), "skipped": index.skipped, "report": {**status, **report}}
+    return facts_of({**rest, **fields}, folder)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or value != value else value
+
+
+def load(
+    folder: str | Path,
+    network: OwnNetwork | None = None,
+    *,
+    ids: Sequence[str] | None = None,
+) -> Model:
+    """Read a model that :func:`save` wrote.
+
+    - ``network``: the class of its networks where it is a user's own; by default the one that it
+      was fitted with, if its module has been imported
+    - ``ids``: the series to read, as the model spells them; by default all. Of a run in shards,
+      only those with these series are opened
+
+    Raises ModelError when there is none, when a file is damaged or holds anything but a model, or
+    when its schema version is not one that this program reads; KeyError for a series that it lacks.
+    """
+    folder = Path(folder)
+    rest = read_rest(folder)
+    if not is_sharded(rest):
+        model = load_whole(folder, rest, network)
+        return model if ids is None else model.only(ids)
+    index = read_index(folder, rest)
+    model = load_shards(folder, index, index.ids if ids is None else ids, network)
+    return dataclasses.replace(model, skipped=index.skipped)
+
+
+def load_shards(
+    folder: Path, index: Index, ids: Sequence[str], network: OwnNetwork | None = None
+) -> Model:
+    """Some series of a run in shards, in this order, as one model."""
+    models: list[Model] = []
+    wanted = set(ids)
+    for number in index.numbers(ids):
+        model = load_whole(folder / SHARDS / shard_name(number), None, network)
+        held = [name for name in model.ids if name in wanted]
+        models.append(model if len(held) == len(model.ids) else model.only(held))
+    if not models:
+        raise KeyError(next(iter(ids), "no series"))
+    joined = join_models(models)
+    return joined if joined.ids == tuple(ids) else joined.only(list(ids))
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the finished shards of a fit that is under way."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder / SHARDS)

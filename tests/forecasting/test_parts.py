@@ -1,0 +1,79 @@
+"""A fit in parts is the fit in one piece; beyond many series a sample stands for all."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.forecasting import sampling
+from forecaster.forecasting.parts import (
+    fit_in_part,
+    learn_common,
+    sampled,
+    spread_of,
+    usable_rows,
+)
+
+SAMPLE = 3
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(sampling, "MOST_SERIES", SAMPLE)
+
+
+def test_a_sample_depends_on_names_alone_and_is_all_of_few_series():
+    names = [f"s{n}" for n in range(3_000)]
+    sample = {names[row] for row in sampling.sample_of(names, 100)}
+    assert len(sample) == sampling.MOST_SERIES
+    again = names[::-1]
+    assert {again[row] for row in sampling.sample_of(again, 100)} == sample
+    more = [*names, "s3000"]
+    assert len(sample - {more[row] for row in sampling.sample_of(more, 100)}) <= 1
+    np.testing.assert_array_equal(sampling.sample_of(names[:1_000], 100), np.arange(1_000))
+
+
+def test_a_sample_of_long_series_is_smaller():
+    names = [f"s{n}" for n in range(1_000)]
+    assert len(sampling.sample_of(names, 100_000)) == sampling.MOST_ROWS // 100_000
+    assert len(sampling.sample_of(names, sampling.MOST_ROWS)) == 30
+
+
+@pytest.mark.parametrize("target", ["adj_close", "y"])
+def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_for_users):
+    config = dataclasses.replace(config, start="pooled", epochs=2)
+    if target == "y":
+        frame = panel.to_frame()[["unique_id", "ds", "close"]].rename(columns={"close": "y"})
+        late = (frame["unique_id"] == panel.ids[0]) & (frame["ds"] < "2024-01-01")
+        panel = fc.Panel.from_frame(frame[~late])  # unequal histories, the longest in one part
+    whole = fc.fit(panel, config, seed=1)
+    rows, skipped = usable_rows(panel, config)
+    assert list(rows) == list(panel.ids) and not skipped
+    ids, steps = list(rows), max(rows.values())
+    sample = sampled(ids, steps)
+    assert len(sample) == SAMPLE
+    common = learn_common(panel.only(sample), config, 1, steps)
+    parts = [
+        fit_in_part(panel.only(names), common, config, 1) for names in (ids[:1], ids[1:3], ids[3:])
+    ]
+    for part in parts:
+        alone = whole.only(part.model.ids)
+        jax.tree.map(np.testing.assert_array_equal, alone.params, part.model.params)
+        jax.tree.map(np.testing.assert_array_equal, alone.networks.start, part.model.networks.start)
+        np.testing.assert_array_equal(alone.normal_scores, part.model.normal_scores)
+        pd.testing.assert_frame_equal(alone.report, part.model.report, check_exact=True)
+        assert part.model.transform.doubt == whole.transform.doubt
+    spread = spread_of(config, sample, [(part.ids, part.scores) for part in parts])
+    np.testing.assert_array_equal(spread, whole.spread)
+
+
+def test_a_sample_changes_what_is_shared(panel, config, few):
+    config = dataclasses.replace(config, start="pooled", epochs=1)
+    sampled_from = fc.fit(panel, config, seed=1)
+    names = [panel.ids[row] for row in sampling.sample_of(panel.ids, 750)]
+    alone = fc.fit(panel.only(names), config, seed=1)
+    jax.tree.map(np.testing.assert_array_equal, alone.networks.start, sampled_from.networks.start)
+    np.testing.assert_array_equal(alone.spread, sampled_from.spread)

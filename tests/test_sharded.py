@@ -1,0 +1,195 @@
+"""A fit in shards: the bits of one in one piece, whatever interrupts it, and one shard a ticker."""
+
+import json
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ModelError
+from forecaster.forecasting import sampling
+from forecaster.home import Home
+from forecaster.storage import OpenRun, Run, shards
+from tests.conftest import error, prices, run
+
+NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG"]
+SETTINGS = """
+hidden = 2
+lookback = 20
+burn_in = 5
+horizon = 2
+validation = 60
+epochs = 3
+members = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Series of unequal length, of which one is too short; settings; and a fit in one piece."""
+    folder = tmp_path_factory.mktemp("sharded")
+    rows = dict(zip(NAMES, [300, 280, 320, 300, 40, 300, 290], strict=True))
+    parts = [prices(name, rows[name]) for name in NAMES]
+    pd.concat(parts).to_csv(folder / "p.csv", index=False)
+    (folder / "c.toml").write_text(SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "MOST_SERIES", 3)
+        done = run(*fitting(folder), "--home", folder / "whole")
+    assert done.exit_code == 3 and "Skipped 1" in done.stderr
+    assert not (Home(folder / "whole").latest_run() / "shards").exists()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(sampling, "MOST_SERIES", 3)
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+
+
+def fitting(folder):
+    return ("fit", "--source", f"files:{folder / 'p.csv'}", "--config", folder / "c.toml")
+
+
+@pytest.fixture(scope="module")
+def sharded(data):
+    """A home with a run in shards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "MOST_SERIES", 3)
+        patch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+        done = run(*fitting(data), "--run", "mine", "--home", data / "home")
+    assert done.exit_code == 3 and "Shards" in done.stdout and "EEE: 40 rows" in done.stderr
+    return Home(data / "home")
+
+
+def same_model(one: fc.Model, other: fc.Model) -> None:
+    assert one.ids == other.ids and dict(one.skipped) == dict(other.skipped)
+    jax.tree.map(np.testing.assert_array_equal, one.params, other.params)
+    jax.tree.map(np.testing.assert_array_equal, one.networks.start, other.networks.start)
+    np.testing.assert_array_equal(one.normal_scores, other.normal_scores)
+    np.testing.assert_array_equal(one.spread, other.spread)
+    np.testing.assert_array_equal(one.fitted_until, other.fitted_until)
+    pd.testing.assert_frame_equal(one.report, other.report, check_exact=True)
+    assert one.transform.to_dict() == other.transform.to_dict()
+    assert one.frequency == other.frequency and one.channels == other.channels
+    kept = ("first", "last", "data_sha256", "seed", "source", "mask", "masked")
+    assert {k: one.provenance[k] for k in kept} == {k: other.provenance[k] for k in kept}
+
+
+def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(data, sharded):
+    whole = fc.load(Home(data / "whole").latest_run())
+    folder = sharded.latest_run()
+    assert sorted(path.name for path in (folder / "shards").iterdir()) == ["0000", "0001", "0002"]
+    same_model(whole, fc.load(folder))
+    shard = fc.load(folder / "shards" / "0001")  # is a model by itself
+    same = whole.only(shard.ids)
+    jax.tree.map(np.testing.assert_array_equal, same.params, shard.params)
+    np.testing.assert_array_equal(whole.spread, shard.spread)
+    some = fc.load(folder, ids=["GGG", "AAA"])
+    assert some.ids == ("GGG", "AAA")
+    with pytest.raises(KeyError):
+        fc.load(folder, ids=["nobody"])
+
+
+def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
+    data, sharded, monkeypatch
+):
+    commands = (
+        ("predict", "--all", "--format", "csv"),
+        ("predict", "GGG", "aaa", "--format", "csv"),
+        ("predict", "--all", "--paths", 3, "--format", "csv"),
+    )
+    for command in commands:
+        assert (
+            sorted(run(*command, "--home", sharded).stdout.splitlines())
+            == sorted(run(*command, "--home", data / "whole").stdout.splitlines())
+        )  # fmt: skip
+    opened = []
+    read = shards.load_whole
+    monkeypatch.setattr(
+        shards,
+        "load_whole",
+        lambda folder, *rest: opened.append(folder.name) or read(folder, *rest),
+    )
+    assert run("predict", "FFF", "--home", sharded).exit_code == 0
+    assert opened == ["0002"]
+    opened.clear()
+    newcomer = run("predict", "EEE", "--format", "csv", "--home", sharded)
+    assert opened == ["0000"]  # any will do: they have the common start
+    assert (
+        newcomer.stdout == run("predict", "EEE", "--format", "csv", "--home", data / "whole").stdout
+    )
+    assert "not among the 6 series" in error("predict", "XYZ", "--home", sharded, code=1)
+
+
+def test_commands_that_list_and_open_runs(sharded):
+    listing = run("runs", "--home", sharded).stdout
+    assert "mine" in listing and " 6 " in listing
+    assert "mine" in run("status", "--home", sharded).stdout
+    facts = Run.read(sharded.latest_run())
+    assert facts.ids == tuple(name for name in NAMES if name != "EEE")
+    assert list(facts.skipped) == ["EEE"] and len(facts.error) == 6
+    assert facts.bytes > 3 * (facts.folder / "model.json").stat().st_size
+    assert "none" in run("compress", "--home", sharded).stdout
+    compared = run("runs", "compare", "mine", "mine", "--home", sharded).stdout
+    assert "same settings and data" in compared
+
+
+def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
+    data, tmp_path, monkeypatch
+):
+    from forecaster.pipeline import sharding
+
+    fit_in_part, trained = sharding.fit_in_part, []
+
+    def stopped(panel, *rest, **options):
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(panel.ids)
+        return fit_in_part(panel, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sharding, "fit_in_part", stopped)
+        message = error(*fitting(data), "--home", tmp_path, code=130)
+    assert "--resume" in message and len(trained) == 2
+    more = []
+    monkeypatch.setattr(
+        sharding,
+        "fit_in_part",
+        lambda panel, *a, **k: more.append(panel.ids) or fit_in_part(panel, *a, **k),
+    )
+    assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
+    assert more == [("FFF", "GGG")]
+    home = Home(tmp_path)
+    same_model(fc.load(Home(data / "whole").latest_run()), fc.load(home.latest_run()))
+    assert not home.unfinished.exists()
+
+
+def test_what_is_damaged_is_named(sharded, tmp_path):
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(sharded.latest_run(), folder)
+    index = folder / "index.parquet"
+    raw = index.read_bytes()
+    index.write_bytes(raw[:-1])
+    with pytest.raises(ModelError, match=r"index\.parquet: damaged"):
+        fc.load(folder)
+    index.write_bytes(raw)
+    arrays = folder / "shards" / "0001" / "model.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-1])
+    opened = OpenRun.of(folder)
+    assert opened.model(["AAA"]).ids == ("AAA",)  # in another shard
+    with pytest.raises(ModelError, match="damaged"):
+        opened.model(["CCC"])
+    rest = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**rest, "shards": 1}))
+    with pytest.raises(ModelError, match="each in one of the shards"):
+        fc.load(folder)
+
+
+@pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB"])
+def test_a_budget_is_a_size(size, tmp_path):
+    message = error("fit", "--source", "simulated", "--memory", size, "--home", tmp_path, code=2)
+    assert "--memory" in message and "expected" in message
