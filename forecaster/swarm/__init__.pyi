@@ -7,6 +7,9 @@ from .cost import Cost as Cost
 from .data import Shared as Shared
 from .data import Streamed as Streamed
 from .examples import stack as stack
+from .executors import Executor as Executor
+from .executors import Failed as Failed
+from .executors import Local as Local
 from .fitting import Progress as Progress
 from .fitting import fit as fit
 from .keys import member_keys as member_keys

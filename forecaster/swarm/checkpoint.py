@@ -3,27 +3,32 @@
 A member's future depends on its own state alone, not on who trained beside it. So a checkpoint is
 the state of every member that has started and nothing of the schedule, and a fit that continues
 from it ends with the same bits as one that was never interrupted.
+
+A fit in shards keeps each that is done in a file of its own beside it, under the position of its
+first member. Either kind of fit continues from the files of the other.
 """
 
 import dataclasses
+import glob
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
-from jaxtyping import Bool, UInt32
+from jaxtyping import Bool, Int, UInt32
 
 from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.data import Streamed
-from forecaster.swarm.members import named_leaves
+from forecaster.swarm.data import Rows, Streamed
+from forecaster.swarm.history import put_together
+from forecaster.swarm.members import fill_members, named_leaves
 from forecaster.swarm.recurrence import kernel_status, products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
 
-_VERSION = "2"
+_VERSION, _SHARD = "2", ".shard-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +52,17 @@ class Saved(NamedTuple):
     started: Bool[np.ndarray, " member"]
     state: State
     losses: Losses
+
+
+class Finished(NamedTuple):
+    """What the file of a shard holds: its members' positions, their states and losses."""
+
+    rows: Int[np.ndarray, " row"]
+    state: State
+    losses: Losses
+
+
+_Kept = TypeVar("_Kept", Saved, Finished)
 
 
 def fingerprint(
@@ -89,20 +105,75 @@ def write(path: Path, digest: str, saved: Saved) -> None:
 
     Raises WriteError when it cannot be written.
     """
+    _write(path, digest, saved, arithmetic())
+
+
+def write_shard(path: Path, digest: str, shard: Finished, computed: Mapping[str, str]) -> None:
+    """Keep a shard beside the checkpoint ``path``; ``computed``: the :func:`arithmetic` it took.
+
+    Raises WriteError when it cannot be written.
+    """
+    name = f"{path.name}{_SHARD}{int(shard.rows[0]):09d}"
+    _write(path.with_name(name), digest, shard, computed)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything to continue from."""
+    return path.exists() or bool(_shards(path))
+
+
+def forget(path: Path) -> None:
+    """Remove what an earlier fit has left."""
+    for file in [path, *_shards(path)]:
+        with atomic.as_write_error(file):
+            file.unlink(missing_ok=True)
+
+
+def read(
+    path: Path, digest: str, like: State, computes: Mapping[str, str] | None = None
+) -> tuple[Saved, dict[str, str]]:
+    """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
+
+    - ``like``: blank states of all members
+    - ``computes``: the :func:`arithmetic` that the fit goes on with; None: that of the files, which
+      is returned with what they hold
+
+    Raises FileNotFoundError when there is none, SwarmError when it is damaged, of another fit, or
+    computed by other code than the fit would go on with.
+    """
+    shards, none = _shards(path), np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
+    saved = Saved(np.zeros(len(none), bool), like, Losses(none, none))
+    if path.exists() or not shards:
+        saved, computes = _read(path, digest, saved, computes)
+    # A copy: what is read may not be writable.
+    started, state = jax.tree.map(np.array, (saved.started.astype(bool), saved.state))
+    losses: list[tuple[Rows, Losses]] = []
+    for shard in shards:
+        kept = Finished(np.zeros(0, np.int64), like, saved.losses)
+        kept, computes = _read(shard, digest, kept, computes)
+        started[kept.rows] = True
+        fill_members(state, kept.rows, kept.state)
+        losses.append((kept.rows, kept.losses))
+    return Saved(started, state, put_together(saved.losses, losses)), dict(computes or {})
+
+
+def _shards(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{glob.escape(path.name)}{_SHARD}*"))
+
+
+def _write(path: Path, digest: str, tree: Saved | Finished, computed: Mapping[str, str]) -> None:
     from safetensors.numpy import save
 
-    leaves = jax.tree.leaves(saved)
+    leaves = jax.tree.leaves(tree)
     arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
-    raw = save(arrays, metadata=arithmetic() | {"version": _VERSION, "fit": digest})
+    raw = save(arrays, metadata={**computed, "version": _VERSION, "fit": digest})
     atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
-def read(path: Path, digest: str, like: State) -> Saved:
-    """Read a checkpoint of the fit with this fingerprint; ``like`` has the structure of a state.
-
-    Raises FileNotFoundError when there is none, SwarmError when it is damaged, of another fit, or
-    computed by other code than this process would go on with.
-    """
+def _read(
+    path: Path, digest: str, like: _Kept, computes: Mapping[str, str] | None
+) -> tuple[_Kept, dict[str, str]]:
+    """One file, of the structure of ``like``, and what computed it."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -118,32 +189,33 @@ def read(path: Path, digest: str, like: State) -> Saved:
             "what computes bfloat16, or it was written by another version. Start anew, or restore "
             "what was changed"
         )
-    _check_arithmetic(path, metadata)
-    structure = cast(
-        Any, jax.tree.structure(Saved(np.zeros(0), like, Losses(np.zeros(0), np.zeros(0))))
-    )
+    if computes is not None:
+        check_arithmetic(str(path), metadata, computes)
+    structure = cast(Any, jax.tree.structure(like))
     if structure.num_leaves != len(leaves):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    saved: Saved = jax.tree.unflatten(structure, leaves)
-    if _shapes(saved.state) != _shapes(like):
+    kept: _Kept = jax.tree.unflatten(structure, leaves)
+    if _shapes(kept.state) != _shapes(like.state):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
-    return saved
+    computed = {name: said for name, said in metadata.items() if name not in ("version", "fit")}
+    return kept, computed
 
 
-def _check_arithmetic(path: Path, metadata: Mapping[str, str]) -> None:
+def check_arithmetic(what: str, computed: Mapping[str, str], computes: Mapping[str, str]) -> None:
     """Raise SwarmError where the rest would be rounded otherwise than the beginning."""
     changed = [
-        f"{name} {metadata[name]} (now {now})"
-        for name, now in arithmetic().items()
-        if metadata.get(name, now) != now  # older ones do not say
+        f"{name} {computed[name]} (now {now})"
+        for name, now in computes.items()
+        if computed.get(name, now) != now  # older ones do not say
     ]
     if changed:
         raise SwarmError(
-            f"{path}: computed with {', '.join(changed)}: the fit would end with the bits of "
+            f"{what}: computed with {', '.join(changed)}: the fit would end with the bits of "
             "neither. Continue on such a machine, or with FORECASTER_KERNEL and JAX_PLATFORMS as "
             "they were; or start anew"
         )
 
 
 def _shapes(state: State) -> list[tuple[tuple[int, ...], str]]:
-    return [(leaf.shape, str(leaf.dtype)) for _, leaf in named_leaves(state)]
+    """Of one member."""
+    return [(leaf.shape[1:], str(leaf.dtype)) for _, leaf in named_leaves(state)]

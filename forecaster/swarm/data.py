@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import jax
 import numpy as np
@@ -44,17 +44,19 @@ class Shared:
 
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
-class _Reference:
+class Reference:
     """Stands in one member's data for the shared arrays with this number."""
 
     number: int
     rows: Tree
 
     def tree_flatten(self) -> tuple[tuple[Tree], int]:
+        """For JAX."""
         return (self.rows,), self.number
 
     @classmethod
-    def tree_unflatten(cls, number: int, children: tuple[Tree]) -> "_Reference":
+    def tree_unflatten(cls, number: int, children: tuple[Tree]) -> "Reference":
+        """For JAX."""
         return cls(number, *children)
 
 
@@ -77,7 +79,7 @@ def split_shared(data: Data) -> tuple[Data, tuple[Tree, ...]]:
         if not isinstance(leaf, Shared):
             return leaf
         shared.append(leaf.values)
-        return _Reference(len(shared) - 1, leaf.rows)
+        return Reference(len(shared) - 1, leaf.rows)
 
     return jax.tree.map(refer, data, is_leaf=_is_shared), tuple(shared)
 
@@ -86,20 +88,21 @@ def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
     """Undo :func:`split_shared` for one member: its data, with the shared arrays back in them."""
 
     def put(leaf: Tree) -> Tree:
-        if not isinstance(leaf, _Reference):
+        if not isinstance(leaf, Reference):
             return leaf
         values = shared[leaf.number]
         return values if leaf.rows is None else jax.tree.map(operator.itemgetter(leaf.rows), values)
 
-    return jax.tree.map(put, data, is_leaf=_is_reference)
+    return jax.tree.map(put, data, is_leaf=is_reference)
 
 
 def _is_shared(leaf: object) -> bool:
     return isinstance(leaf, Shared)
 
 
-def _is_reference(leaf: object) -> bool:
-    return isinstance(leaf, _Reference)
+def is_reference(leaf: object) -> TypeGuard[Reference]:
+    """Whether a part of a tree stands for shared arrays."""
+    return isinstance(leaf, Reference)
 
 
 class Held:
@@ -150,8 +153,8 @@ def check_data(data: Data, members: int) -> None:
     """Check data that are not streamed: their members, and the rows of shared arrays."""
     by_member, shared = split_shared(data)
     check_rows(by_member, members, "data")
-    for leaf in jax.tree.leaves(by_member, is_leaf=_is_reference):
-        if isinstance(leaf, _Reference) and leaf.rows is not None:
+    for leaf in jax.tree.leaves(by_member, is_leaf=is_reference):
+        if isinstance(leaf, Reference) and leaf.rows is not None:
             _check_shared_rows(np.asarray(leaf.rows), shared[leaf.number])
 
 

@@ -1,5 +1,6 @@
 """Fit a swarm: many members at once, each by itself, each until it has stopped."""
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -8,7 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, UInt32
 
-from forecaster.swarm.checkpoint import Checkpoint, fingerprint
+from forecaster.swarm.checkpoint import (
+    Checkpoint,
+    Finished,
+    arithmetic,
+    fingerprint,
+    forget,
+    read,
+    write_shard,
+)
 from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
@@ -16,12 +25,13 @@ from forecaster.swarm.checks import (
     check_counts,
     check_ids,
 )
-from forecaster.swarm.data import Held, Streamed, check_data
+from forecaster.swarm.data import Streamed, check_data
+from forecaster.swarm.executors import Executor, Failed, Local
+from forecaster.swarm.gathering import Gathered
 from forecaster.swarm.keys import member_keys
-from forecaster.swarm.lanes import Layout, lane_mesh
-from forecaster.swarm.memory import chunk_size, members_at_once
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
+from forecaster.swarm.shards import Cutter, Machine, Work, train_shard
 from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training import State, Status
 
@@ -56,6 +66,7 @@ def fit(
     memory: int | None = None,
     previous: FitResult | None = None,
     checkpoint: Checkpoint | None = None,
+    executor: Executor | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
@@ -82,7 +93,12 @@ def fit(
     - ``previous``: continue this training
     - ``checkpoint``: makes the fit resumable after an interruption at any moment, also by
       ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
-    - ``on_progress``: called after every block, and before the first where it is compiled
+    - ``executor``: where members train; by default on the lanes of this process. Another one takes
+      them in shards, each of which is kept by the checkpoint when it is done; the bits are the same
+    - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
+      the first where it is compiled
+
+    Members whose workers were lost again and again are in the result's ``failed``.
 
     Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
     to resume is of another fit or computed by another kernel; FileNotFoundError when there is none;
@@ -100,57 +116,106 @@ def fit(
         raise SwarmError("previous: of other members; expected the same ids in the same order")
     keys = member_keys(seed, ids) if keys is None else keys
     origin = keys if previous is None else previous.state
-
-    held = Held(data, len(ids))
-    mesh = lane_mesh(lanes)
-    chunk = chunk or chunk_size(task, held, settings)
-    limit = max(members_at_once(memory, task, held, settings, mesh.size), mesh.size * chunk)
-    layout = Layout.of(len(ids), mesh.size, chunk, limit)
-    schedule = Schedule(task, held, settings, limits, origin, mesh, layout, block)
-    if previous is not None:
-        schedule.continue_losses(previous.losses)
+    losses = None if previous is None else previous.losses
+    machine = Machine(chunk, block, lanes, memory)
+    work = Work(task, data, ids, settings, limits, origin, losses, machine)
     digest = ""
     if checkpoint:
         computed = checkpoint.precision
         digest = fingerprint(ids, seed, settings, limits, origin, data, computed)
-    if checkpoint and checkpoint.resume:
-        schedule.restore(checkpoint.path, digest)
-
-    def report(*, compiling: bool = False) -> None:
-        if on_progress:
-            progress = _progress(schedule, time.perf_counter() - began)
-            on_progress(dataclasses.replace(progress, compiling=compiling))
-
-    at_first = functools.partial(report, compiling=True) if schedule.compiling else None
-    run_to_the_end(schedule, checkpoint, digest, report, at_first)
+    gathered = Gathered(work, {} if previous is None else previous.failed)
+    watch = _Watch(work, checkpoint, digest, on_progress, began)
+    _train(work, gathered, executor or Local(), watch)
     seconds = time.perf_counter() - began
-    return FitResult(ids, schedule.state, schedule.history.losses, seconds)
+    return FitResult(ids, gathered.state, gathered.losses, seconds, gathered.failed)
 
 
-def run_to_the_end(
-    schedule: Schedule,
-    checkpoint: Checkpoint | None,
-    digest: str,
-    after_block: Callable[[], None],
-    at_first: Callable[[], None] | None = None,
-) -> None:
-    """Advance until all members have ended, with checkpoints every so often and on Ctrl-C."""
-    saved = time.monotonic()
-    try:
-        if at_first:
-            at_first()
-        while not schedule.done():
-            schedule.advance()
-            after_block()
-            if checkpoint and time.monotonic() - saved >= checkpoint.every:
-                schedule.save(checkpoint.path, digest)
-                saved = time.monotonic()
-        if checkpoint:  # so that what follows training can fail without losing it
-            schedule.save(checkpoint.path, digest)
-    except KeyboardInterrupt:
-        if checkpoint:
-            schedule.save(checkpoint.path, digest)
-        raise
+def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
+    """Have all members trained that are left to train, shard by shard."""
+    whole = executor.here and executor.members is None and not gathered.failed
+    checkpoint, digest = watch.checkpoint, watch.digest
+    if checkpoint and not checkpoint.resume:
+        forget(checkpoint.path)
+    elif checkpoint and not whole:
+        gathered.restore(checkpoint.path, digest)
+    cutter = Cutter(work, gathered.left, executor)
+    train = functools.partial(train_shard, watch=watch) if whole else train_shard
+    if not whole:
+        watch.report(gathered.epoch, gathered.ended, gathered.latest, compiling=True)
+    with contextlib.closing(executor.run(train, cutter.job, cutter.shards())) as ended:
+        for shard, trained in ended:
+            if isinstance(trained, Failed):
+                gathered.fail(shard, trained.reason)
+                continue
+            gathered.add(shard, trained)
+            if whole:
+                continue
+            if not trained.compiled:
+                cutter.measured(len(shard.rows), trained.seconds)
+            if checkpoint:
+                finished = Finished(shard.rows, trained.state, trained.losses)
+                write_shard(checkpoint.path, digest, finished, trained.arithmetic)
+            watch.report(gathered.epoch, gathered.ended, gathered.latest)
+    if len(gathered.left):
+        raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
+
+
+class _Watch:
+    """Tells how far a fit is, and keeps the state of one that trains in this process as one."""
+
+    def __init__(
+        self,
+        work: Work,
+        checkpoint: Checkpoint | None,
+        digest: str,
+        on_progress: Callable[[Progress], None] | None,
+        began: float,
+    ):
+        self.checkpoint, self.digest = checkpoint, digest
+        self._work, self._on_progress, self._began = work, on_progress, began
+        self._saved = time.monotonic()
+
+    def report(
+        self, epoch: np.ndarray, ended: np.ndarray, latest: np.ndarray, *, compiling: bool = False
+    ) -> None:
+        """From arrays (member,): epochs done, who has ended, the latest validation losses."""
+        if not self._on_progress:
+            return
+        progress = Progress(
+            members=len(ended),
+            stopped=int(ended.sum()),
+            epochs_done=int(epoch.sum()),
+            epochs_at_most=int(np.where(ended, epoch, self._work.limits.epochs).sum()),
+            validation_loss=latest,
+            seconds=time.perf_counter() - self._began,
+            compiling=compiling,
+        )
+        self._on_progress(progress)
+
+    def begin(self, schedule: Schedule) -> None:
+        """Continue where an interrupted fit was, and say so where programs are compiled."""
+        if self.checkpoint and self.checkpoint.resume:
+            path = self.checkpoint.path
+            schedule.restore(read(path, self.digest, schedule.state, arithmetic())[0])
+        if schedule.compiling:
+            self._report(schedule, compiling=True)
+
+    def after_block(self, schedule: Schedule) -> None:
+        """Save the state every so often."""
+        self._report(schedule)
+        checkpoint = self.checkpoint
+        if checkpoint and time.monotonic() - self._saved >= checkpoint.every:
+            self.leave(schedule)
+            self._saved = time.monotonic()
+
+    def leave(self, schedule: Schedule) -> None:
+        """Save the state, also at the end, so that what follows can fail without losing it."""
+        if self.checkpoint:
+            schedule.save(self.checkpoint.path, self.digest)
+
+    def _report(self, schedule: Schedule, *, compiling: bool = False) -> None:
+        ended = schedule.started & (schedule.status != Status.TRAINING)
+        self.report(schedule.epoch, ended, schedule.history.latest, compiling=compiling)
 
 
 def restart_from_best(state: State) -> State:
@@ -158,16 +223,3 @@ def restart_from_best(state: State) -> State:
     diverged = state.status == Status.DIVERGED
     status = np.where(diverged, Status.DIVERGED, Status.TRAINING).astype(np.int32)
     return state._replace(params=state.best_params, status=status, best_epoch=state.epoch)
-
-
-def _progress(schedule: Schedule, seconds: float) -> Progress:
-    ended = schedule.status != Status.TRAINING
-    at_most = np.where(ended & schedule.started, schedule.epoch, schedule.limits.epochs)
-    return Progress(
-        members=len(ended),
-        stopped=schedule.stopped,
-        epochs_done=int(schedule.epoch.sum()),
-        epochs_at_most=int(at_most.sum()),
-        validation_loss=schedule.history.latest,
-        seconds=seconds,
-    )

@@ -1,6 +1,7 @@
 """Losses by member and epoch, collected block by block."""
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +93,16 @@ def write_losses(losses: Losses, rows: Int[np.ndarray, " row"], new: Losses) -> 
     """A copy of the losses (member, epoch) with new ones (row, epoch) in some rows."""
     epochs = new.train.shape[1]
     return write_members(Losses(*(widened(each, epochs) for each in losses)), rows, new)
+
+
+def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Losses]]) -> Losses:
+    """Losses (member, epoch), those of some members replaced by others' (row, epoch)."""
+    epochs = max([first.train.shape[1], *(losses.train.shape[1] for _, losses in parts)])
+    whole = Losses(*(widened(each, epochs) for each in first))
+    for rows, losses in parts:
+        for out, new in zip(whole, losses, strict=True):
+            out[rows] = widened(new, epochs)
+    return whole
 
 
 def write_latest(

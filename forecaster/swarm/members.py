@@ -44,6 +44,12 @@ def write_members(tree: _T, rows: np.ndarray, new: _T) -> _T:
     return jax.tree.map(write, tree, new)
 
 
+def fill_members(tree: Any, rows: np.ndarray, new: Any) -> None:
+    """Write into some rows of a tree of numpy arrays (member, ...), which is changed."""
+    for leaf, values in zip(jax.tree.leaves(tree), jax.tree.leaves(new), strict=True):
+        leaf[rows] = values
+
+
 def append_members(first: _T, *others: _T) -> _T:
     """Trees of arrays (member, ...) as one, the members of the first come first."""
     if not others:

@@ -1,7 +1,7 @@
 """The result of training, per member."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,8 @@ class FitResult:
     state: State  # all that is needed to train on; leaves (member, ...)
     losses: Losses  # each (member, epoch), NaN after a member stopped
     seconds: float
+    failed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Members that no worker of an executor could train, with the reason."""
 
     @property
     def params(self) -> Params:
@@ -74,7 +76,9 @@ class FitResult:
         """Some members, in this order; under other ids if given."""
         ids = [self.ids[row] for row in rows] if ids is None else ids
         state, losses = take_members((self.state, self.losses), rows)
-        return FitResult(tuple(ids), state, losses, self.seconds)
+        names = zip((self.ids[row] for row in rows), ids, strict=True) if self.failed else ()
+        failed = {new: self.failed[old] for old, new in names if old in self.failed}
+        return FitResult(tuple(ids), state, losses, self.seconds, failed)
 
     def append(self, other: "FitResult") -> "FitResult":
         """These members and those of another result, which must be of the same model."""
@@ -83,6 +87,7 @@ class FitResult:
             append_members(self.state, other.state),
             append_losses(self.losses, other.losses),
             self.seconds,
+            {**self.failed, **other.failed},
         )
 
     def after_step(self, state: State, loss: Float[np.ndarray, " member"]) -> "FitResult":

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias, cast
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Bool, Int, UInt32
+from jaxtyping import Bool, Int
 
 from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm import lanes as _lanes
@@ -29,6 +29,7 @@ from forecaster.swarm.history import History
 from forecaster.swarm.lanes import Layout
 from forecaster.swarm.members import take_members, write_members
 from forecaster.swarm.programs import Program, spread
+from forecaster.swarm.states import Origin, blank_state
 from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, Task, Tree
 from forecaster.swarm.training import (
     Block,
@@ -45,10 +46,6 @@ log = logging.getLogger(__name__)
 
 Rows: TypeAlias = Int[np.ndarray, " row"]
 """Positions of members."""
-
-Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
-"""States (member, ...) that members continue from, or raw keys of members that start anew."""
-
 
 _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
@@ -109,7 +106,8 @@ class Schedule:
         self._shared = _lanes.replicate(held.shared, mesh)
         # One value, replaced whole: an interruption meets the old one or the new one.
         nobody = np.zeros(held.members, bool)
-        self._snapshot = Snapshot(nobody, self._blank_state(), History.empty(held.members), ())
+        blank = blank_state(task, held, origin, hyperparams, limits)
+        self._snapshot = Snapshot(nobody, blank, History.empty(held.members), ())
 
     @property
     def compiling(self) -> bool:
@@ -324,28 +322,10 @@ class Schedule:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
         _checkpoint.write(path, digest, Saved(self.started, self.state, self.history.losses))
 
-    def restore(self, path: Path, digest: str) -> None:
+    def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint."""
-        saved = _checkpoint.read(path, digest, self.state)
         history = History.of(saved.losses, np.asarray(saved.state.epoch))
         self._snapshot = Snapshot(saved.started.astype(bool), saved.state, history, ())
-
-    def _blank_state(self) -> State:
-        """Room for the states of all members, zero."""
-        if isinstance(self.origin, State):
-            return jax.tree.map(np.zeros_like, self.origin)
-
-        def first_state(
-            key: jax.Array, hyperparams: Hyperparams, limits: Limits, unshared: Data, shared: Data
-        ) -> State:
-            return start(self._task, key, with_shared(unshared, shared), hyperparams, limits)
-
-        def room(shape: jax.ShapeDtypeStruct) -> np.ndarray:
-            return np.zeros((self.held.members, *shape.shape), shape.dtype)
-
-        one = take_members((self.origin, self.hyperparams, self.limits), 0)
-        shapes = jax.eval_shape(first_state, *one, self.held.example, self.held.shared)
-        return jax.tree.map(room, shapes)
 
 
 def _split(values: np.ndarray, groups: Sequence[Group]) -> list[np.ndarray]:

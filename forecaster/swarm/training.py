@@ -31,6 +31,7 @@ class Status(enum.IntEnum):
     STOPPED_EARLY = 1
     FINISHED = 2
     DIVERGED = 3
+    FAILED = 4  # its workers were lost, again and again: see Executor
 
 
 class State(NamedTuple):

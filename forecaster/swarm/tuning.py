@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
-from forecaster.swarm.checkpoint import Checkpoint
+from forecaster.swarm.checkpoint import Checkpoint, is_there
 from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
@@ -133,7 +133,7 @@ def tune(
       as long as the one before
     - ``checkpoint``: see :class:`Checkpoint`; there is a file for each rung and size
     - ``on_progress``: called after every block of epochs, with the progress of the whole search
-    - ``machine``: ``chunk``, ``block``, ``lanes`` and ``memory`` of :func:`fit`
+    - ``machine``: ``chunk``, ``block``, ``lanes``, ``memory`` and ``executor`` of :func:`fit`
 
     Raises SwarmError when candidates differ in their names, and what :func:`fit` raises.
     """
@@ -202,10 +202,11 @@ class _Group:
         if self.result is None:
             self.result = new
             return
+        failed = {**self.result.failed, **new.failed}
         state = write_members(self.result.state, self.active, new.state)
         losses = write_losses(self.result.losses, self.active, new.losses)
         seconds = self.result.seconds + new.seconds
-        self.result = FitResult(self.names, state, losses, seconds)
+        self.result = FitResult(self.names, state, losses, seconds, failed)
 
     def winners(self, choice: Int[np.ndarray, " series"], ids: Sequence[str]) -> Winners | None:
         """The members that their series have chosen, under the series' names."""
@@ -342,5 +343,5 @@ def _integers(array: Int[np.ndarray, " item"]) -> list[int]:
 def _stage(checkpoint: Checkpoint, name: str) -> Checkpoint:
     """The checkpoint of one rung of one size; a rung that is done is not trained again."""
     path = checkpoint.path.with_name(f"{checkpoint.path.name}.{name}")
-    resume = checkpoint.resume and path.exists()
+    resume = checkpoint.resume and is_there(path)
     return dataclasses.replace(checkpoint, path=path, resume=resume)

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from forecaster.swarm.checkpoint import arithmetic, read
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
 from forecaster.swarm.data import Held
-from forecaster.swarm.fitting import run_to_the_end
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
 from forecaster.swarm.schedule import Schedule
+from forecaster.swarm.shards import run_to_the_end
 from forecaster.swarm.training import Status
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, same
 
@@ -62,9 +63,9 @@ def test_what_is_saved_is_restored(schedule, tmp_path):
     schedule.advance()
     schedule.save(path, "this fit")
     started, state, history = schedule.started, schedule.state, schedule.history
-    run_to_the_end(schedule, None, "", lambda: None)
+    run_to_the_end(schedule)
     assert not same(schedule.state, state)
-    schedule.restore(path, "this fit")
+    schedule.restore(read(path, "this fit", schedule.state, arithmetic())[0])
     assert same(schedule.started, started) and same(schedule.state, state)
     np.testing.assert_array_equal(schedule.history.losses.train, history.losses.train)
     np.testing.assert_array_equal(schedule.history.latest, history.latest)

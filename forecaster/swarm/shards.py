@@ -1,0 +1,253 @@
+"""A fit cut into shards: what they have in common, what each is sent, how each is trained."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from forecaster.swarm.checkpoint import arithmetic
+from forecaster.swarm.data import (
+    Held,
+    Reference,
+    Rows,
+    Shared,
+    Streamed,
+    is_reference,
+    split_shared,
+    total_bytes,
+)
+from forecaster.swarm.executors import Executor
+from forecaster.swarm.lanes import Layout, lane_mesh
+from forecaster.swarm.members import take_members
+from forecaster.swarm.memory import chunk_size, members_at_once
+from forecaster.swarm.schedule import Schedule
+from forecaster.swarm.states import Origin
+from forecaster.swarm.task import Data, Limits, Task, Tree
+from forecaster.swarm.training import Losses, State
+
+_CHUNKS = 32  # of a lane in a shard, until it is known how long they take
+_SHORTEST, _USUAL, _LONGEST = 3.0, 10.0, 60.0  # seconds of a shard
+_ROUNDS = 3  # shards that a worker does at the least
+_SMALL = 2**20  # bytes of shared arrays that go out whole rather than by row
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A fit: its task, its members and what they learn from, and on which part of a machine.
+
+    ``hyperparams``, ``limits``, ``origin`` and ``losses`` (of the training that is continued, if
+    any) are arrays (member, ...); the rest is as of :func:`forecaster.swarm.fit`.
+    """
+
+    task: Task
+    data: Data | Streamed
+    ids: tuple[str, ...]
+    hyperparams: dict[str, np.ndarray]
+    limits: Limits
+    origin: Origin
+    losses: Losses | None
+    machine: "Machine"
+
+
+class Machine(NamedTuple):
+    """How a worker trains; see :func:`forecaster.swarm.fit`."""
+
+    chunk: int | None
+    block: int
+    lanes: int | None
+    memory: int | None
+
+
+class Job(NamedTuple):
+    """What all shards of a fit have in common; ``shared``: arrays, by the number of a reference."""
+
+    task: Task
+    machine: Machine
+    shared: dict[int, Tree]
+
+
+class Shard(NamedTuple):
+    """Some members of a fit; ``shared``: what of the shared arrays only they look at."""
+
+    rows: Rows
+    data: Data | Streamed
+    shared: dict[int, Tree]
+    hyperparams: dict[str, np.ndarray]
+    limits: Limits
+    origin: Origin
+    losses: Losses | None
+
+
+class Trained(NamedTuple):
+    """What became of a shard's members, and which code computed it, after so many seconds.
+
+    ``compiled``: whether programs had to be compiled on the way.
+    """
+
+    state: State
+    losses: Losses
+    seconds: float
+    compiled: bool
+    arithmetic: dict[str, str]
+
+
+class Watch(Protocol):
+    """Follows the training of a shard, in the process that trains it."""
+
+    def begin(self, schedule: Schedule) -> None:
+        """Before the first block."""
+        ...
+
+    def after_block(self, schedule: Schedule) -> None:
+        """After every block."""
+        ...
+
+    def leave(self, schedule: Schedule) -> None:
+        """At the end, and when it is interrupted."""
+        ...
+
+
+def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> Trained:
+    """Train the members of a shard on the devices of this process."""
+    began = time.perf_counter()
+    machine, members = job.machine, len(shard.rows)
+    held = Held(_whole_again(shard.data, job.shared | shard.shared), members)
+    mesh = lane_mesh(machine.lanes)
+    chunk = machine.chunk or chunk_size(job.task, held, shard.hyperparams)
+    limit = members_at_once(machine.memory, job.task, held, shard.hyperparams, mesh.size)
+    layout = Layout.of(members, mesh.size, chunk, max(limit, mesh.size * chunk))
+    schedule = Schedule(
+        job.task, held, shard.hyperparams, shard.limits, shard.origin, mesh, layout, machine.block
+    )
+    if shard.losses is not None:
+        schedule.continue_losses(shard.losses)
+    compiled = schedule.compiling
+    run_to_the_end(schedule, watch)
+    seconds = time.perf_counter() - began
+    return Trained(schedule.state, schedule.history.losses, seconds, compiled, arithmetic())
+
+
+def run_to_the_end(schedule: Schedule, watch: Watch | None = None) -> None:
+    """Advance until all members have ended."""
+    try:
+        if watch:
+            watch.begin(schedule)
+        while not schedule.done():
+            schedule.advance()
+            if watch:
+                watch.after_block(schedule)
+        if watch:
+            watch.leave(schedule)
+    except KeyboardInterrupt:
+        if watch:
+            watch.leave(schedule)
+        raise
+
+
+class Cutter:
+    """Cuts a fit into shards, the next when it is asked for.
+
+    - ``work``, ``left``: the fit, and its members that are still to train
+    - ``executor``: whose workers ask
+    """
+
+    def __init__(self, work: Work, left: Rows, executor: Executor):
+        self._work, self._left = work, left
+        self.whole = executor.here and executor.members is None and len(left) == len(work.ids)
+        self._fixed = len(left) if executor.here else None
+        self._fixed = executor.members or self._fixed
+        lanes = [1] if self._fixed else executor.lanes()
+        self._at_once, self._workers = max(lanes, default=1), max(1, len(lanes))
+        if not self._fixed:
+            held = Held(work.data, len(work.ids))
+            chunk = work.machine.chunk or chunk_size(work.task, held, work.hyperparams)
+            self._at_once *= chunk
+        self._members = self._fixed or _CHUNKS * self._at_once
+        self._by_member: Data = None
+        shared: Sequence[Tree] = ()
+        if not self.whole and not isinstance(work.data, Streamed):
+            self._by_member, shared = split_shared(work.data)
+        self._cut = self._of_one_shard(dict(enumerate(shared)))
+        self._widths = dict.fromkeys(self._cut, 0)
+        common = {n: values for n, values in enumerate(shared) if n not in self._cut}
+        self.job = Job(work.task, work.machine, common)
+
+    def shards(self) -> Iterator[Shard]:
+        """All members that are left, in order."""
+        while len(self._left):
+            members = self._fixed or self._size()
+            rows, self._left = self._left[:members], self._left[members:]
+            yield self._shard(rows)
+
+    def measured(self, members: int, seconds: float) -> None:
+        """Have shards take neither a moment nor very long, knowing that one took so many seconds.
+
+        Sizes change by powers of two, and seldom: with a new one workers may have to compile.
+        """
+        usual = seconds * self._members / max(1, members)
+        if not _SHORTEST <= usual <= _LONGEST:
+            factor = 2.0 ** round(math.log2(_USUAL / max(usual, 1e-3)))
+            self._members = max(self._at_once, int(self._members * min(factor, 16.0)))
+
+    def _size(self) -> int:
+        """Smaller ones towards the end, so that all workers end at about the same time."""
+        fair = math.ceil(len(self._left) / (_ROUNDS * self._workers))
+        packed = math.ceil(fair / self._at_once) * self._at_once
+        return min(self._members, packed)
+
+    def _shard(self, rows: Rows) -> Shard:
+        work = self._work
+        if self.whole:
+            settings = work.hyperparams, work.limits, work.origin, work.losses
+            return Shard(rows, work.data, {}, *settings)
+        settings = take_members((work.hyperparams, work.limits, work.origin, work.losses), rows)
+        if isinstance(work.data, Streamed):
+            return Shard(rows, work.data.load(rows), {}, *settings)
+        data, shared = take_members(self._by_member, rows), dict[int, Tree]()
+
+        def cut(leaf: Tree) -> Tree:
+            if not (is_reference(leaf) and leaf.number in self._cut):
+                return leaf
+            used, back = np.unique(leaf.rows, return_inverse=True)
+            # Shards of one size have as many rows of it, so that they are one program.
+            width = self._widths[leaf.number] = max(self._widths[leaf.number], _rounded(len(used)))
+            padded = np.concatenate([used, np.full(width - len(used), used[0])])
+            shared[leaf.number] = take_members(self._cut[leaf.number], padded)
+            return Reference(leaf.number, back.astype(leaf.rows.dtype))
+
+        return Shard(rows, jax.tree.map(cut, data, is_leaf=is_reference), shared, *settings)
+
+    def _of_one_shard(self, shared: Mapping[int, Tree]) -> dict[int, Tree]:
+        """Shared arrays that a shard looks at few rows of, so that it is sent only these."""
+        few: dict[int, Tree] = {}
+        for leaf in jax.tree.leaves(self._by_member, is_leaf=is_reference):
+            if is_reference(leaf) and leaf.rows is not None:
+                values, rows = shared[leaf.number], np.asarray(leaf.rows)[self._left]
+                here, of_all = (
+                    len(np.unique(rows[: self._fixed or self._size()])),
+                    len(np.unique(rows)),
+                )
+                if total_bytes(values) > _SMALL and 2 * here <= of_all:
+                    few[leaf.number] = values
+        return few
+
+
+def _rounded(count: int) -> int:
+    """Up to a multiple of an eighth."""
+    step = max(1, 2 ** (count.bit_length() - 4))
+    return math.ceil(count / step) * step
+
+
+def _whole_again(data: Data | Streamed, shared: Mapping[int, Tree]) -> Data | Streamed:
+    """Data of members with the shared arrays that they refer to."""
+    if not shared:
+        return data
+
+    def put(leaf: Tree) -> Tree:
+        return Shared(shared[leaf.number], leaf.rows) if is_reference(leaf) else leaf
+
+    return jax.tree.map(put, data, is_leaf=is_reference)

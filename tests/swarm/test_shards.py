@@ -1,0 +1,228 @@
+"""Fits in shards: the same bits, nothing trained twice, and what is lost is named."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from forecaster import swarm
+from forecaster.swarm import Checkpoint, Failed, Local, Shared, Status, shards
+from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, rows, run, same
+
+__all__ = ["data"]  # the fixture
+TASK = TASKS["SmallLSTM"]
+
+
+class Elsewhere:
+    """Two workers that get everything by pickle; ``lost`` are the positions of members they lose.
+
+    ``trained`` are the shards that they were sent; after ``most`` they are interrupted.
+    """
+
+    here = False
+
+    def __init__(self, members=None, lost=(), most=99):
+        self.members, self.lost, self.most = members, set(lost), most
+        self.trained = []
+
+    def lanes(self):
+        return [1, 1]
+
+    def run(self, function, common, parts, *, per_core=False):
+        common = cloudpickle.dumps((function, common))
+        for part in parts:
+            if len(self.trained) == self.most:
+                raise KeyboardInterrupt
+            self.trained.append(part.rows.tolist())
+            if self.lost & {*part.rows.tolist()}:
+                yield part, Failed("lost three times")
+                continue
+            function, job = pickle.loads(common)
+            yield part, function(job, pickle.loads(cloudpickle.dumps(part)))
+
+
+def assert_same(a, b):
+    assert same(a.state, b.state)
+    for one, other in zip(a.losses, b.losses, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def whole(data):
+    return run(TASK, data)
+
+
+@pytest.mark.parametrize("executor", [Local(1), Local(4), Elsewhere(3)], ids=["1", "4", "away"])
+def test_shards_do_not_matter(data, whole, executor):
+    reports = []
+    assert_same(run(TASK, data, executor=executor, on_progress=reports.append), whole)
+    assert reports[0].compiling and [r.stopped for r in reports][-1] == MEMBERS
+    assert reports[-1].epochs_done == reports[-1].epochs_at_most == whole.epochs.sum()
+    latest = whole.losses.validation[np.arange(MEMBERS), whole.epochs - 1]
+    np.testing.assert_array_equal(reports[-1].validation_loss, latest)
+
+
+def test_shards_of_streamed_and_continued_members(data, whole):
+    streamed = swarm.Streamed(lambda at: rows(data, at))
+    assert_same(run(TASK, streamed, executor=Elsewhere(4)), whole)
+    longer = {"epochs": 16, "previous": whole}
+    again = run(TASK, data, **longer, executor=Elsewhere(4))
+    assert_same(again, run(TASK, data, **longer))
+
+
+@pytest.mark.parametrize("small", [0, pytest.param(2**20, marks=pytest.mark.slow)])
+def test_a_shard_is_sent_only_the_series_that_it_looks_at(data, monkeypatch, small):
+    monkeypatch.setattr(shards, "_SMALL", small)
+    sent = []
+
+    class Weighed(Elsewhere):
+        def run(self, function, common, parts, *, per_core=False):
+            def seen():
+                for part in parts:
+                    sent.extend(len(values.inputs) for values in part.shared.values())
+                    yield part
+
+            yield from super().run(function, common, seen())
+
+    series = np.repeat(np.arange(MEMBERS), 2)
+    ids = [f"{name}/{k}" for name in IDS for k in range(2)]
+    members = Shared(data, series)
+    expected = run(TASK, members, ids)
+    assert_same(run(TASK, members, ids, executor=Weighed(8)), expected)
+    assert sent == ([] if small else [4, 4, 4])  # the last padded, so that nothing is compiled
+
+
+def test_what_is_done_is_not_done_again(data, whole, tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    first = Elsewhere(2, most=2)
+    with pytest.raises(KeyboardInterrupt):
+        run(TASK, data, executor=first, checkpoint=Checkpoint(path))
+    assert first.trained == [[0, 1], [2, 3]]
+    second = Elsewhere(5, most=1)  # shards of another size
+    with pytest.raises(KeyboardInterrupt):
+        run(TASK, data, executor=second, checkpoint=Checkpoint(path, resume=True))
+    assert second.trained == [[4, 5, 6, 7, 8]]
+    third = Elsewhere(5)
+    resumed = run(TASK, data, executor=third, checkpoint=Checkpoint(path, resume=True))
+    assert third.trained == [[9, 10]]
+    assert_same(resumed, whole)
+    # Nothing is left to do; and a fit of one's own takes over what was done elsewhere.
+    for executor in (Elsewhere(5, most=0), None):
+        resumed = run(TASK, data, executor=executor, checkpoint=Checkpoint(path, resume=True))
+        assert_same(resumed, whole)
+    run(TASK, data, seed=6, checkpoint=Checkpoint(path))  # begins anew
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_shards_go_on_from_a_fit_of_this_process(data, tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    options: dict[str, Any] = {"epochs": np.arange(MEMBERS) + 2}
+
+    def interrupt(progress):
+        if progress.stopped:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint = Checkpoint(path)
+        run(TASK, data, **options, block=1, on_progress=interrupt, checkpoint=checkpoint)
+    executor = Elsewhere(3)
+    checkpoint = Checkpoint(path, resume=True)
+    resumed = run(TASK, data, **options, executor=executor, checkpoint=checkpoint)
+    assert_same(resumed, run(TASK, data, **options))
+    assert 0 < sum(map(len, executor.trained)) < MEMBERS
+
+
+def test_a_shard_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
+    path = tmp_path / "fit.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        run(TASK, data, executor=Elsewhere(2, most=2), checkpoint=Checkpoint(path))
+    monkeypatch.setattr(shards, "arithmetic", lambda: {"backend": "cpu", "kernel": "another"})
+    with pytest.raises(ValueError, match=r"shards before: computed with kernel .*\(now another\)"):
+        run(TASK, data, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
+    with pytest.raises(ValueError, match="another fit"):
+        run(TASK, data, seed=6, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
+
+
+def test_members_that_no_worker_could_train_are_named_and_the_rest_goes_on(data, whole, tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    lossy = Elsewhere(2, lost=[4])
+    result = run(TASK, data, executor=lossy, checkpoint=Checkpoint(path))
+    assert result.failed == {IDS[4]: "lost three times", IDS[5]: "lost three times"}
+    assert [Status(s).name for s in result.status[4:6]] == ["FAILED", "FAILED"]
+    assert np.isinf(result.best_loss[4:6]).all() and not result.diverged
+    others = [k for k in range(MEMBERS) if k not in (4, 5)]
+    assert same(rows(result.state, others), rows(whole.state, others))
+    assert result.select([4, 0], ["a", "b"]).failed == {"a": "lost three times"}
+    # They can be trained later, but not further: they have nothing to go on from.
+    resumed = run(TASK, data, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
+    assert_same(resumed, whole)
+    further = run(TASK, data, epochs=14, previous=result)
+    assert further.failed == result.failed
+    expected = run(TASK, data, epochs=14, previous=whole)
+    assert same(rows(further.state, others), rows(expected.state, others))
+
+
+@pytest.mark.slow
+def test_a_search_goes_on_without_what_was_lost(data):
+    candidates = swarm.grid_candidates(learning_rate=[1e-2, 3e-2])
+    hyperparams = {name: HYPERPARAMS[name] for name in ("weight_decay", "clip")}
+    options = {"seed": 5, "epochs": 6, "hyperparams": hyperparams}
+    make = lambda: TASK  # noqa: E731
+    whole = swarm.tune(make, data, IDS, candidates, **options)
+    lossy = Elsewhere(2, lost=[2])  # a shard of the first rung, of both candidates of a series
+    tuned = swarm.tune(
+        make, data, IDS, candidates, **options, executor=lossy,
+        on_progress=lambda now: lossy.lost.clear() if now.stage.startswith("rung 2") else None,
+    )  # fmt: skip
+    assert tuned.winners[0].result.failed.keys() == {IDS[1]}
+    kept = [k for k in range(MEMBERS) if k != 1]
+    assert np.array_equal(tuned.choice[kept], whole.choice[kept])
+
+
+def test_shards_grow_and_shrink_with_what_they_cost(data):
+    many = 8000
+    work = shards.Work(
+        TASK, rows(data, np.arange(many) % MEMBERS), tuple(map(str, range(many))),
+        {name: np.full(many, np.float32(value)) for name, value in HYPERPARAMS.items()},
+        swarm.task.Limits(np.full(many, 9), np.full(many, 9)),
+        swarm.member_keys(0, [str(k) for k in range(many)]), None,
+        shards.Machine(4, 5, None, None),
+    )  # fmt: skip
+    cutter = shards.Cutter(work, np.arange(many), Elsewhere())
+    cut = cutter.shards()
+    sizes = [len(next(cut).rows)]
+    for seconds in (1.3, 10.0, 80.0):
+        cutter.measured(sizes[-1], seconds)
+        sizes.append(len(next(cut).rows))
+    assert sizes == [128, 1024, 1024, 128]
+    sizes += [len(shard.rows) for shard in cut]
+    assert sum(sizes) == many and sizes[-1] <= 8  # they end at about the same time
+
+
+DEVICES = """
+import sys, numpy as np, jax
+from tests.swarm.test_fitting import *
+assert jax.local_device_count() == 4
+data = make_data()
+for members in (1, 3, 4, 5, 9, 11):
+    some, ids = rows(data, slice(members)), IDS[:members]
+    one = run(TASKS["SmallLSTM"], some, ids, lanes=1)
+    for options in ({}, {"chunk": 1}, {"lanes": 3}):
+        assert same(run(TASKS["SmallLSTM"], some, ids, **options).state, one.state), members
+"""
+
+
+@pytest.mark.slow
+def test_four_devices_share_any_number_of_members():
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    environment = os.environ | flags | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
