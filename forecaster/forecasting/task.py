@@ -100,7 +100,7 @@ def make_task(
     ``started``: whether the data are :class:`Started`, so that weights are learned as a difference
     from a common start; weight decay then draws them back to it.
     """
-    init, _, _ = functions(config, features, network)
+    init = functions(config, features, network).init
     mode = MODES[config.training_mode](split)
     mean_loss = make_loss(config, mode, features, network)
 

@@ -19,16 +19,16 @@ from .lanes import map_members as map_members
 from .lanes import use_all_cores as use_all_cores
 from .layers import GRU as GRU
 from .layers import LSTM as LSTM
+from .linen_modules import linen_functions as linen_functions
+from .losses import Batch as Batch
 from .members import take_members as take_members
 from .modules import Dropout as Dropout
 from .modules import Functions as Functions
-from .modules import linen_functions as linen_functions
 from .modules import module_functions as module_functions
 from .optimizers import Optimizer as Optimizer
 from .optimizers import adamw as adamw
 from .optimizers import inject_hyperparams as inject_hyperparams
 from .result import FitResult as FitResult
-from .supervised import Batch as Batch
 from .supervised import Supervised as Supervised
 from .supervised import shuffled_batches as shuffled_batches
 from .supervised import supervised as supervised
@@ -50,3 +50,4 @@ from .tuning import Tuned as Tuned
 from .tuning import grid_candidates as grid_candidates
 from .tuning import random_candidates as random_candidates
 from .tuning import tune as tune
+from .variables import Variables as Variables

@@ -28,6 +28,17 @@ def check_ids(ids: Sequence[str]) -> None:
         raise SwarmError(f"ids must be unique; more than once: {', '.join(twice[:5])}")
 
 
+def names_of(ids: Sequence[str] | int) -> tuple[str, ...]:
+    """Members' names; a number stands for so many, "0", "1", ... Raises as :func:`check_ids`."""
+    if isinstance(ids, str):
+        raise SwarmError(f"ids: expected names or a number; got the single string {ids!r}")
+    if isinstance(ids, int | np.integer):
+        check_counts(ids=int(ids))
+        ids = [str(number) for number in range(int(ids))]
+    check_ids(tuple(ids))
+    return tuple(ids)
+
+
 def check_counts(**counts: int | None) -> None:
     """Raise SwarmError unless each count is None or a whole number of 1 or more."""
     for name, value in counts.items():

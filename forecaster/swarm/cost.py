@@ -1,8 +1,6 @@
 """What a swarm's training costs, counted and measured."""
 
 import dataclasses
-import math
-import operator
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +26,7 @@ from forecaster.swarm.memory import (
 from forecaster.swarm.schedule import compiled
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training import Block, State, init_state, update
+from forecaster.swarm.variables import count_weights
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 
@@ -197,16 +196,15 @@ def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, f
     ) -> tuple[jax.Array, Params, Tree]:
         key = cast(jax.Array, jax.random.wrap_key_data(key_data))
         optimizer = task.optimizer(hyperparams)
-        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
-        updates, opt_state = update(
-            task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
+        params, opt_state, loss = update(
+            task, optimizer, params, opt_state, batch, key, hyperparams
         )
-        return loss, jax.tree.map(operator.add, params, updates), opt_state
+        return loss, params, opt_state
 
     state = jax.eval_shape(begin, key_data, one)
     batch, active = jax.eval_shape(batch_and_active, key_data, held.example, held.shared)
     flops = count_flops(step, state.params, state.opt_state, batch, key_data, one)
-    return active.shape[0], flops, sum(math.prod(p.shape) for p in jax.tree.leaves(state.params))
+    return active.shape[0], flops, count_weights(state.params)
 
 
 def count_flops(function: Callable[..., Tree], *shapes: Tree) -> float:

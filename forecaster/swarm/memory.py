@@ -14,6 +14,7 @@ from jaxtyping import Shaped, UInt32
 from forecaster.swarm.data import Held, total_bytes, with_shared
 from forecaster.swarm.task import Data, Hyperparams, Limits, Params, Task, Tree
 from forecaster.swarm.training import State, start
+from forecaster.swarm.variables import count_weights, loss_of_weights, trained
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 _KeyData: TypeAlias = UInt32[jax.Array, "2"]
@@ -55,7 +56,7 @@ def weights(task: Task) -> int:
         return task.init(cast(jax.Array, jax.random.wrap_key_data(key)))
 
     params = jax.eval_shape(init, _KEY)
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+    return count_weights(params)
 
 
 def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
@@ -73,10 +74,8 @@ def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
         params = task.init(key)
         batch = first_batch(task, data, key)
 
-        def loss(params: Params) -> jax.Array:
-            return task.loss(params, batch, key, hyperparams)
-
-        return cast(Tree, jax.vjp(loss, params)[1]), params
+        loss = loss_of_weights(task.loss, params, batch, key, hyperparams)
+        return cast(Tree, jax.vjp(loss, trained(params))[1]), params
 
     # What jax.vjp returns is a pytree whose leaves are all that the backward pass needs.
     return _counted(("saved", task), residuals, hyperparams, held)

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,7 @@ from jaxtyping import Float, Key
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
-
-if TYPE_CHECKING:
-    from flax import linen
+from forecaster.swarm.variables import Variables
 
 Build: TypeAlias = Callable[[nnx.Rngs], nnx.Module]
 """A function that makes a module from random streams."""
@@ -27,15 +25,17 @@ _Untrained: TypeAlias = Sequence[tuple[_Path, Any]]  # paths and variables
 class Functions(NamedTuple):
     """One model as pure functions.
 
-    - ``init(key) -> params``
-    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key in training
-      and without otherwise
+    - ``init(key) -> params``: weights, or :class:`Variables` where there is state beside them
+    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key what is
+      random in the model is drawn by it, as in training; state is used as it is
     - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
+    - ``train``: as ``apply``, of a model with state, in training; returns ``(predictions, state)``
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]
     apply: Callable[..., Tree]
     export: Callable[[Params, Hyperparams], Callable[..., Tree]]
+    train: Callable[..., tuple[Tree, Tree]] | None = None
 
 
 class Rate(nnx.Variable[jax.Array]):
@@ -67,17 +67,34 @@ class Dropout(nnx.Module):
 def module_functions(build: Build) -> Functions:
     """Split a Flax module once into pure functions; ``build(rngs)`` makes one.
 
-    Params are a plain nested dict of arrays. Raises SwarmError for a module with state that is
-    neither trained nor random, such as running statistics.
+    Params are a plain nested dict of arrays. Variables that are neither weights (``nnx.Param``) nor
+    random streams, such as running statistics or those of a type of your own, are the state of
+    :class:`Variables`. ``apply`` and ``train`` take a ``method`` to call in place of the module:
+    its name, or a function of the module and the inputs.
+
+    Raises SwarmError where ``build`` is no such function; errors inside of it are its own.
     """
     use_all_cores()  # before anything starts JAX
-    graphs, untrained = _split(_abstract(build))
-    _check_untrained(untrained)
-    has_rates = any(isinstance(variable, Rate) for _, variable in untrained)
+    split = _split(_abstract(build))
+    has_rates = any(isinstance(variable, Rate) for _, variable in split.random)
     defaults = _rates(build) if has_rates else dict[_Path, float]()
 
     def init(key: jax.Array) -> Params:
-        return nnx.to_pure_dict(nnx.state(build(nnx.Rngs(key)), nnx.Param))
+        module = build(nnx.Rngs(key))
+        weights = nnx.to_pure_dict(nnx.state(module, nnx.Param))
+        return Variables(weights, _carried(module)) if split.carries else weights
+
+    def call(
+        mode: str,
+        params: Params,
+        inputs: Sequence[Tree],
+        key: jax.Array | None,
+        hyperparams: Hyperparams | None,
+        options: Mapping[str, Any],
+    ) -> tuple[Tree, nnx.Module]:
+        random = _state(split.random, key, hyperparams or {}, defaults)
+        module: Any = nnx.merge(split.graphs[mode], *_parts(params), random)
+        return _call(module, *inputs, **options), module
 
     def apply(
         params: Params,
@@ -86,38 +103,71 @@ def module_functions(build: Build) -> Functions:
         hyperparams: Hyperparams | None = None,
         **options: Any,
     ) -> Tree:
-        state = _state(untrained, key, hyperparams or {}, defaults)
-        module: Any = nnx.merge(graphs[key is not None], params, state)
-        return _call(module, *inputs, **options)
+        random = "sampling" if split.carries else "training"
+        mode = "using" if key is None else random
+        return call(mode, params, inputs, key, hyperparams, options)[0]
+
+    def train(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> tuple[Tree, Tree]:
+        predictions, module = call("training", params, inputs, key, hyperparams, options)
+        return predictions, _carried(module)
 
     def export(params: Params, hyperparams: Hyperparams) -> nnx.Module:
         module = build(nnx.Rngs(0))
-        nnx.update(module, jax.tree.map(_on_device, params))
+        for part in _parts(params):
+            nnx.update(module, jax.tree.map(_on_device, part))
         _set_rates(module, hyperparams)
         module.eval()
         return module
 
-    return Functions(init, apply, export)
+    return Functions(init, apply, export, train if split.carries else None)
 
 
-def _split(module: nnx.Module) -> tuple[dict[bool, Any], _Untrained]:
-    """The module's graphs, by whether it trains, and all of its variables but the weights."""
-    split = functools.partial(cast(Callable[..., tuple[Any, ...]], nnx.split), module, nnx.Param)
+class _Split(NamedTuple):
+    """A module without its numbers: its graphs, by how it is used, and what it draws from."""
+
+    graphs: Mapping[str, Any]
+    random: _Untrained  # streams, and rates
+    carries: bool  # whether it has variables of other kinds than these and weights
+
+
+_RANDOM = nnx.RngState, Rate
+
+
+def _split(module: nnx.Module) -> _Split:
+    split = functools.partial(cast(Callable[..., tuple[Any, ...]], nnx.split), module)
     module.eval()
     using, *_ = split(...)
+    module.set_attributes(deterministic=False, raise_if_not_found=False)
+    sampling, *_ = split(...)
     module.train()
-    training, _, untrained = split(...)
-    return {False: using, True: training}, cast(_Untrained, nnx.to_flat_state(untrained))
-
-
-def _check_untrained(untrained: _Untrained) -> None:
-    for path, variable in untrained:
-        if not isinstance(variable, nnx.RngState | Rate):
+    training, _, random, carried = split(nnx.Param, _RANDOM, ...)
+    for path, variable in cast(_Untrained, nnx.to_flat_state(carried)):
+        kinds = [getattr(leaf, "dtype", None) for leaf in jax.tree.leaves(variable)]
+        if any(kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key) for kind in kinds):
             raise SwarmError(
-                f"module variable {'.'.join(map(str, path))} is a {type(variable).__name__}; "
-                "expected weights (nnx.Param) and random streams only. Running statistics are not "
-                "kept per member: use LayerNorm or GroupNorm in place of BatchNorm"
+                f"module variable {'.'.join(map(str, path))} holds a random key; expected random "
+                "streams of nnx.Rngs, as in self.rngs = rngs.fork(), which draw anew in every step"
             )
+    graphs = {"using": using, "sampling": sampling, "training": training}
+    carries = bool(jax.tree.leaves(carried))
+    return _Split(graphs, cast(_Untrained, nnx.to_flat_state(random)), carries)
+
+
+def _carried(module: nnx.Module) -> Tree:
+    """What a module keeps beside weights and random streams; what it only shows is not kept."""
+    others = nnx.Not(nnx.Any(nnx.Param, nnx.Intermediate, *_RANDOM))
+    return nnx.to_pure_dict(nnx.state(module, others))
+
+
+def _parts(params: Params) -> tuple[Tree, ...]:
+    """Weights, and the state where there is any."""
+    return tuple(params) if isinstance(params, Variables) else (params,)
 
 
 def _state(
@@ -140,10 +190,14 @@ def _state(
     return cast(Any, nnx.from_flat_state(values))
 
 
-def _call(module: Callable[..., Tree], *inputs: Tree, **options: Any) -> Tree:
-    """Call a module; one that lacks a random key is an error that says what to do."""
+def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tree:
+    """Call a module, or a method; one that lacks a random key is an error that says what to do."""
+    call: Callable[..., Tree] = module
+    if method is not None:
+        named = isinstance(method, str)
+        call = getattr(module, method) if named else functools.partial(method, module)
     try:
-        return module(*inputs, **options)
+        return call(*inputs, **options)
     except ValueError as error:
         if "no `rngs` argument" not in str(error):
             raise
@@ -190,43 +244,6 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
     return Functions(init, run, export)
 
 
-def linen_functions(module: "linen.Module", *sample: Tree) -> Functions:
-    """A model from a ``flax.linen`` module and an example of each of its inputs, (example, ...).
-
-    The key reaches the module as its ``dropout`` stream. When it initialises a member, a SwarmError
-    is raised for a module with other collections than ``params``.
-    """
-
-    def init(key: jax.Array) -> Params:
-        variables = dict(
-            cast(Mapping[str, Params], module.init({"params": key, "dropout": key}, *sample))
-        )
-        params = variables.pop("params", {})
-        if variables:
-            raise SwarmError(
-                f"linen module {type(module).__name__}: collections {', '.join(variables)} are not "
-                "kept per member; expected params only"
-            )
-        return params
-
-    def apply(
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> Tree:
-        del hyperparams
-        rngs = None if key is None else {"dropout": key}
-        return cast(Tree, module.apply({"params": params}, *inputs, rngs=rngs, **options))
-
-    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
-        del hyperparams
-        return cast(Callable[..., Tree], module.bind({"params": params}))
-
-    return Functions(init, apply, export)
-
-
 def _abstract(build: Build) -> nnx.Module:
     """The module without its numbers."""
 
@@ -234,12 +251,15 @@ def _abstract(build: Build) -> nnx.Module:
         return build(nnx.Rngs(0))
 
     try:
-        module = cast(object, nnx.eval_shape(built))
+        inspect.signature(build).bind(None)
     except TypeError as error:
         raise SwarmError(
             f"the model: expected a function build(rngs) that returns a flax.nnx module, or a pair "
             f"(init, apply); calling it failed: {error}"
         ) from error
+    except ValueError:  # a builtin that does not say what it takes
+        pass
+    module = cast(object, nnx.eval_shape(built))
     if not isinstance(module, nnx.Module):
         raise SwarmError(f"build(rngs): expected a flax.nnx module; got {type(module).__name__}")
     return module

@@ -9,9 +9,10 @@ import jax
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
+from forecaster.swarm.losses import Batch
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer
-from forecaster.swarm.supervised import Batch, supervised
+from forecaster.swarm.supervised import supervised
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training import State, init_state, train_step
 
@@ -25,7 +26,7 @@ class Recipe:
 
     functions: Functions
     loss: Callable[[Tree, Tree], jax.Array] | None
-    loss_fn: Callable[..., jax.Array] | None
+    loss_fn: Callable[..., Any] | None
     optimizer: Optimizer
     accumulate: int
     compute_dtype: DTypeLike | None

@@ -1,11 +1,10 @@
 """A task from any model and any loss: inputs in, targets out."""
 
 import functools
-import inspect
 import math
 import operator
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +14,13 @@ from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Shared
+from forecaster.swarm.losses import Batch, ElementwiseLoss, loss_of
 from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
 from forecaster.swarm.optimizers import adamw, inject_hyperparams
-from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
+from forecaster.swarm.task import AnyArray, Params, Task, Tree
 
 Model: TypeAlias = Build | tuple[Callable[..., Params], Callable[..., Tree]] | Functions
 """``build(rngs)`` of a Flax module, a pair of pure functions ``(init, apply)``, or Functions."""
-
-ElementwiseLoss: TypeAlias = Callable[[Tree, Tree], jax.Array]
-"""``loss(predictions, targets)``: arrays whose leading axis is that of the examples."""
 
 Optimizer: TypeAlias = optax.GradientTransformation | Callable[..., optax.GradientTransformation]
 """A transformation, the same for all members, or a function of hyperparameters."""
@@ -43,14 +40,6 @@ class Supervised(NamedTuple):
     validation_weight: _Weight | None = None
     # A raw key: learn from a bootstrap sample that it decides.
     bootstrap: UInt32[AnyArray, "*member 2"] | None = None
-
-
-class Batch(NamedTuple):
-    """Examples of one step. ``weight`` is 0.0 where there is no example."""
-
-    inputs: Tree  # arrays (example, ...)
-    targets: Tree  # arrays (example, ...)
-    weight: Float[AnyArray, " example"]
 
 
 def functions_of(model: object) -> Functions:
@@ -121,7 +110,7 @@ def supervised(
     model: Model,
     loss: ElementwiseLoss | None = None,
     *,
-    loss_fn: Callable[..., jax.Array] | None = None,
+    loss_fn: Callable[..., Any] | None = None,
     batch_size: int | None = None,
     optimizer: Optimizer = adamw,
     accumulate: int = 1,
@@ -134,7 +123,8 @@ def supervised(
     - ``loss(predictions, targets)``: elementwise, with a leading example axis; it is averaged over
       the valid examples here.
     - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`; its
-      key is None in validation. It may take ``hyperparams`` too.
+    key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
+    :class:`Variables`, it may return ``(loss, state)``.
     - ``batch_size``: by default all examples.
     - ``optimizer``, ``accumulate``: see :func:`inject_hyperparams`.
     - ``validated``: whether the data have validation examples, which decide when to stop.
@@ -144,7 +134,7 @@ def supervised(
     Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given.
     """
     functions = functions_of(model)
-    one_loss = _loss_of(functions, loss, loss_fn, compute_dtype)
+    one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
     return Task(
         init=functions.init,
         loss=one_loss,
@@ -153,19 +143,6 @@ def supervised(
         validate=functools.partial(_validate, one_loss) if validated else None,
         optimizer=inject_hyperparams(optimizer, accumulate),
     )
-
-
-def _loss_of(
-    functions: Functions,
-    loss: ElementwiseLoss | None,
-    loss_fn: Callable[..., jax.Array] | None,
-    dtype: DTypeLike | None,
-) -> Callable[..., jax.Array]:
-    if loss is not None and loss_fn is None:
-        return functools.partial(_mean_loss, functions.apply, loss, dtype)
-    if loss is None and loss_fn is not None:
-        return functools.partial(_whole_loss, loss_fn, dtype)
-    raise SwarmError("give either loss, elementwise, or loss_fn(params, batch, key)")
 
 
 def _batches(
@@ -202,93 +179,3 @@ def _validate(loss: Callable[..., jax.Array], params: Params, data: Supervised) 
         )
     weight = cast(jax.Array, data.validation_weight)
     return loss(params, Batch(data.validation_inputs, data.validation_targets, weight), None, None)
-
-
-def _mean_loss(
-    apply: Callable[..., Tree],
-    loss: ElementwiseLoss,
-    dtype: DTypeLike | None,
-    params: Params,
-    batch: Batch,
-    key: _Key | None,
-    hyperparams: Hyperparams | None,
-) -> Float[jax.Array, ""]:
-    """An elementwise loss, averaged over the valid examples."""
-    used = batch.weight > 0
-
-    def known(x: AnyArray) -> jax.Array:
-        # What stands in padding, NaN even, must not reach the gradient.
-        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
-
-    inputs, targets = jax.tree.map(known, (batch.inputs, batch.targets))
-    predictions = apply(
-        _cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams
-    )
-    losses = loss(_cast(predictions, dtype and jnp.float32), targets)
-    _check_losses(losses, len(used), predictions, targets)
-    each = losses.reshape(losses.shape[0], -1).mean(1)
-    total = batch.weight.sum()
-    return (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
-
-
-def _check_losses(losses: jax.Array, examples: int, predictions: Tree, targets: Tree) -> None:
-    """Raise SwarmError unless there is a loss per example, and no more than there are numbers."""
-    if losses.ndim == 0 or losses.shape[0] != examples:
-        raise SwarmError(
-            f"loss(predictions, targets): expected one loss per example, shape ({examples}, "
-            f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
-            f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
-        )
-    if losses.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
-        raise SwarmError(
-            f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
-            f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
-            "spread over each other. Give both the same shape"
-        )
-
-
-def _whole_loss(
-    loss_fn: Callable[..., jax.Array],
-    dtype: DTypeLike | None,
-    params: Params,
-    batch: Batch,
-    key: _Key | None,
-    hyperparams: Hyperparams | None,
-) -> Float[jax.Array, ""]:
-    """The caller's own loss of a whole batch."""
-    extra = (
-        {"hyperparams": hyperparams}
-        if "hyperparams" in inspect.signature(loss_fn).parameters
-        else {}
-    )
-    batch = batch._replace(inputs=_cast(batch.inputs, dtype))
-    try:
-        loss = loss_fn(_cast(params, dtype), batch, key, **extra)
-    except TypeError as error:
-        if key is None:
-            raise SwarmError(
-                f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
-                "nothing is random: its key is None; use a key only when there is one"
-            ) from error
-        raise
-    if jnp.shape(loss) != ():
-        raise SwarmError(
-            f"loss_fn(params, batch, key): expected a scalar, shape (); got shape "
-            f"{jnp.shape(loss)}. An elementwise loss goes in as loss(predictions, targets)"
-        )
-    return loss.astype(jnp.float32)
-
-
-def _cast(tree: Tree, dtype: DTypeLike | None) -> Tree:
-    """Floats as another type; nothing changes without one."""
-    if dtype is None:
-        return tree
-
-    def convert(leaf: AnyArray) -> AnyArray:
-        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return jax.tree.map(convert, tree)
-
-
-def _shapes(tree: Tree) -> Tree:
-    return jax.tree.map(jnp.shape, tree)

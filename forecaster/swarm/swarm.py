@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Float, Int32, Shaped
+from jaxtyping import Float
 
 from forecaster.swarm import storage
 from forecaster.swarm.checkpoint import Checkpoint
@@ -19,6 +19,7 @@ from forecaster.swarm.checks import (
     check_duration,
     check_ids,
     check_same_names,
+    names_of,
     row_of,
     shares,
 )
@@ -40,12 +41,10 @@ from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import functions_of
 from forecaster.swarm.task import ArrayLike, Params, Tree
-from forecaster.swarm.training import Losses, Status
+from forecaster.swarm.trained import HostHyperparams as _Hyperparams
+from forecaster.swarm.trained import Trained
+from forecaster.swarm.training import Losses
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_Hyperparams: TypeAlias = dict[str, Shaped[np.ndarray, " member"]]
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
 
@@ -58,7 +57,7 @@ class _Machine(NamedTuple):
     memory: int | None
 
 
-class Swarm:
+class Swarm(Trained):
     """N independent models of one architecture, trained at once.
 
     Each has its own weights, random key, hyperparameters and training history. A swarm is a value:
@@ -67,7 +66,7 @@ class Swarm:
     - ``model``: ``build(rngs)`` of a ``flax.nnx`` module, a pair ``(init, apply)`` of pure
       functions, or :class:`Functions`
     - ``ids``: the members' names, each once; a member's weights depend on the seed and its name,
-      not on its position
+      not on its position. A number makes so many, named ``"0"``, ``"1"``, ...
     - ``loss``: ``loss(predictions, targets)``, elementwise, such as ``optax.squared_error``
     - ``loss_fn``: in place of ``loss``, a function ``loss_fn(params, batch, key)`` that returns a
       scalar for a whole :class:`Batch`
@@ -87,10 +86,10 @@ class Swarm:
     def __init__(
         self,
         model: Model,
-        ids: Sequence[str],
+        ids: Sequence[str] | int,
         *,
         loss: Callable[[Any, Any], jax.Array] | None = None,
-        loss_fn: Callable[..., jax.Array] | None = None,
+        loss_fn: Callable[..., Any] | None = None,
         optimizer: Optimizer = adamw,
         hyperparams: Mapping[str, ArrayLike] | None = None,
         seed: int = 0,
@@ -100,8 +99,7 @@ class Swarm:
         chunk: int | None = None,
         memory: int | None = None,
     ):
-        ids = tuple(ids)
-        check_ids(ids)
+        ids = names_of(ids)
         hyperparams = {"learning_rate": 1e-3} | dict(hyperparams or {})
         self.hyperparams: _Hyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed = seed
@@ -111,61 +109,6 @@ class Swarm:
         )
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
-
-    def __len__(self) -> int:
-        """How many members."""
-        return len(self.ids)
-
-    def __repr__(self) -> str:
-        counts = {s.name.lower(): int((self.status == s).sum()) for s in Status}
-        shown = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-        return f"Swarm of {len(self)} ({shown}), {self.parameters} parameters each"
-
-    # What there is to see
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The members' names."""
-        return self._ids
-
-    @property
-    def params(self) -> Params:
-        """Weights, leaves (member, ...): the best ones where a validation chose them."""
-        return self._result.params
-
-    @property
-    def parameters(self) -> int:
-        """How many weights a member has."""
-        return sum(leaf[0].size for leaf in jax.tree.leaves(self.params))
-
-    @property
-    def status(self) -> Int32[np.ndarray, " member"]:
-        """Of :class:`Status`."""
-        return self._result.status
-
-    @property
-    def epochs(self) -> Int32[np.ndarray, " member"]:
-        """Epochs trained."""
-        return self._result.epochs
-
-    @property
-    def losses(self) -> Losses:
-        """Training and validation loss, each (member, epoch), NaN where a member did not train."""
-        return self._result.losses
-
-    @property
-    def seconds(self) -> float:
-        """How long the last fit took."""
-        return self._result.seconds
-
-    @property
-    def diverged(self) -> dict[str, int]:
-        """Members whose loss or weights became infinite or NaN, and the epoch it happened in."""
-        return self._result.diverged
-
-    def summary(self) -> "pd.DataFrame":
-        """A row per member: status, epochs, losses, hyperparameters."""
-        return self._result.summary().assign(**self.hyperparams)
 
     # Training
 

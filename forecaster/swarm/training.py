@@ -20,6 +20,7 @@ from forecaster.swarm.task import (
     Task,
     Tree,
 )
+from forecaster.swarm.variables import loss_of_weights, trained, value_and_grad, with_trained
 
 _T = TypeVar("_T")
 
@@ -60,7 +61,7 @@ class Losses(NamedTuple):
 def init_state(task: Task, key_data: UInt32[AnyArray, "2"], hyperparams: Hyperparams) -> State:
     """State of one member before it has seen any data."""
     params = task.init(jax.random.fold_in(_typed_key(key_data), 0))
-    opt_state = task.optimizer(hyperparams).init(params)
+    opt_state = task.optimizer(hyperparams).init(trained(params))
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
 
@@ -170,17 +171,12 @@ def _train_on_batches(
     def step(
         carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
     ) -> tuple[tuple[Params, OptState], jax.Array]:
-        params, opt_state = carry
         index, is_active, key = batch_of_step
         batch = task.take(data, index)
-        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
-        updates, opt_state = update(
-            task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
-        )
-        after = optax.apply_updates(params, updates), opt_state
+        params, opt_state, loss = update(task, optimizer, *carry, batch, key, hyperparams)
         if training is not None:
             is_active = is_active & training
-        return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
+        return _where(is_active, (params, opt_state), carry), jnp.where(is_active, loss, 0)
 
     keys = jax.random.split(loss_key, steps)
     xs, begin = (index, active, keys), (state.params, state.opt_state)
@@ -201,12 +197,9 @@ def train_step(
     """
     epoch = state.epoch + 1
     key = jax.random.fold_in(_typed_key(state.key), epoch)
-    loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyperparams)
-    optimizer, params, opt_state = task.optimizer(hyperparams), state.params, state.opt_state
-    updates, opt_state = update(
-        task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
+    params, opt_state, loss = update(
+        task, task.optimizer(hyperparams), state.params, state.opt_state, batch, key, hyperparams
     )
-    params = optax.apply_updates(state.params, updates)
     sound = jnp.isfinite(loss) & _all_finite(params)
     after = state._replace(
         params=params,
@@ -224,29 +217,26 @@ def train_step(
 def update(
     task: Task,
     optimizer: optax.GradientTransformation,
-    grads: Params,
-    opt_state: OptState,
     params: Params,
-    loss: Float[jax.Array, ""],
+    opt_state: OptState,
     batch: Tree,
     key: jax.Array,
     hyperparams: Hyperparams,
-) -> tuple[Params, OptState]:
-    """An optimiser's update of one member, and its next state.
+) -> tuple[Params, OptState, Float[jax.Array, ""]]:
+    """One member after a step on a batch: params, the optimiser's state, and the loss before it.
 
     - ``task``, ``optimizer``: the member's
-    - ``grads``, ``params``: the gradient and the weights, trees of the same structure
-    - ``opt_state``: what the optimiser remembers
-    - ``loss``, ``batch``, ``key``, ``hyperparams``: the batch's loss and all that it was made from,
-      for optimisers that search along a line
+    - ``params``, ``opt_state``: what it knows, and what its optimiser remembers
+    - ``batch``, ``key``, ``hyperparams``: what its loss is made from
     """
-    if not isinstance(optimizer, optax.GradientTransformationExtraArgs):
-        return optimizer.update(grads, opt_state, params)
-
-    def batch_loss(params: Params) -> jax.Array:
-        return task.loss(params, batch, key, hyperparams)
-
-    return optimizer.update(grads, opt_state, params, value=loss, grad=grads, value_fn=batch_loss)
+    loss, grads, after = value_and_grad(task.loss, params, batch, key, hyperparams)
+    weights, extra = trained(params), dict[str, Any]()
+    if isinstance(optimizer, optax.GradientTransformationExtraArgs):
+        # For optimisers that search along a line.
+        value_fn = loss_of_weights(task.loss, params, batch, key, hyperparams)
+        extra = {"value": loss, "grad": grads, "value_fn": value_fn}
+    updates, opt_state = optimizer.update(grads, opt_state, weights, **extra)
+    return with_trained(after, optax.apply_updates(weights, updates)), opt_state, loss
 
 
 class Block(NamedTuple):

@@ -13,7 +13,6 @@ from flax import linen, nnx
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting.training import candidates, functions
-from forecaster.swarm import SwarmError
 from tests.conftest import TICKERS
 
 
@@ -189,7 +188,7 @@ def test_what_is_not_causal_is_not_trained_at_every_step(panel, config):
 
 
 def test_state_that_is_not_trained_is_refused(panel, config):
-    with pytest.raises(SwarmError, match="collections batch_stats are not kept per member"):
+    with pytest.raises(UsageError, match=r"state that is not trained \(batch_stats\)"):
         fc.fit(panel, config, network=Statistics)
 
 

@@ -45,11 +45,6 @@ def needs_key(params, batch, key):
     return (params["inner"]["bias"] * jax.random.normal(key, (8,))).sum()
 
 
-class Normed(nnx.Module):
-    def __init__(self, rngs):
-        self.norm = nnx.BatchNorm(3, rngs=rngs)
-
-
 def nan():
     broken = X.copy()
     broken[4, 2, 1] = np.nan
@@ -148,10 +143,6 @@ ERRORS = {
     "no model": (
         lambda: Swarm(cast(Any, 3), IDS, loss=optax.squared_error),
         "model: expected a function",
-    ),
-    "running statistics": (
-        lambda: Swarm(Normed, IDS, loss=optax.squared_error),
-        "norm.mean is a BatchStat; expected weights",
     ),
     "unknown member": (
         lambda: make().member("x"),

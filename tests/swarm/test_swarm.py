@@ -258,6 +258,29 @@ def test_inputs_may_be_trees_and_whole_numbers():
     np.testing.assert_allclose(one, trained.predict(inputs)[3], rtol=1e-4, atol=1e-5)
 
 
+def test_a_number_of_members_will_do_and_outputs_may_be_trees():
+    class Split(nnx.Module):
+        def __init__(self, rngs):
+            self.mean = nnx.Linear(3, 1, rngs=rngs)
+            self.scale = nnx.Linear(3, 1, rngs=rngs)
+
+        def __call__(self, x):
+            return {"mean": self.mean(x), "scale": jax.nn.softplus(self.scale(x))}
+
+    def loss(predictions, targets):
+        error = (targets["y"] - predictions["mean"]) / (predictions["scale"] + 0.1)
+        return error**2 / 2 + jnp.log(predictions["scale"] + 0.1)
+
+    made = Swarm(Split, 3, loss=loss)
+    assert made.ids == ("0", "1", "2")
+    trained = made.fit(X[:3], {"y": Y[:3]}, epochs=5)
+    assert (trained.evaluate(X[:3], {"y": Y[:3]}) < made.evaluate(X[:3], {"y": Y[:3]})).all()
+    assert trained.predict(X[:3])["scale"].shape == (3, EXAMPLES, 1)
+    for wrong in (0, "abc"):
+        with pytest.raises(SwarmError, match="ids: expected"):
+            Swarm(Split, wrong, loss=loss)
+
+
 LANES = """
 import jax, numpy as np
 jax.config.update("jax_num_cpu_devices", 3)
@@ -329,14 +352,6 @@ def test_pure_functions_and_linen_modules_are_models_too():
     np.testing.assert_allclose(
         fitted.member("m1")(X[1]), fitted.predict(X)[1], rtol=1e-4, atol=1e-6
     )
-
-    class Running(linen.Module):
-        @linen.compact
-        def __call__(self, x):
-            return linen.BatchNorm(use_running_average=False)(x)
-
-    with pytest.raises(SwarmError, match="collections batch_stats are not kept"):
-        Swarm(swarm.linen_functions(Running(), X[0]), IDS, loss=optax.squared_error)
 
 
 def test_interrupted_and_resumed(untrained, tmp_path):

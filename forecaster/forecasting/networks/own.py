@@ -99,8 +99,21 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
         functions = _linen_functions(network, given, sizes)
     else:
         functions = _nnx_functions(network, given, sizes)
+    _check_stateless(network, functions)
     _check_returned(network, functions, sizes)
     return functions._replace(apply=_with_checked_weights(network, functions))
+
+
+def _check_stateless(network: OwnNetwork, functions: swarm.Functions) -> None:
+    """Raise UsageError for a network with state that is not trained."""
+    params = jax.eval_shape(functions.init, jax.random.key(0))
+    if isinstance(params, swarm.Variables):
+        kept = list(params.state)
+        raise UsageError(
+            f"network {network.__name__}: keeps state that is not trained ({', '.join(kept)}); "
+            "expected weights and random streams only, as a model keeps nothing else of a series. "
+            "Use LayerNorm or GroupNorm in place of BatchNorm"
+        )
 
 
 def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
@@ -167,14 +180,14 @@ def _linen_functions(
 ) -> swarm.Functions:
     module = _Linen(network(**given), sizes, "outputs" in given)
     sample = tuple(np.zeros(shape, np.float32) for shape in _shapes(sizes))
-    init, apply, export = swarm.linen_functions(module, *sample)
+    functions = swarm.linen_functions(module, *sample)
 
     def run(
         params: swarm.Params, *inputs: Array, key: Array | None = None, **options: Any
     ) -> tuple[Array, Array]:
-        return apply(params, *inputs, key=key, deterministic=key is None, **options)
+        return functions.apply(params, *inputs, key=key, deterministic=key is None, **options)
 
-    return swarm.Functions(init, run, export)
+    return functions._replace(apply=run)
 
 
 class _Nnx(Network):

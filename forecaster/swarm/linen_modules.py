@@ -1,0 +1,95 @@
+"""From a Linen module to pure functions."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+
+from forecaster.swarm.lanes import use_all_cores
+from forecaster.swarm.modules import Functions
+from forecaster.swarm.task import Hyperparams, Params, Tree
+from forecaster.swarm.variables import Variables
+
+if TYPE_CHECKING:
+    from flax import linen
+
+_TRAINING = "train", "training", "is_training"  # what modules call such an argument
+
+
+def linen_functions(
+    module: "linen.Module", *sample: Tree, streams: Sequence[str] = ("dropout",)
+) -> Functions:
+    """A model from a ``flax.linen`` module and an example of each of its inputs, (example, ...).
+
+    Collections other than ``params``, such as ``batch_stats``, are the state of :class:`Variables`.
+    The key reaches the module as its random ``streams``. Where the module takes an argument
+    ``train``, ``training``, ``is_training``, ``deterministic`` or ``use_running_average``, it is
+    set to what is being done.
+    """
+    use_all_cores()  # before anything starts JAX
+
+    def flags(options: Mapping[str, Any], *, training: bool, drawn: bool) -> dict[str, Any]:
+        method = options.get("method") or "__call__"
+        called = getattr(type(module), method) if isinstance(method, str) else method
+        says = dict.fromkeys(_TRAINING, training)
+        says |= {"deterministic": not drawn, "use_running_average": not training}
+        taken = inspect.signature(called).parameters
+        return {name: said for name, said in says.items() if name in taken} | dict(options)
+
+    def init(key: jax.Array) -> Params:
+        keys = dict.fromkeys(("params", *streams), key)
+        made = module.init(keys, *sample, **flags({}, training=False, drawn=False))
+        state = dict(cast(Mapping[str, Tree], made))
+        params = state.pop("params", {})
+        return Variables(params, state) if jax.tree.leaves(state) else params
+
+    def apply(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
+        del hyperparams
+        training = key is not None and not isinstance(params, Variables)
+        options = flags(options, training=training, drawn=key is not None)
+        return cast(Tree, module.apply(_all(params), *inputs, rngs=_rngs(key, streams), **options))
+
+    def train(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> tuple[Tree, Tree]:
+        del hyperparams
+        state = cast(Mapping[str, Tree], params.state)
+        options = flags(options, training=True, drawn=True)
+        predictions, after = module.apply(
+            _all(params), *inputs, rngs=_rngs(key, streams), mutable=list(state), **options
+        )
+        return cast(tuple[Tree, Tree], (predictions, dict(state) | dict(after)))
+
+    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+        del hyperparams
+        return cast(Callable[..., Tree], module.bind(_all(params)))
+
+    return Functions(init, apply, export, train)
+
+
+def _all(params: Params) -> dict[str, Tree]:
+    """All collections of variables, as Linen has them."""
+    if isinstance(params, Variables):
+        return {"params": params.params, **cast(Mapping[str, Tree], params.state)}
+    return {"params": params}
+
+
+def _rngs(key: jax.Array | None, streams: Sequence[str]) -> dict[str, jax.Array] | None:
+    """A key for every random stream; that of the first is the key itself."""
+    if key is None:
+        return None
+    return {
+        name: jax.random.fold_in(key, number) if number else key
+        for number, name in enumerate(streams)
+    }

@@ -1,0 +1,169 @@
+"""Losses of one member: an elementwise one, or the caller's own of a whole batch."""
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Bool, Float, Key
+
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.modules import Functions
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
+from forecaster.swarm.variables import Variables
+
+ElementwiseLoss: TypeAlias = Callable[[Tree, Tree], jax.Array]
+"""``loss(predictions, targets)``: arrays whose leading axis is that of the examples."""
+
+Loss: TypeAlias = Float[jax.Array, ""] | tuple[Float[jax.Array, ""], Tree]
+"""A scalar; or, of a model with state in training, a scalar and the state that it is left in."""
+
+_Key: TypeAlias = Key[jax.Array, ""]
+
+
+class Batch(NamedTuple):
+    """Examples of one step. ``weight`` is 0.0 where there is no example."""
+
+    inputs: Tree  # arrays (example, ...)
+    targets: Tree  # arrays (example, ...)
+    weight: Float[AnyArray, " example"]
+
+
+def loss_of(
+    functions: Functions,
+    loss: ElementwiseLoss | None,
+    loss_fn: Callable[..., Any] | None,
+    dtype: DTypeLike | None,
+) -> Callable[..., Any]:
+    """The ``loss`` of a task. Raises SwarmError unless there is exactly one of the two."""
+    if loss is not None and loss_fn is None:
+        return functools.partial(_mean_loss, functions, loss, dtype)
+    if loss is None and loss_fn is not None:
+        return functools.partial(_whole_loss, loss_fn, dtype)
+    raise SwarmError("give either loss, elementwise, or loss_fn(params, batch, key)")
+
+
+def _mean_loss(
+    functions: Functions,
+    loss: ElementwiseLoss,
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    key: _Key | None,
+    hyperparams: Hyperparams | None,
+) -> Loss:
+    """An elementwise loss, averaged over the valid examples; and the state a model is left in."""
+    used = jnp.asarray(batch.weight > 0)
+
+    def known(x: AnyArray) -> jax.Array:
+        # What stands in padding, NaN even, must not reach the gradient.
+        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
+
+    inputs, targets = jax.tree.map(known, (batch.inputs, batch.targets))
+    if carries := key is not None and isinstance(params, Variables):
+        inputs = _without_padding(inputs, used)
+    call = _train_of(functions) if carries else functions.apply
+    out = call(_cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams)
+    predictions, state = out if carries else (out, None)
+    losses = loss(_cast(predictions, dtype and jnp.float32), targets)
+    _check_losses(losses, len(used), predictions, targets)
+    each = losses.reshape(losses.shape[0], -1).mean(1)
+    total = batch.weight.sum()
+    mean = (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
+    return (mean, state) if carries else mean
+
+
+def _train_of(functions: Functions) -> Callable[..., tuple[Tree, Tree]]:
+    if functions.train is None:
+        raise SwarmError(
+            "Functions: init returns Variables, and there is no train; expected "
+            "Functions(init, apply, export, train), train(params, *inputs, key=, hyperparams=) "
+            "returning (predictions, state)"
+        )
+    return functions.train
+
+
+def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
+    """Inputs with the examples that count in the place of padding, one after another.
+
+    So statistics of a batch are those of its examples, whatever stood in the padding.
+    """
+    positions = jnp.arange(len(used))
+    valid = jnp.argsort(~used, stable=True)  # the valid ones first
+    source = jnp.where(used, positions, valid[positions % jnp.maximum(used.sum(), 1)])
+    return jax.tree.map(operator.itemgetter(source), inputs)
+
+
+def _check_losses(losses: jax.Array, examples: int, predictions: Tree, targets: Tree) -> None:
+    """Raise SwarmError unless there is a loss per example, and no more than there are numbers."""
+    if losses.ndim == 0 or losses.shape[0] != examples:
+        raise SwarmError(
+            f"loss(predictions, targets): expected one loss per example, shape ({examples}, "
+            f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
+            f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
+        )
+    if losses.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
+        raise SwarmError(
+            f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
+            f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
+            "spread over each other. Give both the same shape"
+        )
+
+
+def _whole_loss(
+    loss_fn: Callable[..., jax.Array],
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    key: _Key | None,
+    hyperparams: Hyperparams | None,
+) -> Loss:
+    """The caller's own loss of a whole batch; and the state a model is left in."""
+    extra = (
+        {"hyperparams": hyperparams}
+        if "hyperparams" in inspect.signature(loss_fn).parameters
+        else {}
+    )
+    batch = batch._replace(inputs=_cast(batch.inputs, dtype))
+    try:
+        out: object = loss_fn(_cast(params, dtype), batch, key, **extra)
+    except TypeError as error:
+        if key is None:
+            raise SwarmError(
+                f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
+                "nothing is random: its key is None; use a key only when there is one"
+            ) from error
+        raise
+    carries = isinstance(params, Variables)
+    pair = carries and isinstance(out, tuple)
+    loss, state = cast(tuple[jax.Array, Tree], out if pair else (out, getattr(params, "state", ())))
+    if jnp.shape(loss) != ():
+        raise SwarmError(
+            f"loss_fn(params, batch, key): expected a scalar, shape (); got shape "
+            f"{jnp.shape(loss)}. An elementwise loss goes in as loss(predictions, targets)"
+        )
+    loss = loss.astype(jnp.float32)
+    if not carries or key is None:
+        return loss
+    return loss, state
+
+
+def _cast(tree: Tree, dtype: DTypeLike | None) -> Tree:
+    """Floats as another type, but for a model's state; nothing changes without one."""
+    if dtype is None:
+        return tree
+    if isinstance(tree, Variables):
+        return tree._replace(params=_cast(tree.params, dtype))
+
+    def convert(leaf: AnyArray) -> AnyArray:
+        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return jax.tree.map(convert, tree)
+
+
+def _shapes(tree: Tree) -> Tree:
+    return jax.tree.map(jnp.shape, tree)

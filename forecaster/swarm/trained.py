@@ -1,0 +1,85 @@
+"""What there is to see of members that were trained."""
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from jaxtyping import Int32, Shaped
+
+from forecaster.swarm.result import FitResult
+from forecaster.swarm.task import Params
+from forecaster.swarm.training import Losses, Status
+from forecaster.swarm.variables import count_weights
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HostHyperparams: TypeAlias = dict[str, Shaped[np.ndarray, " member"]]
+"""Hyperparameters by name, a value per member."""
+
+
+class Trained:
+    """Members, and what their training left: weights, losses, how it ended."""
+
+    hyperparams: HostHyperparams
+    _ids: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """How many members."""
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        counts = {s.name.lower(): int((self.status == s).sum()) for s in Status}
+        shown = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+        return f"Swarm of {len(self)} ({shown}), {self.parameters} parameters each"
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The members' names."""
+        return self._ids
+
+    @property
+    def params(self) -> Params:
+        """Weights, leaves (member, ...): the best ones where a validation chose them.
+
+        Of a model with state: :class:`Variables`, weights and state.
+        """
+        return self._result.params
+
+    @property
+    def parameters(self) -> int:
+        """How many weights a member has."""
+        return count_weights(self.params) // len(self)
+
+    @property
+    def status(self) -> Int32[np.ndarray, " member"]:
+        """Of :class:`Status`."""
+        return self._result.status
+
+    @property
+    def epochs(self) -> Int32[np.ndarray, " member"]:
+        """Epochs trained."""
+        return self._result.epochs
+
+    @property
+    def losses(self) -> Losses:
+        """Training and validation loss, each (member, epoch), NaN where a member did not train."""
+        return self._result.losses
+
+    @property
+    def seconds(self) -> float:
+        """How long the last fit took."""
+        return self._result.seconds
+
+    @property
+    def diverged(self) -> dict[str, int]:
+        """Members whose loss or weights became infinite or NaN, and the epoch it happened in."""
+        return self._result.diverged
+
+    def summary(self) -> "pd.DataFrame":
+        """A row per member: status, epochs, losses, hyperparameters."""
+        return self._result.summary().assign(**self.hyperparams)
+
+    @property
+    def _result(self) -> FitResult:
+        """What training left, on the host."""
+        raise NotImplementedError

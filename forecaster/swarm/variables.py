@@ -1,0 +1,95 @@
+"""Weights that are trained, and beside them what a model carries along without training it."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
+
+
+class Variables(NamedTuple):
+    """Weights, and state that no optimiser touches: running statistics, fixed tables.
+
+    What is ``params`` elsewhere, for a model with such state. Training replaces the state by what
+    the model left after each batch; a forecast uses it as it is. Both are kept, saved, selected,
+    merged and chosen as the best together.
+    """
+
+    params: Params
+    state: Tree
+
+
+def trained(params: Params) -> Params:
+    """The part of a model's params that an optimiser changes."""
+    return params.params if isinstance(params, Variables) else params
+
+
+def with_trained(params: Params, weights: Params) -> Params:
+    """The same params with other weights."""
+    return params._replace(params=weights) if isinstance(params, Variables) else weights
+
+
+def count_weights(params: Params) -> int:
+    """How many numbers an optimiser changes, of one member's params or their shapes."""
+    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(trained(params)))
+
+
+def loss_of_weights(
+    loss: Callable[..., Any],
+    params: Params,
+    batch: Tree,
+    key: jax.Array | None,
+    hyperparams: Hyperparams,
+) -> Callable[[Params], Float[jax.Array, ""]]:
+    """A task's loss of a batch, as a scalar function of the trained weights alone."""
+    if not isinstance(params, Variables):
+        return lambda weights: loss(weights, batch, key, hyperparams)
+    return lambda weights: _pair(loss(with_trained(params, weights), batch, key, hyperparams))[0]
+
+
+def value_and_grad(
+    loss: Callable[..., Any],
+    params: Params,
+    batch: Tree,
+    key: jax.Array | None,
+    hyperparams: Hyperparams,
+) -> tuple[Float[jax.Array, ""], Params, Params]:
+    """A task's loss of a batch, its gradient, and the params with the state that the batch left.
+
+    The gradient is a tree of the weights that are trained.
+    """
+    if not isinstance(params, Variables):
+        value, grads = jax.value_and_grad(loss)(params, batch, key, hyperparams)
+        return value, grads, params
+
+    def of_weights(weights: Params) -> tuple[jax.Array, Tree]:
+        return _pair(loss(with_trained(params, weights), batch, key, hyperparams))
+
+    (value, state), grads = jax.value_and_grad(of_weights, has_aux=True)(params.params)
+    return value, grads, params._replace(state=_same_types(state, params.state))
+
+
+def _pair(result: Any) -> tuple[jax.Array, Tree]:
+    """What a loss with state returned. Raises SwarmError where it is not a pair."""
+    given = cast(tuple[Any, ...], result) if isinstance(result, tuple) else ()
+    if len(given) != 2:
+        raise SwarmError(
+            "the loss of a model with state: expected (loss, state) in training, the state as "
+            f"Functions.train returns it; got a {type(cast(object, result)).__name__}"
+        )
+    return cast(tuple[jax.Array, Tree], given)
+
+
+def _same_types(state: Tree, like: Tree) -> Tree:
+    """The state in the types that it had: lower precision must not creep into statistics."""
+
+    def convert(leaf: AnyArray, before: AnyArray) -> jax.Array:
+        return jnp.asarray(leaf, before.dtype)
+
+    return jax.tree.map(convert, state, like)

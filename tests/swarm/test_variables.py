@@ -1,0 +1,232 @@
+"""Models with state that is not trained: running statistics, fixed tables, random streams."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen, nnx
+
+from forecaster import swarm
+from forecaster.swarm import Checkpoint, Swarm, SwarmError, Variables
+from tests.swarm.test_swarm import same
+
+N = 5
+IDS = [f"m{i}" for i in range(N)]
+RANDOM = np.random.default_rng(1)
+X = (3 + 2 * RANDOM.normal(size=(N, 20, 3))).astype(np.float32)
+Y = np.sin(X).sum(-1, keepdims=True).astype(np.float32)
+
+
+class Fixed(nnx.Variable):
+    """Neither trained nor random."""
+
+
+class Normed(nnx.Module):
+    def __init__(self, rngs):
+        self.table = Fixed(jax.random.normal(rngs.params(), (3, 4)))
+        self.norm = nnx.BatchNorm(4, momentum=0.5, rngs=rngs)
+        self.dropout = nnx.Dropout(0.2, rngs=rngs)
+        self.out = nnx.Linear(4, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(self.dropout(jax.nn.relu(self.norm(x @ self.table[...]))))
+
+
+def make(ids=IDS, model: Any = Normed, **options) -> Swarm:
+    hyperparams = {"learning_rate": 0.02}
+    return Swarm(model, ids, loss=optax.squared_error, hyperparams=hyperparams, **options)
+
+
+@pytest.fixture(scope="module")
+def untrained() -> Swarm:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def trained(untrained) -> Swarm:
+    return untrained.fit(X, Y, epochs=6, batch_size=8)
+
+
+def test_a_member_is_trained_as_flax_would_train_it(untrained):
+    """By hand, on the whole batch, without dropout, through Flax's own state and gradients."""
+
+    class Plain(Normed):
+        def __init__(self, rngs):
+            super().__init__(rngs)
+            self.dropout = nnx.Dropout(0.0, rngs=rngs)
+
+    made = make(model=Plain, optimizer=optax.sgd)
+    module: Any = made.member("m2")
+    module.train()
+    optimizer = nnx.Optimizer(module, optax.sgd(0.02), wrt=nnx.Param)
+    for _ in range(3):
+        grads = nnx.grad(lambda module: ((module(X[2]) - Y[2]) ** 2).mean())(module)
+        optimizer.update(module, grads)
+    module.eval()
+    fitted = made.fit(X, Y, epochs=3, batch_size=None)
+    np.testing.assert_allclose(fitted.predict(X)[2], module(X[2]), rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(fitted.member("m2")(X[2]), module(X[2]), rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(
+        fitted.params.state["norm"]["mean"][2], module.norm.mean[...], rtol=1e-4
+    )
+
+
+def test_state_is_carried_by_training_and_frozen_in_use(untrained, trained):
+    assert isinstance(trained.params, Variables) and trained.parameters == 4 * 2 + 4 + 1
+    before, after = untrained.params.state, trained.params.state
+    assert same(before["table"], after["table"])  # fixed
+    assert len(np.unique(before["table"][:, 0, 0])) == N  # each member has its own
+    assert (before["norm"]["mean"] == 0).all() and (after["norm"]["mean"] != 0).all()
+    expected = np.einsum("nei,nij->nj", X, after["table"]) / 20
+    np.testing.assert_allclose(after["norm"]["mean"], expected, rtol=0.3, atol=0.5)
+    one = trained.predict(X[:, :1])  # a forecast does not depend on those beside it
+    np.testing.assert_allclose(one, trained.predict(X)[:, :1], rtol=1e-4, atol=1e-5)
+    assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
+
+
+def test_a_member_alone_has_the_bits_that_it_has_in_company(trained):
+    alone = make(["m3"]).fit(X[3:4], Y[3:4], epochs=6, batch_size=8)
+    assert same(alone.params, trained.select(["m3"]).params)
+    assert same(alone.predict(X[3:4]), trained.predict(X)[3:4])
+    stepped, one = make().step(X, Y)[0], make(["m1"]).step(X[1:2], Y[1:2])[0]
+    assert same(one.params, stepped.select(["m1"]).params)
+
+
+def test_state_is_saved_resumed_and_chosen_with_the_weights(untrained, trained, tmp_path):
+    trained.save(tmp_path / "s")
+    loaded = Swarm.load(tmp_path / "s", Normed, loss=optax.squared_error)
+    assert same(loaded.params, trained.params) and same(loaded.predict(X), trained.predict(X))
+
+    def interrupt(progress):
+        if progress.epochs_done:
+            raise KeyboardInterrupt
+
+    held_back = X[:, :5], Y[:, :5]
+    options: dict[str, Any] = {"validation": held_back, "epochs": 12, "patience": 4}
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint = Checkpoint(tmp_path / "c")
+        untrained.fit(X, Y, checkpoint=checkpoint, on_progress=interrupt, **options)
+    checkpoint = Checkpoint(tmp_path / "c", resume=True)
+    resumed = untrained.fit(X, Y, checkpoint=checkpoint, **options)
+    whole = untrained.fit(X, Y, **options)
+    assert same(resumed.params, whole.params)
+    best = whole.summary()["best_loss"]  # with the statistics that belong to the best weights
+    np.testing.assert_allclose(whole.evaluate(*held_back), best, rtol=1e-4)
+
+
+def test_padding_has_no_part_in_statistics():
+    short = [x[:12] for x in X]
+    inputs = np.concatenate([X[:, :12], np.full((N, 8, 3), 1e6, np.float32)], 1)
+    weight = (np.arange(20) < 12) * np.ones((N, 1), np.float32)
+    padded = make().fit(inputs, Y, weight=weight, epochs=2, batch_size=None)
+    mean = padded.params.state["norm"]["mean"]
+    expected = np.einsum("nei,nij->nj", np.stack(short), padded.params.state["table"]) / 12
+    np.testing.assert_allclose(mean, 0.75 * expected, rtol=0.3, atol=0.6)
+
+
+def test_merging_takes_the_mean_of_the_statistics_too(trained):
+    merged = trained.merge()
+    expected = trained.params.state["norm"]["var"].mean(0)
+    np.testing.assert_allclose(merged.params.state["norm"]["var"][0], expected, rtol=1e-5)
+    assert same(trained.with_params(merged).params.params["out"]["bias"][1],
+                merged.params.params["out"]["bias"][0])  # fmt: skip
+
+
+def test_lower_precision_leaves_statistics_whole():
+    half = make(compute_dtype=jnp.bfloat16).fit(X, Y, epochs=2, batch_size=None)
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(half.params))
+    full = make().fit(X, Y, epochs=2, batch_size=None)
+    np.testing.assert_allclose(
+        half.params.state["norm"]["mean"], full.params.state["norm"]["mean"], rtol=0.05, atol=0.05
+    )
+
+
+def test_spectral_norm():
+    class Critic(nnx.Module):
+        def __init__(self, rngs):
+            self.inner = nnx.SpectralNorm(nnx.Linear(3, 8, rngs=rngs), n_steps=3, rngs=rngs)
+            self.out = nnx.Linear(8, 1, rngs=rngs)
+
+        def __call__(self, x):
+            return self.out(jax.nn.relu(self.inner(x)))
+
+    fitted = make(model=Critic).fit(X, Y, epochs=8, batch_size=None)
+    kernels = fitted.params.params["inner"]["layer_instance"]["kernel"]
+    sigma = jax.tree.leaves({k: v for k, v in flat(fitted.params.state).items() if "sigma" in k})
+    norms = np.linalg.norm(kernels, 2, axis=(1, 2))
+    np.testing.assert_allclose(np.ravel(sigma[0]), norms, rtol=0.1)
+
+
+def flat(tree):
+    return {jax.tree_util.keystr(k): v for k, v in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+class LinenNormed(linen.Module):
+    @linen.compact
+    def __call__(self, x, train: bool):
+        x = linen.BatchNorm(use_running_average=not train, momentum=0.5)(linen.Dense(4)(x))
+        x = linen.Dropout(0.2, deterministic=not train)(linen.relu(x))
+        calls = self.variable("counters", "calls", jnp.zeros, (), jnp.int32)
+        if train:
+            calls.value += 1
+        return linen.Dense(1)(x)
+
+
+def test_linen_collections_are_carried_too():
+    model = swarm.linen_functions(LinenNormed(), X[0])
+    fitted = make(model=model).fit(X, Y, epochs=4, batch_size=8)
+    assert set(fitted.params.state) == {"batch_stats", "counters"}
+    assert (fitted.params.state["counters"]["calls"] == 4 * 3).all()
+    assert (fitted.params.state["batch_stats"]["BatchNorm_0"]["mean"] != 0).all()
+    bound = fitted.member("m4")
+    np.testing.assert_allclose(bound(X[4], train=False), fitted.predict(X)[4], rtol=1e-4, atol=1e-5)
+    alone = make(["m4"], model=model).fit(X[4:], Y[4:], epochs=4, batch_size=8)
+    assert same(alone.params, fitted.select(["m4"]).params)
+
+
+def test_ones_own_loss_hands_the_state_on():
+    functions = swarm.module_functions(Normed)
+    train = functions.train
+    assert train is not None
+
+    def loss_fn(params, batch, key):
+        if key is None:
+            predictions, state = functions.apply(params, batch.inputs), params.state
+        else:
+            predictions, state = train(params, batch.inputs, key=key)
+        return ((predictions - batch.targets) ** 2).mean(), state
+
+    made = Swarm(functions, IDS, loss_fn=loss_fn, hyperparams={"learning_rate": 0.02})
+    fitted = made.fit(X, Y, epochs=3, batch_size=None)
+    expected = make().fit(X, Y, epochs=3, batch_size=None)
+    for a, b in zip(jax.tree.leaves(fitted.params), jax.tree.leaves(expected.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(fitted.evaluate(X, Y), expected.evaluate(X, Y), rtol=1e-4)
+
+
+def test_models_that_say_too_little_are_named_errors():
+    functions = swarm.module_functions(Normed)
+    with pytest.raises(SwarmError, match="init returns Variables, and there is no train"):
+        make(model=functions._replace(train=None)).step(X, Y)
+
+    class Keyed(nnx.Module):
+        def __init__(self, rngs):
+            self.key = Fixed(rngs.params())
+
+    with pytest.raises(SwarmError, match=r"module variable key holds a random key"):
+        make(model=Keyed)
+
+
+def test_a_type_error_inside_build_is_the_callers_own():
+    def build(rngs):
+        return nnx.Linear(3, "four", rngs=rngs)  # pyright: ignore
+
+    with pytest.raises(TypeError) as raised:
+        make(model=build)
+    assert not isinstance(raised.value, SwarmError)
+    assert any(entry.name == "build" for entry in raised.traceback)
+    with pytest.raises(SwarmError, match=r"expected a function build\(rngs\).*missing"):
+        make(model=lambda rngs, more: Normed(rngs))
