@@ -364,7 +364,7 @@ class _Search:
             self._epochs,
             winners,
             seconds,
-            self._seed,
+            self.seed,
         )
 
 
