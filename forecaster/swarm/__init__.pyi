@@ -12,6 +12,8 @@ from .executors import Failed as Failed
 from .executors import Local as Local
 from .fitting import Progress as Progress
 from .fitting import fit as fit
+from .folds import Folds as Folds
+from .folds import kfold_weights as kfold_weights
 from .keys import member_keys as member_keys
 from .lanes import keep_compiled as keep_compiled
 from .lanes import lane_mesh as lane_mesh

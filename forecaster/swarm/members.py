@@ -62,11 +62,19 @@ def append_members(first: _T, *others: _T) -> _T:
 
 
 def mean_members(tree: _T, weights: Float[np.ndarray, " member"]) -> _T:
-    """The weighted mean over the members of a tree of arrays (member, ...), leaves (...)."""
+    """The weighted mean over the members of a tree of arrays (member, ...), leaves (...).
+
+    Means of whole numbers, such as counts of steps, are rounded; of what has no mean (raw random
+    keys, flags) the first member's stays.
+    """
     share = weights / weights.sum()
 
     def mean(leaf: np.ndarray) -> np.ndarray:
-        return np.tensordot(share, leaf, 1).astype(leaf.dtype)
+        if leaf.dtype.kind in "ub":
+            return np.asarray(leaf[0])
+        average = np.tensordot(share, leaf, 1)
+        whole = leaf.dtype.kind == "i"
+        return np.asarray(np.rint(average) if whole else average, leaf.dtype)
 
     return jax.tree.map(mean, tree)
 

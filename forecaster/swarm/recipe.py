@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 from jax.typing import DTypeLike
@@ -18,6 +18,14 @@ from forecaster.swarm.training import State, init_state, train_step
 
 Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
 """``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`."""
+
+
+class Machine(NamedTuple):
+    """How a swarm uses the machine; see :func:`forecaster.swarm.fit`."""
+
+    lanes: int | None
+    chunk: int | None
+    memory: int | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float
 
-from forecaster.swarm import storage
+from forecaster.swarm import populations, storage
 from forecaster.swarm.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
     SwarmError,
@@ -21,22 +21,15 @@ from forecaster.swarm.checks import (
     check_same_names,
     names_of,
     row_of,
-    shares,
 )
 from forecaster.swarm.cost import Cost, cost_of
 from forecaster.swarm.data import Shared, Streamed
 from forecaster.swarm.examples import part, training_data
 from forecaster.swarm.fitting import Progress, fit, restart_from_best
-from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import map_members
-from forecaster.swarm.members import (
-    append_members,
-    broadcast_params,
-    mean_members,
-    take_members,
-)
+from forecaster.swarm.members import append_members, broadcast_params, take_members
 from forecaster.swarm.optimizers import Optimizer, adamw
-from forecaster.swarm.recipe import Model, Recipe
+from forecaster.swarm.recipe import Machine, Model, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import functions_of
@@ -103,7 +96,7 @@ class Swarm(Trained):
         hyperparams = {"learning_rate": 1e-3} | dict(hyperparams or {})
         self.hyperparams: _Hyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed = seed
-        self._machine = _Machine(lanes, chunk, memory)
+        self._machine = Machine(lanes, chunk, memory)
         self._recipe = Recipe(
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
@@ -224,15 +217,20 @@ class Swarm(Trained):
 
     # Putting together and taking apart
 
-    def select(self, names: Sequence[str]) -> "Swarm":
-        """These members, in this order."""
-        check_ids(tuple(names))
-        return self._take([row_of(self.ids, name) for name in names])
+    def select(self, names: Sequence[str], ids: Sequence[str] | None = None) -> "Swarm":
+        """These members, in this order; under the names ``ids``, where one may come many times.
+
+        A copy has all that training left of a member, its optimiser's state and history too, and
+        its hyperparameters; under a new name it has a random key of its own.
+        """
+        rows, ids = populations.selected_rows(self.ids, names, ids)
+        copies = populations.copy_members(self._result, rows, ids, self.seed)
+        return self._with(copies, take_members(self.hyperparams, rows))
 
     def drop(self, names: Sequence[str]) -> "Swarm":
         """All but these members."""
         dropped = {row_of(self.ids, name) for name in names}
-        return self._take([row for row in range(len(self)) if row not in dropped])
+        return self.select([name for row, name in enumerate(self.ids) if row not in dropped])
 
     def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
         """This swarm with the members of another, or with new untrained members of these names.
@@ -247,13 +245,19 @@ class Swarm(Trained):
         hyperparams = append_members(self.hyperparams, other.hyperparams)
         return self._with(self._result.append(other._result), hyperparams)
 
-    def merge(self, name: str = "merged", weights: ArrayLike | None = None) -> "Swarm":
-        """One untrained member whose weights are the mean of all members', by default all alike.
+    def merge(
+        self, name: str = "merged", weights: ArrayLike | None = None, *, opt_state: bool = False
+    ) -> "Swarm":
+        """One member whose weights are the mean of all members', by default all alike.
 
-        ``weights``: how much each counts, (member,). McMahan et al. (2017), arXiv 1602.05629.
+        - ``weights``: how much each counts, (member,)
+        - ``opt_state``: whether to average what the optimisers remember, too, and to count on from
+          the most epochs of any; otherwise all else is as if it had never trained
+
+        McMahan et al. (2017), arXiv 1602.05629.
         """
-        mean = mean_members(self.params, shares(weights, len(self)))
-        return self._new_members((name,)).with_params(mean)
+        new, mean = self._new_members((name,)), populations.mean_member
+        return new._with(mean(self._result, new._result, weights, opt_state=opt_state))
 
     def with_params(self, params: "Params | Swarm") -> "Swarm":
         """The same members with other weights; their histories and optimisers' memory stay.
@@ -299,6 +303,16 @@ class Swarm(Trained):
         result = storage.read(Path(path), ids, made._result.state)
         return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
+    @classmethod
+    def from_result(cls, result: FitResult, model: Model, **options: Any) -> "Swarm":
+        """The members that :func:`fit` trained; ``model`` and ``options`` as of a new swarm.
+
+        Raises SwarmError when they are of another model or optimiser.
+        """
+        made = cls(model, result.ids, **options)
+        storage.check_same_shapes(made._result.state, result.state, "the result")
+        return made._with(result)
+
     # The rest
 
     @property
@@ -321,11 +335,6 @@ class Swarm(Trained):
         new.hyperparams = dict(self.hyperparams if hyperparams is None else hyperparams)
         return new
 
-    def _take(self, rows: list[int]) -> "Swarm":
-        if not rows:
-            raise SwarmError("no members would be left; expected at least one")
-        return self._with(self._result.select(rows), take_members(self.hyperparams, rows))
-
     def _new_members(self, names: tuple[str, ...]) -> "Swarm":
         """Untrained members with the hyperparameters of the first one."""
         check_ids(names)
@@ -333,11 +342,8 @@ class Swarm(Trained):
         return self._with(self._untrained(names, hyperparams), hyperparams)
 
     def _untrained(self, ids: tuple[str, ...], hyperparams: _Hyperparams) -> FitResult:
-        keys = member_keys(self.seed, ids)
         lanes, init = self._machine.lanes, self._recipe.init_state
-        state = map_members(init, keys, hyperparams, members=len(ids), lanes=lanes, once=True)
-        none = np.zeros((len(ids), 0), np.float32)
-        return FitResult(ids, state, Losses(none, none), 0.0)
+        return populations.untrained_members(init, ids, self.seed, hyperparams, lanes)
 
     def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
         return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)

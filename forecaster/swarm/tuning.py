@@ -27,7 +27,9 @@ from forecaster.swarm.fitting import Progress, fit
 from forecaster.swarm.history import write_losses
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.members import write_members
+from forecaster.swarm.recipe import Model
 from forecaster.swarm.result import FitResult
+from forecaster.swarm.swarm import Swarm
 from forecaster.swarm.task import ArrayLike, Data, Limits, Task
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Winners:
     size: Candidate
     rows: Int[np.ndarray, " winner"]
     result: FitResult
+    hyperparams: Mapping[str, np.ndarray]  # by name, (winner,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +60,27 @@ class Tuned:
     epochs: Int[np.ndarray, "series candidate"]  # spent
     winners: tuple[Winners, ...]  # the chosen members, by size
     seconds: float
+    seed: int
+
+    def swarms(self, model: Callable[..., Model], **options: Any) -> tuple[Swarm, ...]:
+        """The winners as swarms, one for each size, to use and to train further.
+
+        - ``model``: of a size, ``model(**sizes)``: what the task of this size was made of
+        - ``options``: ``loss``, ``optimizer`` and others of :class:`Swarm`, as they were for the
+          task; hyperparameters and seed are those of the search
+
+        Raises SwarmError when the model or the optimiser is another.
+        """
+        return tuple(
+            Swarm.from_result(
+                winners.result,
+                model(**winners.size),
+                hyperparams=winners.hyperparams,
+                seed=self.seed,
+                **options,
+            )
+            for winners in self.winners
+        )
 
     def summary(self) -> "pd.DataFrame":
         """A row per series: its choice, its loss, and the epochs of all that it tried."""
@@ -208,15 +232,22 @@ class _Group:
         seconds = self.result.seconds + new.seconds
         self.result = FitResult(self.names, state, losses, seconds, failed)
 
-    def winners(self, choice: Int[np.ndarray, " series"], ids: Sequence[str]) -> Winners | None:
-        """The members that their series have chosen, under the series' names."""
+    def winners(
+        self,
+        choice: Int[np.ndarray, " series"],
+        ids: Sequence[str],
+        hyperparams: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]],
+    ) -> Winners | None:
+        """The members that their series have chosen, under the series' names.
+
+        ``hyperparams``: of series and candidates, both by their numbers.
+        """
         chosen = np.flatnonzero(choice[self.rows] == self.numbers)
         if not len(chosen) or self.result is None:
             return None
         rows = self.rows[chosen]
-        return Winners(
-            self.size, rows, self.result.select(chosen, [ids[row] for row in _integers(rows)])
-        )
+        result = self.result.select(chosen, [ids[row] for row in _integers(rows)])
+        return Winners(self.size, rows, result, hyperparams(rows, self.numbers[chosen]))
 
 
 class _Search:
@@ -236,7 +267,7 @@ class _Search:
     ):
         self.ids, self.candidates, self.data = ids, tuple(candidates), data
         self.limits, self.hyperparams = limits, hyperparams
-        self._machine, self._keys = machine, member_keys(seed, ids)
+        self._machine, self._keys, self.seed = machine, member_keys(seed, ids), seed
         self._tuned = [name for name in candidates[0] if name not in sizes]
         by_size: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         for number, candidate in enumerate(candidates):
@@ -258,10 +289,6 @@ class _Search:
     ) -> FitResult:
         """Train a group's active members up to so many epochs."""
         rows, numbers = group.rows[group.active], group.numbers[group.active]
-        hyperparams = {name: values[rows] for name, values in self.hyperparams.items()}
-        for name in self._tuned:
-            values = [self.candidates[number][name] for number in _integers(numbers)]
-            hyperparams[name] = np.array(values)
         result = fit(
             group.task,
             Shared(self.data, rows),
@@ -270,7 +297,7 @@ class _Search:
             epochs=np.minimum(self.limits.epochs[rows], epochs),
             patience=self.limits.patience[rows],
             keys=self._keys[rows],
-            hyperparams=hyperparams,
+            hyperparams=self._hyperparams(rows, numbers),
             previous=group.active_result(),
             checkpoint=checkpoint,
             on_progress=on_progress,
@@ -281,6 +308,14 @@ class _Search:
         self._loss[rows, numbers] = np.where(usable, result.best_loss, np.inf)
         self._epochs[rows, numbers] = result.epochs
         return result
+
+    def _hyperparams(self, rows: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        """Of members, by the numbers of their series and of their candidates."""
+        hyperparams = {name: values[rows] for name, values in self.hyperparams.items()}
+        for name in self._tuned:
+            values = [self.candidates[number][name] for number in _integers(numbers)]
+            hyperparams[name] = np.array(values)
+        return hyperparams
 
     def report(
         self,
@@ -318,9 +353,20 @@ class _Search:
         """The best of all that was tried, also of what was dropped on the way."""
         choice = self._loss.argmin(1)
         winners = tuple(
-            winners for group in self.groups if (winners := group.winners(choice, self.ids))
+            winners
+            for group in self.groups
+            if (winners := group.winners(choice, self.ids, self._hyperparams))
         )
-        return Tuned(self.ids, self.candidates, choice, self._loss, self._epochs, winners, seconds)
+        return Tuned(
+            self.ids,
+            self.candidates,
+            choice,
+            self._loss,
+            self._epochs,
+            winners,
+            seconds,
+            self.seed,
+        )
 
 
 def _check(candidates: Sequence[Candidate], eta: int) -> None:

@@ -106,6 +106,23 @@ def test_a_series_searches_alone(data, tuned):
     assert (alone.best_loss == tuned.best_loss[[4, 1]]).all()
 
 
+def test_the_winners_are_swarms_that_train_on(data, tuned):
+    swarms = tuned.swarms(lambda hidden: lambda rngs: Network(hidden, rngs), loss=squared)
+    assert sorted(name for found in swarms for name in found.ids) == IDS
+    for found, winners in zip(swarms, tuned.winners, strict=True):
+        assert same(found.params, winners.result.params) and found.seed == 7
+        assert (found.hyperparams["learning_rate"] == np.float32(1e-2)).all()
+        rows = winners.rows
+        held_back = data.validation_inputs[rows], data.validation_targets[rows]
+        np.testing.assert_allclose(
+            found.evaluate(*held_back), tuned.best_loss[rows, tuned.choice[rows]], rtol=1e-5
+        )
+        more = found.fit(data.inputs[rows], data.targets[rows], validation=held_back, epochs=1)
+        assert (more.evaluate(*held_back) <= found.evaluate(*held_back)).all()
+    with pytest.raises(SwarmError, match="the result: of another model"):
+        tuned.swarms(lambda hidden: lambda rngs: Network(hidden + 1, rngs), loss=squared)
+
+
 def test_a_search_of_one_is_a_fit(data):
     one = tune(data, [{"learning_rate": 1e-2, "hidden": 3}])
     plain = swarm.fit(TASKS[3], data, IDS, seed=7, hyperparams={"learning_rate": 1e-2}, **LIMITS)

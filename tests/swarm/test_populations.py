@@ -1,0 +1,112 @@
+"""Members copied, averaged and taken over from a search, with all that training left of them."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from forecaster import swarm
+from forecaster.swarm import Swarm, SwarmError
+from tests.swarm.test_swarm import HELD_BACK, IDS, N, Network, Widened, X, Y, close, make, same
+
+
+@pytest.fixture(scope="module")
+def trained():
+    rates = np.linspace(1e-3, 1e-2, N)
+    return make(optimizer=optax.adam, hyperparams={"learning_rate": rates, "dropout": 0.5}).fit(
+        X, Y, epochs=3, batch_size=None
+    )
+
+
+def row(tree: Any, number: int):
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[number], tree)
+
+
+def test_a_member_is_copied_with_all_that_training_left_of_it(trained):
+    copies = trained.select(["m4", "m1", "m4"], ids=["m4", "m1", "again"])
+    assert copies.ids == ("m4", "m1", "again") and (copies.epochs == 3).all()
+    ours, theirs = copies.summary().loc["again"], trained.summary().loc["m4"]
+    assert ours["learning_rate"] == theirs["learning_rate"]
+    np.testing.assert_array_equal(copies.losses.train[2], trained.losses.train[4])
+    # Without anything random, what follows is the same, which takes the optimiser's moments.
+    rows, calm = [4, 1, 4], {"dropout": 0.0}
+    after, _ = copies.with_hyperparams(**calm).step(X[rows], Y[rows])
+    expected, _ = trained.with_hyperparams(**calm).step(X, Y)
+    assert same(row(after.params, 2), row(expected.params, 4))
+
+
+def test_a_copy_draws_its_own_random_numbers(trained):
+    copies = trained.select(["m4", "m4"], ids=["m4", "again"])
+    after, _ = copies.step(X[[4, 4]], Y[[4, 4]])
+    expected, _ = trained.step(X, Y)
+    assert same(row(after.params, 0), row(expected.params, 4))  # the one that kept its name
+    assert not same(row(after.params, 1), row(after.params, 0))  # other dropout
+
+
+def test_a_generation_replaces_its_losers(trained):
+    parents = [*IDS[:-1], IDS[0]]  # the last one becomes a copy of the first
+    best = trained.select(parents, ids=trained.ids)
+    assert best.ids == trained.ids
+    assert same(row(best.params, -1), row(trained.params, 0))
+    assert same(best.select(IDS[:-1]).params, trained.select(IDS[:-1]).params)
+    rates = best.hyperparams["learning_rate"] * np.r_[np.ones(N - 1), 0.8]
+    assert best.with_hyperparams(learning_rate=rates).fit(X, Y, epochs=1).epochs[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "ids", "message"),
+    [
+        (["m1", "m2", "m1"], None, "'m1' comes more than once.*ids="),
+        (["m1", "m2"], ["a"], "expected 2, one for each name; got 1"),
+        (["m1", "m2"], ["a", "a"], "ids must be unique"),
+        (["m1", "nobody"], ["a", "b"], "no member 'nobody'; there are 9"),
+        ([], None, "no members would be left"),
+    ],
+)
+def test_copies_without_names_are_refused(trained, names, ids, message):
+    with pytest.raises(SwarmError, match=message):
+        trained.select(names, ids)
+
+
+def test_optimiser_states_are_averaged_if_asked_for():
+    """By hand, for momentum: what a member remembers of its first step is its gradient."""
+    before = make(IDS[:2], optimizer=optax.sgd, hyperparams={"learning_rate": 0.1, "momentum": 0.9})
+    after, _ = before.step(X[:2], Y[:2])
+    weights = np.array([1.0, 3.0])
+    merged = after.merge("both", weights, opt_state=True)
+    fresh = after.merge("both", weights)
+    assert merged.epochs[0] == 1 and fresh.epochs[0] == 0 and same(merged.params, fresh.params)
+    went = jax.tree.map(lambda b, a: np.average(a - b, 0, weights), before.params, after.params)
+    rolled, _ = merged.step(X[:1], Y[:1])
+    expected = jax.tree.map(lambda p, w: p + 0.9 * w, fresh.step(X[:1], Y[:1])[0].params, went)
+    close(rolled.params, expected)
+    assert rolled.epochs[0] == 2 and np.isfinite(rolled.losses.train[0, 1])
+    everywhere = merged.select(["both"] * 3, ids=["a", "b", "c"])
+    again, _ = everywhere.step(np.repeat(X[:1], 3, 0), np.repeat(Y[:1], 3, 0))
+    close(row(again.params, 2), row(rolled.params, 0))
+
+
+def test_counts_of_steps_stay_whole(trained):
+    """Adam counts its steps: the mean of ten 3s is 3, whatever the rounding."""
+    merged = trained.merge(weights=np.full(N, 0.1), opt_state=True)
+    one = trained.select(["m0"] * N, ids=IDS).merge(weights=np.full(N, 0.1), opt_state=True)
+    after, _ = one.with_hyperparams(dropout=0.0).step(X[:1], Y[:1])
+    expected, _ = trained.with_hyperparams(dropout=0.0).step(np.repeat(X[:1], N, 0), Y[[0] * N])
+    close(row(after.params, 0), row(expected.params, 0))
+    assert merged.epochs[0] == 3
+
+
+def test_what_a_fit_left_is_a_swarm_again():
+    task = swarm.supervised(Network, optax.squared_error)
+    data = swarm.Supervised(X, Y, np.ones(X.shape[:2], np.float32), *HELD_BACK, np.ones((N, 8)))
+    rates = {"learning_rate": 1e-2}
+    result = swarm.fit(task, data, IDS, seed=3, epochs=2, hyperparams=rates)
+    back = Swarm.from_result(result, Network, loss=optax.squared_error, seed=3, hyperparams=rates)
+    assert same(back.params, result.params) and back.ids == tuple(IDS)
+    options = {"validation": HELD_BACK, "batch_size": None}
+    whole = make().fit(X, Y, epochs=3, **options)
+    close(back.fit(X, Y, epochs=1, **options).params, whole.params)
+    with pytest.raises(SwarmError, match="the result: of another model or optimiser"):
+        Swarm.from_result(result, Widened, loss=optax.squared_error)
