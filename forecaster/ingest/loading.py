@@ -32,6 +32,7 @@ from forecaster.ingest.store import Store
 from forecaster.series import Layout, Panel, end_of_day
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
+_COMMITTING = 0.05  # of the time at most: the list of contents is written whole
 _ENCODED_AHEAD = 8  # series
 OnSeries: TypeAlias = Callable[[int, int], None]
 
@@ -215,7 +216,7 @@ def _update(
     arrived: set[str] = set()
     before = dict(store.manifest.series)
     fingerprint = source.fingerprint()
-    committed = time.monotonic()
+    committed, pause = time.monotonic(), COMMIT_AFTER
     try:
         for item, encoded in _encoded(store, source, wanted, start):
             arrived.add(item.unique_id)
@@ -225,9 +226,10 @@ def _update(
                 failed[item.unique_id] = _reason(item)
                 if item.suspect:
                     store.suspect(item.unique_id, _reason(item))
-            if time.monotonic() - committed > COMMIT_AFTER:
+            if (now := time.monotonic()) - committed > pause:
                 store.commit()
                 committed = time.monotonic()
+                pause = max(COMMIT_AFTER, (committed - now) / _COMMITTING)
             if on_series:
                 on_series(len(arrived), len(wanted))
     except SourceError as error:
