@@ -341,14 +341,21 @@ def panel_from_store(
 
 
 def masked_rows(
-    store: Store, ids: Sequence[str], mask: Sequence[str], known_by: Date | None = None
+    store: Store,
+    ids: Sequence[str],
+    mask: Sequence[str],
+    known_by: Date | None = None,
+    *,
+    flags: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The flagged rows of some series that a mask leaves out, ``unique_id, ds, flag, known``.
 
-    With ``known_by``, only those whose flag was known by the end of that day. Raises StoreError
-    when the stored prices have not been reviewed.
+    - ``known_by``: only those whose flag was known by the end of that day
+    - ``flags``: those of the store, where they have been read
+
+    Raises StoreError when the stored prices have not been reviewed.
     """
-    flags = store.flags()
+    flags = store.flags() if flags is None else flags
     flags = flags[flags["unique_id"].isin(list(ids))]
     if known_by is None:
         return flags_known(flags, mask)
