@@ -1,5 +1,6 @@
 """``forecaster status``."""
 
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -186,18 +187,21 @@ def _print_unfinished(home: "Home") -> None:
 def _describe_run(folder: "Path") -> list[str]:
     """The cells of a run's row; says what is wrong with a damaged one."""
     from forecaster.home import run_name
-    from forecaster.storage import load
+    from forecaster.storage import SHARDS, Run, load
 
     try:
-        model = load(folder)
+        run = Run.read(folder)
+        if not (folder / SHARDS).exists():  # of a run in shards, weights are looked at when needed
+            load(folder)
     except ModelError as error:
         say(str(error))
         return [run_name(folder), "damaged", "", "", "", ""]
+    errors = [error for error in run.error if error is not None]
     return [
-        run_name(folder), f"{model.config.column} {model.config.hidden}", str(len(model.ids)),
+        run_name(folder), f"{run.config.column} {run.config.hidden}", str(len(run.ids)),
         # `fc.save` may have put it here, without a source.
-        model.provenance.get("source", "unknown"), model.provenance.get("last", "unknown"),
-        f"{model.report['mae_relative_to_naive'].median():.4f}",
+        run.source or "unknown", run.provenance.get("last", "unknown"),
+        f"{statistics.median(errors):.4f}" if errors else "nan",
     ]  # fmt: skip
 
 

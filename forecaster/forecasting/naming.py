@@ -16,6 +16,11 @@ def resolve_names(
     """
     if names is None:
         return list(ids), {}
+    exactly = set(names).intersection(ids)
+    if len(exactly) == len(
+        set(names)
+    ):  # as ever so many names of a large model need not be spelled
+        return list(dict.fromkeys(names)), {}
     known, left_out = spellings(ids), spellings(skipped)
     found: dict[str, None] = {}
     unknown: dict[str, str] = {}

@@ -1,9 +1,11 @@
 """Sessions that are missing, and rows on days without a session, by the exchanges' calendars."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
-from forecaster.series import NEW_YORK, Panel, exchange_of, sessions
+from forecaster.series import NEW_YORK, Panel, exchange_of, sessions, union_of
 
 
 def count_gaps(panel: Panel) -> dict[str, int]:
@@ -28,6 +30,30 @@ def count_gaps(panel: Panel) -> dict[str, int]:
         expected[:first] = expected[last + 1 :] = False
         gaps[name] = outside_panel + int((expected & ~observed).sum())
     return gaps
+
+
+def gaps_in_values(times: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """As :func:`count_gaps` counts for series other than prices, without a panel of them.
+
+    ``times``: of each series' rows, sorted; series that share them may share the array.
+    """
+    shared = {id(own): own for own in times.values()}
+    axis = union_of(shared.values())
+    positions = {key: np.searchsorted(axis, own) for key, own in shared.items()}
+    count, listed = np.zeros(len(axis), int), np.zeros(len(axis) + 1, int)
+    for own in times.values():
+        seen = positions[id(own)]
+        count[seen] += 1
+        listed[seen[0]] += 1
+        listed[seen[-1] + 1] -= 1
+    common = count * 2 >= np.maximum(np.cumsum(listed)[:-1], 1)
+    up_to = np.concatenate([[0], np.cumsum(common)])
+
+    def missing(seen: np.ndarray) -> int:
+        return int(up_to[seen[-1] + 1] - up_to[seen[0]] - common[seen].sum())
+
+    gaps = {key: missing(seen) for key, seen in positions.items()}
+    return {name: gaps[id(own)] for name, own in times.items()}
 
 
 def is_daily(panel: Panel) -> bool:

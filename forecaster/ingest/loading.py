@@ -32,6 +32,7 @@ from forecaster.ingest.store import Store
 from forecaster.series import Layout, Panel, end_of_day
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
+_COMMITTING = 0.05  # of the time at most: the list of contents is written whole
 _ENCODED_AHEAD = 8  # series
 OnSeries: TypeAlias = Callable[[int, int], None]
 
@@ -215,7 +216,7 @@ def _update(
     arrived: set[str] = set()
     before = dict(store.manifest.series)
     fingerprint = source.fingerprint()
-    committed = time.monotonic()
+    committed, pause = time.monotonic(), COMMIT_AFTER
     try:
         for item, encoded in _encoded(store, source, wanted, start):
             arrived.add(item.unique_id)
@@ -225,9 +226,10 @@ def _update(
                 failed[item.unique_id] = _reason(item)
                 if item.suspect:
                     store.suspect(item.unique_id, _reason(item))
-            if time.monotonic() - committed > COMMIT_AFTER:
+            if (now := time.monotonic()) - committed > pause:
                 store.commit()
                 committed = time.monotonic()
+                pause = max(COMMIT_AFTER, (committed - now) / _COMMITTING)
             if on_series:
                 on_series(len(arrived), len(wanted))
     except SourceError as error:
@@ -339,14 +341,21 @@ def panel_from_store(
 
 
 def masked_rows(
-    store: Store, ids: Sequence[str], mask: Sequence[str], known_by: Date | None = None
+    store: Store,
+    ids: Sequence[str],
+    mask: Sequence[str],
+    known_by: Date | None = None,
+    *,
+    flags: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The flagged rows of some series that a mask leaves out, ``unique_id, ds, flag, known``.
 
-    With ``known_by``, only those whose flag was known by the end of that day. Raises StoreError
-    when the stored prices have not been reviewed.
+    - ``known_by``: only those whose flag was known by the end of that day
+    - ``flags``: those of the store, where they have been read
+
+    Raises StoreError when the stored prices have not been reviewed.
     """
-    flags = store.flags()
+    flags = store.flags() if flags is None else flags
     flags = flags[flags["unique_id"].isin(list(ids))]
     if known_by is None:
         return flags_known(flags, mask)

@@ -184,7 +184,7 @@ class Store:
         path = self.folder / entry.file
         if old is None or old.sha256 != entry.sha256 or not path.exists():
             atomic.write_file(path, lambda temporary: temporary.write_bytes(raw), last=False)
-        self._written[name] = dataclasses.replace(entry, fingerprint=fingerprint)
+        self._written[name] = entry._replace(fingerprint=fingerprint)
 
     def suspect(self, name: str, reason: str) -> None:
         """Note that the source has contradicted what is stored, which is kept."""
@@ -345,10 +345,11 @@ class Store:
         quality = self.manifest.quality
         return quality is not None and quality.prices_digest == self.digest(self.ids)
 
-    def flags(self) -> pd.DataFrame:
+    def flags(self, *, reviewed: bool | None = None) -> pd.DataFrame:
         """Flagged rows of all series, see :mod:`forecaster.ingest.quality`.
 
         ``attrs["rules"]`` of the frame is the version of the rules they were found by.
+        ``reviewed``: :attr:`is_reviewed`, where that was asked for already.
 
         Raises StoreError when they are damaged, or of other prices than those that are stored.
         """
@@ -357,7 +358,7 @@ class Store:
 
         quality = self.manifest.quality
         advice = "run `forecaster ingest` to review them again"
-        if quality is None or not self.is_reviewed:
+        if quality is None or not (self.is_reviewed if reviewed is None else reviewed):
             raise StoreError(f"{self.folder}: its rows have not been reviewed; {advice}")
         path = self.folder / quality.file
         try:

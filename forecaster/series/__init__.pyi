@@ -29,6 +29,7 @@ from .showing import in_words as in_words
 from .spacing import spaced_otherwise as spaced_otherwise
 from .spacing import spacing_of as spacing_of
 from .stacking import Layout as Layout
+from .stacking import union_of as union_of
 from .times import Date as Date
 from .times import Time as Time
 from .times import as_time as as_time

@@ -26,7 +26,7 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
             "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
         )
     store = Store.open(home, source)
-    missing = [name for name in ids if name not in store.ids]
+    missing = [name for name in ids if name not in store]
     if missing:
         raise ModelError(
             f"{', '.join(missing[:5])}: no longer stored under {store.folder}; "
@@ -34,13 +34,17 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
         )
     start, end = (model.provenance.get(name) for name in ("start", "end"))
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
-    jumped = {}
+    jumped, flagged = {}, None
     if store.is_reviewed:
-        flags = masked_rows(store, ids, ("unconfirmed",), end)
-        jumped = {str(row.unique_id): show_time(row.ds) for row in flags.itertuples()}
+        flags = store.flags(reviewed=True)
+        latest = masked_rows(store, ids, ("unconfirmed",), end, flags=flags)
+        jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
+        flagged = masked_rows(store, ids, mask, end, flags=flags)
     else:  # stored by an older version, or by a run that was interrupted
         mask = []
-    panel = panel_from_store(store, ids, start=start, end=end, mask=mask, known_by=end)
+    panel = panel_from_store(
+        store, ids, start=start, end=end, mask=mask, known_by=end, flagged=flagged
+    )
     return panel, jumped
 
 
@@ -49,8 +53,13 @@ def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str
 
     By name as it was written. Empty for independent networks, and where no prices are stored.
     """
-    source = model.provenance.get("source")
-    if model.networks.start is None or source is None or not (home.store(source)).exists():
+    names, source = list(names), model.provenance.get("source")
+    if (
+        not names
+        or model.networks.start is None
+        or source is None
+        or not (home.store(source)).exists()
+    ):
         return {}
     store = Store.open(home, source)
     stored = {name: store.spelled(name) for name in names}

@@ -44,6 +44,9 @@ _INDEX, _PART, _SCORES = "index.parquet", "part.json", "scores.npy"
 _SKIPPED = -1  # in place of a shard's number
 _MOST = 1_000_000  # shards
 _KEYS = ("unique_id", "shard", "reason")
+_ERRORS = {
+    "error": "mae_relative_to_naive", "seasonal_error": "mae_relative_to_seasonal_naive",
+}  # fmt: skip
 
 
 class SavedPart(NamedTuple):
@@ -243,6 +246,8 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
         if not len(shard) or shard.max() >= shards:
             raise ValueError("index: expected series, each in one of the shards")
         ids = tuple(there["unique_id"].to_pylist())
+        if missing := set(_ERRORS.values()) - set(table.column_names):
+            raise ValueError(f"index: no column {', '.join(missing)}")
         reasons = zip(gone["unique_id"].to_pylist(), gone["reason"].to_pylist(), strict=True)
         return Index(ids, shard, dict(reasons), there.drop_columns(list(_KEYS)))
     except Exception as error:  # the file is whatever somebody made of it
@@ -260,17 +265,21 @@ def read_report(folder: Path) -> tuple[pd.DataFrame, dict[str, str], int]:
 def sharded_facts(folder: Path, rest: dict[str, Any]) -> dict[str, Any]:
     """What :func:`forecaster.storage.loading.facts_of` says, of a run in shards."""
     index = read_index(folder, rest)
-    names = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
-    there = set(index.report.column_names)
-    report = {name: index.report[name].to_pylist() for name in names if name in there}
-    report = {name: [_number(value) for value in column] for name, column in report.items()}
-    status = {"status": index.report["status"].to_pylist()} if "status" in there else {}
-    fields = {"ids": list(index.ids), "skipped": index.skipped, "report": {**status, **report}}
-    return facts_of({**rest, **fields}, folder)
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or value != value else value
+    if len(set(index.ids)) < len(index.ids):
+        raise ModelError(
+            f"{folder}: not a model of this program: a series is there twice. {ADVICE}"
+        )
+    nothing = {name: [None] for name in _ERRORS.values()}
+    one = {
+        "ids": list(index.ids[:1]),
+        "skipped": index.skipped,
+        "report": {"status": [""], **nothing},
+    }
+    facts = facts_of({**rest, **one}, folder)
+    for field, name in _ERRORS.items():
+        values = index.report[name].to_numpy().astype(float)
+        facts[field] = [None if value != value else value for value in values.tolist()]
+    return {**facts, "ids": index.ids}
 
 
 def load(

@@ -1,5 +1,6 @@
 """The store's list of contents: its layout on disk, and what it is asked."""
 
+import dataclasses
 import json
 
 import pytest
@@ -19,48 +20,15 @@ TEXT = """{
  "schema": 2,
  "source": "files:/p.csv",
  "series": {
-  "AAA": {
-   "state": "ok",
-   "reason": null,
-   "asked_from": null,
-   "timezone": null,
-   "fingerprint": "f1",
-   "rows": 3,
-   "first": "2020-01-02",
-   "last": "2020-01-06",
-   "sha256": "aa",
-   "file": "AAA.aa.parquet"
-  }
+  "AAA": {"rows": 3, "first": "2020-01-02", "last": "2020-01-06", "sha256": "aa", \
+"file": "AAA.aa.parquet", "fingerprint": "f1"},
+  "BBB": {"rows": 3, "first": "2020-01-02", "last": "2020-01-06", "sha256": "aa", \
+"file": "BBB.bb.parquet", "state": "suspect", "reason": "contradicted"}
  },
- "origin": {
-  "fingerprint": "f1",
-  "tickers": [
-   "AAA",
-   "BAD"
-  ],
-  "failed": {
-   "BAD": "no rows"
-  }
- },
- "quality": {
-  "file": "flags.ff.parquet",
-  "sha256": "ff",
-  "of": "dd",
-  "series": {
-   "AAA": {
-    "gaps": 2,
-    "copied": 1
-   }
-  }
- },
- "quarantine": [
-  {
-   "series": "CCC",
-   "file": null,
-   "reason": "damaged",
-   "asked_from": "2019-01-01"
-  }
- ]
+ "origin": {"fingerprint": "f1", "tickers": ["AAA", "BAD"], "failed": {"BAD": "no rows"}},
+ "quality": {"file": "flags.ff.parquet", "sha256": "ff", "of": "dd", "series": {"AAA": \
+{"gaps": 2, "copied": 1}}},
+ "quarantine": [{"series": "CCC", "file": null, "reason": "damaged", "asked_from": "2019-01-01"}]
 }"""
 
 
@@ -82,6 +50,8 @@ def manifest() -> Manifest:
 
 def test_the_layout_on_disk(tmp_path, manifest):
     path = tmp_path / "manifest.json"
+    other = entry(file="BBB.bb.parquet").as_suspect("contradicted")
+    manifest = dataclasses.replace(manifest, series=manifest.series | {"BBB": other})
     manifest.write(path)
     text = path.read_text()
     assert text == TEXT.replace("HASH", json.loads(text)["sha256"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
-from forecaster.ingest.gaps import count_gaps
+from forecaster.ingest.gaps import count_gaps, gaps_in_values
 from forecaster.ingest.loading import load_panel
 from forecaster.ingest.quality import FLAGS, WRONG, find_flags, flags_known, without_flagged
 from forecaster.series.panel import Panel
@@ -313,3 +313,35 @@ def test_the_bad_days_of_a_public_data_set(real_data):
     assert len(flags_known(clean).drop_duplicates(sessions)) == 14  # of 1,530,531
     ehc = clean[(clean["unique_id"] == "EHC") & (clean["ds"] == "2003-03-26")]
     assert ehc["flag"].tolist() == ["jump"]  # a true fall of 97 %, which is kept
+
+
+def test_gaps_in_values_are_counted_without_a_panel_of_them():
+    random = np.random.default_rng(0)
+    parts = []
+    for number in range(12):
+        kept = random.random(80) < (0.3 if number == 5 else 0.8)
+        ds = np.flatnonzero(kept)[number % 3 :]
+        parts.append(
+            pd.DataFrame({"unique_id": f"s{number}", "ds": ds, "y": random.random(len(ds))})
+        )
+    panel = Panel.from_frame(pd.concat(parts))
+    times = {name: panel.times[seen] for name, seen in zip(panel.ids, panel.mask, strict=True)}
+    assert gaps_in_values(times) == count_gaps(panel)
+    assert sum(count_gaps(panel).values()) > 50
+
+
+def test_a_store_of_values_is_reviewed_as_a_panel_of_them_would_be(tmp_path):
+    from forecaster.home import Home
+    from forecaster.ingest import ingest, open_source
+
+    frame = pd.DataFrame({"unique_id": "a", "ds": [1, 2, 3, 5, 6], "y": 1.5})
+    other = pd.DataFrame({"unique_id": "b", "ds": [1, 2, 4, 5], "y": [1, 2, np.nan, 3]})
+    dated = pd.DataFrame({"unique_id": "c", "ds": [20240101, 20240102], "y": 1.0})
+    (tmp_path / "files").mkdir()
+    for name, part in {"a": frame, "b": other, "c": dated}.items():
+        part.to_csv(tmp_path / "files" / f"{name}.csv", index=False)
+    store = ingest(Home(tmp_path), open_source(f"files:{tmp_path / 'files'}"), None).store
+    assert store.is_reviewed and store.flags().empty
+    panel = Panel.from_arrays(store.read_arrays(store.ids)[0])
+    gaps = {name: store.manifest.gaps_of(name) for name in panel.ids}
+    assert gaps == count_gaps(panel) and list(store.flags()) == list(find_flags(panel))
