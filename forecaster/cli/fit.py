@@ -12,10 +12,12 @@ from forecaster.cli.shared import (
     PARTLY,
     as_columns,
     bars,
+    cluster,
     covariate_options,
     home_option,
     name_skipped,
     name_stale,
+    ray_option,
     read_tickers,
     say,
     source_options,
@@ -97,6 +99,7 @@ _SETTINGS = (
     help="Search for each series' own learning rate, weight decay and hidden size. Takes several "
     "times as long.",
 )
+@ray_option
 @click.option("--run", metavar="NAME", help="What the run is called.  [default: its time]")
 @click.option(
     "--config",
@@ -131,6 +134,7 @@ def fit(
     columns: tuple[str, ...],
     date_format: str | None,
     tune: bool,
+    ray: str | None,
     run: str | None,
     config: str | None,
     seed: int,
@@ -151,10 +155,11 @@ def fit(
       forecaster fit --source files:prices.parquet --horizon 10
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
+      forecaster fit --tickers sp500.txt --ray auto
       forecaster fit --resume
     """
     if resume is not None:
-        return _resume(ctx, home, resume or None)
+        return _resume(ctx, home, resume or None, ray)
     if discard is not None:
         return _discard(ctx, home, discard)
     from forecaster.config import Config, read_settings
@@ -180,19 +185,25 @@ def fit(
     data = DataRequest(opened, wanted, start, end, mask, covariates)
     from forecaster.cli.skipped import advised
 
-    with advised(settings), _resumable() as on_begin, bars() as bar:
+    with (
+        cluster(ray) as executor, advised(settings), _resumable() as on_begin, bars() as bar,
+    ):  # fmt: skip
         callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say)
-        result = fit_to_home(home, data, settings, seed, tune=tune, run=run, callbacks=callbacks)
+        result = fit_to_home(
+            home, data, settings, seed,
+            tune=tune, run=run, executor=executor, callbacks=callbacks,
+        )  # fmt: skip
     _finish(ctx, result)
 
 
-def _resume(ctx: click.Context, home: "Home", name: str | None) -> None:
-    _refuse_others(ctx, "resume", "continues with the settings of the interrupted fit")
+def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
+    why = "continues with the settings of the interrupted fit"
+    _refuse_others(ctx, "resume", why, but="ray")
     from forecaster.pipeline import Callbacks, resume_fit
 
-    with _resumable() as on_begin, bars() as bar:
+    with cluster(ray) as executor, _resumable() as on_begin, bars() as bar:
         callbacks = Callbacks(on_wait=say, on_training=bar.training, on_begin=on_begin)
-        result = resume_fit(home, name, callbacks=callbacks)
+        result = resume_fit(home, name, executor=executor, callbacks=callbacks)
     _finish(ctx, result)
 
 
@@ -214,11 +225,11 @@ def _discard(ctx: click.Context, home: "Home", name: str) -> None:
     click.echo(f"Removed {name}")
 
 
-def _refuse_others(ctx: click.Context, option: str, why: str) -> None:
-    """Raise UsageError for options that mean nothing beside this one."""
+def _refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> None:
+    """Raise UsageError for options that mean nothing beside this one; all ``but`` one."""
     from click.core import ParameterSource
 
-    for name in ctx.params.keys() - {"home", option}:
+    for name in ctx.params.keys() - {"home", option, but}:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"--{option} {why}; leave out --{name}")
 

@@ -24,7 +24,7 @@ from forecaster.ingest import (
     masked_rows,
     panel_from_store,
 )
-from forecaster.pipeline.requests import Callbacks, DataRequest, OnTraining
+from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.series import Panel, show_time
 from forecaster.storage import (
     FitRequest,
@@ -58,6 +58,7 @@ def fit_to_home(
     *,
     tune: bool = False,
     run: str | None = None,
+    executor: swarm.Executor | None = None,
     callbacks: Callbacks | None = None,
 ) -> SavedFit:
     """Fetch into the store, train, and save the model as a new run under ``home``.
@@ -66,6 +67,7 @@ def fit_to_home(
     - ``data``: which series to learn from, and which of their rows
     - ``config``, ``seed``, ``tune``: as for :func:`forecaster.fit`
     - ``run``: what the run is called; by default its time
+    - ``executor``: where networks train, as for :func:`forecaster.fit`
     - ``callbacks``: what is called meanwhile
 
     When it is interrupted during training, :func:`resume_fit` continues it. Other fits under the
@@ -105,17 +107,22 @@ def fit_to_home(
     with unfinished:
         if callbacks.on_begin:
             callbacks.on_begin(unfinished)
-        model, folder = _train_and_save(home, panel, masked, unfinished, callbacks.on_training)
+        model, folder = _train_and_save(home, panel, masked, unfinished, executor, callbacks)
     return SavedFit(model, folder, time.perf_counter() - began, arrived.stale)
 
 
 def resume_fit(
-    home: Home, name: str | None = None, *, callbacks: Callbacks | None = None
+    home: Home,
+    name: str | None = None,
+    *,
+    executor: swarm.Executor | None = None,
+    callbacks: Callbacks | None = None,
 ) -> SavedFit:
     """Continue a fit that was interrupted; the model is the same as without the interruption.
 
     ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
-    running. One that was killed once its model was saved gives that model. Raises UsageError when
+    running. One that was killed once its model was saved gives that model. ``executor``: where the
+    rest of it trains, wherever it began. Raises UsageError when
     there is none, it is running, or several could be meant; ModelError when data or program have
     changed since.
     """
@@ -132,7 +139,7 @@ def resume_fit(
             masked = unfinished.masked_rows(store)
             panel = _training_panel(store, unfinished.request)
         try:
-            model, folder = _train_and_save(home, panel, masked, unfinished, callbacks.on_training)
+            model, folder = _train_and_save(home, panel, masked, unfinished, executor, callbacks)
         except ValueError as error:
             raise ModelError(
                 f"cannot resume: {error}. Run `forecaster fit` without --resume"
@@ -161,7 +168,8 @@ def _train_and_save(
     panel: Panel,
     masked: pd.DataFrame,
     unfinished: UnfinishedFit,
-    on_training: OnTraining | None,
+    executor: swarm.Executor | None,
+    callbacks: Callbacks,
 ) -> tuple[Model, Path]:
     """Train, save the model as a new run, and discard the unfinished fit."""
     request = unfinished.request
@@ -171,7 +179,8 @@ def _train_and_save(
         request.seed,
         tune=request.tune,
         checkpoint=unfinished.checkpoint,
-        on_progress=on_training,
+        executor=executor,
+        on_progress=callbacks.on_training,
     )
     provenance = {**model.provenance, **_provenance(panel, masked, request)}
     provenance["fit"] = unfinished.name  # which is not resumed once this run is there
