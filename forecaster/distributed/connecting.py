@@ -61,6 +61,11 @@ def connect(address: str) -> bool:
     finally:
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, before)  # Ray takes it for itself
+    with contextlib.suppress(ImportError, AttributeError, KeyError):
+        # Otherwise pages on every lost worker go to standard output.
+        from ray._private.ray_logging import global_worker_stdstream_dispatcher
+
+        global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
     return True
 
 

@@ -14,6 +14,8 @@ class NodeWorker:
 
     def __init__(self, cores: int):
         os.environ["NPROC"] = str(cores)  # what XLA takes for the number of cores
+        # With other threads than in a process of one's own, NumPy rounds otherwise.
+        os.environ.pop("OMP_NUM_THREADS", None)
         self._cores = cores
         self._function: Any = None
         self._common: Any = None
