@@ -57,6 +57,10 @@ class ModelError(ForecasterError):
     """No model, or one that cannot be read or does not fit the data."""
 
 
+class ClusterError(ForecasterError):
+    """A cluster cannot be reached, or has nobody who could do the work."""
+
+
 class SourceError(ForecasterError):
     """A source gave no prices. ``final``: asking again will not help."""
 

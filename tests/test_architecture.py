@@ -27,7 +27,7 @@ FLOORS: list[set[str]] = [
         "spelling",
     },
     {"swarm", "series"},
-    {"ingest", "forecasting", "plotting", "benchmark"},
+    {"ingest", "forecasting", "plotting", "benchmark", "distributed"},
     {"storage", "evaluation", "record"},
     {"pipeline", "report", "estimator"},
     {"cli", "__main__"},

@@ -10,11 +10,13 @@ from forecaster.cli.shared import (
     PARTLY,
     as_columns,
     bars,
+    cluster,
     covariate_options,
     home_option,
     name_skipped,
     name_stale,
     overwrite_option,
+    ray_option,
     read_tickers,
     say,
     say_reasons,
@@ -73,6 +75,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
               "[default: evaluations/DATE under --home]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
 @_groups_option
+@ray_option
 @home_option
 @click.pass_context
 def evaluate(
@@ -81,7 +84,7 @@ def evaluate(
     covariates: "CovariateFiles", columns: tuple[str, ...],
     date_format: str | None, windows: int | None, step: int, baselines: str, torch_sample: int,
     refit: int, ends: str, config: str | None, seed: int, output: str | None, groups: str | None,
-    *, overwrite: bool, **options: str | int | None,
+    ray: str | None, *, overwrite: bool, **options: str | int | None,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
@@ -95,6 +98,7 @@ def evaluate(
       forecaster evaluate --source files:prices.parquet --baselines naive,ewma,garch,torch
       forecaster evaluate --source simulated --windows 60 --step 5 --output try
       forecaster evaluate --tickers sp500.txt --groups sectors.csv
+      forecaster evaluate --tickers sp500.txt --baselines naive,garch --ray auto
     """
     from forecaster.cli.skipped import advised
     from forecaster.config import Config, read_settings
@@ -120,7 +124,7 @@ def evaluate(
         windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends,
         groups=grouped,
     )  # fmt: skip
-    with advised(settings), bars() as bar:
+    with cluster(ray) as executor, advised(settings), bars() as bar:
         evaluation = evaluate_from_home(
             home,
             DataRequest(opened, wanted, start, end, mask, covariates),
@@ -129,6 +133,7 @@ def evaluate(
             folder=Path(output) if output else None,
             overwrite=overwrite,
             finish=_write_pages,
+            executor=executor,
             fetching=Callbacks(bar.fetching, say),
             evaluating=BacktestCallbacks(
                 bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")

@@ -12,10 +12,12 @@ from forecaster.cli.shared import (
     PARTLY,
     as_columns,
     bars,
+    cluster,
     covariate_options,
     home_option,
     name_skipped,
     name_stale,
+    ray_option,
     read_tickers,
     say,
     source_options,
@@ -102,6 +104,7 @@ _SETTINGS = (
     help="Memory to train in, such as 2GB; series that do not fit into it together are read, "
     "trained and written in shards.  [default: 60 % of what is free]",
 )
+@ray_option
 @click.option("--run", metavar="NAME", help="What the run is called.  [default: its time]")
 @click.option(
     "--config",
@@ -136,6 +139,7 @@ def fit(
     columns: tuple[str, ...],
     date_format: str | None,
     tune: bool,
+    ray: str | None,
     run: str | None,
     memory: str | None,
     config: str | None,
@@ -158,10 +162,11 @@ def fit(
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB
+      forecaster fit --tickers sp500.txt --ray auto
       forecaster fit --resume
     """
     if resume is not None:
-        return _resume(ctx, home, resume or None)
+        return _resume(ctx, home, resume or None, ray)
     if discard is not None:
         return _discard(ctx, home, discard)
     from forecaster.config import Config, read_settings
@@ -188,23 +193,27 @@ def fit(
     data = DataRequest(opened, wanted, start, end, mask, covariates)
     from forecaster.cli.skipped import advised
 
-    with advised(settings), _resumable() as on_begin, bars() as bar:
+    with (
+        cluster(ray) as executor, advised(settings), _resumable() as on_begin, bars() as bar,
+    ):  # fmt: skip
         callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say, bar.sharding)
         result = fit_to_home(
-            home, data, settings, seed, tune=tune, run=run, memory=budget, callbacks=callbacks
-        )
+            home, data, settings, seed,
+            tune=tune, run=run, memory=budget, executor=executor, callbacks=callbacks,
+        )  # fmt: skip
     _finish(ctx, result)
 
 
-def _resume(ctx: click.Context, home: "Home", name: str | None) -> None:
-    _refuse_others(ctx, "resume", "continues with the settings of the interrupted fit")
+def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
+    why = "continues with the settings of the interrupted fit"
+    _refuse_others(ctx, "resume", why, but="ray")
     from forecaster.pipeline import Callbacks, resume_fit
 
-    with _resumable() as on_begin, bars() as bar:
+    with cluster(ray) as executor, _resumable() as on_begin, bars() as bar:
         callbacks = Callbacks(
             on_wait=say, on_training=bar.training, on_begin=on_begin, on_shard=bar.sharding
         )
-        result = resume_fit(home, name, callbacks=callbacks)
+        result = resume_fit(home, name, executor=executor, callbacks=callbacks)
     _finish(ctx, result)
 
 
@@ -226,11 +235,11 @@ def _discard(ctx: click.Context, home: "Home", name: str) -> None:
     click.echo(f"Removed {name}")
 
 
-def _refuse_others(ctx: click.Context, option: str, why: str) -> None:
-    """Raise UsageError for options that mean nothing beside this one."""
+def _refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> None:
+    """Raise UsageError for options that mean nothing beside this one; all ``but`` one."""
     from click.core import ParameterSource
 
-    for name in ctx.params.keys() - {"home", option}:
+    for name in ctx.params.keys() - {"home", option, but}:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"--{option} {why}; leave out --{name}")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from forecaster.config import Config
     from forecaster.home import Home
     from forecaster.ingest import Columns, Membership
+    from forecaster.swarm import Executor
     from forecaster.swarm import Progress as TrainingProgress
 
 PARTLY = 3
@@ -66,6 +67,26 @@ tickers_option = click.option(
     "included. Or of members over time: date,tickers or ticker,start,end.  "
     "[default: every series of the source]",
 )
+
+
+ray_option = click.option(
+    "--ray",
+    metavar="auto|ADDRESS",
+    help="Train on the nodes of a Ray cluster: the one of this machine, or that of HOST:PORT. "
+    "The networks are the same.",
+)
+
+
+@contextlib.contextmanager
+def cluster(address: str | None) -> "Iterator[Executor | None]":
+    """The executor that ``--ray`` names; None, this process, without it."""
+    if address is None:
+        yield None
+        return
+    from forecaster.distributed import Ray
+
+    with Ray(address, on_notice=say) as executor:
+        yield executor
 
 
 def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -89,6 +89,7 @@ def evaluate_to_folder(
     overwrite: bool = False,
     provenance: Provenance | None = None,
     finish: Callable[[Evaluation], None] | None = None,
+    executor: swarm.Executor | None = None,
     callbacks: BacktestCallbacks | None = None,
 ) -> Evaluation:
     """Forecast from a rolling origin by our networks and baselines; score, test and write it all.
@@ -99,6 +100,7 @@ def evaluate_to_folder(
     - ``config``: of our networks and PyTorch's
     - ``provenance``: of the panel's data
     - ``finish``: adds files to the evaluation's folder before it appears
+    - ``executor``: where networks train and slow baselines are made
 
     Raises UsageError for an unknown baseline or one whose library is not installed, and for groups
     of other series; DataError when the panel is too short or no series belonged to the universe at
@@ -119,8 +121,10 @@ def evaluate_to_folder(
     options = dataclasses.replace(options, n_windows=windows)
     cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
     known = panel.until(panel.times[cutoffs[0]])
-    with Runner(names, config.horizon, LEVELS, known, season=config.season, cache=cache) as runner:
-        forecasters = Forecasters.fit(panel, config, options, runner, callbacks)
+    with Runner(
+        names, config.horizon, LEVELS, known, season=config.season, cache=cache, executor=executor
+    ) as runner:
+        forecasters = Forecasters.fit(panel, config, options, runner, callbacks, executor)
         fitting = time.perf_counter() - began
         with atomic.write_folder(folder, replace=overwrite) as temporary:
             tables = write_forecasts(
@@ -167,16 +171,18 @@ class Forecasters:
         options: BacktestOptions,
         runner: Runner,
         callbacks: BacktestCallbacks,
+        executor: swarm.Executor | None = None,
     ) -> "Forecasters":
         """Train our networks, and PyTorch's where the options say so."""
         assert options.n_windows is not None, "it is decided where the cutoffs are"
         networks = RollingOrigin.fit(
             panel, config, options.n_windows, options.step_size, refit=options.refit,
-            level=LEVELS, seed=options.seed, on_progress=callbacks.training,
+            level=LEVELS, seed=options.seed, executor=executor, on_progress=callbacks.training,
         )  # fmt: skip
         if not options.with_torch:
             return Forecasters(networks, runner)
-        return Forecasters(networks, runner, *_by_torch(networks, panel, options, callbacks.torch))
+        trained = _by_torch(networks, panel, options, callbacks.torch, executor)
+        return Forecasters(networks, runner, *trained)
 
     @property
     def model(self) -> str:
@@ -301,6 +307,7 @@ def _by_torch(
     panel: Panel,
     options: BacktestOptions,
     on_series: Callable[[int, int], None] | None,
+    executor: swarm.Executor | None,
 ) -> tuple[RollingOrigin | None, dict[str, str]]:
     """Networks of some series, evenly picked, trained by PyTorch on what ours have seen.
 
@@ -313,7 +320,9 @@ def _by_torch(
     ids = model.ids[:: max(1, len(model.ids) // max(1, sample))][:sample]
     known = panel.until(panel.times[networks.cutoffs[0]]).only(ids)
     try:
-        trained = fit_by_torch(known, networks.config, options.seed, on_series=on_series)
+        trained = fit_by_torch(
+            known, networks.config, options.seed, executor=executor, on_series=on_series
+        )
     except DataError as error:
         return None, dict.fromkeys(ids, str(error).splitlines()[-1].strip())
     failed = {name: why for name, why in trained.skipped.items() if name in ids}

@@ -123,6 +123,7 @@ class RollingOrigin:
         seed: int = 0,
         ends: str = "common",
         network: OwnNetwork | None = None,
+        executor: swarm.Executor | None = None,
         on_progress: Callable[[swarm.Progress], None] | None = None,
     ) -> "RollingOrigin":
         """Train networks on what was known at the first cutoff, or at each.
@@ -134,6 +135,7 @@ class RollingOrigin:
         - ``seed``: with a series' name it determines every random draw
         - ``ends``: as for :func:`cross_validation`
         - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
+        - ``executor``: where networks train, as for :func:`forecaster.fit`
         - ``on_progress``: called now and then while networks train
         """
         levels = tuple(check_levels(level))
@@ -143,7 +145,9 @@ class RollingOrigin:
         for group in _groups(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
             with advised_of_windows(panel, config, n_windows, step_size):
-                model = fit(known, config, seed, network=network, on_progress=on_progress)
+                model = fit(
+                    known, config, seed, network=network, executor=executor, on_progress=on_progress
+                )
             parts.append((model, group))
         first = parts[0][0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.

@@ -39,6 +39,7 @@ def fit(
     tune: bool = False,
     network: OwnNetwork | None = None,
     checkpoint: swarm.Checkpoint | None = None,
+    executor: swarm.Executor | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
     **columns: Unpack[ColumnOptions],
 ) -> Model:
@@ -56,6 +57,8 @@ def fit(
     - ``network``: a Flax module of your own in place of the config's ``model``; see
       :mod:`forecaster.forecasting.networks.own` for what it is called with and returns
     - ``checkpoint``: with it an interrupted fit can be resumed; see :class:`swarm.Checkpoint`
+    - ``executor``: where the networks train, such as a :class:`forecaster.distributed.Ray`; by
+      default in this process
     - ``on_progress``: called from time to time while the networks are trained
     - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
 
@@ -66,8 +69,9 @@ def fit(
     panel = as_panel(panel, **columns)
     check_static(panel, config, tune=tune)
     trainer = functools.partial(
-        train, tune=tune, network=network, checkpoint=checkpoint, on_progress=on_progress
-    )
+        train, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
+        on_progress=on_progress,
+    )  # fmt: skip
     return fit_with(trainer, panel, config, seed, tuned=tune)
 
 
@@ -132,6 +136,7 @@ def fit_part(
     report.insert(0, "rows", panel.mask.sum(1))
     spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
     broken = _broken(report)
+    report = report.drop(columns="why_not", errors="ignore")
     kept = [name for name in panel.ids if name not in broken]
     model = Model(
         networks=dataclasses.replace(networks, report=report),

@@ -92,6 +92,7 @@ def fit_in_part(
     *,
     tune: bool = False,
     checkpoint: swarm.Checkpoint | None = None,
+    executor: swarm.Executor | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Part:
     """Fit some of the series; the model's spread is theirs alone, see :func:`spread_of`.
@@ -106,7 +107,7 @@ def fit_in_part(
     transform = common.transform.with_series(panel, config.season)
     trainer = functools.partial(
         train, tune=tune, network=network, pooled=common.pooled,
-        checkpoint=checkpoint, on_progress=on_progress,
+        checkpoint=checkpoint, executor=executor, on_progress=on_progress,
     )  # fmt: skip
     return fit_part(trainer, panel, transform, config, seed, steps=common.steps, tuned=tune)
 

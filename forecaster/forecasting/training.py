@@ -39,6 +39,7 @@ def train(
     network: OwnNetwork | None = None,
     pooled: Pooled | None = None,
     checkpoint: swarm.Checkpoint | None = None,
+    executor: swarm.Executor | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> tuple[Networks, float]:
     """Train the networks of all series; returns them, and the seconds that it took.
@@ -49,15 +50,16 @@ def train(
     - ``seed``: with a series' name it determines every random draw
     - ``tune``: search each series' own settings first, among :func:`candidates`
     - ``network``: a user's own, which the config's model is the import path of
-    - ``pooled``: what the networks start from, where it is trained already
-    - ``checkpoint, on_progress``: as for :func:`forecaster.swarm.fit`
+    - ``pooled``: what the networks start from, where it is trained already; otherwise it is trained
+      in this process
+    - ``checkpoint, executor, on_progress``: as for :func:`forecaster.swarm.fit`
     """
     features = transformed.features.shape[-1]
     split = split_of(config, transformed.z.shape[1])
     data = series_data(config, transformed)
     if checkpoint is not None:
         checkpoint = dataclasses.replace(checkpoint, precision=config.precision)
-    options = _Options(seed, checkpoint, on_progress)
+    options = _Options(seed, checkpoint, executor, on_progress)
     if tune:
         return _search(config, split, features, network, data, ids, options)
     if config.start == "independent":
@@ -112,6 +114,7 @@ class _Options(NamedTuple):
 
     seed: int
     checkpoint: swarm.Checkpoint | None
+    executor: swarm.Executor | None
     on_progress: Callable[[swarm.Progress], None] | None
 
     def of(self, config: Config, *, fine_tuning: bool = False) -> dict[str, Any]:
@@ -157,7 +160,8 @@ def _search(
 
     params = [widen(w.result.params, shapes, w.size["hidden"], widest) for w in tuned.winners]
     chosen = tuned.summary().drop(columns="best_loss")
-    report = together([_report(winners.result) for winners in tuned.winners])
+    lost = any(winners.result.failed for winners in tuned.winners)
+    report = together([_report(winners.result, lost=lost) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
     return _networks(config, ids, together(params), report, network), tuned.seconds
 
@@ -183,17 +187,19 @@ def _of_series(report: pd.DataFrame, each: int) -> pd.DataFrame:
         return report
     group = np.arange(len(report)) // each
     rank = {name: place for place, name in enumerate(_STATUSES)}
+    worst = {"why_not": report.groupby(group)["why_not"].max()} if "why_not" in report else {}
     return pd.DataFrame(
         {
             "status": report.groupby(group)["status"].agg(lambda s: max(s, key=rank.__getitem__)),
             "epochs": report.groupby(group)["epochs"].max(),
             "best_epoch": report.groupby(group)["best_epoch"].max(),
             "validation_loss": report.groupby(group)["validation_loss"].mean(),
+            **worst,
         }
     )
 
 
-_STATUSES = ("stopped_early", "finished", "training", "diverged")  # the worst last
+_STATUSES = ("stopped_early", "finished", "training", "diverged", "failed")  # the worst last
 
 
 def candidates(config: Config) -> list[swarm.Candidate]:
@@ -211,9 +217,12 @@ def _hidden_sizes(config: Config) -> list[int]:
     return sorted({max(1, config.hidden // 2), config.hidden, 2 * config.hidden})
 
 
-def _report(fitted: swarm.FitResult) -> dict[str, np.ndarray]:
+def _report(fitted: swarm.FitResult, *, lost: bool = False) -> dict[str, np.ndarray]:
+    """A row per network; ``lost``: with a column of reasons even where all were trained."""
     names = {status.value: status.name.lower() for status in swarm.Status}
+    reasons = np.array([fitted.failed.get(name, "") for name in fitted.ids], object)
     return {
+        **({"why_not": reasons} if lost or fitted.failed else {}),
         "status": np.array([names[int(status)] for status in fitted.status], object),
         "epochs": fitted.epochs,
         "best_epoch": fitted.best_epoch,

@@ -34,6 +34,7 @@ def evaluate_from_home(
     folder: Path | None = None,
     overwrite: bool = False,
     finish: Callable[[Evaluation], None] | None = None,
+    executor: swarm.Executor | None = None,
     fetching: Callbacks | None = None,
     evaluating: BacktestCallbacks | None = None,
 ) -> Evaluation:
@@ -46,6 +47,7 @@ def evaluate_from_home(
     - ``folder``: by default a new one under ``home``; one that exists is an error unless it is an
       evaluation to ``overwrite``
     - ``finish``: adds to the evaluation's folder before it appears
+    - ``executor``: where networks train and slow baselines are made, as for :func:`forecaster.fit`
     - ``fetching``, ``evaluating``: what is called meanwhile
     """
     fetching = fetching or Callbacks()
@@ -76,5 +78,6 @@ def evaluate_from_home(
     )
     return evaluate_to_folder(
         folder, panel, config, dataclasses.replace(options, cache=home.baselines_cache),
-        overwrite=overwrite, provenance=provenance, finish=finish, callbacks=evaluating,
+        overwrite=overwrite, provenance=provenance, finish=finish, executor=executor,
+        callbacks=evaluating,
     )  # fmt: skip

@@ -67,6 +67,7 @@ def fit_to_home(
     tune: bool = False,
     run: str | None = None,
     memory: int | None = None,
+    executor: swarm.Executor | None = None,
     callbacks: Callbacks | None = None,
 ) -> SavedFit:
     """Fetch into the store, train, and save the model as a new run under ``home``.
@@ -77,6 +78,7 @@ def fit_to_home(
     - ``run``: what the run is called; by default its time
     - ``memory``: bytes that may be taken; by default a share of what is free. Series that need more
       are trained in shards, with the same bits; the store stays locked until they are
+    - ``executor``: where networks train, as for :func:`forecaster.fit`
     - ``callbacks``: what is called meanwhile
 
     When it is interrupted during training, :func:`resume_fit` continues it. Other fits under the
@@ -103,7 +105,7 @@ def fit_to_home(
         tell_of_others(home, callbacks.on_notice or (lambda message: None))
         with UnfinishedFit.begin(home, request, run) as unfinished:
             stored = _Stored(arrived.store, masked, lock)
-            facts, folder = _train_and_save(home, stored, unfinished, callbacks)
+            facts, folder = _train_and_save(home, stored, unfinished, executor, callbacks)
     return SavedFit(facts, folder, time.perf_counter() - began, arrived.stale)
 
 
@@ -146,12 +148,17 @@ class _Stored(NamedTuple):
 
 
 def resume_fit(
-    home: Home, name: str | None = None, *, callbacks: Callbacks | None = None
+    home: Home,
+    name: str | None = None,
+    *,
+    executor: swarm.Executor | None = None,
+    callbacks: Callbacks | None = None,
 ) -> SavedFit:
     """Continue a fit that was interrupted; the model is the same as without the interruption.
 
     ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
-    running. One that was killed once its model was saved gives that model. Raises UsageError when
+    running. One that was killed once its model was saved gives that model. ``executor``: where the
+    rest of it trains, wherever it began. Raises UsageError when
     there is none, it is running, or several could be meant; ModelError when data or program have
     changed since.
     """
@@ -165,7 +172,7 @@ def resume_fit(
         lock.enter_context(store.locked(callbacks.on_wait))
         stored = _Stored(store, unfinished.masked_rows(store), lock)
         try:
-            facts, folder = _train_and_save(home, stored, unfinished, callbacks)
+            facts, folder = _train_and_save(home, stored, unfinished, executor, callbacks)
         except ValueError as error:
             raise ModelError(
                 f"cannot resume: {error}. Run `forecaster fit` without --resume"
@@ -196,11 +203,15 @@ def _training_panel(store: Store, request: FitRequest) -> Panel:
 
 
 def _train_and_save(
-    home: Home, stored: _Stored, unfinished: UnfinishedFit, callbacks: Callbacks
+    home: Home,
+    stored: _Stored,
+    unfinished: UnfinishedFit,
+    executor: swarm.Executor | None,
+    callbacks: Callbacks,
 ) -> tuple[RunFacts, Path]:
     """Train, save the model as a new run, and discard the unfinished fit."""
     if unfinished.request.shard is not None:
-        return _train_in_shards(home, stored, unfinished, callbacks)
+        return _train_in_shards(home, stored, unfinished, executor, callbacks)
     panel = _training_panel(stored.store, unfinished.request)
     stored.lock.close()
     if callbacks.on_begin:
@@ -212,6 +223,7 @@ def _train_and_save(
         request.seed,
         tune=request.tune,
         checkpoint=unfinished.checkpoint,
+        executor=executor,
         on_progress=callbacks.on_training,
     )
     span = show_time(panel.times[0]), show_time(panel.times[-1])
@@ -227,7 +239,11 @@ def _train_and_save(
 
 
 def _train_in_shards(
-    home: Home, stored: _Stored, unfinished: UnfinishedFit, callbacks: Callbacks
+    home: Home,
+    stored: _Stored,
+    unfinished: UnfinishedFit,
+    executor: swarm.Executor | None,
+    callbacks: Callbacks,
 ) -> tuple[RunFacts, Path]:
     """The same, of series that are read, trained, written and forgotten some at a time."""
     request = unfinished.request
@@ -235,7 +251,7 @@ def _train_in_shards(
     reader = Reader(stored.store, request, stored.masked, scanned.layout, scanned.frequency)
     if callbacks.on_begin:
         callbacks.on_begin(unfinished)
-    parts = train_shards(reader, scanned, unfinished, callbacks)
+    parts = train_shards(reader, scanned, unfinished, executor, callbacks)
     skipped = scanned.skipped | {n: why for part in parts for n, why in part.skipped.items()}
     said = {"seed": request.seed, "training_seconds": sum(part.seconds for part in parts)}
     said |= {"tuned": request.tune, "products": products_of(request.config.precision)}

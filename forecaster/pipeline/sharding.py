@@ -147,9 +147,12 @@ def train_shards(
     reader: Reader,
     scanned: Scanned,
     unfinished: UnfinishedFit,
+    executor: swarm.Executor | None,
     callbacks: Callbacks,
 ) -> list[SavedPart]:
     """Train all shards that are not finished yet; returns all of them.
+
+    ``executor``: where the networks of each shard train.
 
     Raises DataError when no network of any can be used.
     """
@@ -165,7 +168,7 @@ def train_shards(
         if read_part(folder) is None:
             if common is None:
                 common = _common(reader, sample, scanned, callbacks.on_training)
-            _train(reader, names, common, unfinished, number, callbacks.on_training)
+            _train(reader, names, common, unfinished, number, executor, callbacks.on_training)
         unfinished.finish_shard(number)
     parts = [read_part(unfinished.shards / shard_name(k)) for k in range(len(groups))]
     parts = [part for part in parts if part is not None]
@@ -194,6 +197,7 @@ def _train(
     common: Common,
     unfinished: UnfinishedFit,
     number: int,
+    executor: swarm.Executor | None,
     on_training: Callable[[swarm.Progress], None] | None,
 ) -> None:
     """Read, train and write one shard."""
@@ -203,7 +207,8 @@ def _train(
     try:
         part = fit_in_part(
             reader.panel(names), common, request.config, request.seed, tune=request.tune,
-            checkpoint=unfinished.checkpoint_of(number), on_progress=on_training,
+            checkpoint=unfinished.checkpoint_of(number), executor=executor,
+            on_progress=on_training,
         )  # fmt: skip
         skipped = dict(part.model.skipped)
     except NoSeries as error:

@@ -1,6 +1,7 @@
 """Run baselines over all series and cutoffs, on all cores; slow ones keep what they made."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import hashlib
 import importlib
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from forecaster import atomic
+from forecaster import atomic, swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, name_reasons
 from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
@@ -140,6 +141,7 @@ class Runner:
     - ``season``: steps in a season instead, or in several, of which the shortest counts
     - ``cache``: a folder where slow baselines keep their forecasts, by content
     - ``workers``: processes, by default one per core
+    - ``executor``: where slow baselines are made instead, if not in this process
     - ``on_series``: called with a baseline's name and how many series it has done
 
     As it goes on, ``failed`` names the series that each baseline failed on, with the reason,
@@ -156,6 +158,7 @@ class Runner:
         season: int | Sequence[int] | None = None,
         cache: Path | None = None,
         workers: int | None = None,
+        executor: swarm.Executor | None = None,
         on_series: Callable[[str, int], None] | None = None,
     ):
         check_available(names)
@@ -172,8 +175,11 @@ class Runner:
         self._cache, self._on_series = cache, on_series or (lambda name, done: None)
         self._workers = workers or cores()
         self._pool: concurrent.futures.Executor | None = None
+        self._executor = None if executor is None or executor.here else executor
 
     def __enter__(self) -> "Runner":
+        if self._executor is not None:
+            return self
         if self._workers > 1 and any(baseline.slow for baseline in self.baselines.values()):
             context = multiprocessing.get_context("spawn")  # JAX's threads forbid a fork
             self._pool = concurrent.futures.ProcessPoolExecutor(
@@ -244,6 +250,8 @@ class Runner:
 
     def _made(self, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
         call = (baseline.module, baseline.function)
+        if self._executor is not None and baseline.slow:
+            return _made_elsewhere(self._executor, call, jobs)
         if self._pool is None or not baseline.slow:
             return {row: _make(*call, job) for row, job in jobs.items()}
         waiting = {row: self._pool.submit(_make, *call, job) for row, job in jobs.items()}
@@ -289,6 +297,22 @@ def require(library: str, extra: str, what: str) -> None:
         raise UsageError(
             f"{what} needs {library}, which is not installed; pip install 'forecaster[{extra}]'"
         )
+
+
+def _made_elsewhere(
+    executor: swarm.Executor, call: tuple[str, str], jobs: dict[int, Job]
+) -> dict[int, Result]:
+    """Results by executor: a series that no worker could do has none, and a reason."""
+    results: dict[int, Result] = {}
+    with contextlib.closing(executor.run(_make_one, call, jobs.items(), per_core=True)) as made:
+        for (row, _), result in made:
+            lost = isinstance(result, swarm.Failed)
+            results[row] = Result(None, result.reason, 0.0) if lost else result
+    return results
+
+
+def _make_one(call: tuple[str, str], numbered: tuple[int, Job]) -> Result:
+    return _make(*call, numbered[1])
 
 
 def _make(module: str, function: str, job: Job) -> Result:

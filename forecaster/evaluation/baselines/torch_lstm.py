@@ -6,6 +6,7 @@ distributions of errors can be laid over each other, and the times set side by s
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import multiprocessing
@@ -50,6 +51,7 @@ def fit_by_torch(
     seed: int = 0,
     *,
     workers: int | None = None,
+    executor: swarm.Executor | None = None,
     on_series: Callable[[int, int], None] | None = None,
 ) -> Model:
     """Fit as :func:`forecaster.fit` does, trained by PyTorch.
@@ -58,13 +60,17 @@ def fit_by_torch(
 
     - ``panel, config, seed``: as for :func:`forecaster.fit`
     - ``workers``: processes; by default one per core
+    - ``executor``: where networks train instead, if not in this process
     - ``on_series``: called after each series with how many are done, and of how many
 
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
     check_torch(config)
     config = dataclasses.replace(config, start="independent", members=1, precision="float32")
-    trainer = functools.partial(_train_all, workers=workers or cores(), on_series=on_series)
+    run = functools.partial(_by_processes, workers=workers or cores())
+    if executor is not None and not executor.here:
+        run = functools.partial(_elsewhere, executor=executor)
+    trainer = functools.partial(_train_all, functools.partial(run, on_series=on_series))
     return fit_with(trainer, panel, config, seed)
 
 
@@ -108,15 +114,22 @@ class Outcome(NamedTuple):
 
 
 def _train_all(
+    run: Callable[[Sequence[Job]], tuple[list[Outcome], float]],
     config: Config,
     transformed: Transformed,
     ids: Sequence[str],
     seed: int,
-    *,
-    workers: int,
-    on_series: Callable[[int, int], None] | None,
 ) -> tuple[Networks, float]:
-    jobs = _jobs(config, transformed, ids, seed)
+    outcomes, seconds = run(_jobs(config, transformed, ids, seed))
+    params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
+    params = jax.tree.map(lambda leaf: leaf[:, None], params)  # one network for each series
+    return Networks(config, tuple(ids), params, _report(ids, outcomes)), seconds
+
+
+def _by_processes(
+    jobs: Sequence[Job], *, workers: int, on_series: Callable[[int, int], None] | None
+) -> tuple[list[Outcome], float]:
+    """What became of each series, in processes of this machine, and the seconds that it took."""
     context = multiprocessing.get_context("spawn")
     workers = min(workers, len(jobs))
     with concurrent.futures.ProcessPoolExecutor(
@@ -129,10 +142,34 @@ def _train_all(
             outcomes.append(outcome)
             if on_series:
                 on_series(done, len(jobs))
-        seconds = time.perf_counter() - began
-    params = jax.tree.map(lambda *leaves: np.stack(leaves), *(o.params for o in outcomes))
-    params = jax.tree.map(lambda leaf: leaf[:, None], params)  # one network for each series
-    return Networks(config, tuple(ids), params, _report(ids, outcomes)), seconds
+        return outcomes, time.perf_counter() - began
+
+
+def _elsewhere(
+    jobs: Sequence[Job],
+    *,
+    executor: swarm.Executor,
+    on_series: Callable[[int, int], None] | None,
+) -> tuple[list[Outcome], float]:
+    """The same by an executor; starting its processes counts."""
+    began, outcomes = time.perf_counter(), dict[int, Outcome]()
+    parts = enumerate(jobs)
+    with contextlib.closing(executor.run(_train_part, None, parts, per_core=True)) as ended:
+        for (row, job), outcome in ended:
+            if isinstance(outcome, swarm.Failed):
+                outcome = _failed(job, outcome.reason)
+            outcomes[row] = outcome
+            if on_series:
+                on_series(len(outcomes), len(jobs))
+    return [outcomes[row] for row in range(len(jobs))], time.perf_counter() - began
+
+
+def _train_part(_: None, numbered: tuple[int, Job]) -> Outcome:
+    return train_one(numbered[1])
+
+
+def _failed(job: Job, reason: str) -> Outcome:
+    return Outcome(job.params, "diverged", 0, 0, np.inf, reason)
 
 
 def _report(ids: Sequence[str], outcomes: Sequence[Outcome]) -> pd.DataFrame:
@@ -194,7 +231,7 @@ def train_one(job: Job) -> Outcome:
         return _train(job)._replace(memory=memory_used())
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return Outcome(job.params, "diverged", 0, 0, np.inf, reason)
+        return _failed(job, reason)
 
 
 def _train(job: Job) -> Outcome:

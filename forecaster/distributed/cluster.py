@@ -1,0 +1,124 @@
+"""An executor whose workers are the nodes of a Ray cluster."""
+
+import contextlib
+import importlib.metadata
+import logging
+import platform
+from collections.abc import Callable, Generator, Iterable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from forecaster import __version__
+from forecaster.distributed.connecting import connect, import_ray
+from forecaster.distributed.crew import Node, RayCrew
+from forecaster.distributed.queue import dispatch
+from forecaster.errors import ClusterError
+from forecaster.swarm import Failed
+
+log = logging.getLogger(__name__)
+_Common = TypeVar("_Common")
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+
+class Ray:
+    """A Ray cluster as the ``executor`` of a fit: each node trains on all of its devices.
+
+        with Ray("auto") as cluster:
+            model = fc.fit(panel, seed=0, executor=cluster)
+
+    What shards have in common goes out once to each node. A lost worker's shard is trained on
+    another node; after three losses its series are named, and the rest goes on. Nodes with another
+    version of this package, JAX or Python are given nothing, and named.
+
+    - ``address``: ``auto`` for the cluster that this machine belongs to, or HOST:PORT of its head
+    - ``members``: networks in a shard; by default as many as train for about ten seconds
+    - ``on_notice``: told of losses and refusals; by default they are logged
+
+    Raises UsageError where Ray is not installed or the address is none, ClusterError within 15
+    seconds where no cluster answers.
+    """
+
+    def __init__(
+        self,
+        address: str = "auto",
+        *,
+        members: int | None = None,
+        on_notice: Callable[[str], None] | None = None,
+    ):
+        self._members = members
+        self._notice = on_notice or cast(Callable[[str], None], log.warning)
+        self._ray = import_ray()
+        self._connected = connect(address)
+        self._crew: RayCrew | None = None
+
+    @property
+    def here(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def members(self) -> int | None:
+        """Of a shard."""
+        return self._members
+
+    def lanes(self) -> Sequence[int]:
+        """The devices of each node. Raises ClusterError when the cluster has none."""
+        lanes = [node.lanes for node in Node.all(self._ray)]
+        if not lanes:
+            raise ClusterError(
+                "no node of the Ray cluster has a core to work on; see `ray status`, and add one: "
+                "ray start --address=HOST:PORT"
+            )
+        return lanes
+
+    def run(
+        self,
+        function: Callable[[_Common, _Part], _Result],
+        common: _Common,
+        parts: Iterable[_Part],
+        *,
+        per_core: bool = False,
+    ) -> Generator[tuple[_Part, _Result | Failed], None, None]:
+        """See :class:`forecaster.swarm.Executor`."""
+        if self._crew is None or self._crew.per_core != per_core:
+            self._let_go()
+            self._crew = RayCrew(self._ray, _versions(), self._notice, per_core=per_core)
+        crew = self._crew
+        crew.begin(function, common)
+        try:
+            yield from cast(Any, dispatch(crew, parts, self._notice))
+        finally:
+            crew.stop()
+
+    def close(self) -> None:
+        """End the workers, and leave the cluster if it was joined here."""
+        self._let_go()
+        if self._connected:
+            self._ray.shutdown()
+            self._connected = False
+
+    def _let_go(self) -> None:
+        if self._crew is not None:
+            with contextlib.suppress(Exception):  # the cluster may be gone
+                self._crew.stop(all_of_them=True)
+            self._crew = None
+
+    def __enter__(self) -> "Ray":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _versions() -> dict[str, str]:
+    """What a worker must have to give the same results."""
+    libraries = ("jax", "jaxlib", "flax", "optax", "numpy")
+    python = ".".join(platform.python_version_tuple()[:2])
+    versions = {name: importlib.metadata.version(name) for name in libraries}
+    return {"forecaster": __version__, "python": python, **versions}

@@ -1,0 +1,91 @@
+"""Reaching a Ray cluster, or saying within seconds why not."""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+from forecaster.errors import ClusterError, UsageError
+
+NEEDED = (2, 60)
+_CONNECTED, _ANSWERED = 4.0, 10.0  # seconds to wait
+_PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
+
+
+def import_ray() -> Any:
+    """Ray. Raises UsageError, with the pip command, where it is missing or too old."""
+    said = "which is not installed"
+    if importlib.util.find_spec("ray") is not None:
+        found = importlib.metadata.version("ray")
+        if tuple(int(part) for part in found.split(".")[:2]) >= NEEDED:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)
+                import ray
+            return ray
+        said = f"and {found} is installed"
+    needed = ".".join(map(str, NEEDED))
+    raise UsageError(f"a cluster needs ray>={needed}, {said}; pip install 'forecaster[ray]'")
+
+
+def connect(address: str) -> bool:
+    """Connect this process to a cluster; False where it is connected already.
+
+    ``address``: ``auto`` for the one that runs on this machine, or that RAY_ADDRESS names; else
+    HOST:PORT. Raises UsageError for what is no address, ClusterError within 15 seconds when nobody
+    answers there, or another version of Ray or Python.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        return False
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", "auto")
+    if address != "auto":
+        _check_answers(address)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, log_to_driver=False, logging_level="ERROR")
+    except ConnectionError as error:
+        raise ClusterError(
+            "no Ray cluster runs on this machine; start one with `ray start --head`, or name its "
+            "address, HOST:PORT"
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise ClusterError(f"the Ray cluster at {address} cannot be joined: {said}") from error
+    finally:
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, before)  # Ray takes it for itself
+    with contextlib.suppress(ImportError, AttributeError, KeyError):
+        # Otherwise pages on every lost worker go to standard output.
+        from ray._private.ray_logging import global_worker_stdstream_dispatcher
+
+        global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
+    return True
+
+
+def _check_answers(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdigit():
+        raise UsageError(
+            f"expected auto or the HOST:PORT of a Ray cluster's head; got {address}. From outside "
+            "a cluster, send the command there: ray job submit -- forecaster fit --ray auto"
+        )
+    advice = "see `ray status` there, and whether a firewall lies between"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECTED).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"no Ray cluster answers at {address} ({error}); {advice}") from error
+    # Ray itself would try for much longer, and cannot be stopped meanwhile.
+    command = [sys.executable, "-c", _PROBE, address]
+    try:
+        answers = subprocess.run(command, timeout=_ANSWERED, capture_output=True).returncode == 0
+    except subprocess.TimeoutExpired:
+        answers = False
+    if not answers:
+        raise ClusterError(f"what answers at {address} is no Ray cluster; {advice}")

@@ -1,0 +1,62 @@
+"""Reaching a cluster: what is no address, nobody there, somebody else there, Ray not installed."""
+
+import importlib.metadata
+import importlib.util
+import socket
+import time
+
+import pytest
+
+from forecaster.distributed import connecting
+from forecaster.errors import ClusterError, UsageError
+from tests.conftest import run
+
+pytest.importorskip("ray")
+
+
+@pytest.mark.parametrize("address", ["ray://head:10001", "head", "head:port", ":6379", ""])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(UsageError, match=r"expected auto or the HOST:PORT .*ray job submit"):
+        connecting._check_answers(address)
+
+
+def test_nobody_there_is_said_at_once():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ClusterError, match=f"no Ray cluster answers at {address}"):
+        connecting._check_answers(address)
+    with pytest.raises(ClusterError, match="no Ray cluster answers at no-such-host:6379"):
+        connecting._check_answers("no-such-host:6379")
+
+
+def test_somebody_else_there_is_said_within_fifteen_seconds(monkeypatch, settings, tmp_path):
+    assert connecting._CONNECTED + connecting._ANSWERED < 15
+    monkeypatch.setattr(connecting, "_ANSWERED", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match=f"what answers at {address} is no Ray cluster"):
+            connecting._check_answers(address)
+        assert time.monotonic() - began < 10
+    result = run(
+        "fit", "--source", "simulated", "--config", settings, "--home", tmp_path, "--ray", address
+    )
+    assert result.exit_code == 1 and "no Ray cluster answers" in result.output
+    assert not list(tmp_path.rglob("*.parquet"))  # before anything is fetched
+
+
+def test_without_ray_the_command_says_what_to_install(monkeypatch, settings, tmp_path):
+    args = ("fit", "--source", "simulated", "--config", settings, "--home", tmp_path)
+    found = importlib.util.find_spec
+    missing = lambda name, *rest: None if name == "ray" else found(name, *rest)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", missing)
+        result = run(*args, "--ray", "auto")
+    assert result.exit_code == 2
+    assert "needs ray>=2.60, which is not installed; pip install 'forecaster[ray]'" in result.output
+    version = importlib.metadata.version
+    old = lambda name: "2.9.3" if name == "ray" else version(name)  # noqa: E731
+    monkeypatch.setattr(importlib.metadata, "version", old)
+    with pytest.raises(UsageError, match=r"and 2\.9\.3 is installed; pip install"):
+        connecting.import_ray()

@@ -1,0 +1,228 @@
+"""The queue and the crew, on a Ray that is only played: losses, tries, refusals."""
+
+import itertools
+import types
+
+import pytest
+
+from forecaster.distributed import crew as crews
+from forecaster.distributed.crew import Node, RayCrew
+from forecaster.distributed.queue import dispatch
+from forecaster.errors import ClusterError
+from forecaster.swarm import Failed
+
+VERSIONS = {"forecaster": "1", "jax": "2", "python": "3.11"}
+CODE = {"backend": "cpu", "kernel": "avx2"}
+
+
+class RayError(Exception):
+    pass
+
+
+class RayTaskError(RayError):
+    def __init__(self, cause):
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Actor:
+    """Answers at once; ``node`` says what it has, and what it does to a part."""
+
+    def __init__(self, ray, node):
+        self.ray, self.node, self.work_of = ray, node, None
+
+    def __getattr__(self, what):
+        return types.SimpleNamespace(remote=lambda *args: self.ray.answer(self, what, args))
+
+
+class PlayedRay:
+    """As much of Ray as a crew uses. ``nodes`` by number: versions, code, and ``lose(part)``."""
+
+    exceptions = types.SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+    cloudpickle = types.SimpleNamespace(register_pickle_by_value=lambda module: None)
+    util = types.SimpleNamespace(
+        scheduling_strategies=types.SimpleNamespace(
+            NodeAffinitySchedulingStrategy=lambda number, soft: number
+        )
+    )
+
+    def __init__(self, **members):
+        self.members, self.numbers, self.answers = members, itertools.count(), {}
+        self.put_once, self.given, self.killed = [], [], []
+
+    def nodes(self):
+        return [
+            {
+                "NodeID": number,
+                "Alive": member.get("alive", True),
+                "NodeManagerHostname": "host",
+                "Resources": {"CPU": member.get("cores", 1)},
+            }
+            for number, member in self.members.items()
+        ]
+
+    def remote(self, **options):
+        started = lambda options: types.SimpleNamespace(  # noqa: E731
+            remote=lambda cores: Actor(self, options["scheduling_strategy"])
+        )
+        return lambda kind: types.SimpleNamespace(options=lambda **o: started(o))
+
+    def put(self, what):
+        self.put_once.append(what)
+        return what
+
+    def kill(self, actor):
+        self.killed.append(actor.node)
+
+    def wait(self, refs, timeout):
+        return refs[:1], refs[1:]
+
+    def get(self, ref):
+        answer = self.answers.pop(ref)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def answer(self, actor, what, args):
+        member, ref = self.members[actor.node], next(self.numbers)
+        if what == "begin":
+            actor.work_of = args[0]
+        self.answers[ref] = {
+            "versions": lambda: VERSIONS | member.get("versions", {}),
+            "start": lambda: CODE | member.get("code", {}),
+            "begin": lambda: None,
+            "work": lambda: self.work(actor, member, *args),
+        }[what]()
+        return ref
+
+    def work(self, actor, member, part):
+        self.given.append((actor.node, part))
+        function, common = actor.work_of
+        return member.get("lose", lambda part: None)(part) or function(common, part)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(crews, "_LOOKED_AT", 0.0)
+    monkeypatch.setattr(crews, "_SOON", 0.5)
+
+
+def run(ray, parts=range(6), function=pow, *, per_core=False):
+    """Results by part, and what was said."""
+    said = []
+    crew = RayCrew(ray, VERSIONS, said.append, per_core=per_core)
+    crew.begin(function, 2)
+    return dict(dispatch(crew, parts, said.append)), said
+
+
+EXPECTED = {part: 2**part for part in range(6)}
+
+
+def test_all_workers_share_one_queue_and_one_copy_of_what_is_common():
+    ray = PlayedRay(a={}, b={"cores": 3}, c={"alive": False}, d={"cores": 0})
+    assert run(ray) == (EXPECTED, [])
+    assert {node for node, _ in ray.given} == {"a", "b"} and ray.put_once == [(pow, 2)]
+    ray = PlayedRay(a={"cores": 4})
+    assert run(ray, per_core=True) == (EXPECTED, [])
+    assert Node("a", "host", 4, 0).lanes == 4 and Node("a", "host", 4, 2).lanes == 2
+
+
+def test_a_part_is_made_only_when_somebody_is_free():
+    made, ray = [], PlayedRay(a={})
+    crew = RayCrew(ray, VERSIONS, print, per_core=False)
+    crew.begin(pow, 2)
+    results = dispatch(crew, (made.append(part) or part for part in range(9)), print)
+    next(results)
+    assert made == [0]
+
+
+def test_a_lost_part_is_done_on_another_node():
+    lost = RayError("the actor died\nunexpectedly")
+    ray = PlayedRay(a={"lose": lambda part: lost if part == 2 else None}, b={})
+    results, said = run(ray)
+    assert results == EXPECTED
+    tried = [node for node, part in ray.given if part == 2]
+    assert tried in (["a", "b"], ["b"])
+    if len(tried) == 2:
+        assert said == [
+            "Lost what host (node a) was doing (RayError: the actor died); it is done again."
+        ]
+
+
+@pytest.mark.parametrize("nodes", ["a", "ab", "abcd"])
+def test_a_part_that_is_lost_three_times_is_given_up_and_the_rest_goes_on(nodes):
+    lose = lambda part: RayError("out of memory") if part == 2 else None  # noqa: E731
+    ray = PlayedRay(**{node: {"lose": lose} for node in nodes})
+    results, said = run(ray)
+    reason = "its workers were lost 3 times: RayError: out of memory"
+    assert results == EXPECTED | {2: Failed(reason)}
+    tried = [node for node, part in ray.given if part == 2]
+    assert len(tried) == 3 and len(set(tried)) == min(3, len(nodes))
+    assert said[-1].endswith("given up.")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RayTaskError(OSError(28, "No space left on device")),
+        RayTaskError(MemoryError()),
+        RayTaskError(RuntimeError("RESOURCE_EXHAUSTED: Out of memory")),
+        RayError("OutOfDiskError: local disk is full"),
+    ],
+)
+def test_a_node_without_room_is_set_aside(error):
+    ray = PlayedRay(a={"lose": lambda part: error}, b={})
+    results, said = run(ray, range(40))
+    assert results == {part: 2**part for part in range(40)}
+    assert len([node for node, _ in ray.given if node == "a"]) == 3
+    assert any("host (node a) lost 3 workers in a row" in line for line in said)
+
+
+def test_what_the_work_itself_raises_is_raised():
+    def broken(common, part):
+        raise AssertionError
+
+    ray = PlayedRay(a={"lose": lambda part: RayTaskError(KeyError("a bug"))}, b={})
+    with pytest.raises(KeyError, match="a bug"):
+        run(ray)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"versions": {"jax": "1.9"}}, "has jax 1.9 (here 2)"),
+        ({"versions": {"python": "3.12"}}, "has python 3.12 (here 3.11)"),
+        ({"versions": {"forecaster": "not installed"}}, "has forecaster not installed (here 1)"),
+        ({"code": {"kernel": "neon"}}, "computes with backend cpu (others cpu), kernel neon"),
+    ],
+)
+def test_a_node_that_would_compute_something_else_is_refused_by_name(other, said):
+    results, told = run(PlayedRay(a={}, b=other))
+    assert results == EXPECTED
+    assert len(told) == 1 and told[0].startswith(f"host (node b) {said}")
+    if "versions" in other:
+        with pytest.raises(ClusterError, match="has no worker") as error:
+            run(PlayedRay(b=other))
+        assert said in str(error.value)
+        assert run(PlayedRay(a={}, b=other), per_core=True)[0] == EXPECTED
+
+
+def test_a_cluster_without_a_free_core_is_given_up_soon():
+    ray = PlayedRay(a={})
+    ray.wait = lambda refs, timeout: ([], refs)
+    with pytest.raises(ClusterError, match="its cores are taken by other work"):
+        run(ray)
+    with pytest.raises(ClusterError, match="no node with a core"):
+        run(PlayedRay())
+
+
+def test_a_network_that_a_node_cannot_import_is_named():
+    class Unknown(PlayedRay):
+        def answer(self, actor, what, args):
+            ref = super().answer(actor, what, args)
+            if what == "begin":
+                self.answers[ref] = RayTaskError(ModuleNotFoundError("No module named 'mine'"))
+            return ref
+
+    with pytest.raises(ClusterError, match=r"No module named 'mine'.*a network of your own"):
+        run(Unknown(a={}))

@@ -1,0 +1,37 @@
+"""Fits of a model in shards: the same bits, and what was lost is named."""
+
+import pytest
+
+import forecaster as fc
+from tests.conftest import TICKERS
+from tests.swarm.test_fitting import same
+from tests.swarm.test_shards import Elsewhere
+
+
+def test_a_model_from_shards_is_the_same(panel, config, model):
+    away = fc.fit(panel, config, seed=1, executor=Elsewhere(2))
+    assert same(away.networks.params, model.networks.params)
+    assert away.report.equals(model.report)
+
+
+def test_a_series_that_no_worker_could_train_is_skipped_by_name(panel, config, model):
+    away = fc.fit(panel, config, seed=1, executor=Elsewhere(1, lost=[3]))
+    assert away.skipped == {TICKERS[3]: "lost three times"}
+    kept = model.only([name for name in TICKERS if name != TICKERS[3]])
+    assert away.ids == kept.ids and away.report.equals(kept.report)
+    assert same(away.networks.params, kept.networks.params)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tune", [False, True])
+def test_several_networks_each_and_a_search(panel, config, tune):
+    import dataclasses
+
+    if not tune:
+        config = dataclasses.replace(config, start="pooled", members=2)
+    whole = fc.fit(panel, config, seed=1, tune=tune)
+    away = fc.fit(panel, config, seed=1, tune=tune, executor=Elsewhere(3))
+    assert same(away.networks.params, whole.networks.params)
+    lossy = Elsewhere(2, lost=[0])
+    lost = fc.fit(panel, config, seed=1, tune=tune, executor=lossy)
+    assert lost.skipped.get(TICKERS[0]) == "lost three times"
