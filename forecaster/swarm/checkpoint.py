@@ -97,8 +97,10 @@ def write(path: Path, digest: str, saved: Saved) -> None:
     atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
-def read(path: Path, digest: str, like: State) -> Saved:
-    """Read a checkpoint of the fit with this fingerprint; ``like`` has the structure of a state.
+def read(path: Path, digest: str, like: State, metrics: Sequence[str] = ()) -> Saved:
+    """Read a checkpoint of the fit with this fingerprint.
+
+    ``like`` has the structure of a state; ``metrics`` are the names of those that are kept.
 
     Raises FileNotFoundError when there is none, SwarmError when it is damaged, of another fit, or
     computed by other code than this process would go on with.
@@ -119,9 +121,9 @@ def read(path: Path, digest: str, like: State) -> Saved:
             "what was changed"
         )
     _check_arithmetic(path, metadata)
-    structure = cast(
-        Any, jax.tree.structure(Saved(np.zeros(0), like, Losses(np.zeros(0), np.zeros(0))))
-    )
+    none = np.zeros(0)
+    losses = Losses(none, none, dict.fromkeys(metrics, none))
+    structure = cast(Any, jax.tree.structure(Saved(none, like, losses)))
     if structure.num_leaves != len(leaves):
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
     saved: Saved = jax.tree.unflatten(structure, leaves)

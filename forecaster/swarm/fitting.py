@@ -17,13 +17,14 @@ from forecaster.swarm.checks import (
     check_ids,
 )
 from forecaster.swarm.data import Held, Streamed, check_data
+from forecaster.swarm.history import History
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
 from forecaster.swarm.memory import chunk_size, members_at_once
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
 from forecaster.swarm.task import ArrayLike, Data, Task
-from forecaster.swarm.training import State, Status
+from forecaster.swarm.training import Losses, State, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,13 @@ class Progress:
     seconds: float
     stage: str = ""  # of a search: which of its rungs
     compiling: bool = False  # before the first block of programs that are new to this process
+    history: History | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def losses(self) -> Losses:
+        """Losses and metrics so far, each (member, epoch)."""
+        none = np.zeros((self.members, 0), np.float32)
+        return Losses(none, none) if self.history is None else self.history.losses
 
 
 def fit(
@@ -56,7 +64,7 @@ def fit(
     memory: int | None = None,
     previous: FitResult | None = None,
     checkpoint: Checkpoint | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
 
@@ -82,7 +90,8 @@ def fit(
     - ``previous``: continue this training
     - ``checkpoint``: makes the fit resumable after an interruption at any moment, also by
       ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
-    - ``on_progress``: called after every block, and before the first where it is compiled
+    - ``on_progress``: called after every block, and before the first where it is compiled; where it
+      returns True, all members end where they are
 
     Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
     to resume is of another fit or computed by another kernel; FileNotFoundError when there is none;
@@ -116,10 +125,11 @@ def fit(
     if checkpoint and checkpoint.resume:
         schedule.restore(checkpoint.path, digest)
 
-    def report(*, compiling: bool = False) -> None:
-        if on_progress:
-            progress = _progress(schedule, time.perf_counter() - began)
-            on_progress(dataclasses.replace(progress, compiling=compiling))
+    def report(*, compiling: bool = False) -> bool:
+        if not on_progress:
+            return False
+        progress = _progress(schedule, time.perf_counter() - began)
+        return on_progress(dataclasses.replace(progress, compiling=compiling)) is True
 
     at_first = functools.partial(report, compiling=True) if schedule.compiling else None
     run_to_the_end(schedule, checkpoint, digest, report, at_first)
@@ -131,17 +141,21 @@ def run_to_the_end(
     schedule: Schedule,
     checkpoint: Checkpoint | None,
     digest: str,
-    after_block: Callable[[], None],
-    at_first: Callable[[], None] | None = None,
+    after_block: Callable[[], object],
+    at_first: Callable[[], object] | None = None,
 ) -> None:
-    """Advance until all members have ended, with checkpoints every so often and on Ctrl-C."""
+    """Advance until all members have ended, with checkpoints every so often and on Ctrl-C.
+
+    Where ``after_block`` or ``at_first`` returns True, the members end where they are.
+    """
     saved = time.monotonic()
     try:
-        if at_first:
-            at_first()
+        if at_first and at_first() is True:
+            schedule.stop()
         while not schedule.done():
             schedule.advance()
-            after_block()
+            if after_block() is True:
+                schedule.stop()
             if checkpoint and time.monotonic() - saved >= checkpoint.every:
                 schedule.save(checkpoint.path, digest)
                 saved = time.monotonic()
@@ -170,4 +184,5 @@ def _progress(schedule: Schedule, seconds: float) -> Progress:
         epochs_at_most=int(at_most.sum()),
         validation_loss=schedule.history.latest,
         seconds=seconds,
+        history=schedule.history,
     )

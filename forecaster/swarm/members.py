@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import ArrayLike
+from forecaster.swarm.task import AnyArray, ArrayLike
 
 _T = TypeVar("_T")
 
@@ -42,6 +42,13 @@ def write_members(tree: _T, rows: np.ndarray, new: _T) -> _T:
         return leaf
 
     return jax.tree.map(write, tree, new)
+
+
+def written(leaf: AnyArray, rows: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """A copy of an array (member, ...) with new values in some rows."""
+    leaf = np.array(leaf)
+    leaf[rows] = new
+    return leaf
 
 
 def append_members(first: _T, *others: _T) -> _T:

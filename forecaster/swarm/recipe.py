@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import jax
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
 from forecaster.swarm.losses import Batch
+from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer
 from forecaster.swarm.supervised import supervised
@@ -32,7 +33,13 @@ class Recipe:
     compute_dtype: DTypeLike | None
 
     @functools.lru_cache(maxsize=8)  # noqa: B019, a recipe lives as long as its programs
-    def task(self, batch_size: int | None = None, *, validated: bool = False) -> Task:
+    def task(
+        self,
+        batch_size: int | None = None,
+        *,
+        validated: bool = False,
+        seen: Watched = NOTHING,
+    ) -> Task:
         """The task of a fit."""
         return supervised(
             self.functions,
@@ -43,31 +50,75 @@ class Recipe:
             accumulate=self.accumulate,
             validated=validated,
             compute_dtype=self.compute_dtype,
+            metrics=dict(seen.metrics),
+            monitor=seen.monitor,
+            mode=seen.mode,
         )
 
     @functools.cached_property
     def init_state(self) -> Callable[[UInt32[jax.Array, "2"], Hyperparams], State]:
         """A member's first state, from key and hyperparameters."""
-        return lambda key, hyperparams: init_state(self.task(), key, hyperparams)
+
+        def initialise(key: jax.Array, hyperparams: Hyperparams) -> State:
+            return init_state(self.task(), key, hyperparams)
+
+        return initialise
 
     @functools.cached_property
     def predict(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
         """A member's predictions."""
-        return lambda params, hyperparams, inputs: self.functions.apply(
-            params, inputs, hyperparams=hyperparams
-        )
+
+        def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
+            return self.functions.apply(params, inputs, hyperparams=hyperparams)
+
+        return predict
+
+    @functools.cached_property
+    def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
+        """A member's predictions, drawn by its own key and that of the call.
+
+        The inputs come with both, ``(inputs, member's raw key, raw key)``.
+        """
+
+        def sample(params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
+            inputs, own, words = given
+            key = cast(jax.Array, jax.random.wrap_key_data(own))
+            for word in (words[0], words[1]):
+                key = jax.random.fold_in(key, word)
+            return self.functions.apply(params, inputs, key=key, hyperparams=hyperparams)
+
+        return sample
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
         """A member's loss on a batch, with nothing random: without a key."""
         loss: Callable[..., jax.Array] = self.task().loss
-        return lambda params, hyperparams, batch: loss(params, Batch(*batch), None, hyperparams)
+
+        def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
+            return loss(params, Batch(*batch), None, hyperparams)
+
+        return evaluate
 
     @functools.cached_property
     def step(
         self,
     ) -> Callable[[State, Hyperparams, Batch], tuple[State, Float[jax.Array, ""]]]:
         """A member's step on a batch."""
-        return lambda state, hyperparams, batch: train_step(
-            self.task(), state, Batch(*batch), hyperparams
-        )
+
+        def step(
+            state: State, hyperparams: Hyperparams, batch: Batch
+        ) -> tuple[State, Float[jax.Array, ""]]:
+            return train_step(self.task(), state, Batch(*batch), hyperparams)
+
+        return step
+
+    def function(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+        """One member as a pure function of its inputs."""
+        apply, own = self.functions.apply, params
+
+        def member(
+            *inputs: Tree, params: Params = own, key: jax.Array | None = None, **options: Any
+        ) -> Tree:
+            return apply(params, *inputs, key=key, hyperparams=hyperparams, **options)
+
+        return member

@@ -20,7 +20,8 @@ _T = TypeVar("_T")
 _VERSION = 1
 _HYPERPARAMS = "hyper/"  # what files call them
 _SEEDS = 2**63
-_FLOATS = np.zeros((2, 0), np.float32)
+_FLOAT = np.dtype(np.float32)
+_METRICS = "losses.metrics['"
 
 
 class _Header(TypedDict):
@@ -86,23 +87,32 @@ def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
         return jax.tree.unflatten(structure, [tensors[name] for name in names])
 
     none = np.zeros((len(ids), 0), np.float32)
-    state, losses = fill("state", like), fill("losses", Losses(none, none))
+    metrics = [_metric(name) for name in tensors if name.startswith(_METRICS)]
+    kept = Losses(none, none, dict.fromkeys(metrics, none))
+    state, losses = fill("state", like), fill("losses", kept)
     check_same_shapes(like, state, str(path))
     _check_training(path, len(ids), like, state, losses)
     return FitResult(tuple(ids), state, losses, float(seconds))
 
 
+def _metric(name: str) -> str:
+    """A metric's name, from what files call it."""
+    return name.removeprefix(_METRICS).removesuffix("']")
+
+
 def _check_training(path: Path, members: int, like: State, state: State, losses: Losses) -> None:
     """Raise SwarmError for types, statuses and counts of epochs that training does not leave."""
-    expected = [leaf.dtype for _, leaf in named_leaves((like, Losses(*_FLOATS)))]
+    expected = [leaf.dtype for _, leaf in named_leaves(like)]
+    expected += [_FLOAT] * len(jax.tree.leaves(losses))
     for (name, leaf), kind in zip(named_leaves((state, losses)), expected, strict=True):
         if leaf.dtype != kind or len(leaf) != members:
             raise SwarmError(
                 f"{path}: {name}: expected {kind} of {members} members; got {leaf.dtype} of "
                 f"{len(leaf)}"
             )
-    if losses.train.ndim != 2 or losses.train.shape != losses.validation.shape:
-        raise SwarmError(f"{path}: losses: expected two arrays (member, epoch)")
+    shapes = {np.shape(leaf) for leaf in jax.tree.leaves(losses)}
+    if losses.train.ndim != 2 or len(shapes) != 1:
+        raise SwarmError(f"{path}: losses: expected arrays (member, epoch), all of one shape")
     epochs, best = np.asarray(state.epoch), np.asarray(state.best_epoch)
     sound = (best >= 0) & (best <= epochs) & (epochs <= losses.train.shape[1])
     if not sound.all() or not np.isin(state.status, list(Status)).all():

@@ -1,12 +1,13 @@
 """What there is to see of members that were trained."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from jaxtyping import Int32, Shaped
+from jaxtyping import Float, Int32, Shaped
 
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.task import Params
+from forecaster.swarm.task import AnyArray, Params
 from forecaster.swarm.training import Losses, Status
 from forecaster.swarm.variables import count_weights
 
@@ -64,6 +65,11 @@ class Trained:
     def losses(self) -> Losses:
         """Training and validation loss, each (member, epoch), NaN where a member did not train."""
         return self._result.losses
+
+    @property
+    def metrics(self) -> Mapping[str, Float[AnyArray, "member epoch"]]:
+        """Metrics by name, each (member, epoch), NaN where a member did not train."""
+        return self.losses.metrics
 
     @property
     def seconds(self) -> float:
