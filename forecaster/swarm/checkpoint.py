@@ -7,7 +7,7 @@ from it ends with the same bits as one that was never interrupted.
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -15,13 +15,13 @@ import jax
 import numpy as np
 from jaxtyping import Bool, UInt32
 
-from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Streamed
 from forecaster.swarm.members import named_leaves
 from forecaster.swarm.recurrence import kernel_status, products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
+from forecaster.swarm.writing import write_file
 
 _VERSION = "2"
 
@@ -32,13 +32,15 @@ class Checkpoint:
 
     With ``resume``, a fit continues from the file; without, it starts anew and overwrites it. The
     ``precision`` of the task's recurrences is named here where it is not float32: such a fit is
-    continued only where it is computed by the same code.
+    continued only where it is computed by the same code. ``replace(path, write)`` puts a file that
+    ``write(temporary_path)`` writes in place of another, whole.
     """
 
     path: Path
     every: float = 30.0
     resume: bool = False
     precision: str = "float32"
+    replace: Callable[[Path, Callable[[Path], object]], None] = write_file
 
 
 class Saved(NamedTuple):
@@ -84,17 +86,17 @@ def arithmetic(precision: str = "float32") -> dict[str, str]:
     return known if precision == "float32" else known | {"products": products_of(precision)}
 
 
-def write(path: Path, digest: str, saved: Saved) -> None:
+def write(checkpoint: Checkpoint, digest: str, saved: Saved) -> None:
     """Replace the checkpoint. ``digest``: the fit's fingerprint.
 
-    Raises WriteError when it cannot be written.
+    Raises SwarmWriteError when it cannot be written.
     """
     from safetensors.numpy import save
 
     leaves = jax.tree.leaves(saved)
     arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
     raw = save(arrays, metadata=arithmetic() | {"version": _VERSION, "fit": digest})
-    atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
+    checkpoint.replace(checkpoint.path, lambda temporary: temporary.write_bytes(raw))
 
 
 def read(path: Path, digest: str, like: State, metrics: Sequence[str] = ()) -> Saved:

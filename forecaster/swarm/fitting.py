@@ -95,7 +95,7 @@ def fit(
 
     Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
     to resume is of another fit or computed by another kernel; FileNotFoundError when there is none;
-    WriteError when a checkpoint cannot be written.
+    SwarmWriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()
     ids = tuple(ids)
@@ -157,13 +157,13 @@ def run_to_the_end(
             if after_block() is True:
                 schedule.stop()
             if checkpoint and time.monotonic() - saved >= checkpoint.every:
-                schedule.save(checkpoint.path, digest)
+                schedule.save(checkpoint, digest)
                 saved = time.monotonic()
         if checkpoint:  # so that what follows training can fail without losing it
-            schedule.save(checkpoint.path, digest)
+            schedule.save(checkpoint, digest)
     except KeyboardInterrupt:
         if checkpoint:
-            schedule.save(checkpoint.path, digest)
+            schedule.save(checkpoint, digest)
         raise
 
 

@@ -17,7 +17,7 @@ class LSTM(nnx.Module):
     - ``compiled``: without, all is left to JAX, slower, and with second derivatives, which the
       compiled code does not have
 
-    Raises ValueError for another precision.
+    Raises SwarmError for another precision.
     """
 
     def __init__(

@@ -2,13 +2,16 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import jax
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.losses import Batch
 from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
@@ -122,3 +125,36 @@ class Recipe:
             return apply(params, *inputs, key=key, hyperparams=hyperparams, **options)
 
         return member
+
+    def check_same(self, other: "Recipe") -> None:
+        """Raise SwarmError unless members of the other recipe learn as those of this one do."""
+        for name in ("loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if not same_function(ours, theirs):
+                raise SwarmError(
+                    f"the other swarm: has another {name}: expected {_name(ours)}; got "
+                    f"{_name(theirs)}. Members of one swarm learn alike"
+                )
+
+
+def same_function(one: Any, other: Any) -> bool:
+    """Whether two functions do the same: one object, or the same code on the same values."""
+    if one is other:
+        return True
+    if isinstance(one, functools.partial) and isinstance(other, functools.partial):
+        partials = cast(tuple[Any, Any], (one, other))
+        return same_function(*((p.func, p.args, sorted(p.keywords.items())) for p in partials))
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        ours, theirs = cast(Sequence[Any], one), cast(Sequence[Any], other)
+        return len(ours) == len(theirs) and all(map(same_function, ours, theirs))
+    if isinstance(one, types.FunctionType) and isinstance(other, types.FunctionType):
+        if one.__code__ != other.__code__ or one.__defaults__ != other.__defaults__:
+            return False
+        cells = [[cell.cell_contents for cell in each.__closure__ or ()] for each in (one, other)]
+        return same_function(*cells)
+    equal: Any = one == other
+    return bool(np.all(equal))
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__qualname__", None) or f"{value!r:.60}"

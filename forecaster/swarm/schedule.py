@@ -22,7 +22,7 @@ from jaxtyping import Bool, Int, UInt32
 
 from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm import lanes as _lanes
-from forecaster.swarm.checkpoint import Saved
+from forecaster.swarm.checkpoint import Checkpoint, Saved
 from forecaster.swarm.data import Held, with_shared
 from forecaster.swarm.divergence import first_bad, last_sound
 from forecaster.swarm.history import History
@@ -330,9 +330,9 @@ class Schedule:
         history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
         self._snapshot = self._snapshot._replace(history=history)
 
-    def save(self, path: Path, digest: str) -> None:
+    def save(self, checkpoint: Checkpoint, digest: str) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
-        _checkpoint.write(path, digest, Saved(self.started, self.state, self.history.losses))
+        _checkpoint.write(checkpoint, digest, Saved(self.started, self.state, self.history.losses))
 
     def restore(self, path: Path, digest: str) -> None:
         """Continue from a checkpoint."""

@@ -9,11 +9,11 @@ from typing import Any, TypedDict, TypeVar, cast
 import jax
 import numpy as np
 
-from forecaster import atomic
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
 from forecaster.swarm.members import named_leaves
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.training import Losses, State, Status
+from forecaster.swarm.writing import write_file
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ def save(
     hyperparams: Mapping[str, np.ndarray],
     result: FitResult,
 ) -> None:
-    """Write a swarm, whole or not at all. Raises WriteError when it cannot be written."""
+    """Write a swarm, whole or not at all. Raises SwarmWriteError when it cannot be written."""
     from safetensors.numpy import save as to_bytes
 
     arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
@@ -46,7 +46,7 @@ def save(
     header = {"schema": _VERSION, "ids": list(ids), "seed": seed, "seconds": result.seconds}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
-    atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
+    write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
 def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]]:

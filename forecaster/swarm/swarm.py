@@ -1,6 +1,7 @@
 """Many independent models of one kind, as one value."""
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -43,8 +44,8 @@ from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import functions_of
 from forecaster.swarm.task import ArrayLike, Params, Tree
+from forecaster.swarm.trained import Fitted, Trained, Use, warn_dropped
 from forecaster.swarm.trained import HostHyperparams as _Hyperparams
-from forecaster.swarm.trained import Trained
 from forecaster.swarm.training import Losses
 
 _Arrays: TypeAlias = Tree | Shared
@@ -110,6 +111,7 @@ class Swarm(Trained):
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
         self._ids, self._devices = ids, cast(OnDevices | None, None)
+        self._use, self._fitted = Use(), cast(Fitted | None, None)
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
 
     # Training
@@ -186,7 +188,9 @@ class Swarm(Trained):
             on_progress=on_progress,
             **self._machine._asdict(),
         )
-        return self._with(result)
+        new = self._with(result)
+        self._fitted = Fitted(weakref.ref(new), new._use)
+        return new
 
     @renamed(weight="sample_weight")
     def step(
@@ -214,6 +218,7 @@ class Swarm(Trained):
         - ``key``: a seed or a random key; with one, what is random in the model is drawn, as for
           dropout at test time or samples, by it and the member's own. Statistics stay frozen
         """
+        warn_dropped(self._fitted)
         inputs = part(self.ids, inputs, None, None, "")[0]
         function = self._recipe.predict
         if key is not None:
@@ -228,6 +233,7 @@ class Swarm(Trained):
         self, inputs: _Arrays, targets: _Arrays | None = None, sample_weight: _Arrays | None = None
     ) -> Float[np.ndarray, " member"]:
         """Every member's loss, averaged over its examples."""
+        warn_dropped(self._fitted)
         batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
         return self._map(self._recipe.evaluate, self.params, self.hyperparams, batch)
 
@@ -272,10 +278,12 @@ class Swarm(Trained):
     def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
         """This swarm with the members of another, or with new untrained members of these names.
 
-        New members get the hyperparameters of the first one.
+        New members get the hyperparameters of the first one. Raises SwarmError for a swarm of
+        another model, loss or optimiser.
         """
         if not isinstance(other, Swarm):
             other = self._new_members(tuple(other))
+        self._recipe.check_same(other._recipe)
         storage.check_same_shapes(self._result.state, other._result.state, "the other swarm")
         check_same_names(other.hyperparams, self.hyperparams)
         check_ids(self.ids + other.ids)
@@ -317,7 +325,7 @@ class Swarm(Trained):
         """Write weights, optimiser states, histories and hyperparameters to one file.
 
         Code is not saved: :meth:`load` needs the model again. The file is replaced whole. Raises
-        WriteError when it cannot be written.
+        SwarmWriteError when it cannot be written.
         """
         storage.save(Path(path), self.ids, self.seed, self.hyperparams, self._result)
 
@@ -339,6 +347,7 @@ class Swarm(Trained):
     @property
     def _result(self) -> FitResult:
         """What training left, on the host."""
+        self._use.used = True
         if self._at_host is None:
             self._at_host = cast(OnDevices, self._devices).result
         return self._at_host
@@ -357,7 +366,7 @@ class Swarm(Trained):
     def _with(self, result: FitResult | None, hyperparams: _Hyperparams | None = None) -> "Swarm":
         new = object.__new__(Swarm)
         new.__dict__ |= self.__dict__
-        new._at_host, new._devices = result, None
+        new._at_host, new._devices, new._use, new._fitted = result, None, Use(), None
         new._ids = self._ids if result is None else result.ids
         new.hyperparams = dict(self.hyperparams if hyperparams is None else hyperparams)
         return new

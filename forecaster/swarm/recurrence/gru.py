@@ -72,7 +72,7 @@ def gru(
     - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
     - ``precision``, ``compiled``: as for :func:`forecaster.swarm.recurrence.lstm`.
 
-    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
     not fit together, and for another precision.
 
     On CPUs, in float32, compiled code does the work if it was built; see ``native``.

@@ -77,7 +77,7 @@ def lstm(
       products; sums, states and activations stay float32.
     - ``compiled``: without, all is left to JAX, slower, and with derivatives of every kind.
 
-    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
     not fit together, and for another precision.
 
     On CPUs, in float32, compiled code does the work if it was built; see ``native``. Without matrix

@@ -99,7 +99,7 @@ def matrix_usable(*arrays: Array) -> bool:
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:
-    """Raise ValueError where shapes do not fit: compiled code would read past the arrays' ends.
+    """Raise SwarmError where shapes do not fit: compiled code would read past the arrays' ends.
 
     - ``kernel``: (F + H, gates x H), for F features and hidden size H.
     - ``gates``: 4 of an LSTM, 3 of a GRU.
@@ -110,13 +110,13 @@ def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases
     size = kernel.shape[-1] // gates
     expected = (inputs.shape[-1] + size, gates * size)
     if inputs.ndim != 3 or kernel.shape != expected or valid.shape != inputs.shape[:2]:
-        raise ValueError(
+        raise SwarmError(
             f"expected inputs (T, B, F), valid (T, B) and a kernel (F + H, {gates}H); got "
             f"{inputs.shape}, {valid.shape} and {kernel.shape}"
         )
     for bias, width in zip(biases, (gates * size, size), strict=False):
         if bias.shape != (width,):
-            raise ValueError(f"expected a bias ({width},); got {bias.shape}")
+            raise SwarmError(f"expected a bias ({width},); got {bias.shape}")
 
 
 def lstm_infer(
