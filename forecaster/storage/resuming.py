@@ -87,7 +87,8 @@ class UnfinishedFit:
         except BaseException:
             _remove(folder, lock)
             raise
-        return UnfinishedFit(folder, request, Checkpoint(folder / _CHECKPOINT), lock, new=True)
+        checkpoint = Checkpoint(folder / _CHECKPOINT, replace=atomic.write_file)
+        return UnfinishedFit(folder, request, checkpoint, lock, new=True)
 
     @staticmethod
     def find(home: Home, name: str | None = None) -> "UnfinishedFit":
@@ -104,7 +105,9 @@ class UnfinishedFit:
         except BaseException:
             lock.release()
             raise
-        checkpoint = Checkpoint(folder / _CHECKPOINT, resume=_has_progress(folder))
+        checkpoint = Checkpoint(
+            folder / _CHECKPOINT, resume=_has_progress(folder), replace=atomic.write_file
+        )
         return UnfinishedFit(folder, request, checkpoint, lock)
 
     @property

@@ -30,6 +30,8 @@ from .modules import module_functions as module_functions
 from .optimizers import Optimizer as Optimizer
 from .optimizers import adamw as adamw
 from .optimizers import inject_hyperparams as inject_hyperparams
+from .recurrence import gru as gru
+from .recurrence import lstm as lstm
 from .result import FitResult as FitResult
 from .supervised import Supervised as Supervised
 from .supervised import shuffled_batches as shuffled_batches
@@ -53,3 +55,4 @@ from .tuning import grid_candidates as grid_candidates
 from .tuning import random_candidates as random_candidates
 from .tuning import tune as tune
 from .variables import Variables as Variables
+from .writing import SwarmWriteError as SwarmWriteError

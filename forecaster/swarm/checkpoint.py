@@ -19,7 +19,6 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int, UInt32
 
-from forecaster import atomic
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Rows, Streamed
 from forecaster.swarm.history import put_together
@@ -27,6 +26,7 @@ from forecaster.swarm.members import fill_members, named_leaves
 from forecaster.swarm.recurrence import kernel_status, products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
+from forecaster.swarm.writing import Replace, remove_file, write_file
 
 _VERSION, _SHARD = "2", ".shard-"
 
@@ -37,13 +37,15 @@ class Checkpoint:
 
     With ``resume``, a fit continues from the file; without, it starts anew and overwrites it. The
     ``precision`` of the task's recurrences is named here where it is not float32: such a fit is
-    continued only where it is computed by the same code.
+    continued only where it is computed by the same code. ``replace(path, write)`` puts a file that
+    ``write(temporary_path)`` writes in place of another, whole.
     """
 
     path: Path
     every: float = 30.0
     resume: bool = False
     precision: str = "float32"
+    replace: Replace = write_file
 
 
 class Saved(NamedTuple):
@@ -100,21 +102,24 @@ def arithmetic(precision: str = "float32") -> dict[str, str]:
     return known if precision == "float32" else known | {"products": products_of(precision)}
 
 
-def write(path: Path, digest: str, saved: Saved) -> None:
+def write(checkpoint: Checkpoint, digest: str, saved: Saved) -> None:
     """Replace the checkpoint. ``digest``: the fit's fingerprint.
 
-    Raises WriteError when it cannot be written.
+    Raises SwarmWriteError when it cannot be written.
     """
-    _write(path, digest, saved, arithmetic())
+    _write(checkpoint.path, checkpoint.replace, digest, saved, arithmetic())
 
 
-def write_shard(path: Path, digest: str, shard: Finished, computed: Mapping[str, str]) -> None:
-    """Keep a shard beside the checkpoint ``path``; ``computed``: the :func:`arithmetic` it took.
+def write_shard(
+    checkpoint: Checkpoint, digest: str, shard: Finished, computed: Mapping[str, str]
+) -> None:
+    """Keep a shard beside the checkpoint; ``computed``: the :func:`arithmetic` that it took.
 
-    Raises WriteError when it cannot be written.
+    Raises SwarmWriteError when it cannot be written.
     """
-    name = f"{path.name}{_SHARD}{int(shard.rows[0]):09d}"
-    _write(path.with_name(name), digest, shard, computed)
+    name = f"{checkpoint.path.name}{_SHARD}{int(shard.rows[0]):09d}"
+    path = checkpoint.path.with_name(name)
+    _write(path, checkpoint.replace, digest, shard, computed)
 
 
 def is_there(path: Path) -> bool:
@@ -123,51 +128,62 @@ def is_there(path: Path) -> bool:
 
 
 def forget(path: Path) -> None:
-    """Remove what an earlier fit has left."""
+    """Remove what an earlier fit has left. Raises SwarmWriteError where that cannot be."""
     for file in [path, *_shards(path)]:
-        with atomic.as_write_error(file):
-            file.unlink(missing_ok=True)
+        remove_file(file)
 
 
 def read(
-    path: Path, digest: str, like: State, computes: Mapping[str, str] | None = None
+    path: Path,
+    digest: str,
+    like: State,
+    computes: Mapping[str, str] | None = None,
+    metrics: Sequence[str] = (),
 ) -> tuple[Saved, dict[str, str]]:
     """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
 
     - ``like``: blank states of all members
     - ``computes``: the :func:`arithmetic` that the fit goes on with; None: that of the files, which
       is returned with what they hold
+    - ``metrics``: names of those that are kept
 
     Raises FileNotFoundError when there is none, SwarmError when it is damaged, of another fit, or
     computed by other code than the fit would go on with.
     """
     shards, none = _shards(path), np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
-    saved = Saved(np.zeros(len(none), bool), like, Losses(none, none))
+    losses = Losses(none, none, dict.fromkeys(metrics, none))
+    saved = Saved(np.zeros(len(none), bool), like, losses)
     if path.exists() or not shards:
         saved, computes = _read(path, digest, saved, computes)
     # A copy: what is read may not be writable.
     started, state = jax.tree.map(np.array, (saved.started.astype(bool), saved.state))
-    losses: list[tuple[Rows, Losses]] = []
+    parts: list[tuple[Rows, Losses]] = []
     for shard in shards:
         kept = Finished(np.zeros(0, np.int64), like, saved.losses)
         kept, computes = _read(shard, digest, kept, computes)
         started[kept.rows] = True
         fill_members(state, kept.rows, kept.state)
-        losses.append((kept.rows, kept.losses))
-    return Saved(started, state, put_together(saved.losses, losses)), dict(computes or {})
+        parts.append((kept.rows, kept.losses))
+    return Saved(started, state, put_together(saved.losses, parts)), dict(computes or {})
 
 
 def _shards(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{glob.escape(path.name)}{_SHARD}*"))
 
 
-def _write(path: Path, digest: str, tree: Saved | Finished, computed: Mapping[str, str]) -> None:
+def _write(
+    path: Path,
+    replace: Replace,
+    digest: str,
+    tree: Saved | Finished,
+    computed: Mapping[str, str],
+) -> None:
     from safetensors.numpy import save
 
     leaves = jax.tree.leaves(tree)
     arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
     raw = save(arrays, metadata={**computed, "version": _VERSION, "fit": digest})
-    atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
+    replace(path, lambda temporary: temporary.write_bytes(raw))
 
 
 def _read(

@@ -93,7 +93,9 @@ def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, 
 def check_duration(epochs: int, patience: object, *, validated: bool) -> None:
     """Raise SwarmError unless epochs are a whole number, and patience has what to measure it by."""
     if patience is not None and not validated:
-        raise SwarmError("patience: nothing to measure it by; give validation=(inputs, targets)")
+        raise SwarmError(
+            "patience: nothing to measure it by; give validation_data=(inputs, targets)"
+        )
     if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
         raise SwarmError(f"epochs: expected a whole number of 1 or more; got {epochs!r}")
 

@@ -69,13 +69,17 @@ def training_data(
     """
     if isinstance(inputs, Streamed):
         if targets is not None or weight is not None or validation is not None:
-            raise SwarmError("streamed data bring their own targets, weight and validation")
+            raise SwarmError(
+                "streamed data bring their own targets, sample_weight and validation_data"
+            )
         return _streamed(inputs, bootstrap)
     training = part(ids, inputs, targets, weight, "", check=check)
     if validation is None:
         return Supervised(*training, bootstrap=bootstrap)
     if not isinstance(validation, tuple) or len(cast(tuple[Tree, ...], validation)) not in (2, 3):
-        raise SwarmError("validation: expected (inputs, targets) or (inputs, targets, weight)")
+        raise SwarmError(
+            "validation_data: expected (inputs, targets) or (inputs, targets, sample_weight)"
+        )
     x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
     held_back = part(ids, x, y, used, "validation ", check=check)
     _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
@@ -98,7 +102,7 @@ def part(
     shared = isinstance(inputs, Shared)
     inputs, targets = _arrays(inputs, f"{what}inputs"), _arrays(targets, f"{what}targets")
     examples = _examples(ids, inputs, f"{what}inputs")
-    for name, tree in (("targets", targets), ("weight", weight)):
+    for name, tree in (("targets", targets), ("sample_weight", weight)):
         if tree is not None and (count := _examples(ids, tree, what + name)) != examples:
             raise SwarmError(
                 f"{what}{name}: expected {examples} examples, as in the inputs; got {count}"
@@ -201,9 +205,9 @@ def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
         if bad.any():
             raise SwarmError(
                 f"{what}: expected finite numbers; got NaN or infinity, first in "
-                f"{_first_of(bad, None if shared else ids)}. Give such examples weight 0.0, leave "
-                "them out, or pass check=False: members that meet them are then set aside as "
-                "diverged"
+                f"{_first_of(bad, None if shared else ids)}. Give such examples "
+                "sample_weight 0.0, leave them out, or pass check=False: members that meet them "
+                "are then set aside as diverged"
             )
 
 

@@ -28,12 +28,13 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.data import Streamed, check_data
 from forecaster.swarm.executors import Executor, Failed, Local
 from forecaster.swarm.gathering import Gathered
+from forecaster.swarm.history import History
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
-from forecaster.swarm.shards import Cutter, Machine, Work, train_shard
+from forecaster.swarm.shards import Cutter, Machine, Shard, Trained, Work, train_shard
 from forecaster.swarm.task import ArrayLike, Data, Task
-from forecaster.swarm.training import State, Status
+from forecaster.swarm.training import Losses, State, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,13 @@ class Progress:
     seconds: float
     stage: str = ""  # of a search: which of its rungs
     compiling: bool = False  # before the first block of programs that are new to this process
+    history: History | Gathered | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def losses(self) -> Losses:
+        """Losses and metrics so far, each (member, epoch)."""
+        none = np.zeros((self.members, 0), np.float32)
+        return Losses(none, none) if self.history is None else self.history.losses
 
 
 def fit(
@@ -67,7 +75,7 @@ def fit(
     previous: FitResult | None = None,
     checkpoint: Checkpoint | None = None,
     executor: Executor | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
 
@@ -96,13 +104,13 @@ def fit(
     - ``executor``: where members train; by default on the lanes of this process. Another one takes
       them in shards, each of which is kept by the checkpoint when it is done; the bits are the same
     - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
-      the first where it is compiled
+      the first where it is compiled; where it returns True, all members end where they are
 
     Members whose workers were lost again and again are in the result's ``failed``.
 
     Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
     to resume is of another fit or computed by another kernel; FileNotFoundError when there is none;
-    WriteError when a checkpoint cannot be written.
+    SwarmWriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()
     ids = tuple(ids)
@@ -139,25 +147,45 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
     elif checkpoint and not whole:
         gathered.restore(checkpoint.path, digest)
     cutter = Cutter(work, gathered.left, executor)
-    train = functools.partial(train_shard, watch=watch) if whole else train_shard
-    if not whole:
-        watch.report(gathered.epoch, gathered.ended, gathered.latest, compiling=True)
-    with contextlib.closing(executor.run(train, cutter.job, cutter.shards())) as ended:
-        for shard, trained in ended:
-            if isinstance(trained, Failed):
-                gathered.fail(shard, trained.reason)
-                continue
+    if whole:
+        train = functools.partial(train_shard, watch=watch)
+        for shard, trained in executor.run(train, cutter.job, cutter.shards()):
+            assert not isinstance(trained, Failed)  # in this process it would have raised
             gathered.add(shard, trained)
-            if whole:
-                continue
-            if not trained.compiled:
-                cutter.measured(len(shard.rows), trained.seconds)
-            if checkpoint:
-                finished = Finished(shard.rows, trained.state, trained.losses)
-                write_shard(checkpoint.path, digest, finished, trained.arithmetic)
-            watch.report(gathered.epoch, gathered.ended, gathered.latest)
+        return
+    stopped = watch.of_shards(gathered, compiling=True)
+    with contextlib.closing(executor.run(train_shard, cutter.job, cutter.shards())) as ended:
+        while not stopped and (part := next(ended, None)):
+            _take(*part, gathered, cutter, watch)
+            stopped = watch.of_shards(gathered)
+    if stopped:
+        _end_where_they_are(work, gathered)
     if len(gathered.left):
         raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
+
+
+def _take(
+    shard: Shard, trained: Trained | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
+) -> None:
+    """Keep what a shard came to, in memory and on the disk."""
+    if isinstance(trained, Failed):
+        return gathered.fail(shard, trained.reason)
+    gathered.add(shard, trained)
+    if not trained.compiled:
+        cutter.measured(len(shard.rows), trained.seconds)
+    if watch.checkpoint:
+        finished = Finished(shard.rows, trained.state, trained.losses)
+        write_shard(watch.checkpoint, watch.digest, finished, trained.arithmetic)
+
+
+def _end_where_they_are(work: Work, gathered: Gathered) -> None:
+    """Have the members that are left begin, and train for no epoch."""
+    epochs = np.zeros_like(work.limits.epochs)
+    rest = dataclasses.replace(work, limits=work.limits._replace(epochs=epochs))
+    cutter = Cutter(rest, gathered.left, Local())
+    for shard, ended in Local().run(train_shard, cutter.job, cutter.shards()):
+        assert not isinstance(ended, Failed)
+        gathered.add(shard, ended)
 
 
 class _Watch:
@@ -168,41 +196,32 @@ class _Watch:
         work: Work,
         checkpoint: Checkpoint | None,
         digest: str,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[Progress], object] | None,
         began: float,
     ):
         self.checkpoint, self.digest = checkpoint, digest
         self._work, self._on_progress, self._began = work, on_progress, began
         self._saved = time.monotonic()
 
-    def report(
-        self, epoch: np.ndarray, ended: np.ndarray, latest: np.ndarray, *, compiling: bool = False
-    ) -> None:
-        """From arrays (member,): epochs done, who has ended, the latest validation losses."""
-        if not self._on_progress:
-            return
-        progress = Progress(
-            members=len(ended),
-            stopped=int(ended.sum()),
-            epochs_done=int(epoch.sum()),
-            epochs_at_most=int(np.where(ended, epoch, self._work.limits.epochs).sum()),
-            validation_loss=latest,
-            seconds=time.perf_counter() - self._began,
-            compiling=compiling,
+    def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
+        """Tell how many members have ended; returns whether all are to end where they are."""
+        return self._report(
+            gathered, gathered.epoch, gathered.ended, gathered.latest, compiling=compiling
         )
-        self._on_progress(progress)
 
     def begin(self, schedule: Schedule) -> None:
         """Continue where an interrupted fit was, and say so where programs are compiled."""
         if self.checkpoint and self.checkpoint.resume:
-            path = self.checkpoint.path
-            schedule.restore(read(path, self.digest, schedule.state, arithmetic())[0])
-        if schedule.compiling:
-            self._report(schedule, compiling=True)
+            metrics = tuple(schedule.history.losses.metrics)
+            path, state = self.checkpoint.path, schedule.state
+            schedule.restore(read(path, self.digest, state, arithmetic(), metrics)[0])
+        if schedule.compiling and self._of_schedule(schedule, compiling=True):
+            schedule.stop()
 
     def after_block(self, schedule: Schedule) -> None:
         """Save the state every so often."""
-        self._report(schedule)
+        if self._of_schedule(schedule):
+            schedule.stop()
         checkpoint = self.checkpoint
         if checkpoint and time.monotonic() - self._saved >= checkpoint.every:
             self.leave(schedule)
@@ -211,11 +230,36 @@ class _Watch:
     def leave(self, schedule: Schedule) -> None:
         """Save the state, also at the end, so that what follows can fail without losing it."""
         if self.checkpoint:
-            schedule.save(self.checkpoint.path, self.digest)
+            schedule.save(self.checkpoint, self.digest)
 
-    def _report(self, schedule: Schedule, *, compiling: bool = False) -> None:
+    def _of_schedule(self, schedule: Schedule, *, compiling: bool = False) -> bool:
         ended = schedule.started & (schedule.status != Status.TRAINING)
-        self.report(schedule.epoch, ended, schedule.history.latest, compiling=compiling)
+        history = schedule.history
+        return self._report(history, schedule.epoch, ended, history.latest, compiling=compiling)
+
+    def _report(
+        self,
+        history: History | Gathered,
+        epoch: np.ndarray,
+        ended: np.ndarray,
+        latest: np.ndarray,
+        *,
+        compiling: bool,
+    ) -> bool:
+        """From arrays (member,): epochs done, who has ended, the latest validation losses."""
+        if not self._on_progress:
+            return False
+        progress = Progress(
+            members=len(ended),
+            stopped=int(ended.sum()),
+            epochs_done=int(epoch.sum()),
+            epochs_at_most=int(np.where(ended, epoch, self._work.limits.epochs).sum()),
+            validation_loss=latest,
+            seconds=time.perf_counter() - self._began,
+            compiling=compiling,
+            history=history,
+        )
+        return self._on_progress(progress) is True
 
 
 def restart_from_best(state: State) -> State:

@@ -28,7 +28,8 @@ class Gathered:
         self.ended = np.isin(work.ids, list(self.failed)) if failed else self._nobody()
         self._state: State | None = None
         none = np.full((len(work.ids), 0), np.nan, np.float32)
-        self._first = work.losses or Losses(none, none)
+        metrics = dict.fromkeys(work.task.metrics, none)
+        self._first = work.losses or Losses(none, none, metrics)
         self._parts: list[tuple[Rows, Losses]] = []
         # (member,); the validation loss, NaN before there is any.
         self.latest = np.full(len(work.ids), np.nan)
@@ -62,7 +63,9 @@ class Gathered:
 
     def restore(self, path: Path, digest: str) -> None:
         """Take over the members that had ended before an interruption."""
-        saved, self._computed = _checkpoint.read(path, digest, self.state)
+        saved, self._computed = _checkpoint.read(
+            path, digest, self.state, metrics=self._work.task.metrics
+        )
         ended = np.asarray(saved.state.status) != Status.TRAINING
         rows = np.flatnonzero(saved.started & ended & ~self.ended)
         self._take(rows, *take_members((saved.state, saved.losses), rows))

@@ -1,13 +1,15 @@
 """Losses by member and epoch, collected block by block."""
 
 import functools
+import operator
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from forecaster.swarm.members import append_members, write_members
+from forecaster.swarm.members import append_members, fill_members, write_members
 from forecaster.swarm.task import AnyArray
 from forecaster.swarm.training import Losses
 
@@ -36,19 +38,22 @@ class History:
         self._first, self.latest, self._blocks = first, latest, blocks
 
     @staticmethod
-    def empty(members: int) -> "History":
+    def empty(members: int, metrics: Sequence[str] = ()) -> "History":
         """The history of members that have not trained."""
         none = np.full((members, 0), np.nan, np.float32)
-        return History(Losses(none, none), np.full(members, np.nan))
+        losses = Losses(none, none, dict.fromkeys(metrics, none))
+        return History(losses, np.full(members, np.nan))
 
     @staticmethod
-    def of(losses: Losses, epochs: Int[np.ndarray, " member"]) -> "History":
+    def of(
+        losses: Losses, epochs: Int[np.ndarray, " member"], metrics: Sequence[str] = ()
+    ) -> "History":
         """Continue from losses (member, epoch) of members that have trained so many epochs."""
-        train, validation = np.array(losses.train), np.array(losses.validation)
+        losses = widened_losses(losses, 0, metrics)
         latest = np.full(len(epochs), np.nan)
         rows = np.flatnonzero(epochs)
-        latest[rows] = validation[rows, epochs[rows] - 1]
-        return History(Losses(train, validation), latest)
+        latest[rows] = losses.validation[rows, epochs[rows] - 1]
+        return History(losses, latest)
 
     def with_block(
         self,
@@ -62,7 +67,7 @@ class History:
         some = trained > 0
         latest[rows[some]] = losses.validation[some, trained[some] - 1]
         width = int(trained.max(initial=0))
-        kept = Losses(losses.train[:, :width], losses.validation[:, :width])
+        kept = jax.tree.map(operator.itemgetter((slice(None), slice(width))), losses)
         block = _Block(rows, before, after, kept)
         return History(self._first, latest, (*self._blocks, block))
 
@@ -70,12 +75,14 @@ class History:
     def losses(self) -> Losses:
         """Training and validation loss, each (member, epoch)."""
         epochs = max([0, *(int(block.after.max(initial=0)) for block in self._blocks)])
-        whole = Losses(*(widened(each, epochs) for each in self._first))
+        whole = widened_losses(self._first, epochs)
         for rows, before, after, losses in self._blocks:
             position, epoch = np.nonzero(
                 np.arange(losses.train.shape[1]) < (after - before)[:, None]
             )
-            for out, new in zip(whole, losses, strict=True):
+            pairs = [(whole.train, losses.train), (whole.validation, losses.validation)]
+            pairs += [(whole.metrics[name], losses.metrics[name]) for name in losses.metrics]
+            for out, new in cast(list[tuple[np.ndarray, np.ndarray]], pairs):
                 out[rows[position], before[position] + epoch] = new[position, epoch]
         return whole
 
@@ -84,24 +91,26 @@ def append_losses(first: Losses, second: Losses) -> Losses:
     """Losses (member, epoch) of two swarms as those of one."""
     epochs = max(first.train.shape[1], second.train.shape[1])
     return append_members(
-        Losses(*(widened(losses, epochs) for losses in first)),
-        Losses(*(widened(losses, epochs) for losses in second)),
+        widened_losses(first, epochs, tuple(second.metrics)),
+        widened_losses(second, epochs, tuple(first.metrics)),
     )
 
 
 def write_losses(losses: Losses, rows: Int[np.ndarray, " row"], new: Losses) -> Losses:
     """A copy of the losses (member, epoch) with new ones (row, epoch) in some rows."""
     epochs = new.train.shape[1]
-    return write_members(Losses(*(widened(each, epochs) for each in losses)), rows, new)
+    return write_members(widened_losses(losses, epochs), rows, new)
 
 
 def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Losses]]) -> Losses:
     """Losses (member, epoch), those of some members replaced by others' (row, epoch)."""
     epochs = max([first.train.shape[1], *(losses.train.shape[1] for _, losses in parts)])
-    whole = Losses(*(widened(each, epochs) for each in first))
+    names = [
+        name for losses in (first, *(losses for _, losses in parts)) for name in losses.metrics
+    ]
+    whole = widened_losses(first, epochs, names)
     for rows, losses in parts:
-        for out, new in zip(whole, losses, strict=True):
-            out[rows] = widened(new, epochs)
+        fill_members(whole, rows, widened_losses(losses, epochs, names))
     return whole
 
 
@@ -122,3 +131,15 @@ def widened(
     """A copy of the losses, at least so many epochs wide; NaN in those that are added."""
     extra = max(0, epochs - losses.shape[1])
     return np.pad(losses, ((0, 0), (0, extra)), constant_values=np.nan)
+
+
+def widened_losses(losses: Losses, epochs: int, metrics: Sequence[str] = ()) -> Losses:
+    """A copy of the losses, at least so many epochs wide and with these metrics too."""
+    none = np.full((len(losses.train), 0), np.nan, np.float32)
+    names = sorted({*losses.metrics, *metrics})
+    epochs = max(epochs, losses.train.shape[1])
+    return Losses(
+        widened(losses.train, epochs),
+        widened(losses.validation, epochs),
+        {name: widened(losses.metrics.get(name, none), epochs) for name in names},
+    )

@@ -2,11 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt32
 
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
 
 
@@ -26,6 +29,26 @@ def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]
     for column in words.T:
         key = _fold_in(key, column)
     return np.ascontiguousarray(key)
+
+
+def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
+    """The two words of a random key, or of the one that a seed makes.
+
+    Raises SwarmError for anything else.
+    """
+    use_all_cores()  # before anything starts JAX
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        key = jax.random.key(int(key))
+    words = np.asarray(jax.random.key_data(cast(jax.Array, key)) if _is_key(key) else key)
+    if words.shape != (2,) or words.dtype != np.uint32:
+        raise SwarmError(
+            f"key: expected a seed, or one random key such as jax.random.key(0); got {key!r:.100}"
+        )
+    return words
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)

@@ -241,4 +241,5 @@ def _spread_whole(function: Callable[..., Tree], mesh: Mesh, *, once: bool) -> P
     def of_member(shared: tuple[Tree, ...], _: None, *trees: Tree) -> Tree:
         return function(*with_shared(trees, shared))
 
-    return spread(of_member, mesh, QUICKLY if once else None)
+    name = getattr(function, "__name__", "")
+    return spread(of_member, mesh, QUICKLY if once else None, name=name)

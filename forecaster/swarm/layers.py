@@ -14,20 +14,43 @@ class LSTM(nnx.Module):
 
     - ``features``, ``hidden``: inputs of a step, and units
     - ``precision``: ``float32``, or ``bfloat16`` for the matrix products alone
+    - ``compiled``: without, all is left to JAX, slower, and with second derivatives, which the
+      compiled code does not have
 
-    Raises ValueError for another precision.
+    Raises SwarmError for another precision.
     """
 
-    def __init__(self, features: int, hidden: int, *, precision: str = "float32", rngs: nnx.Rngs):
-        self.precision = check_precision(precision)
+    def __init__(
+        self,
+        features: int,
+        hidden: int,
+        *,
+        precision: str = "float32",
+        compiled: bool = True,
+        rngs: nnx.Rngs,
+    ):
+        self.precision, self.compiled = check_precision(precision), compiled
         self.kernel = nnx.Param(_glorot(rngs.params(), (features + hidden, 4 * hidden)))
         # Forget gates start open: Jozefowicz, Zaremba & Sutskever (2015), ICML.
         self.bias = nnx.Param(jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0))
 
-    def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
-        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F)."""
+    def __call__(
+        self, inputs: Array, valid: Array | None = None, *, last_only: bool = False
+    ) -> Array:
+        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F).
+
+        ``valid``: (T, B), 0.0 where there is no step; all are unless given.
+        """
+        valid = jnp.ones(inputs.shape[:2], inputs.dtype) if valid is None else valid
         weights = self.kernel[...], self.bias[...]
-        return lstm(*weights, inputs, valid, last_only=last_only, precision=self.precision)
+        return lstm(
+            *weights,
+            inputs,
+            valid,
+            last_only=last_only,
+            precision=self.precision,
+            compiled=self.compiled,
+        )
 
 
 class GRU(nnx.Module):
@@ -36,13 +59,34 @@ class GRU(nnx.Module):
     Arguments as of :class:`LSTM`.
     """
 
-    def __init__(self, features: int, hidden: int, *, precision: str = "float32", rngs: nnx.Rngs):
-        self.precision = check_precision(precision)
+    def __init__(
+        self,
+        features: int,
+        hidden: int,
+        *,
+        precision: str = "float32",
+        compiled: bool = True,
+        rngs: nnx.Rngs,
+    ):
+        self.precision, self.compiled = check_precision(precision), compiled
         self.kernel = nnx.Param(_glorot(rngs.params(), (features + hidden, 3 * hidden)))
         self.bias = nnx.Param(jnp.zeros(3 * hidden))
         self.new_bias = nnx.Param(jnp.zeros(hidden))
 
-    def __call__(self, inputs: Array, valid: Array, *, last_only: bool = False) -> Array:
-        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F)."""
+    def __call__(
+        self, inputs: Array, valid: Array | None = None, *, last_only: bool = False
+    ) -> Array:
+        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F).
+
+        ``valid``: (T, B), 0.0 where there is no step; all are unless given.
+        """
+        valid = jnp.ones(inputs.shape[:2], inputs.dtype) if valid is None else valid
         weights = self.kernel[...], self.bias[...], self.new_bias[...]
-        return gru(*weights, inputs, valid, last_only=last_only, precision=self.precision)
+        return gru(
+            *weights,
+            inputs,
+            valid,
+            last_only=last_only,
+            precision=self.precision,
+            compiled=self.compiled,
+        )

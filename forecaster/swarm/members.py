@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import ArrayLike
+from forecaster.swarm.task import AnyArray, ArrayLike
 
 _T = TypeVar("_T")
 
@@ -48,6 +48,13 @@ def fill_members(tree: Any, rows: np.ndarray, new: Any) -> None:
     """Write into some rows of a tree of numpy arrays (member, ...), which is changed."""
     for leaf, values in zip(jax.tree.leaves(tree), jax.tree.leaves(new), strict=True):
         leaf[rows] = values
+
+
+def written(leaf: AnyArray, rows: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """A copy of an array (member, ...) with new values in some rows."""
+    leaf = np.array(leaf)
+    leaf[rows] = new
+    return leaf
 
 
 def append_members(first: _T, *others: _T) -> _T:

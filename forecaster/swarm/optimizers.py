@@ -70,7 +70,15 @@ def _called(
             f"optimizer {getattr(function, '__name__', function)}: needs "
             f"{', '.join(missing)}; hyperparameters given: {', '.join(hyperparams) or 'none'}"
         )
-    made = function(**{name: hyperparams[name] for name in parameters if name in hyperparams})
+    try:
+        made = function(**{name: hyperparams[name] for name in parameters if name in hyperparams})
+    except jax.errors.ConcretizationTypeError as error:
+        raise SwarmError(
+            f"optimizer {getattr(function, '__name__', function)}: something in it decides by a "
+            "hyperparameter's value, which may differ between members. Some of optax's schedules "
+            "do: make the schedule of plain numbers, and multiply, as in optax.adam(lambda step: "
+            "learning_rate * schedule(step)) with schedule = optax.cosine_decay_schedule(1.0, 1000)"
+        ) from error
     if not isinstance(made, optax.GradientTransformation):
         raise SwarmError(
             f"optimizer: expected an optax transformation; got a {type(made).__name__}"

@@ -43,7 +43,7 @@ class Program:
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
         key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in self._by_shape:
-            self._by_shape[key] = _shared(self._jitted.lower(*args), self._mesh, self._options)
+            self._by_shape[key] = _shared(self.lower(*args), self._mesh, self._options)
         return self._by_shape[key]
 
     def lower(self, *args: Tree) -> Any:
@@ -89,12 +89,17 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 def spread(
-    function: Callable[..., Tree], mesh: Mesh, options: Mapping[str, Any] | None = None
+    function: Callable[..., Tree],
+    mesh: Mesh,
+    options: Mapping[str, Any] | None = None,
+    *,
+    name: str = "",
 ) -> Program:
     """Turn a function of one member into a compiled function of all, on every lane.
 
     ``function(common, by_lane, *trees)`` takes what all share, a lane's own scalars, and one
-    member's part of each tree. ``options``: the compiler's.
+    member's part of each tree. ``options``: the compiler's. ``name``: what profiles show, as
+    ``jit_swarm_NAME``; by default the function's.
     """
 
     def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
@@ -110,4 +115,6 @@ def spread(
         )
         return mapped(common, by_lane, *args)
 
+    name = name or getattr(function, "__name__", "")
+    everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
     return Program(everywhere, mesh, options or {})

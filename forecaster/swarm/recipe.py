@@ -2,14 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.losses import Batch
+from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer
 from forecaster.swarm.supervised import supervised
@@ -40,7 +44,13 @@ class Recipe:
     compute_dtype: DTypeLike | None
 
     @functools.lru_cache(maxsize=8)  # noqa: B019, a recipe lives as long as its programs
-    def task(self, batch_size: int | None = None, *, validated: bool = False) -> Task:
+    def task(
+        self,
+        batch_size: int | None = None,
+        *,
+        validated: bool = False,
+        seen: Watched = NOTHING,
+    ) -> Task:
         """The task of a fit."""
         return supervised(
             self.functions,
@@ -51,31 +61,108 @@ class Recipe:
             accumulate=self.accumulate,
             validated=validated,
             compute_dtype=self.compute_dtype,
+            metrics=dict(seen.metrics),
+            monitor=seen.monitor,
+            mode=seen.mode,
         )
 
     @functools.cached_property
     def init_state(self) -> Callable[[UInt32[jax.Array, "2"], Hyperparams], State]:
         """A member's first state, from key and hyperparameters."""
-        return lambda key, hyperparams: init_state(self.task(), key, hyperparams)
+
+        def initialise(key: jax.Array, hyperparams: Hyperparams) -> State:
+            return init_state(self.task(), key, hyperparams)
+
+        return initialise
 
     @functools.cached_property
     def predict(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
         """A member's predictions."""
-        return lambda params, hyperparams, inputs: self.functions.apply(
-            params, inputs, hyperparams=hyperparams
-        )
+
+        def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
+            return self.functions.apply(params, inputs, hyperparams=hyperparams)
+
+        return predict
+
+    @functools.cached_property
+    def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
+        """A member's predictions, drawn by its own key and that of the call.
+
+        The inputs come with both, ``(inputs, member's raw key, raw key)``.
+        """
+
+        def sample(params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
+            inputs, own, words = given
+            key = cast(jax.Array, jax.random.wrap_key_data(own))
+            for word in (words[0], words[1]):
+                key = jax.random.fold_in(key, word)
+            return self.functions.apply(params, inputs, key=key, hyperparams=hyperparams)
+
+        return sample
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
         """A member's loss on a batch, with nothing random: without a key."""
         loss: Callable[..., jax.Array] = self.task().loss
-        return lambda params, hyperparams, batch: loss(params, Batch(*batch), None, hyperparams)
+
+        def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
+            return loss(params, Batch(*batch), None, hyperparams)
+
+        return evaluate
 
     @functools.cached_property
     def step(
         self,
     ) -> Callable[[State, Hyperparams, Batch], tuple[State, Float[jax.Array, ""]]]:
         """A member's step on a batch."""
-        return lambda state, hyperparams, batch: train_step(
-            self.task(), state, Batch(*batch), hyperparams
-        )
+
+        def step(
+            state: State, hyperparams: Hyperparams, batch: Batch
+        ) -> tuple[State, Float[jax.Array, ""]]:
+            return train_step(self.task(), state, Batch(*batch), hyperparams)
+
+        return step
+
+    def function(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+        """One member as a pure function of its inputs."""
+        apply, own = self.functions.apply, params
+
+        def member(
+            *inputs: Tree, params: Params = own, key: jax.Array | None = None, **options: Any
+        ) -> Tree:
+            return apply(params, *inputs, key=key, hyperparams=hyperparams, **options)
+
+        return member
+
+    def check_same(self, other: "Recipe") -> None:
+        """Raise SwarmError unless members of the other recipe learn as those of this one do."""
+        for name in ("loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if not same_function(ours, theirs):
+                raise SwarmError(
+                    f"the other swarm: has another {name}: expected {_name(ours)}; got "
+                    f"{_name(theirs)}. Members of one swarm learn alike"
+                )
+
+
+def same_function(one: Any, other: Any) -> bool:
+    """Whether two functions do the same: one object, or the same code on the same values."""
+    if one is other:
+        return True
+    if isinstance(one, functools.partial) and isinstance(other, functools.partial):
+        partials = cast(tuple[Any, Any], (one, other))
+        return same_function(*((p.func, p.args, sorted(p.keywords.items())) for p in partials))
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        ours, theirs = cast(Sequence[Any], one), cast(Sequence[Any], other)
+        return len(ours) == len(theirs) and all(map(same_function, ours, theirs))
+    if isinstance(one, types.FunctionType) and isinstance(other, types.FunctionType):
+        if one.__code__ != other.__code__ or one.__defaults__ != other.__defaults__:
+            return False
+        cells = [[cell.cell_contents for cell in each.__closure__ or ()] for each in (one, other)]
+        return same_function(*cells)
+    equal: Any = one == other
+    return bool(np.all(equal))
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__qualname__", None) or f"{value!r:.60}"

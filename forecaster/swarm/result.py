@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int32
 
-from forecaster.swarm.history import append_losses, write_latest
+from forecaster.swarm.history import append_losses, widened_losses, write_latest
 from forecaster.swarm.members import append_members, take_members
-from forecaster.swarm.task import Params
+from forecaster.swarm.task import AnyArray, Params
 from forecaster.swarm.training import Losses, State, Status
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class FitResult:
 
     @property
     def best_loss(self) -> Float[np.ndarray, " member"]:
-        """Validation loss of the best weights."""
+        """Validation loss of the best weights, or what they were chosen by in its place."""
         return np.asarray(self.state.best_loss)
 
     @property
@@ -59,7 +59,7 @@ class FitResult:
         return {self.ids[row]: int(self.epochs[row]) for row in rows}
 
     def summary(self) -> "pd.DataFrame":
-        """A row per member: status, epochs, best epoch and its loss."""
+        """A row per member: status, epochs, best epoch, its loss and metrics."""
         import pandas as pd
 
         columns = {
@@ -68,7 +68,14 @@ class FitResult:
             "best_epoch": self.best_epoch,
             "best_loss": self.best_loss,
         }
+        columns |= {name: self._at_best(values) for name, values in self.losses.metrics.items()}
         return pd.DataFrame(columns, index=pd.Index(self.ids, name="id"))
+
+    def _at_best(self, values: Float[AnyArray, "member epoch"]) -> Float[np.ndarray, " member"]:
+        """Of each member's best epoch; NaN for the initial weights."""
+        out, rows = np.full(len(self.ids), np.nan, np.float32), np.flatnonzero(self.best_epoch)
+        out[rows] = np.asarray(values)[rows, self.best_epoch[rows] - 1]
+        return out
 
     def select(
         self, rows: Sequence[int] | np.ndarray, ids: Sequence[str] | None = None
@@ -96,6 +103,7 @@ class FitResult:
         losses = Losses(
             write_latest(self.losses.train, epochs, loss),
             write_latest(self.losses.validation, epochs, np.nan),
+            widened_losses(self.losses, int(epochs.max())).metrics,
         )
         return dataclasses.replace(self, state=state, losses=losses)
 

@@ -12,7 +12,6 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 import jax
@@ -22,15 +21,15 @@ from jaxtyping import Bool, Int
 
 from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm import lanes as _lanes
-from forecaster.swarm.checkpoint import Saved
+from forecaster.swarm.checkpoint import Checkpoint, Saved
 from forecaster.swarm.data import Held, with_shared
 from forecaster.swarm.divergence import first_bad, last_sound
 from forecaster.swarm.history import History
 from forecaster.swarm.lanes import Layout
-from forecaster.swarm.members import take_members, write_members
+from forecaster.swarm.members import take_members, write_members, written
 from forecaster.swarm.programs import Program, spread
 from forecaster.swarm.states import Origin, blank_state
-from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, Task, Tree
+from forecaster.swarm.task import Data, Hyperparams, Limits, Task, Tree
 from forecaster.swarm.training import (
     Block,
     Losses,
@@ -107,7 +106,8 @@ class Schedule:
         # One value, replaced whole: an interruption meets the old one or the new one.
         nobody = np.zeros(held.members, bool)
         blank = blank_state(task, held, origin, hyperparams, limits)
-        self._snapshot = Snapshot(nobody, blank, History.empty(held.members), ())
+        history = History.empty(held.members, task.metrics)
+        self._snapshot = Snapshot(nobody, blank, history, ())
 
     @property
     def compiling(self) -> bool:
@@ -171,6 +171,15 @@ class Schedule:
                 log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
                 self._bring_back()
                 self.layout = Layout(self.layout.lanes, self.layout.groups, smaller)
+
+    def stop(self) -> None:
+        """End all members where they are; those that wait for a place end where they begin."""
+        self._bring_back()
+        self._admit(np.flatnonzero(~self.started))
+        training = self.status == Status.TRAINING
+        status = np.where(training, Status.FINISHED, self.status).astype(np.int32)
+        state = self._snapshot.state._replace(status=status)
+        self._snapshot = self._snapshot._replace(state=state)
 
     def _regroup(self) -> None:
         """Pack the members that run, and those that wait for a place, where that saves work."""
@@ -261,7 +270,7 @@ class Schedule:
         history = self.history.with_block(rows, losses, before, epoch)
         state = self._snapshot.state
         state = state._replace(
-            epoch=_written(state.epoch, rows, epoch), status=_written(state.status, rows, status)
+            epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
         )
         self._snapshot = Snapshot(self.started, state, history, tuple(after))
         self._seconds = time.perf_counter() - began + self._moving
@@ -315,12 +324,12 @@ class Schedule:
     def continue_losses(self, losses: Losses) -> None:
         """Keep the losses (member, epoch) of the training that this fit continues."""
         assert isinstance(self.origin, State)
-        history = History.of(losses, np.asarray(self.origin.epoch))
+        history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
         self._snapshot = self._snapshot._replace(history=history)
 
-    def save(self, path: Path, digest: str) -> None:
+    def save(self, checkpoint: Checkpoint, digest: str) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
-        _checkpoint.write(path, digest, Saved(self.started, self.state, self.history.losses))
+        _checkpoint.write(checkpoint, digest, Saved(self.started, self.state, self.history.losses))
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint."""
@@ -331,12 +340,6 @@ class Schedule:
 def _split(values: np.ndarray, groups: Sequence[Group]) -> list[np.ndarray]:
     """Values of the members of several groups, by group."""
     return np.split(values, np.cumsum([len(group.rows) for group in groups])[:-1])
-
-
-def _written(leaf: AnyArray, rows: Rows, new: np.ndarray) -> np.ndarray:
-    leaf = np.array(leaf)
-    leaf[rows] = new
-    return leaf
 
 
 @functools.lru_cache(maxsize=8)
@@ -370,4 +373,5 @@ def compiled(
         data = with_shared(unshared, common[0])
         return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
 
-    return spread(first, mesh), spread(train, mesh)
+    name = begin.__name__
+    return spread(first, mesh, name=name), spread(train, mesh, name="train")

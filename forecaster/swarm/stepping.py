@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.swarm.data import total_bytes
-from forecaster.swarm.history import widened
+from forecaster.swarm.history import widened_losses
 from forecaster.swarm.lanes import CHUNK, Layout, Placed, lane_mesh, map_placed, place
 from forecaster.swarm.members import take_members
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.task import Tree
-from forecaster.swarm.training import Losses, State
+from forecaster.swarm.training import State
 
 _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 
@@ -104,15 +104,13 @@ class OnDevices:
         if self.last is None:
             return self.start
         epochs = int(self.last.epochs.max())
-        train = widened(self.start.losses.train, epochs)
-        validation = widened(self.start.losses.validation, epochs)
+        losses = widened_losses(self.start.losses, epochs)
         rows, steps, step = np.arange(len(self.start.ids)), list[Step](), self.last
         while step is not None:
             steps.append(step)
             step = step.before
         for step in reversed(steps):
-            train[rows, step.epochs - 1] = step.loss
-        losses = Losses(train, validation)
+            np.asarray(losses.train)[rows, step.epochs - 1] = step.loss
         return FitResult(self.start.ids, self.state.host, losses, self.start.seconds)
 
 

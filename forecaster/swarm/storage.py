@@ -9,18 +9,19 @@ from typing import Any, TypedDict, TypeVar, cast
 import jax
 import numpy as np
 
-from forecaster import atomic
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
 from forecaster.swarm.members import named_leaves
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.training import Losses, State, Status
+from forecaster.swarm.writing import write_file
 
 _T = TypeVar("_T")
 
 _VERSION = 1
 _HYPERPARAMS = "hyper/"  # what files call them
 _SEEDS = 2**63
-_FLOATS = np.zeros((2, 0), np.float32)
+_FLOAT = np.dtype(np.float32)
+_METRICS = "losses.metrics['"
 
 
 class _Header(TypedDict):
@@ -36,7 +37,7 @@ def save(
     hyperparams: Mapping[str, np.ndarray],
     result: FitResult,
 ) -> None:
-    """Write a swarm, whole or not at all. Raises WriteError when it cannot be written."""
+    """Write a swarm, whole or not at all. Raises SwarmWriteError when it cannot be written."""
     from safetensors.numpy import save as to_bytes
 
     arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
@@ -45,7 +46,7 @@ def save(
     header = {"schema": _VERSION, "ids": list(ids), "seed": seed, "seconds": result.seconds}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
-    atomic.write_file(path, lambda temporary: temporary.write_bytes(raw))
+    write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
 def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]]:
@@ -86,23 +87,32 @@ def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
         return jax.tree.unflatten(structure, [tensors[name] for name in names])
 
     none = np.zeros((len(ids), 0), np.float32)
-    state, losses = fill("state", like), fill("losses", Losses(none, none))
+    metrics = [_metric(name) for name in tensors if name.startswith(_METRICS)]
+    kept = Losses(none, none, dict.fromkeys(metrics, none))
+    state, losses = fill("state", like), fill("losses", kept)
     check_same_shapes(like, state, str(path))
     _check_training(path, len(ids), like, state, losses)
     return FitResult(tuple(ids), state, losses, float(seconds))
 
 
+def _metric(name: str) -> str:
+    """A metric's name, from what files call it."""
+    return name.removeprefix(_METRICS).removesuffix("']")
+
+
 def _check_training(path: Path, members: int, like: State, state: State, losses: Losses) -> None:
     """Raise SwarmError for types, statuses and counts of epochs that training does not leave."""
-    expected = [leaf.dtype for _, leaf in named_leaves((like, Losses(*_FLOATS)))]
+    expected = [leaf.dtype for _, leaf in named_leaves(like)]
+    expected += [_FLOAT] * len(jax.tree.leaves(losses))
     for (name, leaf), kind in zip(named_leaves((state, losses)), expected, strict=True):
         if leaf.dtype != kind or len(leaf) != members:
             raise SwarmError(
                 f"{path}: {name}: expected {kind} of {members} members; got {leaf.dtype} of "
                 f"{len(leaf)}"
             )
-    if losses.train.ndim != 2 or losses.train.shape != losses.validation.shape:
-        raise SwarmError(f"{path}: losses: expected two arrays (member, epoch)")
+    shapes = {np.shape(leaf) for leaf in jax.tree.leaves(losses)}
+    if losses.train.ndim != 2 or len(shapes) != 1:
+        raise SwarmError(f"{path}: losses: expected arrays (member, epoch), all of one shape")
     epochs, best = np.asarray(state.epoch), np.asarray(state.best_epoch)
     sound = (best >= 0) & (best <= epochs) & (epochs <= losses.train.shape[1])
     if not sound.all() or not np.isin(state.status, list(Status)).all():

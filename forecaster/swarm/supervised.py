@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Shared
 from forecaster.swarm.losses import Batch, ElementwiseLoss, loss_of
+from forecaster.swarm.metrics import Metric, Watched, watched
 from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
 from forecaster.swarm.optimizers import adamw, inject_hyperparams
 from forecaster.swarm.task import AnyArray, Params, Task, Tree
@@ -116,6 +117,9 @@ def supervised(
     accumulate: int = 1,
     validated: bool = True,
     compute_dtype: DTypeLike | None = None,
+    metrics: Mapping[str, Metric] | None = None,
+    monitor: str | None = None,
+    mode: str = "min",
 ) -> Task:
     """Make a :class:`Task` over :class:`Supervised` data.
 
@@ -130,10 +134,12 @@ def supervised(
     - ``validated``: whether the data have validation examples, which decide when to stop.
     - ``compute_dtype``: of the model's arithmetic, such as ``bfloat16``; weights and losses stay
       float32.
+    - ``metrics``, ``monitor``, ``mode``: see :meth:`Swarm.fit`.
 
     Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given.
     """
     functions = functions_of(model)
+    seen = watched(metrics, monitor, mode, validated=validated)
     one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
     return Task(
         init=functions.init,
@@ -142,7 +148,22 @@ def supervised(
         take=_take,
         validate=functools.partial(_validate, one_loss) if validated else None,
         optimizer=inject_hyperparams(optimizer, accumulate),
+        measure=functools.partial(_measure, functions, seen, validated) if seen.metrics else None,
+        metrics=seen.names,
+        criterion=seen.criterion,
     )
+
+
+def _measure(
+    functions: Functions,
+    seen: Watched,
+    validated: bool,  # noqa: FBT001
+    params: Params,
+    data: Supervised,
+) -> dict[str, jax.Array]:
+    """Metrics of the validation examples, or of those of training where there are no others."""
+    inputs, targets, weight = data[3:6] if validated else data[:3]
+    return seen.values(functions.apply(params, inputs), targets, cast(jax.Array, weight))
 
 
 def _batches(

@@ -1,15 +1,16 @@
 """Many independent models of one kind, as one value."""
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Float
+from jaxtyping import Float, UInt32
 
 from forecaster.swarm import populations, storage
 from forecaster.swarm.checkpoint import Checkpoint
@@ -26,28 +27,26 @@ from forecaster.swarm.cost import Cost, cost_of
 from forecaster.swarm.data import Shared, Streamed
 from forecaster.swarm.examples import part, training_data
 from forecaster.swarm.fitting import Progress, fit, restart_from_best
+from forecaster.swarm.keys import key_words
 from forecaster.swarm.lanes import map_members
-from forecaster.swarm.members import append_members, broadcast_params, take_members
+from forecaster.swarm.members import (
+    append_members,
+    broadcast_params,
+    take_members,
+)
+from forecaster.swarm.metrics import Metric, watched
+from forecaster.swarm.naming import renamed
 from forecaster.swarm.optimizers import Optimizer, adamw
 from forecaster.swarm.recipe import Machine, Model, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import functions_of
 from forecaster.swarm.task import ArrayLike, Params, Tree
+from forecaster.swarm.trained import Fitted, Trained, Use, warn_dropped
 from forecaster.swarm.trained import HostHyperparams as _Hyperparams
-from forecaster.swarm.trained import Trained
-from forecaster.swarm.training import Losses
 
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
-
-
-class _Machine(NamedTuple):
-    """How a swarm uses the machine; see :func:`fit`."""
-
-    lanes: int | None
-    chunk: int | None
-    memory: int | None
 
 
 class Swarm(Trained):
@@ -101,56 +100,72 @@ class Swarm(Trained):
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
         self._ids, self._devices = ids, cast(OnDevices | None, None)
+        self._use, self._fitted = Use(), cast(Fitted | None, None)
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
 
     # Training
 
+    @renamed(weight="sample_weight", validation="validation_data")
     def fit(
         self,
         inputs: _Arrays | Streamed,
         targets: _Arrays | None = None,
         *,
-        weight: _Arrays | None = None,
-        validation: tuple[Any, ...] | None = None,
+        sample_weight: _Arrays | None = None,
+        validation_data: tuple[Any, ...] | None = None,
         epochs: int = 100,
         patience: ArrayLike | None = None,
         batch_size: int | None = 32,
         bootstrap: bool = False,
+        metrics: Mapping[str, Metric] | None = None,
+        monitor: str | None = None,
+        mode: str = "min",
         check: bool = True,
         checkpoint: Checkpoint | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
     ) -> "Swarm":
-        """Train every member for ``epochs`` more epochs.
+        """Train every member for ``epochs`` more epochs; returns the trained swarm.
+
+        ``swarm.fit(...)`` alone does nothing that lasts: write ``swarm = swarm.fit(...)``.
 
         - ``inputs``, ``targets``: arrays (member, example, ...) or pytrees of such; wrapped in
           :class:`Shared`, (example, ...) that all members learn from; or ``inputs`` a
-          :class:`Streamed`, whose ``load`` returns ``(inputs, targets[, weight])`` or a
+          :class:`Streamed`, whose ``load`` returns ``(inputs, targets[, sample_weight])`` or a
           :class:`Supervised`
-        - ``weight``: (member, example), 0.0 for padding
-        - ``validation``: ``(inputs, targets[, weight])``; where given, each member keeps the
-          weights that were best on it
+        - ``sample_weight``: (member, example), 0.0 for padding
+        - ``validation_data``: ``(inputs, targets[, sample_weight])``; where given, each member
+          keeps the weights that were best on it
         - ``epochs``: how many more, at the most
         - ``patience``: epochs without a better validation loss after which a member stops; a
           number, or an array (member,); without it nobody stops early
         - ``batch_size``: None for all examples at once
         - ``bootstrap``: each member learns from a bootstrap sample of its examples, drawn by its
           key and never copied
+        - ``metrics``: by name, ``metric(predictions, targets)`` with a value per example, whose
+          mean is kept of every epoch; or ``metric(predictions, targets, sample_weight)``, one
+          number. Measured on the validation examples; without them, on those of training
+        - ``monitor``, ``mode``: a metric that decides in place of the validation loss when to stop
+          and which weights are best, ``"min"`` or ``"max"``
         - ``check``: raise SwarmError when a number is not finite; otherwise the members that meet
           it are set aside
         - ``checkpoint``: see :class:`Checkpoint`
-        - ``on_progress``: called after every block of epochs
+        - ``on_progress``: called with a :class:`Progress` after every block of epochs; where it
+          returns True, all members end where they are
 
         A member that diverges keeps its best weights and is listed in ``diverged``; the others do
         not notice. Members that have diverged before do not train.
         """
-        keys = np.asarray(self._result.state.key) if bootstrap else None
-        data = training_data(self.ids, inputs, targets, weight, validation, keys, check=check)
+        keys = self._keys if bootstrap else None
+        data = training_data(
+            self.ids, inputs, targets, sample_weight, validation_data, keys, check=check
+        )
         example = data.load(np.arange(1)) if isinstance(data, Streamed) else data
         validated = example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
+        seen = watched(metrics, monitor, mode, validated=validated)
         start = restart_from_best(self._result.state)
         result = fit(
-            self._recipe.task(batch_size, validated=validated),
+            self._recipe.task(batch_size, validated=validated, seen=seen),
             data,
             self.ids,
             seed=self.seed,
@@ -162,16 +177,20 @@ class Swarm(Trained):
             on_progress=on_progress,
             **self._machine._asdict(),
         )
-        return self._with(result)
+        new = self._with(result)
+        self._fitted = Fitted(weakref.ref(new), new._use)
+        return new
 
+    @renamed(weight="sample_weight")
     def step(
-        self, inputs: _Arrays, targets: _Arrays | None = None, weight: _Arrays | None = None
+        self, inputs: _Arrays, targets: _Arrays | None = None, sample_weight: _Arrays | None = None
     ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
         """One step of every member on one batch; returns the swarm after it, and the losses.
 
-        A step counts as an epoch. A member that diverges keeps its weights.
+        A step counts as an epoch. What is random in it is drawn by the member's key and the epoch.
+        A member that diverges keeps its weights.
         """
-        batch = cast(Tree, part(self.ids, inputs, targets, weight, ""))
+        batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
         if (now := self._on_devices()) is None:
             state, loss = self._map(self._recipe.step, self._result.state, self.hyperparams, batch)
             return self._with(self._result.after_step(state, loss)), loss
@@ -181,21 +200,30 @@ class Swarm(Trained):
 
     # Using
 
-    def predict(self, inputs: _Arrays) -> Tree:
+    def predict(self, inputs: _Arrays, *, key: int | jax.Array | None = None) -> Tree:
         """Every member's predictions, (member, example, ...).
 
-        ``inputs``: (member, example, ...), or :class:`Shared` ones.
+        - ``inputs``: (member, example, ...), or :class:`Shared` ones
+        - ``key``: a seed or a random key; with one, what is random in the model is drawn, as for
+          dropout at test time or samples, by it and the member's own. Statistics stay frozen
         """
+        warn_dropped(self._fitted)
         inputs = part(self.ids, inputs, None, None, "")[0]
+        function = self._recipe.predict
+        if key is not None:
+            function = self._recipe.sample
+            inputs = inputs, self._keys, Shared(key_words(key))
         if now := self._on_devices():
-            return now.predict(self._recipe.predict, self.hyperparams, inputs)
-        return self._map(self._recipe.predict, self.params, self.hyperparams, inputs)
+            return now.predict(function, self.hyperparams, inputs)
+        return self._map(function, self.params, self.hyperparams, inputs)
 
+    @renamed(weight="sample_weight")
     def evaluate(
-        self, inputs: _Arrays, targets: _Arrays | None = None, weight: _Arrays | None = None
+        self, inputs: _Arrays, targets: _Arrays | None = None, sample_weight: _Arrays | None = None
     ) -> Float[np.ndarray, " member"]:
         """Every member's loss, averaged over its examples."""
-        batch = cast(Tree, part(self.ids, inputs, targets, weight, ""))
+        warn_dropped(self._fitted)
+        batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
         return self._map(self._recipe.evaluate, self.params, self.hyperparams, batch)
 
     def member(self, name: str) -> Any:
@@ -203,6 +231,15 @@ class Swarm(Trained):
         params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
         scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
         return self._recipe.functions.export(params, scalars)
+
+    def member_function(self, name: str) -> Callable[..., Tree]:
+        """One member as a pure function ``f(inputs, *, params=..., key=None)``.
+
+        For ``jax.grad``, ``jit`` and ``vmap``, by inputs or, given ``params`` in the place of its
+        own, by weights; ``key``: for what is random in it.
+        """
+        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
+        return self._recipe.function(params, hyperparams)
 
     def cost(
         self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
@@ -235,10 +272,12 @@ class Swarm(Trained):
     def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
         """This swarm with the members of another, or with new untrained members of these names.
 
-        New members get the hyperparameters of the first one.
+        New members get the hyperparameters of the first one. Raises SwarmError for a swarm of
+        another model, loss or optimiser.
         """
         if not isinstance(other, Swarm):
             other = self._new_members(tuple(other))
+        self._recipe.check_same(other._recipe)
         storage.check_same_shapes(self._result.state, other._result.state, "the other swarm")
         check_same_names(other.hyperparams, self.hyperparams)
         check_ids(self.ids + other.ids)
@@ -286,7 +325,7 @@ class Swarm(Trained):
         """Write weights, optimiser states, histories and hyperparameters to one file.
 
         Code is not saved: :meth:`load` needs the model again. The file is replaced whole. Raises
-        WriteError when it cannot be written.
+        SwarmWriteError when it cannot be written.
         """
         storage.save(Path(path), self.ids, self.seed, self.hyperparams, self._result)
 
@@ -318,9 +357,16 @@ class Swarm(Trained):
     @property
     def _result(self) -> FitResult:
         """What training left, on the host."""
+        self._use.used = True
         if self._at_host is None:
             self._at_host = cast(OnDevices, self._devices).result
         return self._at_host
+
+    @property
+    def _keys(self) -> UInt32[np.ndarray, "member 2"]:
+        """The members' raw keys; states need not come to the host for them."""
+        known = self._at_host or cast(OnDevices, self._devices).start
+        return np.asarray(known.state.key)
 
     def _on_devices(self) -> OnDevices | None:
         """The members' states on the devices, where they fit."""
@@ -330,7 +376,7 @@ class Swarm(Trained):
     def _with(self, result: FitResult | None, hyperparams: _Hyperparams | None = None) -> "Swarm":
         new = object.__new__(Swarm)
         new.__dict__ |= self.__dict__
-        new._at_host, new._devices = result, None
+        new._at_host, new._devices, new._use, new._fitted = result, None, Use(), None
         new._ids = self._ids if result is None else result.ids
         new.hyperparams = dict(self.hyperparams if hyperparams is None else hyperparams)
         return new

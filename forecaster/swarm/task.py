@@ -50,6 +50,9 @@ class Task:
     - ``take(data, index) -> batch``: gathers one batch
     - ``validate(params, data) -> scalar``: decides early stopping and the best weights; lower is
       better. With ``None`` nobody stops early, and the latest weights are the best
+    - ``measure(params, data) -> {name: scalar}``: what else is kept of every epoch, by the names in
+      ``metrics``
+    - ``criterion(metrics) -> scalar``: decides in place of the validation loss; lower is better
     - ``optimizer(hyperparams) -> optax.GradientTransformation``: called while tracing, so that
       learning rates and the like may differ between members without recompiling
 
@@ -62,3 +65,6 @@ class Task:
     take: Callable[[Data, Tree], Tree]
     validate: Callable[[Params, Data], Float[jax.Array, ""]] | None
     optimizer: Callable[[Hyperparams], optax.GradientTransformation]
+    measure: Callable[[Params, Data], dict[str, Float[jax.Array, ""]]] | None = None
+    metrics: tuple[str, ...] = ()
+    criterion: Callable[[Mapping[str, jax.Array]], jax.Array] | None = None

@@ -1,12 +1,16 @@
 """What there is to see of members that were trained."""
 
-from typing import TYPE_CHECKING, TypeAlias
+import warnings
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Int32, Shaped
+from jaxtyping import Float, Int32, Shaped
 
+from forecaster.swarm.checks import SwarmWarning
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.task import Params
+from forecaster.swarm.task import AnyArray, Params
 from forecaster.swarm.training import Losses, Status
 from forecaster.swarm.variables import count_weights
 
@@ -15,6 +19,35 @@ if TYPE_CHECKING:
 
 HostHyperparams: TypeAlias = dict[str, Shaped[np.ndarray, " member"]]
 """Hyperparameters by name, a value per member."""
+
+
+class Use:
+    """Whether anything was done with a swarm: shared with the one that it was fitted from."""
+
+    used = False
+
+
+class Fitted(NamedTuple):
+    """The swarm that a fit returned, as far as the one that it was called on remembers it."""
+
+    swarm: "weakref.ref[Trained]"
+    use: Use
+
+    @property
+    def dropped(self) -> bool:
+        """Whether nobody kept it, and nobody looked at it."""
+        return self.swarm() is None and not self.use.used
+
+
+def warn_dropped(fitted: Fitted | None) -> None:
+    """Warn where a swarm is used that was fitted, and the result was dropped."""
+    if fitted is not None and fitted.dropped:
+        warnings.warn(
+            "this swarm is as it was before fit: fit changes nothing, it returns the trained "
+            "swarm, which was dropped. Write swarm = swarm.fit(...)",
+            SwarmWarning,
+            stacklevel=3,
+        )
 
 
 class Trained:
@@ -64,6 +97,11 @@ class Trained:
     def losses(self) -> Losses:
         """Training and validation loss, each (member, epoch), NaN where a member did not train."""
         return self._result.losses
+
+    @property
+    def metrics(self) -> Mapping[str, Float[AnyArray, "member epoch"]]:
+        """Metrics by name, each (member, epoch), NaN where a member did not train."""
+        return self.losses.metrics
 
     @property
     def seconds(self) -> float:

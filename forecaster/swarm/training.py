@@ -2,6 +2,7 @@
 
 import enum
 import operator
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -52,10 +53,11 @@ class State(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Losses of one epoch or of several; NaN where the member did not train."""
+    """Losses of one epoch or of several, and metrics; NaN where the member did not train."""
 
     train: Float[AnyArray, "..."]
     validation: Float[AnyArray, "..."]
+    metrics: Mapping[str, Float[AnyArray, "..."]] = {}
 
 
 def init_state(task: Task, key_data: UInt32[AnyArray, "2"], hyperparams: Hyperparams) -> State:
@@ -89,12 +91,21 @@ def resume(task: Task, state: State, data: Data, hyperparams: Hyperparams, limit
     if task.validate is not None:
         loss = task.validate(state.best_params, data)
         usable &= jnp.isfinite(loss)
+        loss, _ = _criterion(task, state.best_params, data, loss)
         loss = jnp.where(usable, loss, jnp.inf).astype(loss.dtype)
     finished = jnp.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
     ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
     status = jnp.where(ended, state.status, finished)
     status = jnp.where(usable, status, Status.DIVERGED).astype(jnp.int32)
     return state._replace(status=status, best_loss=loss)
+
+
+def _criterion(
+    task: Task, params: Params, data: Data, loss: Float[jax.Array, ""]
+) -> tuple[Float[jax.Array, ""], dict[str, Float[jax.Array, ""]]]:
+    """What the best weights are chosen by, and the metrics. ``loss``: that of these weights."""
+    metrics = {} if task.measure is None else task.measure(params, data)
+    return loss if task.criterion is None else task.criterion(metrics), metrics
 
 
 def resume_unvalidated(state: State, limits: Limits) -> State:
@@ -132,8 +143,9 @@ def train_epoch(
         task, state, data, hyperparams, batch_key, loss_key
     )
     loss = train_loss if task.validate is None else task.validate(params, data)
+    criterion, metrics = _criterion(task, params, data, loss)
     diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & _all_finite(params))
-    better = ~diverged & ((loss < state.best_loss) | (task.validate is None))
+    better = ~diverged & ((criterion < state.best_loss) | (task.validate is None))
     best_epoch = jnp.where(better, epoch, state.best_epoch)
     status = jnp.where(epoch - best_epoch >= limits.patience, Status.STOPPED_EARLY, state.status)
     status = jnp.where(epoch >= limits.epochs, Status.FINISHED, status)
@@ -145,10 +157,10 @@ def train_epoch(
         epoch=epoch,
         status=status,
         best_params=_where(better, params, state.best_params),
-        best_loss=jnp.where(better, loss, state.best_loss).astype(state.best_loss.dtype),
+        best_loss=jnp.where(better, criterion, state.best_loss).astype(state.best_loss.dtype),
         best_epoch=best_epoch,
     )
-    return trained, Losses(train_loss, loss)
+    return trained, Losses(train_loss, loss, metrics)
 
 
 def _train_on_batches(
@@ -268,7 +280,7 @@ def train_block(
     that diverges goes on to the end of the block, and it is for the caller to take it back to the
     last epoch whose losses and weights were finite.
     """
-    if task.validate is None:
+    if task.validate is None and task.measure is None:
         return _block_without_validation(task, state, data, hyperparams, limits, epochs, max_epochs)
 
     def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
@@ -282,7 +294,11 @@ def train_block(
         return _where(training, after, state), jax.tree.map(write, history, losses)
 
     shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
-    blank = Losses(*(jnp.full((max_epochs,), jnp.nan, shape.dtype) for shape in shapes))
+
+    def room(shape: jax.ShapeDtypeStruct) -> jax.Array:
+        return jnp.full((max_epochs,), jnp.nan, shape.dtype)
+
+    blank = jax.tree.map(room, shapes)
     after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
     return Block(after, losses, jnp.bool_(True))
 

@@ -96,7 +96,7 @@ def by_ours(windows: Windows, minutes: float, epochs: int) -> tuple[pd.DataFrame
     def train(count: int):
         began = time.perf_counter()
         fitted = swarm.fit(
-            *windows.train, validation=windows.choose, epochs=count, batch_size=BATCH
+            *windows.train, validation_data=windows.choose, epochs=count, batch_size=BATCH
         )
         return fitted, time.perf_counter() - began
 

@@ -51,7 +51,9 @@ def main() -> None:
     everyone = (len(names), *x.shape), (len(names), *y.shape)
     inputs, targets = np.broadcast_to(x, everyone[0]), np.broadcast_to(y, everyone[1])
     for _ in range(options.rounds):  # those who explain an example best learn from it
-        experts = experts.fit(inputs, targets, weight=share, epochs=options.epochs, batch_size=64)
+        experts = experts.fit(
+            inputs, targets, sample_weight=share, epochs=options.epochs, batch_size=64
+        )
         error = ((np.asarray(experts.predict(Shared(x))) - y) ** 2)[..., 0]
         share = (error == error.min(0)).astype(np.float32)
     gate = Swarm(

@@ -72,7 +72,7 @@ ERRORS = {
         "targets: expected 32 examples, as in the inputs; got 7",
     ),
     "validation and training": (
-        lambda: make().fit(X, Y, validation=(X[..., :2], Y)),
+        lambda: make().fit(X, Y, validation_data=(X[..., :2], Y)),
         r"training and validation inputs: single examples differ: \[\(3,\)\] and \[\(2,\)\]",
     ),
     "NaN": (
@@ -98,7 +98,7 @@ ERRORS = {
     ),
     "both losses": (lambda: make(loss_fn=needs_key), "give either loss, elementwise, or loss_fn"),
     "a loss without the key it needs": (
-        lambda: make(loss=None, loss_fn=needs_key).fit(X, Y, validation=HELD_BACK),
+        lambda: make(loss=None, loss_fn=needs_key).fit(X, Y, validation_data=HELD_BACK),
         "loss_fn failed without a key.*In validation",
     ),
     "a module without the key it needs": (
@@ -136,7 +136,7 @@ ERRORS = {
         "hyperparams: expected neither epochs nor patience.*got patience",
     ),
     "no patience": (
-        lambda: make().fit(X, Y, validation=HELD_BACK, patience=0),
+        lambda: make().fit(X, Y, validation_data=HELD_BACK, patience=0),
         "patience: expected whole numbers of 1 or more; got 0",
     ),
     "no chunk": (lambda: make(chunk=0).fit(X, Y), "chunk: expected a whole number of 1 or more"),

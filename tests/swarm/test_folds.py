@@ -29,7 +29,7 @@ def test_folds_and_settings_are_members_of_one_swarm():
         loss=optax.squared_error, optimizer=optax.sgd, hyperparams={"learning_rate": rates},
     )  # fmt: skip
     weight = np.tile(train, (2, 1))
-    sweep = sweep.fit(Shared(x), Shared(y), weight=weight, epochs=200, batch_size=None)
+    sweep = sweep.fit(Shared(x), Shared(y), sample_weight=weight, epochs=200, batch_size=None)
     error = sweep.evaluate(Shared(x), Shared(y), np.tile(held_out, (2, 1))).reshape(2, 4)
     for fold in range(4):
         kept, left = train[fold] > 0, held_out[fold] > 0

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.recurrence import lstm, native
+from forecaster.swarm.recurrence import gru, lstm, native
 from forecaster.swarm.recurrence.lstm import jax_lstm
 from forecaster.swarm.recurrence.native.compiling import NOT_BUILT, CompileError, compile_kernel
 from tests.swarm.problems import CELLS, problem
@@ -231,3 +231,26 @@ def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monke
     with pytest.raises(CompileError, match="fatal error: out of order"):
         compile_kernel(output)
     assert not output.exists() and not list(tmp_path.glob(".kernel*"))
+
+
+@needs_kernel
+@pytest.mark.parametrize("cell", [lstm, gru])
+def test_derivatives_that_compiled_code_lacks_are_a_named_error(cell):
+    *arrays, _ = problem(0, 1, 4, 2, 3, 5, cell)
+    *weights, inputs, valid = (array[0] for array in arrays)
+
+    def summed(x, **options):
+        return cell(*weights, x, valid, **options).sum()
+
+    def twice(x):
+        return jax.grad(lambda x: (jax.grad(summed)(x) ** 2).sum())(x)
+
+    for derivative in (twice, lambda x: jax.jvp(jax.grad(summed), (x,), (x,))):
+        with pytest.raises(swarm.SwarmError, match="compiled=False"):
+            derivative(inputs)
+    plain = functools.partial(summed, compiled=False)
+    np.testing.assert_allclose(plain(inputs), summed(inputs), rtol=1e-5)
+    step = 1e-2 * np.ones_like(inputs)
+    difference = (jax.grad(plain)(inputs + step) - jax.grad(plain)(inputs - step)) / 2e-2
+    curve = jax.jvp(jax.grad(plain), (inputs,), (np.ones_like(inputs),))[1]
+    np.testing.assert_allclose(curve, difference, rtol=0.05, atol=2e-3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.swarm.checkpoint import arithmetic, read
+from forecaster.swarm.checkpoint import Checkpoint, arithmetic, read
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
 from forecaster.swarm.data import Held
 from forecaster.swarm.keys import member_keys
@@ -61,7 +61,7 @@ def test_blocks_grow_while_they_are_short_and_shrink_to_the_first_length(schedul
 def test_what_is_saved_is_restored(schedule, tmp_path):
     path = tmp_path / "checkpoint"
     schedule.advance()
-    schedule.save(path, "this fit")
+    schedule.save(Checkpoint(path), "this fit")
     started, state, history = schedule.started, schedule.state, schedule.history
     run_to_the_end(schedule)
     assert not same(schedule.state, state)

@@ -9,8 +9,7 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster.errors import WriteError
-from forecaster.swarm import Swarm, SwarmError, storage
+from forecaster.swarm import Swarm, SwarmError, SwarmWriteError, storage
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained
 
 __all__ = ["trained", "untrained"]  # the fixtures
@@ -54,7 +53,7 @@ def test_arrays_have_the_names_that_older_files_have(trained, tmp_path):
 
 def test_a_swarm_that_cannot_be_written_is_a_named_error(untrained, tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(WriteError, match="cannot be written"):
+    with pytest.raises(SwarmWriteError, match="cannot be written"):
         untrained.save(tmp_path / "file" / "a.swarm")
 
 

@@ -54,7 +54,7 @@ def untrained() -> Swarm:
 
 @pytest.fixture(scope="module")
 def trained(untrained) -> Swarm:
-    return untrained.fit(X, Y, validation=HELD_BACK, epochs=12, patience=4, batch_size=8)
+    return untrained.fit(X, Y, validation_data=HELD_BACK, epochs=12, patience=4, batch_size=8)
 
 
 def same(a, b) -> bool:
@@ -109,9 +109,12 @@ def test_shared_data_are_the_same_data(untrained):
     copied = untrained.fit(np.repeat(X[:1], N, 0), np.repeat(Y[:1], N, 0), epochs=4)
     close(untrained.fit(Shared(X[0]), Shared(Y[0]), epochs=4).params, copied.params)
     rows = np.arange(N) % 3
-    copied = untrained.fit(X[rows], Y[rows], validation=(X[rows], Y[rows]), epochs=4)
+    copied = untrained.fit(X[rows], Y[rows], validation_data=(X[rows], Y[rows]), epochs=4)
     shared = untrained.fit(
-        Shared(X, rows), Shared(Y, rows), validation=(Shared(X, rows), Shared(Y, rows)), epochs=4
+        Shared(X, rows),
+        Shared(Y, rows),
+        validation_data=(Shared(X, rows), Shared(Y, rows)),
+        epochs=4,
     )
     close(shared.params, copied.params)
     np.testing.assert_allclose(shared.predict(Shared(X, rows)), copied.predict(X[rows]), rtol=1e-3)
@@ -162,7 +165,7 @@ def test_streamed_data_do_not_move_for_every_member_that_stops():
     made = make(ids)
     patience = np.arange(1, N + 1)
     streamed = made.fit(Streamed(load), epochs=60, patience=patience)
-    plain = made.fit(X, Y, validation=(X[:, :8], Y[:, :8]), epochs=60, patience=patience)
+    plain = made.fit(X, Y, validation_data=(X[:, :8], Y[:, :8]), epochs=60, patience=patience)
     assert same(streamed.params, plain.params) and same(streamed.epochs, plain.epochs)
     assert len(set(plain.epochs)) > 4
     assert len(loads) < 2 * 8  # a lane each time; far fewer than blocks of epochs
@@ -173,9 +176,9 @@ def test_unequal_lengths_and_what_stands_in_the_padding(untrained):
     inputs, weight = swarm.stack(short)
     targets, _ = swarm.stack([y[: 20 + i] for i, y in enumerate(Y)])
     assert inputs.shape == (N, 28, 3) and (weight.sum(1) == np.arange(20, 29)).all()
-    expected = untrained.fit(inputs, targets, weight=weight, epochs=4)
+    expected = untrained.fit(inputs, targets, sample_weight=weight, epochs=4)
     inputs = np.where(weight[..., None] > 0, inputs, np.nan)
-    padded = untrained.fit(inputs, targets, weight=weight, epochs=4)
+    padded = untrained.fit(inputs, targets, sample_weight=weight, epochs=4)
     assert same(padded.params, expected.params)
 
 
@@ -359,7 +362,7 @@ def test_interrupted_and_resumed(untrained, tmp_path):
         if progress.epochs_done > 5 * N:
             raise KeyboardInterrupt
 
-    options = {"epochs": 20, "validation": HELD_BACK, "patience": 20}
+    options = {"epochs": 20, "validation_data": HELD_BACK, "patience": 20}
     with pytest.raises(KeyboardInterrupt):
         untrained.fit(
             X, Y, checkpoint=swarm.Checkpoint(tmp_path / "c"), on_progress=interrupt, **options

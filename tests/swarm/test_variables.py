@@ -105,7 +105,7 @@ def test_state_is_saved_resumed_and_chosen_with_the_weights(untrained, trained, 
             raise KeyboardInterrupt
 
     held_back = X[:, :5], Y[:, :5]
-    options: dict[str, Any] = {"validation": held_back, "epochs": 12, "patience": 4}
+    options: dict[str, Any] = {"validation_data": held_back, "epochs": 12, "patience": 4}
     with pytest.raises(KeyboardInterrupt):
         checkpoint = Checkpoint(tmp_path / "c")
         untrained.fit(X, Y, checkpoint=checkpoint, on_progress=interrupt, **options)
@@ -121,7 +121,7 @@ def test_padding_has_no_part_in_statistics():
     short = [x[:12] for x in X]
     inputs = np.concatenate([X[:, :12], np.full((N, 8, 3), 1e6, np.float32)], 1)
     weight = (np.arange(20) < 12) * np.ones((N, 1), np.float32)
-    padded = make().fit(inputs, Y, weight=weight, epochs=2, batch_size=None)
+    padded = make().fit(inputs, Y, sample_weight=weight, epochs=2, batch_size=None)
     mean = padded.params.state["norm"]["mean"]
     expected = np.einsum("nei,nij->nj", np.stack(short), padded.params.state["table"]) / 12
     np.testing.assert_allclose(mean, 0.75 * expected, rtol=0.3, atol=0.6)

@@ -57,6 +57,7 @@ def gru(
     *,
     last_only: bool = False,
     precision: str = "float32",
+    compiled: bool = True,
 ) -> Float[Array, "... batch gates//3"]:
     """Run a GRU over time from a zero state and return the hidden state of every step.
 
@@ -69,9 +70,9 @@ def gru(
     - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
       leaves the state as it was; there is no derivative in it.
     - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
-    - ``precision``: as for :func:`forecaster.swarm.recurrence.lstm`.
+    - ``precision``, ``compiled``: as for :func:`forecaster.swarm.recurrence.lstm`.
 
-    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
     not fit together, and for another precision.
 
     On CPUs, in float32, compiled code does the work if it was built; see ``native``.
@@ -80,6 +81,10 @@ def gru(
     kernel, bias, new_bias, inputs, valid = arrays
     native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
     steps = "last" if last_only else "all"
+    if not compiled:
+        valid = jax.lax.stop_gradient(valid)
+        hidden = _forward(check_precision(precision), kernel, bias, new_bias, inputs, valid)[0]
+        return hidden[-1] if last_only else hidden
     if check_precision(precision) == "bfloat16" and native.matrix_usable(*arrays):
         return on_matrix_units("gru", steps, kernel, bias, new_bias, inputs, valid)
     return _gru(steps, precision, kernel, bias, new_bias, inputs, valid)

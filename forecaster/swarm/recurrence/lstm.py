@@ -61,6 +61,7 @@ def lstm(
     *,
     last_only: bool = False,
     precision: str = "float32",
+    compiled: bool = True,
 ) -> Float[Array, "... batch gates//4"]:
     """Run an LSTM over time from a zero state and return the hidden state of every step.
 
@@ -74,18 +75,23 @@ def lstm(
     - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
     - ``precision``: ``float32``, or ``bfloat16``: numbers are rounded to bfloat16 for the matrix
       products; sums, states and activations stay float32.
+    - ``compiled``: without, all is left to JAX, slower, and with derivatives of every kind.
 
-    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises ValueError when the shapes do
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
     not fit together, and for another precision.
 
     On CPUs, in float32, compiled code does the work if it was built; see ``native``. Without matrix
-    units (AMX) it computes in float32, whatever the precision: that is faster there. It has no
-    second derivatives: set ``FORECASTER_KERNEL=off`` for those.
+    units (AMX) it computes in float32, whatever the precision: that is faster there. It has first
+    derivatives by ``jax.grad`` only: pass ``compiled=False`` for second ones, and for ``jvp``.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
     native.check_shapes(kernel, 4, inputs, valid, bias)
     steps = "last" if last_only else "all"
+    if not compiled:
+        valid = jax.lax.stop_gradient(valid)
+        hidden = _forward(check_precision(precision), kernel, bias, inputs, valid)[0]
+        return hidden[-1] if last_only else hidden
     if check_precision(precision) == "bfloat16" and native.matrix_usable(*arrays):
         return on_matrix_units("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
     return _lstm(steps, precision, kernel, bias, inputs, valid)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from forecaster.swarm.checks import SwarmError
+
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 """Of the matrix products alone: sums, states and activations keep the type of the arrays."""
 
@@ -16,9 +18,9 @@ compiled kernel (``MATRIX_EXACT`` in kernels.h) has room for them in full."""
 
 
 def check_precision(precision: str) -> Precision:
-    """The same, or ValueError for what is none."""
+    """The same, or SwarmError for what is none."""
     if precision not in PRECISIONS:
-        raise ValueError(f"precision: expected {' or '.join(PRECISIONS)}; got {precision!r}")
+        raise SwarmError(f"precision: expected {' or '.join(PRECISIONS)}; got {precision!r}")
     return precision
 
 

@@ -7,7 +7,7 @@ from forecaster.swarm.recurrence.precision import check_precision
 def products_of(precision: str) -> str:
     """What a precision comes to here, such as ``float32`` or ``bfloat16 (amx)``.
 
-    Raises ValueError for what is no precision.
+    Raises SwarmError for what is no precision.
     """
     if check_precision(precision) == "float32":
         return "float32"

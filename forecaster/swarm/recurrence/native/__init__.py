@@ -11,13 +11,14 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.recurrence.native.compiling import NOT_BUILT
 from forecaster.swarm.recurrence.precision import MOST_EXACT_INPUTS
 
@@ -98,7 +99,7 @@ def matrix_usable(*arrays: Array) -> bool:
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:
-    """Raise ValueError where shapes do not fit: compiled code would read past the arrays' ends.
+    """Raise SwarmError where shapes do not fit: compiled code would read past the arrays' ends.
 
     - ``kernel``: (F + H, gates x H), for F features and hidden size H.
     - ``gates``: 4 of an LSTM, 3 of a GRU.
@@ -109,13 +110,13 @@ def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases
     size = kernel.shape[-1] // gates
     expected = (inputs.shape[-1] + size, gates * size)
     if inputs.ndim != 3 or kernel.shape != expected or valid.shape != inputs.shape[:2]:
-        raise ValueError(
+        raise SwarmError(
             f"expected inputs (T, B, F), valid (T, B) and a kernel (F + H, {gates}H); got "
             f"{inputs.shape}, {valid.shape} and {kernel.shape}"
         )
     for bias, width in zip(biases, (gates * size, size), strict=False):
         if bias.shape != (width,):
-            raise ValueError(f"expected a bias ({width},); got {bias.shape}")
+            raise SwarmError(f"expected a bias ({width},); got {bias.shape}")
 
 
 def lstm_infer(
@@ -258,8 +259,27 @@ def _array(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def _call(name: str, out: jax.ShapeDtypeStruct) -> Callable[..., Array]:
-    return jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all")
+    return _guarded(jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all"))
 
 
 def _call_many(name: str, out: Sequence[jax.ShapeDtypeStruct]) -> Callable[..., Sequence[Array]]:
-    return jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all")
+    return _guarded(jax.ffi.ffi_call(f"forecaster_{name}", out, vmap_method="broadcast_all"))
+
+
+def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; to differentiate it is an error that says what to do."""
+
+    def called(*arrays: Array, **attributes: Any) -> Any:
+        guarded = jax.custom_jvp(functools.partial(call, **attributes))
+
+        @guarded.defjvp
+        def _(primals: object, tangents: object) -> Any:
+            raise SwarmError(
+                "the compiled recurrence has first derivatives by jax.grad only; for second ones, "
+                "and for jax.jvp, leave it to JAX: LSTM(..., compiled=False), GRU, lstm and gru "
+                "alike"
+            )
+
+        return guarded(*arrays)
+
+    return called

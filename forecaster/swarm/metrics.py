@@ -1,0 +1,103 @@
+"""Metrics of every epoch beside the loss, and the one that decides when to stop."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import AnyArray, Tree
+
+Metric: TypeAlias = Callable[..., Any]
+"""``metric(predictions, targets)``, a value per example, or ``metric(..., sample_weight)``, one."""
+
+
+class Watched(NamedTuple):
+    """What is measured after every epoch, and by which of it the best weights are chosen."""
+
+    metrics: tuple[tuple[str, Metric], ...] = ()
+    monitor: str | None = None  # the validation loss unless named
+    mode: str = "min"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics' names."""
+        return tuple(name for name, _ in self.metrics)
+
+    @property
+    def criterion(self) -> Callable[[Mapping[str, jax.Array]], jax.Array] | None:
+        """What decides in place of the validation loss, lower is better; None where it decides."""
+        monitor, sign = self.monitor, -1.0 if self.mode == "max" else 1.0
+        return None if monitor is None else lambda metrics: sign * metrics[monitor]
+
+    def values(
+        self, predictions: Tree, targets: Tree, weight: Float[AnyArray, " example"]
+    ) -> dict[str, Float[jax.Array, ""]]:
+        """Every metric of one member's examples; ``weight`` is 0.0 for padding."""
+        return {
+            name: _value(name, metric, predictions, targets, weight)
+            for name, metric in self.metrics
+        }
+
+
+NOTHING = Watched()
+
+
+def watched(
+    metrics: Mapping[str, Metric] | None, monitor: str | None, mode: str, *, validated: bool
+) -> Watched:
+    """Check what a fit is to measure; arguments as of :meth:`Swarm.fit`.
+
+    Raises SwarmError for metrics that are no functions, a monitor that is none of them, another
+    mode, and a monitor without validation examples.
+    """
+    metrics = dict(metrics or {})
+    for name, metric in metrics.items():
+        if not callable(metric) or not name.isprintable() or "'" in name or "\\" in name:
+            raise SwarmError(
+                "metrics: expected functions by name, such as {'accuracy': accuracy} with "
+                f"accuracy(predictions, targets); got {name!r}: {metric!r}"
+            )
+    if mode not in ("min", "max"):
+        raise SwarmError(f"mode: expected min or max; got {mode!r}")
+    if monitor is not None and monitor not in metrics:
+        raise SwarmError(
+            f"monitor: expected one of the metrics ({', '.join(metrics) or 'none given'}); "
+            f"got {monitor!r}"
+        )
+    if monitor is not None and not validated:
+        raise SwarmError(
+            "monitor: nothing to measure it on; give validation_data=(inputs, targets)"
+        )
+    return Watched(tuple(sorted(metrics.items())), monitor, mode)
+
+
+def _value(
+    name: str,
+    metric: Metric,
+    predictions: Tree,
+    targets: Tree,
+    weight: Float[AnyArray, " example"],
+) -> Float[jax.Array, ""]:
+    """A metric of all examples; one that gives a value for each is averaged over them."""
+    if "sample_weight" in inspect.signature(metric).parameters:
+        value = jnp.asarray(metric(predictions, targets, sample_weight=weight), jnp.float32)
+        if value.shape != ():
+            raise SwarmError(
+                f"metric {name}: takes sample_weight, so one number was expected; got shape "
+                f"{value.shape}. Without sample_weight, values per example are averaged"
+            )
+        return value
+    each = jnp.asarray(metric(predictions, targets), jnp.float32)
+    if each.ndim == 0 or each.shape[0] != len(weight):
+        raise SwarmError(
+            f"metric {name}: expected a value per example, shape ({len(weight)}, ...); got "
+            f"{each.shape}. A metric of all examples at once takes a third argument "
+            "sample_weight, 0.0 where there is no example"
+        )
+    each = jnp.where(weight > 0, each.reshape(each.shape[0], -1).mean(1), 0)
+    total = weight.sum()
+    return jnp.sum(weight * each) / jnp.where(total > 0, total, 1)
