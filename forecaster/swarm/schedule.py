@@ -242,7 +242,7 @@ class Schedule:
         rows = np.concatenate([group.rows for group in groups])
         before = self.epoch[rows]
         left = np.where(self.status[rows] == Status.TRAINING, self.limits.epochs[rows] - before, 0)
-        epochs = int(min(self.block, max(1, left.max())))
+        epochs = self._epochs_of_block(left[left > 0])
         blocks = [self._trained(group, epochs) for group in groups]
         seen = [
             (block.state.epoch, block.state.status, block.losses, block.sound) for block in blocks
@@ -268,6 +268,13 @@ class Schedule:
         self._snapshot = Snapshot(self.started, state, history, tuple(after))
         self._seconds = time.perf_counter() - began + self._moving
         self._adapt_block()
+
+    def _epochs_of_block(self, left: Int[np.ndarray, " row"]) -> int:
+        """Epochs of the next block, where members that train have so many left."""
+        if not len(left):
+            return 1
+        most = left.max() if self._task.validate is not None else left.min()
+        return int(min(self.block, most))
 
     def _trained(self, group: Group, epochs: int) -> Block:
         """A group after so many epochs; lanes without a member that trains do nothing."""

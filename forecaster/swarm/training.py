@@ -156,38 +156,42 @@ def _train_on_batches(
     hyperparams: Hyperparams,
     batch_key: Key[jax.Array, ""],
     loss_key: Key[jax.Array, ""],
-    training: Bool[jax.Array, ""] | None = None,
 ) -> tuple[Params, OptState, Float[jax.Array, ""]]:
-    """Weights and optimiser state after an epoch's batches, and their mean loss.
-
-    ``training``: whether anything may change; by default it may.
-    """
+    """Weights and optimiser state after an epoch's batches, and their mean loss."""
     index, active = task.batches(data, batch_key)
-    optimizer = task.optimizer(hyperparams)
     steps = active.shape[0]
 
     def step(
         carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
     ) -> tuple[tuple[Params, OptState], jax.Array]:
-        params, opt_state = carry
         index, is_active, key = batch_of_step
-        batch = task.take(data, index)
-        loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
-        updates, opt_state = update(
-            task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
-        )
-        after = optax.apply_updates(params, updates), opt_state
-        if training is not None:
-            is_active = is_active & training
+        after, loss = _train_on_batch(task, *carry, task.take(data, index), key, hyperparams)
         return _where(is_active, after, carry), jnp.where(is_active, loss, 0)
 
     keys = jax.random.split(loss_key, steps)
     xs, begin = (index, active, keys), (state.params, state.opt_state)
-    if steps == 1 and training is not None:  # without a loop there is less to compile
+    if steps == 1 and task.validate is None:  # without a loop there is less to compile
         after, losses = step(begin, jax.tree.map(operator.itemgetter(0), xs))
     else:
         after, losses = jax.lax.scan(step, begin, xs)
     return *after, losses.sum() / jnp.maximum(active.sum(), 1)
+
+
+def _train_on_batch(
+    task: Task,
+    params: Params,
+    opt_state: OptState,
+    batch: Tree,
+    key: jax.Array,
+    hyperparams: Hyperparams,
+) -> tuple[tuple[Params, OptState], Float[jax.Array, ""]]:
+    """Weights and optimiser state after a batch, and its loss."""
+    optimizer = task.optimizer(hyperparams)
+    loss, grads = jax.value_and_grad(task.loss)(params, batch, key, hyperparams)
+    updates, opt_state = update(
+        task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
+    )
+    return (optax.apply_updates(params, updates), opt_state), loss
 
 
 def train_step(
@@ -200,12 +204,9 @@ def train_step(
     """
     epoch = state.epoch + 1
     key = jax.random.fold_in(_typed_key(state.key), epoch)
-    loss, grads = jax.value_and_grad(task.loss)(state.params, batch, key, hyperparams)
-    optimizer, params, opt_state = task.optimizer(hyperparams), state.params, state.opt_state
-    updates, opt_state = update(
-        task, optimizer, grads, opt_state, params, loss, batch, key, hyperparams
+    (params, opt_state), loss = _train_on_batch(
+        task, state.params, state.opt_state, batch, key, hyperparams
     )
-    params = optax.apply_updates(state.params, updates)
     sound = jnp.isfinite(loss) & _all_finite(params)
     after = state._replace(
         params=params,
@@ -270,7 +271,8 @@ def train_block(
     - ``task``, ``data``, ``hyperparams``: as for :func:`train_epoch`
     - ``state``: where the member stands
     - ``limits``: when it stops
-    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new
+    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new. Without
+      validation no more than any member that trains has left
     - ``max_epochs``: how many there is room for
 
     Without validation there is nothing to choose by, and no epoch is looked at by itself: a member
@@ -305,23 +307,44 @@ def _block_without_validation(
     epochs: int | Int32[AnyArray, ""],
     max_epochs: int,
 ) -> Block:
-    """:func:`train_block` where the latest weights are the best, and nothing else is to be kept."""
-    left = jnp.where(state.status == Status.TRAINING, limits.epochs - state.epoch, 0)
+    """:func:`train_block` where the latest weights are the best, and nothing else is to be kept.
+
+    Members that do not train are taken along and put back at the end, which costs less than to
+    hold them still at every step.
+    """
+    training = (state.status == Status.TRAINING) & (state.epoch < limits.epochs)
+    index, active = task.batches(data, epoch_keys(state.key, state.epoch)[0])
+    always = index is None  # one batch of all that there is, in every epoch
 
     def one_epoch(
         i: Int32[jax.Array, ""], carry: tuple[Params, OptState, jax.Array]
     ) -> tuple[Params, OptState, jax.Array]:
         params, opt_state, losses = carry
-        now = state._replace(params=params, opt_state=opt_state)
-        keys = epoch_keys(state.key, state.epoch + 1 + i)
-        params, opt_state, loss = _train_on_batches(task, now, data, hyperparams, *keys, i < left)
-        return params, opt_state, losses.at[i].set(jnp.where(i < left, loss, jnp.nan))
+        batch_key, loss_key = epoch_keys(state.key, state.epoch + 1 + i)
+        if always:
+            key = jax.random.split(loss_key, 1)[0]
+            batch = task.take(data, None)
+            (params, opt_state), loss = _train_on_batch(
+                task, params, opt_state, batch, key, hyperparams
+            )
+        else:
+            now = state._replace(params=params, opt_state=opt_state)
+            params, opt_state, loss = _train_on_batches(
+                task, now, data, hyperparams, batch_key, loss_key
+            )
+        return params, opt_state, losses.at[i].set(loss)
 
     shape = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1].train)
     blank = jnp.full((max_epochs,), jnp.nan, shape.dtype)
     carry = state.params, state.opt_state, blank
     params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
-    trained = jnp.clip(left, 0, epochs)
+    trained = jnp.where(training, epochs, 0)
+    if always:
+        losses = jnp.where(active[0], losses, 0)
+    losses = jnp.where(jnp.arange(max_epochs) < trained, losses, jnp.nan)
+    before = state.params, state.opt_state
+    changed = (trained > 0) & (active[0] | (not always))
+    params, opt_state = _where(changed, (params, opt_state), before)
     epoch = (state.epoch + trained).astype(jnp.int32)
     finished = (trained > 0) & (epoch >= limits.epochs)
     latest = losses[jnp.maximum(trained - 1, 0)].astype(state.best_loss.dtype)
