@@ -12,6 +12,7 @@ from jax.extend import core
 from jax.sharding import Mesh
 from jaxtyping import Bool, Shaped, UInt32
 
+from forecaster.swarm.blocks import Block
 from forecaster.swarm.checks import broadcast_limits
 from forecaster.swarm.data import Held, Rows, Streamed, total_bytes, with_shared
 from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
@@ -25,7 +26,7 @@ from forecaster.swarm.memory import (
 )
 from forecaster.swarm.schedule import compiled
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
-from forecaster.swarm.training import Block, State, init_state, update
+from forecaster.swarm.training import State, init_state, update
 from forecaster.swarm.variables import count_weights
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.swarm.training import Block, State, Status
+from forecaster.swarm.blocks import Block
+from forecaster.swarm.training import State, Status
 
 
 def first_bad(

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Int
 
 from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm import lanes as _lanes
+from forecaster.swarm.blocks import Block, is_plain, train_block
 from forecaster.swarm.checkpoint import Checkpoint, Saved
 from forecaster.swarm.data import Held, with_shared
 from forecaster.swarm.divergence import first_bad, last_sound
@@ -31,14 +32,12 @@ from forecaster.swarm.programs import Program, spread
 from forecaster.swarm.states import Origin, blank_state
 from forecaster.swarm.task import Data, Hyperparams, Limits, Task, Tree
 from forecaster.swarm.training import (
-    Block,
     Losses,
     State,
     Status,
     resume,
     resume_unvalidated,
     start,
-    train_block,
 )
 
 log = logging.getLogger(__name__)
@@ -249,7 +248,7 @@ class Schedule:
         rows = np.concatenate([group.rows for group in groups])
         before = self.epoch[rows]
         left = np.where(self.status[rows] == Status.TRAINING, self.limits.epochs[rows] - before, 0)
-        epochs = int(min(self.block, max(1, left.max())))
+        epochs = self._epochs_of_block(left[left > 0])
         blocks = [self._trained(group, epochs) for group in groups]
         seen = [
             (block.state.epoch, block.state.status, block.losses, block.sound) for block in blocks
@@ -275,6 +274,13 @@ class Schedule:
         self._snapshot = Snapshot(self.started, state, history, tuple(after))
         self._seconds = time.perf_counter() - began + self._moving
         self._adapt_block()
+
+    def _epochs_of_block(self, left: Int[np.ndarray, " row"]) -> int:
+        """Epochs of the next block, where members that train have so many left."""
+        if not len(left):
+            return 1
+        most = left.min() if is_plain(self._task) else left.max()
+        return int(min(self.block, most))
 
     def _trained(self, group: Group, epochs: int) -> Block:
         """A group after so many epochs; lanes without a member that trains do nothing."""

@@ -86,7 +86,7 @@ def resume(task: Task, state: State, data: Data, hyperparams: Hyperparams, limit
     again if it has more of them now. Takes the hyperparameters as :func:`start` does, unused.
     """
     del hyperparams
-    usable = _all_finite(state.best_params)
+    usable = all_finite(state.best_params)
     loss = jnp.float32(jnp.inf)
     if task.validate is not None:
         loss = task.validate(state.best_params, data)
@@ -139,12 +139,12 @@ def train_epoch(
     """
     epoch = state.epoch + 1
     batch_key, loss_key = epoch_keys(state.key, epoch)
-    params, opt_state, train_loss = _train_on_batches(
+    params, opt_state, train_loss = train_on_batches(
         task, state, data, hyperparams, batch_key, loss_key
     )
     loss = train_loss if task.validate is None else task.validate(params, data)
     criterion, metrics = _criterion(task, params, data, loss)
-    diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & _all_finite(params))
+    diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & all_finite(params))
     better = ~diverged & ((criterion < state.best_loss) | (task.validate is None))
     best_epoch = jnp.where(better, epoch, state.best_epoch)
     status = jnp.where(epoch - best_epoch >= limits.patience, Status.STOPPED_EARLY, state.status)
@@ -156,29 +156,24 @@ def train_epoch(
         opt_state=opt_state,
         epoch=epoch,
         status=status,
-        best_params=_where(better, params, state.best_params),
+        best_params=where(better, params, state.best_params),
         best_loss=jnp.where(better, criterion, state.best_loss).astype(state.best_loss.dtype),
         best_epoch=best_epoch,
     )
     return trained, Losses(train_loss, loss, metrics)
 
 
-def _train_on_batches(
+def train_on_batches(
     task: Task,
     state: State,
     data: Data,
     hyperparams: Hyperparams,
     batch_key: Key[jax.Array, ""],
     loss_key: Key[jax.Array, ""],
-    training: Bool[jax.Array, ""] | None = None,
 ) -> tuple[Params, OptState, Float[jax.Array, ""]]:
-    """Weights and optimiser state after an epoch's batches, and their mean loss.
-
-    ``training``: whether anything may change; by default it may.
-    """
+    """Weights and optimiser state after an epoch's batches, and their mean loss."""
     index, active = task.batches(data, batch_key)
-    optimizer = task.optimizer(hyperparams)
-    steps = active.shape[0]
+    optimizer, steps = task.optimizer(hyperparams), active.shape[0]
 
     def step(
         carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
@@ -186,13 +181,11 @@ def _train_on_batches(
         index, is_active, key = batch_of_step
         batch = task.take(data, index)
         params, opt_state, loss = update(task, optimizer, *carry, batch, key, hyperparams)
-        if training is not None:
-            is_active = is_active & training
-        return _where(is_active, (params, opt_state), carry), jnp.where(is_active, loss, 0)
+        return where(is_active, (params, opt_state), carry), jnp.where(is_active, loss, 0)
 
     keys = jax.random.split(loss_key, steps)
     xs, begin = (index, active, keys), (state.params, state.opt_state)
-    if steps == 1 and training is not None:  # without a loop there is less to compile
+    if steps == 1 and task.validate is None:  # without a loop there is less to compile
         after, losses = step(begin, jax.tree.map(operator.itemgetter(0), xs))
     else:
         after, losses = jax.lax.scan(step, begin, xs)
@@ -212,7 +205,7 @@ def train_step(
     params, opt_state, loss = update(
         task, task.optimizer(hyperparams), state.params, state.opt_state, batch, key, hyperparams
     )
-    sound = jnp.isfinite(loss) & _all_finite(params)
+    sound = jnp.isfinite(loss) & all_finite(params)
     after = state._replace(
         params=params,
         opt_state=opt_state,
@@ -223,7 +216,7 @@ def train_step(
     )
     failed = state._replace(epoch=epoch, status=jnp.int32(Status.DIVERGED))
     training = state.status != Status.DIVERGED
-    return _where(training, _where(sound, after, failed), state), loss
+    return where(training, where(sound, after, failed), state), loss
 
 
 def update(
@@ -249,100 +242,6 @@ def update(
         extra = {"value": loss, "grad": grads, "value_fn": value_fn}
     updates, opt_state = optimizer.update(grads, opt_state, weights, **extra)
     return with_trained(after, optax.apply_updates(weights, updates)), opt_state, loss
-
-
-class Block(NamedTuple):
-    """What a block of epochs came to."""
-
-    state: State
-    losses: Losses  # each (epoch of the block,), NaN where there was none
-    sound: Bool[AnyArray, "*member"]  # whether all weights are finite
-
-
-def train_block(
-    task: Task,
-    state: State,
-    data: Data,
-    hyperparams: Hyperparams,
-    limits: Limits,
-    epochs: int | Int32[AnyArray, ""],
-    max_epochs: int,
-) -> Block:
-    """Several epochs of one member; once it has stopped, nothing of it changes.
-
-    - ``task``, ``data``, ``hyperparams``: as for :func:`train_epoch`
-    - ``state``: where the member stands
-    - ``limits``: when it stops
-    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new
-    - ``max_epochs``: how many there is room for
-
-    Without validation there is nothing to choose by, and no epoch is looked at by itself: a member
-    that diverges goes on to the end of the block, and it is for the caller to take it back to the
-    last epoch whose losses and weights were finite.
-    """
-    if task.validate is None and task.measure is None:
-        return _block_without_validation(task, state, data, hyperparams, limits, epochs, max_epochs)
-
-    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
-        state, history = carry
-        training = state.status == Status.TRAINING
-        after, losses = train_epoch(task, state, data, hyperparams, limits)
-
-        def write(row: AnyArray, loss: AnyArray) -> jax.Array:
-            return jnp.asarray(row).at[i].set(jnp.where(training, loss, jnp.nan))
-
-        return _where(training, after, state), jax.tree.map(write, history, losses)
-
-    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
-
-    def room(shape: jax.ShapeDtypeStruct) -> jax.Array:
-        return jnp.full((max_epochs,), jnp.nan, shape.dtype)
-
-    blank = jax.tree.map(room, shapes)
-    after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
-    return Block(after, losses, jnp.bool_(True))
-
-
-def _block_without_validation(
-    task: Task,
-    state: State,
-    data: Data,
-    hyperparams: Hyperparams,
-    limits: Limits,
-    epochs: int | Int32[AnyArray, ""],
-    max_epochs: int,
-) -> Block:
-    """:func:`train_block` where the latest weights are the best, and nothing else is to be kept."""
-    left = jnp.where(state.status == Status.TRAINING, limits.epochs - state.epoch, 0)
-
-    def one_epoch(
-        i: Int32[jax.Array, ""], carry: tuple[Params, OptState, jax.Array]
-    ) -> tuple[Params, OptState, jax.Array]:
-        params, opt_state, losses = carry
-        now = state._replace(params=params, opt_state=opt_state)
-        keys = epoch_keys(state.key, state.epoch + 1 + i)
-        params, opt_state, loss = _train_on_batches(task, now, data, hyperparams, *keys, i < left)
-        return params, opt_state, losses.at[i].set(jnp.where(i < left, loss, jnp.nan))
-
-    shape = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1].train)
-    blank = jnp.full((max_epochs,), jnp.nan, shape.dtype)
-    carry = state.params, state.opt_state, blank
-    params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
-    trained = jnp.clip(left, 0, epochs)
-    epoch = (state.epoch + trained).astype(jnp.int32)
-    finished = (trained > 0) & (epoch >= limits.epochs)
-    latest = losses[jnp.maximum(trained - 1, 0)].astype(state.best_loss.dtype)
-    after = State(
-        key=state.key,
-        params=params,
-        opt_state=opt_state,
-        epoch=epoch,
-        status=jnp.where(finished, Status.FINISHED, state.status).astype(jnp.int32),
-        best_params=_where(trained > 0, params, state.best_params),
-        best_loss=jnp.where(trained > 0, latest, state.best_loss),
-        best_epoch=jnp.where(trained > 0, epoch, state.best_epoch),
-    )
-    return Block(after, Losses(losses, losses), _all_finite(params))
 
 
 def train_one(
@@ -382,11 +281,14 @@ def _typed_key(key_data: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
     return cast(jax.Array, jax.random.wrap_key_data(cast(jax.Array, key_data)))
 
 
-def _all_finite(tree: Tree) -> Bool[jax.Array, ""]:
+def all_finite(tree: Tree) -> Bool[jax.Array, ""]:
+    """Whether all numbers of a tree of arrays are finite."""
     return jnp.all(jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]))
 
 
-def _where(condition: Bool[AnyArray, ""], yes: _T, no: _T) -> _T:
+def where(condition: Bool[AnyArray, ""], yes: _T, no: _T) -> _T:
+    """One of two trees of arrays of the same structure."""
+
     def choose(a: AnyArray, b: AnyArray) -> jax.Array:
         return jnp.where(condition, a, b)
 

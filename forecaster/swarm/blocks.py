@@ -1,0 +1,141 @@
+"""A block of epochs of ONE member: what a lane's program does between two looks from the host."""
+
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Int32
+
+from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, OptState, Params, Task
+from forecaster.swarm.training import (
+    Losses,
+    State,
+    Status,
+    all_finite,
+    epoch_keys,
+    train_epoch,
+    train_on_batches,
+    update,
+    where,
+)
+
+
+class Block(NamedTuple):
+    """What a block of epochs came to."""
+
+    state: State
+    losses: Losses  # each (epoch of the block,), NaN where there was none
+    sound: Bool[AnyArray, "*member"]  # whether all weights are finite
+
+
+def is_plain(task: Task) -> bool:
+    """Whether no epoch is looked at by itself: nothing is measured after it."""
+    return task.validate is None and task.measure is None
+
+
+def train_block(
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    limits: Limits,
+    epochs: int | Int32[AnyArray, ""],
+    max_epochs: int,
+) -> Block:
+    """Several epochs of one member; once it has stopped, nothing of it changes.
+
+    - ``task``, ``data``, ``hyperparams``: as for :func:`train_epoch`
+    - ``state``: where the member stands
+    - ``limits``: when it stops
+    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new. Without
+      validation no more than any member that trains has left
+    - ``max_epochs``: how many there is room for
+
+    Without validation there is nothing to choose by, and no epoch is looked at by itself: a member
+    that diverges goes on to the end of the block, and it is for the caller to take it back to the
+    last epoch whose losses and weights were finite.
+    """
+    if is_plain(task):
+        return _block_without_validation(task, state, data, hyperparams, limits, epochs, max_epochs)
+
+    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
+        state, history = carry
+        training = state.status == Status.TRAINING
+        after, losses = train_epoch(task, state, data, hyperparams, limits)
+
+        def write(row: AnyArray, loss: AnyArray) -> jax.Array:
+            return jnp.asarray(row).at[i].set(jnp.where(training, loss, jnp.nan))
+
+        return where(training, after, state), jax.tree.map(write, history, losses)
+
+    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
+
+    def room(shape: jax.ShapeDtypeStruct) -> jax.Array:
+        return jnp.full((max_epochs,), jnp.nan, shape.dtype)
+
+    blank = jax.tree.map(room, shapes)
+    after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
+    return Block(after, losses, jnp.bool_(True))
+
+
+def _block_without_validation(
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    limits: Limits,
+    epochs: int | Int32[AnyArray, ""],
+    max_epochs: int,
+) -> Block:
+    """:func:`train_block` where the latest weights are the best, and nothing else is to be kept.
+
+    Members that do not train are taken along and put back at the end, which costs less than to
+    hold them still at every step.
+    """
+    training = (state.status == Status.TRAINING) & (state.epoch < limits.epochs)
+    index, active = task.batches(data, epoch_keys(state.key, state.epoch)[0])
+    always = index is None  # one batch of all that there is, in every epoch
+
+    def one_epoch(
+        i: Int32[jax.Array, ""], carry: tuple[Params, OptState, jax.Array]
+    ) -> tuple[Params, OptState, jax.Array]:
+        params, opt_state, losses = carry
+        batch_key, loss_key = epoch_keys(state.key, state.epoch + 1 + i)
+        if always:
+            key = jax.random.split(loss_key, 1)[0]
+            batch = task.take(data, None)
+            params, opt_state, loss = update(
+                task, task.optimizer(hyperparams), params, opt_state, batch, key, hyperparams
+            )
+        else:
+            now = state._replace(params=params, opt_state=opt_state)
+            params, opt_state, loss = train_on_batches(
+                task, now, data, hyperparams, batch_key, loss_key
+            )
+        return params, opt_state, losses.at[i].set(loss)
+
+    shape = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1].train)
+    blank = jnp.full((max_epochs,), jnp.nan, shape.dtype)
+    carry = state.params, state.opt_state, blank
+    params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
+    trained = jnp.where(training, epochs, 0)
+    if always:
+        losses = jnp.where(active[0], losses, 0)
+    losses = jnp.where(jnp.arange(max_epochs) < trained, losses, jnp.nan)
+    before = state.params, state.opt_state
+    changed = (trained > 0) & (active[0] | (not always))
+    params, opt_state = where(changed, (params, opt_state), before)
+    epoch = (state.epoch + trained).astype(jnp.int32)
+    finished = (trained > 0) & (epoch >= limits.epochs)
+    latest = losses[jnp.maximum(trained - 1, 0)].astype(state.best_loss.dtype)
+    after = State(
+        key=state.key,
+        params=params,
+        opt_state=opt_state,
+        epoch=epoch,
+        status=jnp.where(finished, Status.FINISHED, state.status).astype(jnp.int32),
+        best_params=where(trained > 0, params, state.best_params),
+        best_loss=jnp.where(trained > 0, latest, state.best_loss),
+        best_epoch=jnp.where(trained > 0, epoch, state.best_epoch),
+    )
+    return Block(after, Losses(losses, losses), all_finite(params))
