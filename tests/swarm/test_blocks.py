@@ -31,6 +31,6 @@ def test_members_stop_at_their_own_epoch_and_without_examples_nothing_changes():
         alone = trained([row], epochs)
         np.testing.assert_array_equal(together.params[row], alone.params[0])
         np.testing.assert_array_equal(together.losses.train[row, :epochs], alone.losses.train[0])
-    begun = trained([2], 0)
+    begun = trained([2], 1)
     np.testing.assert_array_equal(together.params[2], begun.params[0])
     assert (together.losses.train[2] == 0).all() and (together.params[1] != begun.params[0]).any()
