@@ -189,6 +189,42 @@ def test_what_is_damaged_is_named(sharded, tmp_path):
         fc.load(folder)
 
 
+def test_what_needs_all_series_in_memory_says_so_before_it_takes_them(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("forecaster.pipeline.memory.free_memory", lambda: 10_000)
+    message = error("evaluate", *fitting(data)[1:], "--home", tmp_path, code=2)
+    assert "takes all 7 series into memory" in message and "--tickers" in message
+
+
+def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
+    from forecaster.pipeline import memory
+
+    assert memory.free_memory() > 2**26
+    monkeypatch.setattr(memory, "_GROUP", tmp_path)
+    before = memory.free_memory()
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("1000000\n")
+    assert memory.free_memory() == 2_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.free_memory() > before / 2
+    assert memory.parse_memory("1.5 GiB") == 3 * 2**29 and memory.parse_memory("2gb") == 2 * 10**9
+
+
+def test_a_budget_decides_how_many_are_trained_at_a_time(data, monkeypatch):
+    from forecaster.config import Config
+    from forecaster.ingest import Store
+    from forecaster.pipeline import memory
+
+    monkeypatch.setattr(memory, "MOST_AT_A_TIME", 2_000)
+    monkeypatch.setattr(memory, "_FEWEST", 1)
+    (store,) = Store.all_of(Home(data / "whole"))
+    each = memory._bytes_of_each(store, store.ids, Config())
+    room = memory._PROGRAM + 3 * each
+    assert memory.series_at_a_time(store, store.ids, Config(), room) == 3
+    assert memory.series_at_a_time(store, store.ids, Config(), room + 4 * each) is None
+    assert memory.series_at_a_time(store, store.ids, Config(), None) is None
+    assert memory._bytes_of_each(store, store.ids, Config(members=9)) > each
+
+
 @pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB"])
 def test_a_budget_is_a_size(size, tmp_path):
     message = error("fit", "--source", "simulated", "--memory", size, "--home", tmp_path, code=2)

@@ -1,6 +1,7 @@
 """Series from the user's own files: a CSV, a Parquet file, or a folder of them."""
 
 import csv
+import functools
 import hashlib
 import lzma
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
+from forecaster.ingest.blocks import Blocks
 from forecaster.ingest.column_names import canonical
 from forecaster.ingest.csv_file import Table, read_csv
 from forecaster.ingest.layout import each_series, tidy
@@ -58,12 +60,17 @@ class Files:
 
     def tickers(self) -> list[str]:
         """All series, those of unreadable files in a folder included."""
+        if self._blocks is not None:
+            return self._blocks.ids
         return [*self._read(), *self._failed]
 
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
         """Each series whole, whatever ``start`` says; see :class:`Source`."""
+        if self._blocks is not None:
+            yield from self._fetch_blocks(self._blocks, tickers)
+            return
         frames = self._read()
         names = spellings([*frames, *self._failed])  # ``BRK-B`` may stand there as ``brk.b``
         for name in tickers:
@@ -76,6 +83,32 @@ class Files:
             else:
                 frame = frames[series]
                 yield Fetched(name, frame if series == name else frame.assign(unique_id=name))
+
+    @functools.cached_property
+    def _blocks(self) -> Blocks | None:
+        """A large Parquet file that can be read a part at a time."""
+        one = self.path.is_file() and self.path.name.lower().endswith(_PARQUET)
+        return Blocks.of(self.path) if one and self._columns == Columns() else None
+
+    def _fetch_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:
+        """The same, of which only a part is in memory at a time."""
+        before, names = self.fingerprint(), spellings(blocks.ids)
+        asked: dict[str, list[str]] = {}
+        for name in tickers:
+            if (series := spelled(names, name)) is None:
+                yield Fetched(name, None, f"not in {self.path}")
+            else:
+                asked.setdefault(series, []).append(name)
+        for series, frame in blocks.read(set(asked), self._decimal):
+            repeated = frame["ds"].duplicated()
+            for name in asked[series]:
+                if repeated.any():
+                    day = show_time(frame["ds"][repeated].iloc[0])
+                    yield Fetched(name, None, f"more than one row for {day}")
+                else:
+                    yield Fetched(name, frame if series == name else frame.assign(unique_id=name))
+        if self._hash() != before:
+            raise DataError(f"{self.path}: changed while it was read; run the same again")
 
     def fingerprint(self) -> str | None:
         """A hash over names and contents of all files, and the version of their reader."""
@@ -151,7 +184,7 @@ class Files:
             if len({frame["ds"].dtype.kind for frame in frames_of_series}) > 1:
                 self._failed[name] = "in several files, in some with dates, in some without"
                 continue
-            frames[name] = _join(frames_of_series)
+            frames[name] = join(frames_of_series)
         return frames
 
     def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
@@ -180,7 +213,7 @@ def read_series(
     """
     where = printable(path, lines=False)
     try:
-        if is_parquet := path.name.lower().endswith(_PARQUET):
+        if path.name.lower().endswith(_PARQUET):
             table, plain_points = Table(read_parquet(path, columns), plain_points=False)
         else:
             table, plain_points = read_csv(path, decimal, columns)
@@ -188,6 +221,20 @@ def read_series(
             RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(f"{where}: cannot be read: {reason}") from error
+    return frames_of(table, path, name, decimal, columns, plain_points=plain_points)
+
+
+def frames_of(
+    table: pd.DataFrame,
+    path: Path,
+    name: str | None,
+    decimal: Decimal | None,
+    columns: Columns | None,
+    *,
+    plain_points: bool,
+) -> dict[str, pd.DataFrame]:
+    """All series of a table of a file, by name; see :func:`read_series`."""
+    where, is_parquet = printable(path, lines=False), path.name.lower().endswith(_PARQUET)
     if table.empty:
         raise DataError(f"{where}: no rows in it")
     stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
@@ -203,12 +250,12 @@ def read_series(
             series = series.upper().removesuffix(".US")
         frame.insert(0, "unique_id", series)
         if series in frames:  # spelled in two ways
-            frame = _join([frames[series], frame])
+            frame = join([frames[series], frame])
         frames[series] = frame
     return frames
 
 
-def _join(frames: list[pd.DataFrame]) -> pd.DataFrame:
+def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """Parts of one series in the order of time."""
     if len(frames) == 1:
         return frames[0]

@@ -70,8 +70,10 @@ class SeriesEntry(NamedTuple):
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "SeriesEntry":
         """Read an entry; raises KeyError when a field without a default is missing."""
-        with contextlib.suppress(TypeError):  # as this version writes them, all is understood
+        try:  # as this version writes them, all is understood
             return SeriesEntry(**fields)
+        except TypeError:
+            pass
         needed = {name: fields[name] for name in ("rows", "first", "last", "sha256", "file")}
         names = SeriesEntry._field_defaults
         return SeriesEntry(**needed, **{name: fields[name] for name in names if name in fields})

@@ -1,6 +1,7 @@
 """Parquet files from elsewhere: only the columns that are needed, if they fit into memory."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,18 @@ _LONGEST_TEXT = 1_000
 
 
 def read_parquet(
-    path: Path, columns: Columns | None = None, *, everything: bool = False
+    path: Path,
+    columns: Columns | None = None,
+    *,
+    everything: bool = False,
+    groups: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Names, times and numbers of a file; the names as categories.
 
     - ``columns``: what they are, where their names do not say so. Those that were not read are
       listed under ``unread`` in the frame's ``attrs``
     - ``everything``: all other columns, too
+    - ``groups``: of rows, that are read; None: all. The frame's index counts rows of the file
 
     Raises DataError when the file would not fit into memory, by the size it declares, which is
     read first.
@@ -37,24 +43,29 @@ def read_parquet(
 
     said = (columns or Columns()).all_named
     with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
+        schema = file.schema_arrow
+        groups = range(file.metadata.num_row_groups) if groups is None else groups
+        sizes = [file.metadata.row_group(group).num_rows for group in groups]
+        rows = sum(sizes) if len(sizes) < file.metadata.num_row_groups else file.metadata.num_rows
+        first = min(groups, default=0)
+        before = sum(file.metadata.row_group(group).num_rows for group in range(first))
         if len(schema) > _MOST_COLUMNS:
             raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at the most")
         wanted = [
             field.name
             for field in schema
             if everything
-            or _is_number(field.type)
-            or _is_time(field.type)
+            or is_number(field.type)
+            or is_time(field.type)
             or is_needed(canonical(field.name))
             or field.name in said
         ]
-        texts = [name for name in wanted if _is_text(path, schema.field(name))]
+        texts = [name for name in wanted if is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
-        _check_content(path, file.metadata, wanted, texts)
+        check_content(path, file.metadata, wanted, texts, groups)
     # A text that is repeated is kept once: what a file says in few bytes stays small here.
     with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:
-        table = file.read(columns=wanted)
+        table = file.read_row_groups(list(groups), columns=wanted)
     for name in texts:
         _check_length(path, name, table.column(name))
         if canonical(name) not in ("unique_id", "name") and name not in said:
@@ -69,6 +80,7 @@ def read_parquet(
     unread = [name for name in schema.names if name not in wanted]
     frame = table.to_pandas(ignore_metadata=True, self_destruct=True)
     frame.attrs["unread"] = unread
+    frame.index = pd.RangeIndex(before, before + len(frame))
     return frame
 
 
@@ -77,24 +89,26 @@ def _unnamed(schema: "pa.Schema") -> list[str]:
     return [
         field.name
         for field in schema
-        if field.name.startswith("__index_level_") and not _is_time(field.type)
+        if field.name.startswith("__index_level_") and not is_time(field.type)
     ]
 
 
-def _is_number(kind: "pa.DataType") -> bool:
+def is_number(kind: "pa.DataType") -> bool:
+    """Whether a column holds numbers."""
     import pyarrow as pa
 
     types = pa.types
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
 
 
-def _is_time(kind: "pa.DataType") -> bool:
+def is_time(kind: "pa.DataType") -> bool:
+    """Whether a column holds times."""
     import pyarrow as pa
 
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
-def _is_text(path: Path, field: "pa.Field") -> bool:
+def is_text(path: Path, field: "pa.Field") -> bool:
     """Whether a column holds texts. Raises DataError for one of lists or other structures."""
     import pyarrow as pa
 
@@ -106,12 +120,16 @@ def _is_text(path: Path, field: "pa.Field") -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _check_content(
-    path: Path, metadata: "pq.FileMetaData", wanted: list[str], texts: list[str]
+def check_content(
+    path: Path,
+    metadata: "pq.FileMetaData",
+    wanted: list[str],
+    texts: list[str],
+    groups: Sequence[int],
 ) -> None:
     """Raise DataError where columns are larger, unpacked, than memory, or texts too long."""
     unpacked = dict.fromkeys(wanted, 0)
-    for group in range(metadata.num_row_groups):
+    for group in groups:
         chunks = metadata.row_group(group)
         for number in range(chunks.num_columns):
             chunk = chunks.column(number)

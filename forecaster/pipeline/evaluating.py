@@ -22,6 +22,7 @@ from forecaster.ingest import (
     ingested,
     panel_from_store,
 )
+from forecaster.pipeline.memory import check_room
 from forecaster.pipeline.requests import Callbacks, DataRequest
 
 
@@ -64,6 +65,7 @@ def evaluate_from_home(
         start=data.start, on_series=fetching.on_series, on_wait=fetching.on_wait,
     ) as arrived:  # fmt: skip
         store = arrived.store
+        check_room(store, arrived.ids, config, "an evaluation")
         panel = panel_from_store(
             store, arrived.ids, dict(arrived.skipped), start=data.start, end=data.end
         )

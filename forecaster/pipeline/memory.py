@@ -63,12 +63,30 @@ def series_at_a_time(
 
     ``memory``: bytes that the fit may take; by default a share of what is free.
     """
-    steps = max(store.manifest.series[name].rows for name in ids)
-    channels = store.channels(ids[0])
-    each = bytes_of_series(config, steps, channels)
+    each = _bytes_of_each(store, ids, config)
     budget = int(_SHARE * free_memory()) if memory is None else memory
     fit = max(_FEWEST, (budget - _PROGRAM) // each)
     if len(ids) <= min(fit, MOST_AT_A_TIME):
         return None
     shards = -(-len(ids) // min(fit, MOST_AT_A_TIME))
     return -(-len(ids) // shards)
+
+
+def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> None:
+    """Raise UsageError where all of these stored series together would not fit into memory.
+
+    ``what``: needs them together, in words.
+    """
+    need, free = len(ids) * _bytes_of_each(store, ids, config) // 2, free_memory()
+    if need > free:  # half: the estimate is of training, with a margin
+        raise UsageError(
+            f"{what} takes all {len(ids):,} series into memory, which need about "
+            f"{need / 1e9:,.0f} GB; {free / 1e9:,.1f} GB are free. Name fewer by --tickers: some "
+            "hundred, chosen at random, tell about as much of all"
+        )
+
+
+def _bytes_of_each(store: Store, ids: Sequence[str], config: Config) -> int:
+    """About how much memory a series takes while it is trained."""
+    steps = max(store.manifest.series[name].rows for name in ids)
+    return bytes_of_series(config, steps, store.channels(ids[0]))

@@ -26,6 +26,7 @@ import pandas as pd
 from forecaster.cli import main
 from forecaster.evaluation import Evaluation
 from forecaster.home import Home
+from forecaster.pipeline import memory
 from forecaster.storage import load, unfinished_fits
 from tests.conftest import prices
 
@@ -97,6 +98,19 @@ class Fit(Command):
         return STATUS if done else self.arguments
 
 
+class Shards(Fit):
+    """The same, a series at a time."""
+
+    def state(self, folder):
+        runs = Home(folder / "home").runs()
+        for each in runs:
+            load(each)
+        return sorted(
+            tuple(path.read_bytes() for path in sorted(each.rglob("*.safetensors")))
+            for each in runs
+        )
+
+
 class Compress(Fit):
     arguments = ("compress", "{old}", "--write", "int8", "--home", "{folder}/home")
 
@@ -151,8 +165,8 @@ class Evaluate(Command):
 
 
 COMMANDS: dict[str, type[Command]] = {
-    "fit": Fit, "compress": Compress, "predict": Predict, "picture": Picture, "export": Export,
-    "parquet": ExportParquet, "evaluate": Evaluate,
+    "fit": Fit, "shards": Shards, "compress": Compress, "predict": Predict, "picture": Picture,
+    "export": Export, "parquet": ExportParquet, "evaluate": Evaluate,
 }  # fmt: skip
 
 
@@ -271,5 +285,7 @@ if __name__ == "__main__":
     disk.disk_failed.restype = ctypes.c_char_p
     place, name, kind, first, step = sys.argv[2:]
     command = COMMANDS[name]()
+    if name == "shards":
+        memory.MOST_AT_A_TIME = 1
     begin = make(command, Path(place))
     sys.stdout.write(f"{compare(command, begin, kind, int(first), int(step))}\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WRITING = ["fit", "compress", "predict", "picture", "export", "parquet", "evaluate"]
+WRITING = ["fit", "shards", "compress", "predict", "picture", "export", "parquet", "evaluate"]
 KINDS = ["kill", "ENOSPC", "EIO"]
 
 

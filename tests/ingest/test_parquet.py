@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import forecaster as fc
 from forecaster.errors import DataError
 from forecaster.ingest import open_source
 from tests.conftest import prices
@@ -54,3 +55,52 @@ def test_dates_as_texts_are_read_from_parquet_as_before(tmp_path):
     ]
     assert read[0] is not None and read[1] is not None
     pd.testing.assert_frame_equal(read[0], read[1])
+
+
+def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch):
+    """Series that lie on the borders of blocks, and names that are spelled otherwise."""
+    from forecaster.ingest import blocks
+
+    path = tmp_path / "p.parquet"
+    frame = pd.concat([prices(name, 50) for name in ("AAA", "BBB", "CCC", "brk.b")])
+    frame["date"] = pd.to_datetime(frame["date"])
+    frame.to_parquet(path, row_group_size=30, index=False)
+    whole = fc.load_panel(f"files:{path}")
+    assert open_source(f"files:{path}")._blocks is None  # small
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "_BLOCK", 60)
+    source = open_source(f"files:{path}")
+    assert source._blocks is not None and len(source._blocks.groups) == 4
+    assert source.tickers() == list(whole.ids)
+    in_blocks = fc.load_panel(f"files:{path}")
+    np.testing.assert_array_equal(in_blocks.values, whole.values)
+    assert in_blocks.ids == whole.ids and (in_blocks.times == whole.times).all()
+    some = fc.load_panel(f"files:{path}", ["BRK-B", "BBB", "XYZ"])
+    assert set(some.ids) == {"BBB", "BRK-B"} and "not in" in some.skipped["XYZ"]
+    np.testing.assert_array_equal(some.only(["BBB"]).values, whole.only(["BBB"]).values)
+
+
+@pytest.mark.parametrize("why", ["unsorted", "text", "integers", "damaged"])
+def test_a_large_file_that_could_be_misread_in_blocks_is_read_whole(tmp_path, monkeypatch, why):
+    from forecaster.ingest import blocks
+
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    path = tmp_path / "p.parquet"
+    frame = pd.concat([prices(name, 50) for name in ("AAA", "BBB", "CCC")])
+    frame["date"] = pd.to_datetime(frame["date"])
+    if why == "unsorted":
+        frame = frame.sort_values("date", kind="stable")
+    if why == "text":
+        frame["close"] = frame["close"].astype(str)
+    if why == "integers":
+        frame["date"] = np.tile(np.arange(50), 3)
+    frame.to_parquet(path, row_group_size=30, index=False)
+    if why == "damaged":
+        raw = bytearray(path.read_bytes())
+        raw[200:300] = bytes(100)
+        path.write_bytes(raw)
+        with pytest.raises(DataError):
+            fc.load_panel(f"files:{path}")
+        return
+    assert open_source(f"files:{path}")._blocks is None
+    assert len(fc.load_panel(f"files:{path}").ids) == 3

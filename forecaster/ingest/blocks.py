@@ -1,0 +1,123 @@
+"""A large Parquet file, one block of series after another.
+
+Only files whose columns can be read in one way, and whose series follow each other: a column of
+names, one of times (no text, no numbers), and numbers. All others are read whole.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from forecaster.errors import DataError
+from forecaster.ingest.column_names import canonical
+from forecaster.ingest.numbers import Decimal
+from forecaster.ingest.parquet import check_content, is_number, is_text, is_time, read_parquet
+from forecaster.paths import open_for_arrow
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+LEAST_ROWS = 3_000_000  # fewer are read whole
+_BLOCK, LARGEST_GROUP = 2_000_000, 8_000_000  # rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """A file in blocks of row groups.
+
+    - ``ids``: all series, sorted
+    - ``groups``: of each block, the numbers of its row groups and the series in it
+    """
+
+    path: Path
+    ids: list[str]
+    groups: list[tuple[list[int], set[str]]]
+
+    @staticmethod
+    def of(path: Path) -> "Blocks | None":
+        """The blocks of a file; None where it is better read whole, which also names errors."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
+                column = _column_of_names(file, path)
+                sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+                if column is None or sum(sizes) < LEAST_ROWS or max(sizes) > LARGEST_GROUP:
+                    return None
+                check_content(path, file.metadata, [column], [column], range(len(sizes)))
+            with (
+                open_for_arrow(path) as opened,
+                pq.ParquetFile(opened, read_dictionary=[column]) as file,
+            ):
+                names = [_names(file, group, column) for group in range(len(sizes))]
+        except (OSError, pa.ArrowException, DataError):
+            return None
+        return _blocks(path, names, sizes)
+
+    def read(self, wanted: set[str], decimal: Decimal | None) -> Iterator[tuple[str, pd.DataFrame]]:
+        """The rows of some series, each as :func:`forecaster.ingest.files.read_series` gives them.
+
+        Raises DataError when the file cannot be read or used.
+        """
+        from forecaster.ingest.files import join
+
+        left: tuple[str, pd.DataFrame] | None = None  # the last of a block may go on in the next
+        for groups, names in self.groups:
+            if not names & wanted:
+                continue
+            for name, frame in sorted(self._frames(groups, decimal).items()):
+                if left is not None and left[0] == name:
+                    left = name, join([left[1], frame])
+                    continue
+                if left is not None and left[0] in wanted:
+                    yield left
+                left = name, frame
+        if left is not None and left[0] in wanted:
+            yield left
+
+    def _frames(self, groups: list[int], decimal: Decimal | None) -> dict[str, pd.DataFrame]:
+        import pyarrow as pa
+
+        from forecaster.ingest.files import frames_of
+
+        try:
+            table = read_parquet(self.path, groups=groups)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise DataError(f"{self.path}: cannot be read: {str(error).splitlines()[0]}") from error
+        return frames_of(table, self.path, None, decimal, None, plain_points=False)
+
+
+def _column_of_names(file: "pq.ParquetFile", path: Path) -> str | None:
+    """The column with the series' names, where there is one, one of times, and else numbers."""
+    schema = file.schema_arrow
+    names = [f.name for f in schema if canonical(f.name) == "unique_id" and is_text(path, f)]
+    times = [f.name for f in schema if canonical(f.name) == "ds" and is_time(f.type)]
+    others = [f for f in schema if f.name not in (*names, *times)]
+    plain = all(is_number(f.type) and canonical(f.name) not in ("unique_id", "ds") for f in others)
+    return names[0] if len(names) == len(times) == 1 and others and plain else None
+
+
+def _names(file: "pq.ParquetFile", group: int, column: str) -> set[str]:
+    return {
+        str(n or "").strip() for n in file.read_row_group(group, [column])[0].unique().to_pylist()
+    }
+
+
+def _blocks(path: Path, names: list[set[str]], sizes: list[int]) -> Blocks | None:
+    """The groups together as blocks; None unless each group's series follow those before."""
+    groups: list[tuple[list[int], set[str]]] = []
+    size = _BLOCK
+    for number, (those, rows) in enumerate(zip(names, sizes, strict=True)):
+        if "" in those or (number and max(names[number - 1]) > min(those)):
+            return None
+        if size + rows > _BLOCK:
+            groups.append(([], set()))
+            size = 0
+        groups[-1][0].append(number)
+        groups[-1][1].update(those)
+        size += rows
+    return Blocks(path, sorted(set().union(*names)), groups)

@@ -1,0 +1,176 @@
+"""What many series cost: time, memory and disk of ingest, fit and predict, by their number.
+
+    python scripts/benchmarks/scale.py [--series 1000,3000,10000] [--steps 1000] [--memory 2GB]
+    python scripts/benchmarks/scale.py --series 1000 --steps 100000
+    python scripts/benchmarks/scale.py --figure-only
+
+Simulated random walks with heavy tails (``unique_id, ds, y``) in a Parquet file, sorted by series.
+Each command is a process of its own under a new home; its time, the processor's time and the peak
+of its memory are the kernel's (``wait4``), the disk's what lies under the home. ``--epochs`` and
+``--members`` make a fit short enough to be measured in many sizes; what does not depend on them
+(reading, writing, forecasting, memory) is that of any fit. Adds its rows to ``scale.csv`` beside
+this script, in place of those of the same size and settings, and draws ``scale.png`` from all of
+them.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).parent
+TABLE, FIGURE = HERE / "scale.csv", HERE / "scale.png"
+KEYS = ["series", "steps", "command", "memory", "members", "epochs"]
+COMMANDS = ("ingest", "fit", "predict --all", "predict one")
+
+
+def main() -> None:
+    options = arguments()
+    if not options.figure_only:
+        for series in options.series:
+            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                rows = measure(Path(folder), series, options)
+            write(rows)
+            print(pd.DataFrame(rows).to_string(index=False), flush=True)
+    draw(pd.read_csv(TABLE))
+
+
+def measure(folder: Path, series: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Each command's cost, for so many series."""
+    data, home = folder / "panel.parquet", folder / "home"
+    make_panel(data, series, options.steps)
+    source = ("--source", f"files:{data}", "--home", str(home))
+    config = folder / "c.toml"
+    config.write_text(f"members = {options.members}\nepochs = {options.epochs}\n")
+    fit = ("fit", *source, "--config", str(config), "--memory", options.memory)
+    out = ("--output", str(folder / "f.parquet"), "--overwrite", "--home", str(home))
+    one = f"S{series // 2:07d}"
+    commands = {
+        "ingest": ("ingest", *source),
+        "fit": fit,
+        "predict --all": ("predict", "--all", *out),
+        "predict one": ("predict", one, *out),
+    }
+    rows: list[dict[str, Any]] = []
+    for name, command in commands.items():
+        seconds, cpu, peak = run(command)
+        rows.append(
+            {
+                "series": series, "steps": options.steps, "command": name,
+                "memory": options.memory, "members": options.members, "epochs": options.epochs,
+                "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2),
+                "peak_mb": round(peak / 1e6), "disk_mb": round(disk(home) / 1e6, 1),
+                "cpus": os.cpu_count(),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def make_panel(path: Path, series: int, steps: int) -> None:
+    """A panel of random walks, written a part at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    random = np.random.default_rng(0)
+    times = pd.bdate_range("1700-01-01", periods=steps, unit="s").to_numpy("datetime64[s]")
+    times = pd.bdate_range(end="2024-12-31", periods=steps).to_numpy() if steps < 80_000 else times
+    times = times.astype("datetime64[ns]")
+    fields = [("unique_id", pa.string()), ("ds", pa.timestamp("ns")), ("y", pa.float64())]
+    part = max(1, 1_000_000 // steps)
+    with pq.ParquetWriter(path, schema := pa.schema(fields)) as writer:
+        for low in range(0, series, part):
+            count = min(part, series - low)
+            y = 100 * np.exp(np.cumsum(0.01 * random.standard_t(5, (count, steps)), axis=1))
+            names = np.array([f"S{number:07d}" for number in range(low, low + count)], object)
+            columns = {"unique_id": names.repeat(steps), "ds": np.tile(times, count)}
+            writer.write_table(pa.table({**columns, "y": y.ravel()}, schema=schema))
+
+
+def run(command: tuple[str, ...]) -> tuple[float, float, int]:
+    """Seconds, the processor's seconds, and the peak of memory in bytes of a command."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forecaster", *command],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
+    unit = 1 if sys.platform == "darwin" else 1024
+    cpu = usage.ru_utime + usage.ru_stime
+    return time.perf_counter() - began, cpu, usage.ru_maxrss * unit
+
+
+def disk(folder: Path) -> int:
+    """Bytes of the files in a folder; one that has two names counts once."""
+    files = {s.st_ino: s.st_size for p in folder.rglob("*") if p.is_file() and (s := p.stat())}
+    return sum(files.values())
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    """Put rows into the table, in place of those with the same keys."""
+    table = pd.DataFrame(rows)
+    if TABLE.exists():
+        table = pd.concat([pd.read_csv(TABLE), table], ignore_index=True)
+    table = table.drop_duplicates(KEYS, keep="last")
+    order = table["command"].map({name: place for place, name in enumerate(COMMANDS)})
+    table = table.assign(order=order).sort_values(["steps", "series", "order"])
+    table.drop(columns="order").to_csv(TABLE, index=False)
+
+
+def draw(table: pd.DataFrame) -> None:
+    """Seconds and memory by the number of series, logarithmic; dashed where it is extrapolated."""
+    import matplotlib.pyplot as plt
+
+    steps = table.groupby("steps")["series"].nunique().idxmax()
+    table = table[table["steps"] == steps]
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    for axis, column, label in (
+        (axes[0], "cpu_seconds", "processor's seconds"),
+        (axes[1], "peak_mb", "peak memory, MB"),
+    ):
+        for number, name in enumerate(COMMANDS):
+            part = table[table["command"] == name].sort_values("series")
+            x, y = part["series"].to_numpy(float), part[column].to_numpy(float)
+            axis.plot(x, y, "o-", color=f"C{number}", label=name)
+            if len(x) > 1:
+                axis.plot(*extrapolated(x, y), "--", color=f"C{number}", alpha=0.5)
+        axis.set(xscale="log", yscale="log", xlabel=f"series of {steps:,} steps", ylabel=label)
+        axis.grid(alpha=0.3, which="both")
+    axes[0].legend(title="measured; dashed: extrapolated")
+    figure.savefig(FIGURE, dpi=130)
+    print(f"Drew {FIGURE}")
+
+
+def extrapolated(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """From the two largest sizes on to a million: what each further series has cost there."""
+    each = max(0.0, (y[-1] - y[-2]) / (x[-1] - x[-2]))
+    further = np.geomspace(x[-1], 1e6, 20)
+    return further, y[-1] + each * (further - x[-1])
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    numbers = lambda text: [int(part) for part in text.split(",")]  # noqa: E731
+    parser.add_argument("--series", type=numbers, default=[1_000, 3_000, 10_000])
+    parser.add_argument("--steps", type=int, default=1_000)
+    parser.add_argument("--memory", default="2GB", help="of a fit")
+    parser.add_argument("--members", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--folder", help="where the data lie meanwhile; by default a temporary one")
+    parser.add_argument("--figure-only", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
