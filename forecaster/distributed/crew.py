@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from forecaster.distributed import worker as _worker
 from forecaster.distributed.queue import TRIES, Lost, Worker
 from forecaster.errors import ClusterError
+from forecaster.swarm import Task
 
 _LOOKED_AT = 5.0  # seconds between two looks for nodes that have joined
 _SOON = 60.0  # seconds for which somebody may be missing before nobody is expected
@@ -74,7 +75,10 @@ class RayCrew:
 
     def begin(self, function: Any, common: Any) -> None:
         """Turn to other work, whose function and first argument go out once to each node."""
-        self._work = self._ray.put((function, common))
+        task, pickled = getattr(common, "task", None), None
+        if isinstance(task, Task):
+            common, pickled = common._replace(task=None), self._ray.cloudpickle.dumps(task)
+        self._work = self._ray.put((function, common, pickled))
         self._somebody = time.monotonic()
         for one in self._idle:
             self._ask(one, "begin", self._work)

@@ -19,6 +19,7 @@ class NodeWorker:
         self._cores = cores
         self._function: Any = None
         self._common: Any = None
+        self._tasks: dict[bytes, Any] = {}
 
     def versions(self) -> dict[str, str]:
         """What is installed here, as far as results depend on it."""
@@ -55,9 +56,22 @@ class NodeWorker:
             swarm.keep_compiled(cache / "compiled")
         return swarm.arithmetic("bfloat16")
 
-    def begin(self, what: tuple[Any, Any]) -> None:
-        """Take in what the parts to come have in common: their function, and its first argument."""
-        self._function, self._common = what
+    def begin(self, what: tuple[Any, Any, bytes | None]) -> None:
+        """Take in what the parts to come have in common.
+
+        That is their function, its first argument, and, apart from it, a pickled task: where it is
+        one of the latest few again, it is the same object again, and nothing is traced anew.
+        """
+        import pickle
+
+        self._function, self._common, pickled = what
+        if pickled is None:
+            return
+        task = self._tasks.pop(pickled, None) or pickle.loads(pickled)
+        self._tasks[pickled] = task
+        for old in list(self._tasks)[:-8]:
+            del self._tasks[old]
+        self._common = self._common._replace(task=task)
 
     def work(self, part: Any) -> Any:
         """The result of a part."""

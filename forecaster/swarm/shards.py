@@ -194,10 +194,7 @@ class Cutter:
             self._members = max(self._at_once, int(self._members * min(factor, 16.0)))
 
     def _size(self) -> int:
-        """Smaller ones towards the end, so that all workers end at about the same time."""
-        fair = math.ceil(len(self._left) / (_ROUNDS * self._workers))
-        packed = math.ceil(fair / self._at_once) * self._at_once
-        return min(self._members, packed)
+        return next_size(len(self._left), self._members, self._workers, self._at_once)
 
     def _shard(self, rows: Rows) -> Shard:
         work = self._work
@@ -234,6 +231,17 @@ class Cutter:
                 if total_bytes(values) > _SMALL and 2 * here <= of_all:
                     few[leaf.number] = values
         return few
+
+
+def next_size(left: int, usual: int, workers: int, at_once: int) -> int:
+    """Members of the next shard: fewer towards the end, so that all end at about the same time.
+
+    - ``left``: members that are still to train
+    - ``usual``: of a shard in the midst of the work
+    - ``workers``: that share it, and ``at_once`` members that one trains at the same time
+    """
+    fair = math.ceil(left / (_ROUNDS * workers))
+    return min(usual, math.ceil(fair / at_once) * at_once)
 
 
 def _rounded(count: int) -> int:

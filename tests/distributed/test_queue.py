@@ -1,7 +1,9 @@
 """The queue and the crew, on a Ray that is only played: losses, tries, refusals."""
 
 import itertools
+import pickle
 import types
+from typing import Any, cast
 
 import pytest
 
@@ -97,7 +99,7 @@ class PlayedRay:
 
     def work(self, actor, member, part):
         self.given.append((actor.node, part))
-        function, common = actor.work_of
+        function, common, _ = actor.work_of
         return member.get("lose", lambda part: None)(part) or function(common, part)
 
 
@@ -121,7 +123,7 @@ EXPECTED = {part: 2**part for part in range(6)}
 def test_all_workers_share_one_queue_and_one_copy_of_what_is_common():
     ray = PlayedRay(a={}, b={"cores": 3}, c={"alive": False}, d={"cores": 0})
     assert run(ray) == (EXPECTED, [])
-    assert {node for node, _ in ray.given} == {"a", "b"} and ray.put_once == [(pow, 2)]
+    assert {node for node, _ in ray.given} == {"a", "b"} and ray.put_once == [(pow, 2, None)]
     ray = PlayedRay(a={"cores": 4})
     assert run(ray, per_core=True) == (EXPECTED, [])
     assert Node("a", "host", 4, 0).lanes == 4 and Node("a", "host", 4, 2).lanes == 2
@@ -226,3 +228,19 @@ def test_a_network_that_a_node_cannot_import_is_named():
 
     with pytest.raises(ClusterError, match=r"No module named 'mine'.*a network of your own"):
         run(Unknown(a={}))
+
+
+def test_a_task_that_is_sent_again_is_the_same_program():
+    from forecaster.distributed.worker import NodeWorker
+    from forecaster.swarm.shards import Job, Machine
+
+    worker, tasks = NodeWorker.__new__(NodeWorker), []
+    worker._tasks = {}
+    job = Job(cast(Any, None), Machine(None, 5, None, None), {})
+    for name in ("a", "b", "a"):
+        worker.begin((None, job, pickle.dumps([name])))
+        tasks.append(worker._common.task)
+    assert tasks == [["a"], ["b"], ["a"]] and tasks[0] is tasks[2]
+    for k in range(9):
+        worker.begin((None, job, pickle.dumps([k])))
+    assert len(worker._tasks) == 8

@@ -1,0 +1,152 @@
+"""What a Ray cluster of 10, 100 and 1,000 workers would make of a large fit: a simulation.
+
+    python scripts/benchmarks/cluster.py
+
+The queue is the program's own (`forecaster.distributed.queue.dispatch`), as is the size of shards;
+workers, their losses, the driver and its disk are simulated in virtual time. Writes `cluster.csv`
+beside this script, and the figure `cluster.png`. Efficiency: the seconds of work over workers times
+the time that all of it takes, against workers that never wait and are never lost.
+"""
+
+import dataclasses
+import heapq
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+
+from forecaster.distributed.queue import Lost, Worker, dispatch
+from forecaster.swarm.shards import next_size
+
+matplotlib.use("Agg")
+OUT = Path(__file__).with_suffix(".csv")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What a cluster is like; times in seconds.
+
+    - ``network``: a core's seconds for a network, as measured on stocks of five years
+    - ``uneven``: spread (sigma of the logarithm) of what networks of a shard take beside others
+    - ``slow``: share of the workers that are three times as slow
+    - ``lost``: mean time between two losses of a worker; ``back``: until it is replaced
+    - ``sent``, ``disk``: what the driver does for a shard, and the bytes it writes in a second
+    """
+
+    network: float = 0.028
+    uneven: float = 0.0
+    slow: float = 0.0
+    lost: float = np.inf
+    back: float = 20.0
+    sent: float = 0.01
+    disk: float = np.inf
+    state: int = 30_000  # bytes of a network's state
+
+
+CASES = {
+    "even": Case(),
+    "uneven shards": Case(uneven=0.5),
+    "one in ten slow": Case(uneven=0.5, slow=0.1),
+    "lost every hour": Case(uneven=0.5, lost=3600.0),
+    "one disk, 2 GB/s": Case(uneven=0.5, disk=2e9),
+    "one disk, 200 MB/s": Case(uneven=0.5, disk=2e8),
+}
+AT_ONCE, USUAL = 8, 10.0  # networks of a worker, seconds of a shard
+
+
+class SimulatedCrew:
+    """Workers in virtual time; ``now`` is the driver's clock."""
+
+    def __init__(self, case: Case, workers: int, random: np.random.Generator):
+        self.case, self.random, self.now = case, random, 0.0
+        self.workers = [Worker(str(k), str(k)) for k in range(workers)]
+        slow = random.random(workers) < case.slow
+        self.speed = dict(zip(self.workers, np.where(slow, 1 / 3, 1.0), strict=True))
+        self.free, self.all, self.work = list(self.workers), {w.node for w in self.workers}, 0.0
+        self.events: list[tuple[float, int, Worker, Any]] = []
+
+    def idle(self):
+        return list(self.free)
+
+    def nodes(self):
+        return self.all
+
+    def give(self, worker, part):
+        case = self.case
+        self.free.remove(worker)
+        self.now += case.sent
+        spread = self.random.lognormal(-(case.uneven**2) / 2, case.uneven)
+        work = part * case.network * spread
+        seconds = work / self.speed[worker]
+        died = self.random.exponential(case.lost) if np.isfinite(case.lost) else np.inf
+        outcome = part if died > seconds else Lost("simulated")
+        self.work += work if died > seconds else 0.0
+        self._plan(self.now + min(died, seconds), worker, outcome)
+
+    def _plan(self, when, worker, outcome):
+        heapq.heappush(self.events, (when, id(worker), worker, outcome))
+
+    def wait(self):
+        when, _, worker, outcome = heapq.heappop(self.events)
+        self.now = max(self.now, when)
+        if outcome is None:  # one that is back
+            self.free.append(worker)
+            return []
+        if isinstance(outcome, Lost):
+            self._plan(self.now + self.case.back, worker, None)
+        else:
+            self.now += outcome * self.case.state / self.case.disk
+            self.free.append(worker)
+        return [(worker, outcome)]
+
+
+def simulate(case: Case, workers: int, networks: int, seed: int = 0) -> tuple[float, float]:
+    """Seconds that all of it takes, and the efficiency."""
+    crew = SimulatedCrew(case, workers, np.random.default_rng(seed))
+    usual = int(USUAL / case.network)
+
+    def shards():
+        left = networks
+        while left:
+            size = min(left, next_size(left, usual, workers, AT_ONCE))
+            left -= size
+            yield size
+
+    done = sum(part for part, _ in dispatch(crew, shards(), lambda said: None))
+    assert done == networks
+    power = sum(crew.speed.values())
+    return crew.now, crew.work / power / crew.now
+
+
+def main():
+    rows = []
+    for name, case in CASES.items():
+        for workers in (2, 10, 100, 1000):
+            # Where there are few workers one loss more or less counts.
+            draws = range(20 if workers <= 10 else 2)
+            each = [simulate(case, workers, 5_000 * workers, seed) for seed in draws]
+            seconds, efficiency = np.mean(each, axis=0)
+            rows.append((name, workers, 5_000 * workers, round(seconds), round(efficiency, 3)))
+            print(*rows[-1], flush=True)
+    table = pd.DataFrame(rows, columns=["case", "workers", "networks", "seconds", "efficiency"])
+    table.to_csv(OUT, index=False)
+    draw(table, OUT.with_suffix(".png"))
+
+
+def draw(table: pd.DataFrame, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for (name, part), marker in zip(table.groupby("case", sort=False), "osD^vP", strict=True):
+        axes.plot(part["workers"], part["efficiency"], marker=marker, label=name)
+    axes.set(xscale="log", ylim=(0, 1.05), xlabel="workers, of one core each", ylabel="efficiency")
+    axes.set_title("A fit of 5,000 networks per worker, simulated")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower left")
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()

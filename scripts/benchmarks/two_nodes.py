@@ -1,0 +1,78 @@
+"""Two Ray nodes of one core each against two lanes of one process, on the same machine, in turns.
+
+    python scripts/benchmarks/two_nodes.py --series 600 --repeats 3
+
+Starting the cluster, its workers and compiling are apart: each side trains once before it counts.
+Seconds are the clock's; on a machine that does other work besides, those of the processors say more
+(of the process that trains, or of the driver and the nodes' workers together). The networks must
+have the same bits. Needs `pip install 'forecaster[ray]'`.
+"""
+
+import argparse
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+import forecaster as fc
+from forecaster.distributed import Ray
+
+OUT = Path(__file__).with_suffix(".csv")
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--series", type=int, default=600)
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--epochs", type=int, default=20)
+    asked = options.parse_args()
+    os.environ |= {"RAY_worker_niceness": "0"}  # otherwise they make way for everybody else
+    from ray.cluster_utils import Cluster
+
+    store: dict[str, Any] = {"object_store_memory": 300 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **store})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, **store)
+    names = [f"S{k:05d}" for k in range(asked.series)]
+    panel = fc.load_panel("simulated", names, start="2023-01-01")
+    config = fc.Config(start="independent", members=1, epochs=asked.epochs)
+    rows, last = [], {}
+    with Ray(str(cluster.address)) as nodes:
+        for repeat in range(asked.repeats + 1):
+            for name, executor in (("two lanes", None), ("two nodes", nodes)):
+                before = processor_seconds()
+                model = fc.fit(panel, config, seed=0, executor=executor)
+                cpu = processor_seconds() - before
+                seconds = model.provenance["training_seconds"]
+                last[name] = jax.tree.leaves(model.networks.params)
+                if repeat:
+                    rows.append((asked.series, name, repeat, round(seconds, 2), round(cpu, 2)))
+                    print(*rows[-1], flush=True)
+    cluster.shutdown()
+    assert all(map(np.array_equal, *last.values())), "the bits differ"
+    table = pd.DataFrame(rows, columns=["series", "where", "repeat", "seconds", "cpu"])
+    table.to_csv(OUT, index=False)
+    for what in ("seconds", "cpu"):
+        median = table.groupby("where")[what].median()
+        ratio = median["two lanes"] / median["two nodes"]
+        print(f"by {what}: {ratio:.3f} of two lanes' throughput")
+
+
+def processor_seconds() -> float:
+    """Of this process and of all workers of nodes, so far."""
+    total = 0.0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            worker = (folder / "cmdline").read_bytes().startswith(b"ray::NodeWorker")
+            if worker or int(folder.name) == os.getpid():
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+if __name__ == "__main__":
+    main()
