@@ -8,6 +8,7 @@ saves stays in the cache.
 
 import dataclasses
 import functools
+import inspect
 import logging
 import math
 import os
@@ -50,8 +51,16 @@ def use_all_cores() -> None:
                 f"that many of {cores} cores will train; call forecaster.swarm.use_all_cores() "
                 "before JAX is first used",
                 SwarmWarning,
-                stacklevel=3,
+                stacklevel=_callers_level(),
             )
+
+
+def _callers_level() -> int:
+    """The ``stacklevel`` of the line that called this package, counted from the caller of this."""
+    frame, level = inspect.currentframe(), 0
+    while frame and frame.f_globals.get("__name__", "").startswith(__package__ or ""):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _check_not_forked() -> None:
