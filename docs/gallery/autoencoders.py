@@ -55,7 +55,7 @@ images, weight = stack([x[:1200][y[:1200] == digit] for digit in range(10)])
 coders = Swarm((init, bound), [f"digit {digit}" for digit in range(10)],
                loss=lambda bounds, _: bounds, optimizer=optax.adam,
                hyperparams={"learning_rate": 0.003})  # fmt: skip
-coders = coders.fit(images, weight=weight, epochs=epochs)
+coders = coders.fit(images, sample_weight=weight, epochs=epochs)
 told = coders.predict(Shared(x[1200:])).argmin(0)  # bounds: (member, image)
 print(f"{(told == y[1200:]).mean():.1%} of new images told right by the best bound")
 

@@ -39,7 +39,7 @@ sweep = Swarm(
     hyperparams={"learning_rate": 0.01, "weight_decay": np.repeat(grid, folds)}, **options,
 )  # fmt: skip
 data = Shared(x), Shared(y)
-sweep = sweep.fit(*data, weight=np.tile(train, (decays, 1)), epochs=epochs, batch_size=None)
+sweep = sweep.fit(*data, sample_weight=np.tile(train, (decays, 1)), epochs=epochs, batch_size=None)
 error = sweep.evaluate(*data, np.tile(held_out, (decays, 1))).reshape(decays, folds)
 seen = sweep.evaluate(*data, np.tile(train, (decays, 1))).reshape(decays, folds)
 best = grid[error.mean(1).argmin()]

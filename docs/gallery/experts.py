@@ -45,7 +45,7 @@ swarm = Swarm(network(1), ids, loss=optax.squared_error, **options)
 gate = Swarm(network(experts), ["gate"], loss=optax.softmax_cross_entropy, **options)
 share = random.dirichlet(np.ones(experts), len(x)).T.astype(np.float32)  # (expert, example)
 for spread in np.geomspace(1, 0.15, rounds):  # from a soft division of the work to a hard one
-    swarm = swarm.fit(Shared(x), Shared(y), weight=share, epochs=epochs)
+    swarm = swarm.fit(Shared(x), Shared(y), sample_weight=share, epochs=epochs)
     gate = gate.fit(Shared(x), Shared(share.T), epochs=epochs)
     error = (swarm.predict(Shared(x)) - y)[..., 0] / spread
     share = softmax(gate.predict(Shared(x))[0].T - error**2 / 2, axis=0).astype(np.float32)

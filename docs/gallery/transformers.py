@@ -46,7 +46,11 @@ old, held_back, new = slice(0, 400, 4), slice(432, 480, 4), slice(512, None)  # 
 models = Swarm(Transformer, [f"series {i}" for i in range(count)], loss=optax.squared_error,
                optimizer=optax.adam, hyperparams={"learning_rate": 0.005})  # fmt: skip
 models = models.fit(
-    x[:, old], y[:, old], validation=(x[:, held_back], y[:, held_back]), epochs=epochs, patience=15
+    x[:, old],
+    y[:, old],
+    validation_data=(x[:, held_back], y[:, held_back]),
+    epochs=epochs,
+    patience=15,
 )
 forecast, truth = models.predict(x[:, new])[..., -1], y[:, new, -1]
 error = np.sqrt(((forecast - truth) ** 2).mean(1))

@@ -117,7 +117,7 @@ def test_the_winners_are_swarms_that_train_on(data, tuned):
         np.testing.assert_allclose(
             found.evaluate(*held_back), tuned.best_loss[rows, tuned.choice[rows]], rtol=1e-5
         )
-        more = found.fit(data.inputs[rows], data.targets[rows], validation=held_back, epochs=1)
+        more = found.fit(data.inputs[rows], data.targets[rows], validation_data=held_back, epochs=1)
         assert (more.evaluate(*held_back) <= found.evaluate(*held_back)).all()
     with pytest.raises(SwarmError, match="the result: of another model"):
         tuned.swarms(lambda hidden: lambda rngs: Network(hidden + 1, rngs), loss=squared)
