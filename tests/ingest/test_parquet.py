@@ -9,6 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError
 from forecaster.ingest import open_source
+from forecaster.ingest.files import Files
 from tests.conftest import prices
 
 
@@ -57,6 +58,12 @@ def test_dates_as_texts_are_read_from_parquet_as_before(tmp_path):
     pd.testing.assert_frame_equal(read[0], read[1])
 
 
+def blocks_of(path):
+    source = open_source(f"files:{path}")
+    assert isinstance(source, Files)
+    return source._blocks
+
+
 def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch):
     """Series that lie on the borders of blocks, and names that are spelled otherwise."""
     from forecaster.ingest import blocks
@@ -66,11 +73,11 @@ def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch
     frame["date"] = pd.to_datetime(frame["date"])
     frame.to_parquet(path, row_group_size=30, index=False)
     whole = fc.load_panel(f"files:{path}")
-    assert open_source(f"files:{path}")._blocks is None  # small
+    assert blocks_of(path) is None  # small
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
     monkeypatch.setattr(blocks, "_BLOCK", 60)
     source = open_source(f"files:{path}")
-    assert source._blocks is not None and len(source._blocks.groups) == 4
+    assert len(blocks_of(path).groups) == 4
     assert source.tickers() == list(whole.ids)
     in_blocks = fc.load_panel(f"files:{path}")
     np.testing.assert_array_equal(in_blocks.values, whole.values)
@@ -102,5 +109,5 @@ def test_a_large_file_that_could_be_misread_in_blocks_is_read_whole(tmp_path, mo
         with pytest.raises(DataError):
             fc.load_panel(f"files:{path}")
         return
-    assert open_source(f"files:{path}")._blocks is None
+    assert blocks_of(path) is None
     assert len(fc.load_panel(f"files:{path}").ids) == 3
