@@ -77,7 +77,7 @@ def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
     monkeypatch.setattr(blocks, "_BLOCK", 60)
     source = open_source(f"files:{path}")
-    assert len(blocks_of(path).groups) == 4
+    assert (in_blocks := blocks_of(path)) and len(in_blocks.groups) == 4
     assert source.tickers() == list(whole.ids)
     in_blocks = fc.load_panel(f"files:{path}")
     np.testing.assert_array_equal(in_blocks.values, whole.values)
