@@ -123,6 +123,28 @@ def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
     assert "not among the 6 series" in error("predict", "XYZ", "--home", sharded, code=1)
 
 
+def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
+    from forecaster.pipeline import predicting
+
+    match_panel = predicting.match_panel
+
+    def refused(model, panel):
+        if "CCC" in panel.ids:
+            raise ModelError("no forecast can be made: CCC: its rows are a week apart")
+        return match_panel(model, panel)
+
+    monkeypatch.setattr(predicting, "match_panel", refused)
+    done = run("predict", "--all", "--format", "csv", "--home", sharded)
+    assert done.exit_code == 3 and "CCC: no forecast can be made" in done.stderr
+    assert {line.split(",")[0] for line in done.stdout.splitlines()[1:]} == {
+        "AAA",
+        "BBB",
+        "FFF",
+        "GGG",
+    }
+    assert "a week apart" in error("predict", "CCC", "DDD", "--home", sharded, code=1)
+
+
 def test_commands_that_list_and_open_runs(sharded):
     listing = run("runs", "--home", sharded).stdout
     assert "mine" in listing and " 6 " in listing

@@ -87,8 +87,9 @@ def predict_from_home(
     # Paths are of all series together; bands can be made shard by shard.
     groups = [ids] if n_paths is not None else opened.by_shard(ids)
     asked = _Asked(home, opened, tuple(level), n_paths, covariates or CovariateFiles(), on_notice)
-    parts = [_predict(asked, ids, unknown) for ids in groups]
-    return parts[0] if len(parts) == 1 else _joined(parts)
+    if len(groups) == 1:
+        return _predict(asked, ids, unknown)
+    return _joined(_by_shard(asked, groups, unknown))
 
 
 class _Asked(NamedTuple):
@@ -129,8 +130,37 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, str]) -> Predicti
     return Prediction(model, usable, frame, unknown | lost, _sessions_late(usable), folder, jumped)
 
 
+def _by_shard(
+    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, str]
+) -> list[Prediction]:
+    """A prediction for each shard that can forecast; the first names the series of the others.
+
+    Raises ModelError when none can.
+    """
+    parts: list[Prediction] = []
+    for number, ids in enumerate(groups):
+        try:
+            part = _predict(asked, ids, unknown if number == 0 else {})
+        except ModelError as error:
+            unknown = unknown | dict.fromkeys(ids, str(error))
+            if number == len(groups) - 1 and not parts:
+                raise
+            continue
+        parts.append(_latest(part, parts[0].model if parts else None))
+    failed = {name: why for name, why in unknown.items() if name in asked.run.ids}
+    return [dataclasses.replace(parts[0], unknown=parts[0].unknown | failed), *parts[1:]]
+
+
+def _latest(part: Prediction, model: Model | None = None) -> Prediction:
+    """A prediction with the latest rows of its panel alone, and in place of its model another."""
+    panel = part.panel
+    kept = {name: panel.latest_rows(row, _KEPT) for row, name in enumerate(panel.ids)}
+    panel = Panel.from_arrays(kept, panel.skipped)
+    return dataclasses.replace(part, panel=panel, model=model or part.model)
+
+
 def _joined(parts: Sequence[Prediction]) -> Prediction:
-    """Forecasts of all shards as one; of the panel only the latest rows are kept."""
+    """Forecasts of all shards as one."""
     panels = [part.panel for part in parts]
     latest = {
         name: panel.latest_rows(row, _KEPT)

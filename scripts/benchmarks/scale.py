@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,13 @@ def main() -> None:
     if not options.figure_only:
         for series in options.series:
             with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-                rows = measure(Path(folder), series, options)
-            write(rows)
-            print(pd.DataFrame(rows).to_string(index=False), flush=True)
+                for row in measure(Path(folder), series, options):
+                    write(row)
+                    print(row, flush=True)
     draw(pd.read_csv(TABLE))
 
 
-def measure(folder: Path, series: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(folder: Path, series: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Each command's cost, for so many series."""
     data, home = folder / "panel.parquet", folder / "home"
     make_panel(data, series, options.steps)
@@ -58,19 +59,15 @@ def measure(folder: Path, series: int, options: argparse.Namespace) -> list[dict
         "predict --all": ("predict", "--all", *out),
         "predict one": ("predict", one, *out),
     }
-    rows: list[dict[str, Any]] = []
     for name, command in commands.items():
         seconds, cpu, peak = run(command)
-        rows.append(
-            {
-                "series": series, "steps": options.steps, "command": name,
-                "memory": options.memory, "members": options.members, "epochs": options.epochs,
-                "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2),
-                "peak_mb": round(peak / 1e6), "disk_mb": round(disk(home) / 1e6, 1),
-                "cpus": os.cpu_count(),
-            }
-        )  # fmt: skip
-    return rows
+        yield {
+            "series": series, "steps": options.steps, "command": name,
+            "memory": options.memory, "members": options.members, "epochs": options.epochs,
+            "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2),
+            "peak_mb": round(peak / 1e6), "disk_mb": round(disk(home) / 1e6, 1),
+            "cpus": os.cpu_count(),
+        }  # fmt: skip
 
 
 def make_panel(path: Path, series: int, steps: int) -> None:
@@ -79,9 +76,9 @@ def make_panel(path: Path, series: int, steps: int) -> None:
     import pyarrow.parquet as pq
 
     random = np.random.default_rng(0)
-    times = pd.bdate_range("1700-01-01", periods=steps, unit="s").to_numpy("datetime64[s]")
-    times = pd.bdate_range(end="2024-12-31", periods=steps).to_numpy() if steps < 80_000 else times
-    times = times.astype("datetime64[ns]")
+    # A hundred thousand weekdays before today's would begin before nanoseconds do.
+    first = "1680-01-01" if steps > 80_000 else "2000-01-03"
+    times = pd.bdate_range(first, periods=steps).to_numpy("datetime64[ns]")
     fields = [("unique_id", pa.string()), ("ds", pa.timestamp("ns")), ("y", pa.float64())]
     part = max(1, 1_000_000 // steps)
     with pq.ParquetWriter(path, schema := pa.schema(fields)) as writer:
@@ -117,9 +114,9 @@ def disk(folder: Path) -> int:
     return sum(files.values())
 
 
-def write(rows: list[dict[str, Any]]) -> None:
-    """Put rows into the table, in place of those with the same keys."""
-    table = pd.DataFrame(rows)
+def write(row: dict[str, Any]) -> None:
+    """Put a row into the table, in place of one with the same keys."""
+    table = pd.DataFrame([row])
     if TABLE.exists():
         table = pd.concat([pd.read_csv(TABLE), table], ignore_index=True)
     table = table.drop_duplicates(KEYS, keep="last")
@@ -129,7 +126,7 @@ def write(rows: list[dict[str, Any]]) -> None:
 
 
 def draw(table: pd.DataFrame) -> None:
-    """Seconds and memory by the number of series, logarithmic; dashed where it is extrapolated."""
+    """Time and memory by the number of series, logarithmic; dashed where time is extrapolated."""
     import matplotlib.pyplot as plt
 
     steps = table.groupby("steps")["series"].nunique().idxmax()
@@ -143,7 +140,7 @@ def draw(table: pd.DataFrame) -> None:
             part = table[table["command"] == name].sort_values("series")
             x, y = part["series"].to_numpy(float), part[column].to_numpy(float)
             axis.plot(x, y, "o-", color=f"C{number}", label=name)
-            if len(x) > 1:
+            if len(x) > 1 and column == "cpu_seconds":
                 axis.plot(*extrapolated(x, y), "--", color=f"C{number}", alpha=0.5)
         axis.set(xscale="log", yscale="log", xlabel=f"series of {steps:,} steps", ylabel=label)
         axis.grid(alpha=0.3, which="both")
