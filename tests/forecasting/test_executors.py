@@ -1,5 +1,7 @@
 """Fits of a model in shards: the same bits, and what was lost is named."""
 
+import dataclasses
+
 import pytest
 
 import forecaster as fc
@@ -23,15 +25,10 @@ def test_a_series_that_no_worker_could_train_is_skipped_by_name(panel, config, m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tune", [False, True])
-def test_several_networks_each_and_a_search(panel, config, tune):
-    import dataclasses
-
-    if not tune:
-        config = dataclasses.replace(config, start="pooled", members=2)
-    whole = fc.fit(panel, config, seed=1, tune=tune)
-    away = fc.fit(panel, config, seed=1, tune=tune, executor=Elsewhere(3))
+def test_several_networks_each_from_a_common_start(panel, config):
+    config = dataclasses.replace(config, start="pooled", members=2)
+    whole = fc.fit(panel, config, seed=1)
+    away = fc.fit(panel, config, seed=1, executor=Elsewhere(3))
     assert same(away.networks.params, whole.networks.params)
-    lossy = Elsewhere(2, lost=[0])
-    lost = fc.fit(panel, config, seed=1, tune=tune, executor=lossy)
+    lost = fc.fit(panel, config, seed=1, executor=Elsewhere(2, lost=[0]))
     assert lost.skipped.get(TICKERS[0]) == "lost three times"

@@ -210,11 +210,11 @@ import sys, numpy as np, jax
 from tests.swarm.test_fitting import *
 assert jax.local_device_count() == 4
 data = make_data()
-for members in (1, 3, 4, 5, 9, 11):
+for members in (1, 3, 5, 11):
     some, ids = rows(data, slice(members)), IDS[:members]
-    one = run(TASKS["SmallLSTM"], some, ids, lanes=1)
-    for options in ({}, {"chunk": 1}, {"lanes": 3}):
-        assert same(run(TASKS["SmallLSTM"], some, ids, **options).state, one.state), members
+    two = run(TASKS["SmallLSTM"], some, ids, lanes=2)
+    for options in ({}, {"lanes": 3}):
+        assert same(run(TASKS["SmallLSTM"], some, ids, **options).state, two.state), members
 """
 
 
