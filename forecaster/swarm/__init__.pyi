@@ -6,6 +6,7 @@ from .checks import broadcast_hyperparams as broadcast_hyperparams
 from .cost import Cost as Cost
 from .data import Shared as Shared
 from .data import Streamed as Streamed
+from .equinox_modules import equinox_functions as equinox_functions
 from .examples import stack as stack
 from .fitting import Progress as Progress
 from .fitting import fit as fit
@@ -28,6 +29,7 @@ from .optimizers import inject_hyperparams as inject_hyperparams
 from .recurrence import gru as gru
 from .recurrence import lstm as lstm
 from .result import FitResult as FitResult
+from .single import Single as Single
 from .supervised import Supervised as Supervised
 from .supervised import shuffled_batches as shuffled_batches
 from .supervised import supervised as supervised
