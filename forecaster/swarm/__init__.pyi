@@ -10,6 +10,7 @@ from .equinox_modules import equinox_functions as equinox_functions
 from .examples import stack as stack
 from .fitting import Progress as Progress
 from .fitting import fit as fit
+from .keras_models import keras_functions as keras_functions
 from .keys import member_keys as member_keys
 from .lanes import keep_compiled as keep_compiled
 from .lanes import lane_mesh as lane_mesh

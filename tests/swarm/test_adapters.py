@@ -75,6 +75,56 @@ def test_equinox_state_is_carried(with_state):
     assert (fitted.predict(x, key=0) != fitted.predict(x)).any()
 
 
+@pytest.fixture(scope="module")
+def keras():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERAS_BACKEND", "jax")
+        swarm.use_all_cores()  # before Keras starts JAX
+        yield pytest.importorskip("keras")
+
+
+def test_keras_models_learn(keras, tmp_path):
+    layers = keras.layers
+    model = keras.Sequential(
+        [layers.Input((3,)), layers.Dense(8), layers.BatchNormalization(momentum=0.5),
+         layers.ReLU(), layers.Dropout(0.2), layers.Dense(1)]
+    )  # fmt: skip
+    functions = swarm.keras_functions(model)
+    made = make(functions)
+    kernels = made.params.params["sequential/dense/kernel"]
+    assert kernels.shape == (3, 3, 8) and not np.array_equal(kernels[0], kernels[1])
+    fitted = made.fit(x, y, epochs=8, batch_size=8)
+    assert (fitted.evaluate(x, y) < made.evaluate(x, y)).all()
+    assert all("moving" in path for path in fitted.params.state)
+    assert not same(made.params.state, fitted.params.state)
+    one = fitted.member("b")
+    np.testing.assert_allclose(one(x[1]), fitted.predict(x)[1], rtol=1e-4, atol=1e-5)
+    alone = make(functions, ["c"]).fit(x[2:], y[2:], epochs=8, batch_size=8)
+    assert same(alone.params, fitted.select(["c"]).params)
+    fitted.save(tmp_path / "s")
+    loaded = Swarm.load(tmp_path / "s", functions, loss=optax.squared_error)
+    assert same(loaded.predict(x), fitted.predict(x))
+
+
+def test_keras_models_that_cannot_be_members_are_named(keras):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.out = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.out(x)
+
+    own = Own()
+    own.build((None, 3))
+    with pytest.raises(SwarmError, match="expected a sequential or functional model"):
+        swarm.keras_functions(own)
+    inputs = keras.layers.Input((4, 3))
+    attention = keras.layers.MultiHeadAttention(1, 2)(inputs, inputs)
+    with pytest.raises(SwarmError, match="would start alike in all members"):
+        swarm.keras_functions(keras.Model(inputs, attention))
+
+
 def test_one_network_needs_no_member_axis(tmp_path):
     def network(rngs):
         from flax import nnx
