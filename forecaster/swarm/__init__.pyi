@@ -6,6 +6,7 @@ from .checks import broadcast_hyperparams as broadcast_hyperparams
 from .cost import Cost as Cost
 from .data import Shared as Shared
 from .data import Streamed as Streamed
+from .equinox_modules import equinox_functions as equinox_functions
 from .examples import stack as stack
 from .executors import Executor as Executor
 from .executors import Failed as Failed
@@ -14,6 +15,7 @@ from .fitting import Progress as Progress
 from .fitting import fit as fit
 from .folds import Folds as Folds
 from .folds import kfold_weights as kfold_weights
+from .keras_models import keras_functions as keras_functions
 from .keys import member_keys as member_keys
 from .lanes import keep_compiled as keep_compiled
 from .lanes import lane_mesh as lane_mesh
@@ -33,6 +35,7 @@ from .optimizers import inject_hyperparams as inject_hyperparams
 from .recurrence import gru as gru
 from .recurrence import lstm as lstm
 from .result import FitResult as FitResult
+from .single import Single as Single
 from .supervised import Supervised as Supervised
 from .supervised import shuffled_batches as shuffled_batches
 from .supervised import supervised as supervised

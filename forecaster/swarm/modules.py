@@ -120,7 +120,7 @@ def module_functions(build: Build) -> Functions:
     def export(params: Params, hyperparams: Hyperparams) -> nnx.Module:
         module = build(nnx.Rngs(0))
         for part in _parts(params):
-            nnx.update(module, jax.tree.map(_on_device, part))
+            nnx.update(module, jax.tree.map(on_device, part))
         _set_rates(module, hyperparams)
         module.eval()
         return module
@@ -208,7 +208,8 @@ def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tre
         ) from error
 
 
-def _on_device(leaf: AnyArray) -> jax.Array:
+def on_device(leaf: AnyArray) -> jax.Array:
+    """The same, as an array of JAX."""
     return jnp.asarray(leaf)
 
 

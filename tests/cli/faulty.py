@@ -82,7 +82,7 @@ class Fit(Command):
     arguments = ("fit", "--source", "files:{folder}/p.csv", "--config", "{folder}/c.toml",
                  "--seed", "1", "--home", "{folder}/home")  # fmt: skip
 
-    def state(self, folder):
+    def state(self, folder) -> object:
         """The bits of all models, each as often as it is there."""
         home = Home(folder / "home")
         for run in home.runs():
@@ -101,7 +101,7 @@ class Fit(Command):
 class Shards(Fit):
     """The same, a series at a time."""
 
-    def state(self, folder):
+    def state(self, folder) -> object:
         runs = Home(folder / "home").runs()
         for each in runs:
             load(each)

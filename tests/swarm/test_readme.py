@@ -1,4 +1,4 @@
-"""The examples of the swarm's README run as written and come to what they promise."""
+"""The examples of the README and of the guide run as written and come to what they promise."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,10 @@ import pytest
 import forecaster.swarm
 
 README = Path(forecaster.swarm.__file__).with_name("README.md")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+GUIDE = Path(__file__).parents[2] / "docs" / "engine.md"
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```", README.read_text() + GUIDE.read_text(), re.DOTALL | re.MULTILINE
+)
 
 
 def ten_networks(names):
@@ -44,7 +47,26 @@ def own_loss(names):
     assert names["losses"].shape == (8,)
 
 
+def state(names):
+    classifiers = names["classifiers"]
+    assert (classifiers.summary()["accuracy"] > 0.85).all()
+    assert (names["drawn"].std(0) > 0).any()
+
+
+def one_network(names):
+    assert names["network"].losses.train[-1] < 0.1 * names["network"].losses.train[0]
+
+
+def schedules(names):
+    np.testing.assert_allclose(names["lines"].params["slope"], 2, atol=0.05)
+
+
+def gans(names):
+    assert (abs(names["made"].mean((1, 2)) - 3) < 1).all()
+
+
 CHECKS = [ten_networks, regressors, bags, hyperparameters, own_loss]
+CHECKS += [state, one_network, schedules, gans]
 
 
 SLOW = {hyperparameters}

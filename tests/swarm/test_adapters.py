@@ -1,0 +1,155 @@
+"""Networks of other libraries: Equinox and Keras."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from forecaster import swarm
+from forecaster.swarm import Shared, Single, Swarm, SwarmError
+from tests.swarm.test_swarm import HELD_BACK, X, Y, same
+
+IDS = ["a", "b", "c"]
+x, y = X[:3], Y[:3]
+
+
+def make(functions, ids=IDS, **options) -> Swarm:
+    return Swarm(functions, ids, loss=optax.squared_error,
+                 hyperparams={"learning_rate": 0.02}, **options)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def with_state() -> swarm.Functions:
+    eqx = pytest.importorskip("equinox")
+
+    class Normed(eqx.Module):
+        inner: Any
+        norm: Any
+        dropout: Any
+        out: Any
+
+        def __init__(self, key):
+            first, second = jax.random.split(key)
+            self.inner = eqx.nn.Linear(3, 8, key=first)
+            self.norm = eqx.nn.BatchNorm(8, "batch", mode="batch", momentum=0.5)
+            self.dropout = eqx.nn.Dropout(0.2)
+            self.out = eqx.nn.Linear(8, 1, key=second)
+
+        def __call__(self, x, state, *, key=None):
+            x, state = self.norm(self.inner(x), state)
+            return self.out(self.dropout(jax.nn.relu(x), key=key)), state
+
+    return swarm.equinox_functions(lambda key: eqx.nn.make_with_state(Normed)(key))
+
+
+def test_equinox_modules_learn(tmp_path):
+    eqx = pytest.importorskip("equinox")
+    functions = swarm.equinox_functions(lambda key: eqx.nn.MLP(3, 1, 8, 1, key=key))
+    made = make(functions)
+    fitted = made.fit(x, y, epochs=10)
+    assert (fitted.evaluate(x, y) < made.evaluate(x, y)).all()
+    assert isinstance(fitted.params, eqx.nn.MLP) and fitted.params.layers[0].weight.shape == (
+        3,
+        8,
+        3,
+    )
+    module = fitted.member("b")
+    np.testing.assert_allclose(jax.vmap(module)(x[1]), fitted.predict(x)[1], rtol=1e-4, atol=1e-5)
+    fitted.save(tmp_path / "s")
+    loaded = Swarm.load(tmp_path / "s", functions, loss=optax.squared_error)
+    assert same(loaded.predict(x), fitted.predict(x))
+
+
+def test_equinox_state_is_carried(with_state):
+    made = make(with_state)
+    fitted = made.fit(x, y, epochs=6, batch_size=8)
+    assert (fitted.evaluate(x, y) < made.evaluate(x, y)).all()
+    assert not same(made.params.state, fitted.params.state)
+    np.testing.assert_allclose(fitted.predict(x)[:, :1], fitted.predict(x[:, :1]), rtol=1e-4)
+    one = jax.vmap(fitted.member("c"))(x[2])
+    np.testing.assert_allclose(one, fitted.predict(x)[2], rtol=1e-4, atol=1e-5)
+    alone = make(with_state, ["b"]).fit(x[1:2], y[1:2], epochs=6, batch_size=8)
+    assert same(alone.params, fitted.select(["b"]).params)
+    assert (fitted.predict(x, key=0) != fitted.predict(x)).any()
+
+
+@pytest.fixture(scope="module")
+def keras():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERAS_BACKEND", "jax")
+        swarm.use_all_cores()  # before Keras starts JAX
+        yield pytest.importorskip("keras")
+
+
+def test_keras_models_learn(keras, tmp_path):
+    layers = keras.layers
+    model = keras.Sequential(
+        [layers.Input((3,)), layers.Dense(8), layers.BatchNormalization(momentum=0.5),
+         layers.ReLU(), layers.Dropout(0.2), layers.Dense(1)]
+    )  # fmt: skip
+    functions = swarm.keras_functions(model)
+    made = make(functions)
+    kernels = made.params.params["sequential/dense/kernel"]
+    assert kernels.shape == (3, 3, 8) and not np.array_equal(kernels[0], kernels[1])
+    fitted = made.fit(x, y, epochs=8, batch_size=8)
+    assert (fitted.evaluate(x, y) < made.evaluate(x, y)).all()
+    assert all("moving" in path for path in fitted.params.state)
+    assert not same(made.params.state, fitted.params.state)
+    one = fitted.member("b")
+    np.testing.assert_allclose(one(x[1]), fitted.predict(x)[1], rtol=1e-4, atol=1e-5)
+    alone = make(functions, ["c"]).fit(x[2:], y[2:], epochs=8, batch_size=8)
+    assert same(alone.params, fitted.select(["c"]).params)
+    fitted.save(tmp_path / "s")
+    loaded = Swarm.load(tmp_path / "s", functions, loss=optax.squared_error)
+    assert same(loaded.predict(x), fitted.predict(x))
+
+
+def test_keras_models_that_cannot_be_members_are_named(keras):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.out = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.out(x)
+
+    own = Own()
+    own.build((None, 3))
+    with pytest.raises(SwarmError, match="expected a sequential or functional model"):
+        swarm.keras_functions(own)
+    inputs = keras.layers.Input((4, 3))
+    attention = keras.layers.MultiHeadAttention(1, 2)(inputs, inputs)
+    with pytest.raises(SwarmError, match="would start alike in all members"):
+        swarm.keras_functions(keras.Model(inputs, attention))
+
+
+def test_one_network_needs_no_member_axis(tmp_path):
+    def network(rngs):
+        from flax import nnx
+
+        return nnx.Sequential(nnx.Linear(3, 8, rngs=rngs), nnx.relu, nnx.Linear(8, 1, rngs=rngs))
+
+    weight = np.ones(len(X[0]), np.float32)
+    made = Single(network, loss=optax.squared_error, hyperparams={"learning_rate": 0.02})
+    fitted = made.fit(
+        X[0], Y[0], sample_weight=weight, validation_data=(HELD_BACK[0][0], HELD_BACK[1][0]),
+        epochs=5, metrics={"absolute": lambda p, y: abs(p - y)},
+    )  # fmt: skip
+    expected = make(network, ["0"]).fit(
+        Shared(X[0]), Shared(Y[0]), validation_data=(Shared(X[0, :8]), Shared(Y[0, :8])), epochs=5
+    )
+    np.testing.assert_allclose(fitted.predict(X[0]), expected.predict(X[:1])[0], rtol=1e-5)
+    assert fitted.losses.train.shape == (5,) == fitted.metrics["absolute"].shape
+    assert fitted.params["layers"][0]["kernel"].shape == (3, 8)
+    np.testing.assert_allclose(fitted.module()(X[0]), fitted.predict(X[0]), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(fitted.function()(X[0]), fitted.predict(X[0]), rtol=1e-4, atol=1e-6)
+    stepped, loss = fitted.step(X[0], Y[0])
+    assert loss == pytest.approx(fitted.evaluate(X[0], Y[0]), rel=1e-4)
+    stepped.save(tmp_path / "n")
+    loaded = Single.load(tmp_path / "n", network, loss=optax.squared_error)
+    assert same(loaded.params, stepped.params) and repr(loaded).startswith("Network (1 ")
+    make(network).save(tmp_path / "s")
+    with pytest.raises(SwarmError, match="expected one network; got 3"):
+        Single.load(tmp_path / "s", network, loss=optax.squared_error)
