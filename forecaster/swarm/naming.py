@@ -5,12 +5,14 @@ import warnings
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from forecaster.swarm.checks import SwarmWarning
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Let a function take arguments by their former names, too, with a DeprecationWarning."""
+    """Let a function take arguments by their former names, too, with a SwarmWarning."""
 
     def accept(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
@@ -20,7 +22,7 @@ def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
                     if new in kwargs:
                         raise TypeError(f"{function.__name__}() got both {old} and {new}")
                     message = f"{function.__name__}({old}=...) is now {new}=..."
-                    warnings.warn(message, DeprecationWarning, stacklevel=2)
+                    warnings.warn(message, SwarmWarning, stacklevel=2)
                     kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 

@@ -76,6 +76,7 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
 
 def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     """A session copied from a later one counts as wrong only once that has come."""
+    from forecaster.pipeline.fitting import _training_panel
 
     table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
     columns = ["open", "high", "low", "close", "volume"]
@@ -83,9 +84,10 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     table.to_csv(tmp_path / "p.csv", index=False)
     learned = {}
 
-    def fit(home, panel, masked, unfinished, *rest):
+    def fit(home, stored, unfinished, *rest):
+        panel = _training_panel(stored.store, unfinished.request)
         learned[unfinished.request.end] = (
-            len(masked),
+            len(stored.masked),
             int(panel.mask[0].sum()),
             str(panel.times[-1])[:10],
         )

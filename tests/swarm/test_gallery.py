@@ -11,6 +11,7 @@ import matplotlib
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import forecaster.swarm
 
@@ -115,6 +116,7 @@ def test_a_script_runs_and_learns(name, tmp_path, monkeypatch, capsys, request):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         names = runpy.run_path(str(FOLDER / f"{name}.py"))
+    pyplot.close("all")
     CHECKS[name](names)
     assert (tmp_path / f"{name}.png").stat().st_size > 5000
     assert capsys.readouterr().out
