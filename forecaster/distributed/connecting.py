@@ -26,7 +26,7 @@ def import_ray() -> Any:
         if tuple(int(part) for part in found.split(".")[:2]) >= NEEDED:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)
-                import ray
+                import ray  # pyright: ignore[reportMissingImports]
             return ray
         said = f"and {found} is installed"
     needed = ".".join(map(str, NEEDED))
@@ -63,7 +63,7 @@ def connect(address: str) -> bool:
             signal.signal(signal.SIGTERM, before)  # Ray takes it for itself
     with contextlib.suppress(ImportError, AttributeError, KeyError):
         # Otherwise pages on every lost worker go to standard output.
-        from ray._private.ray_logging import global_worker_stdstream_dispatcher
+        from ray._private.ray_logging import global_worker_stdstream_dispatcher  # pyright: ignore[reportMissingImports]
 
         global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
     return True

@@ -30,7 +30,7 @@ KEPT = "unfinished/*/swarm.checkpoint.shard-*"
 @pytest.fixture
 def cluster():
     """A head without cores, and a function that adds nodes of one core."""
-    from ray.cluster_utils import Cluster
+    from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 
     made = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": SMALL}

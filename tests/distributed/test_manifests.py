@@ -16,7 +16,7 @@ def read(name):
 
 
 def test_the_cluster_file_is_one():
-    from ray.autoscaler._private.util import prepare_config, validate_config
+    from ray.autoscaler._private.util import prepare_config, validate_config  # pyright: ignore[reportMissingImports]
 
     config = read("ray-cluster.yaml")
     prepared = prepare_config(copy.deepcopy(config))
@@ -27,7 +27,7 @@ def test_the_cluster_file_is_one():
 
 
 def cluster_of(job):
-    from ray.autoscaler._private.kuberay import autoscaling_config
+    from ray.autoscaler._private.kuberay import autoscaling_config  # pyright: ignore[reportMissingImports]
 
     resource = {"metadata": job["metadata"], "spec": job["spec"]["rayClusterSpec"]}
     return autoscaling_config._derive_autoscaling_config_from_ray_cr(resource)
