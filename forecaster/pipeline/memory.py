@@ -34,8 +34,10 @@ def parse_memory(text: str) -> int:
 
 def free_memory() -> int:
     """Bytes of memory that can be had, of the machine and of the container it runs in."""
-    free = [_of_group("memory.max", "memory.current")]
-    free.append(_of_group("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+    free = [_of_group("", "memory.max", "memory.current", "inactive_file")]
+    free.append(
+        _of_group("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    )
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free.append(next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line))
@@ -47,11 +49,17 @@ def free_memory() -> int:
     return min(size for size in free if size is not None)
 
 
-def _of_group(limit: str, used: str) -> int | None:
-    """What a control group leaves; None where there is none, or it has no limit."""
+def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:
+    """What a control group leaves; None where there is none, or it has no limit.
+
+    Pages of files that were read, ``cached`` in its statistics, count as free: they are given up.
+    """
     try:
-        most, now = ((_GROUP / name).read_text().strip() for name in (limit, used))
-        return None if most == "max" else max(0, int(most) - int(now))
+        group = _GROUP / folder
+        most, now = ((group / name).read_text().strip() for name in (limit, used))
+        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        free = int(most) - int(now) + int(counts.get(cached, 0))
+        return None if most == "max" else max(0, free)
     except (OSError, ValueError):
         return None
 

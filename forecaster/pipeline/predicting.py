@@ -138,16 +138,16 @@ def _by_shard(
     Raises ModelError when none can.
     """
     parts: list[Prediction] = []
+    failed: dict[str, str] = {}
     for number, ids in enumerate(groups):
         try:
-            part = _predict(asked, ids, unknown if number == 0 else {})
+            part = _predict(asked, ids, {} if parts else unknown)
         except ModelError as error:
-            unknown = unknown | dict.fromkeys(ids, str(error))
+            failed |= dict.fromkeys(ids, str(error))
             if number == len(groups) - 1 and not parts:
                 raise
             continue
         parts.append(_latest(part, parts[0].model if parts else None))
-    failed = {name: why for name, why in unknown.items() if name in asked.run.ids}
     return [dataclasses.replace(parts[0], unknown=parts[0].unknown | failed), *parts[1:]]
 
 

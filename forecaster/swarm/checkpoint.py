@@ -47,6 +47,9 @@ class Checkpoint:
     precision: str = "float32"
     replace: Replace = write_file
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
 
 class Saved(NamedTuple):
     """What a checkpoint holds: which members have started, all states, losses (member, epoch)."""

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, UInt32
@@ -259,7 +260,8 @@ class _Watch:
             compiling=compiling,
             history=history,
         )
-        return self._on_progress(progress) is True
+        stop = self._on_progress(progress)
+        return isinstance(stop, bool | np.bool_) and bool(cast(Any, stop))
 
 
 def restart_from_best(state: State) -> State:

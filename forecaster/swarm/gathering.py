@@ -75,7 +75,8 @@ class Gathered:
             self._state, self._first, self._parts = state, losses, []
         elif len(rows):
             fill_members(self.state, rows, state)
-            self._parts.append((rows, losses))
+            # Copies: an executor's arrays may lie in memory that it shares, states and all.
+            self._parts.append((rows, jax.tree.map(np.array, losses)))
         self.latest[rows] = History.of(losses, np.asarray(state.epoch)).latest
         self.ended[rows] = True
 

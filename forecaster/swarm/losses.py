@@ -61,7 +61,7 @@ def _mean_loss(
 
     def known(x: AnyArray) -> jax.Array:
         # What stands in padding, NaN even, must not reach the gradient.
-        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
+        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros((), x.dtype))
 
     inputs, targets = jax.tree.map(known, (batch.inputs, batch.targets))
     if carries := key is not None and isinstance(params, Variables):

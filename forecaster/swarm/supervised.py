@@ -126,7 +126,8 @@ def supervised(
     - ``model``: ``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`.
     - ``loss(predictions, targets)``: elementwise, with a leading example axis; it is averaged over
       the valid examples here.
-    - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`; its
+    - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`, in
+      which it has to leave out examples whose ``batch.weight`` is 0.0: they fill it up; its
     key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
     :class:`Variables`, it may return ``(loss, state)``.
     - ``batch_size``: by default all examples.

@@ -92,7 +92,8 @@ def resume(task: Task, state: State, data: Data, hyperparams: Hyperparams, limit
         loss = task.validate(state.best_params, data)
         usable &= jnp.isfinite(loss)
         loss, _ = _criterion(task, state.best_params, data, loss)
-        loss = jnp.where(usable, loss, jnp.inf).astype(loss.dtype)
+        # A metric may be undefined before the first epoch: anything is better then.
+        loss = jnp.where(usable & jnp.isfinite(loss), loss, jnp.inf).astype(loss.dtype)
     finished = jnp.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
     ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
     status = jnp.where(ended, state.status, finished)

@@ -323,3 +323,33 @@ def test_losses_of_second_derivatives(cell):
     times = np.linspace(0, 1, 8, dtype=np.float32)[:, None]
     fitted = made.fit(Shared(times), epochs=300, batch_size=None)
     assert (fitted.evaluate(Shared(times)) < 0.05 * made.evaluate(Shared(times))).all()
+
+
+def test_a_metric_that_is_undefined_at_first_can_be_watched():
+    """Best weights are those of the best epoch that has a value; a numpy bool stops a fit, too."""
+
+    def undefined_at_zero(predictions, targets, sample_weight):
+        error = (sample_weight * jnp.square(predictions - targets)[:, 0]).sum()
+        return error / jnp.any(predictions != 0)
+
+    line = (lambda key: jnp.zeros((2, 1)), lambda params, x: x @ params)
+    x = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    y = x.sum(-1, keepdims=True)
+    made = Swarm(line, 2, loss=optax.squared_error, optimizer=optax.sgd,
+                 hyperparams={"learning_rate": 0.1})  # fmt: skip
+    data = Shared(x), Shared(y)
+    fitted = made.fit(*data, validation_data=data, epochs=9, batch_size=None,
+                      metrics={"error": undefined_at_zero}, monitor="error")  # fmt: skip
+    assert (fitted.summary()["best_epoch"] == 9).all()
+    stopped = made.fit(*data, epochs=10_000, batch_size=None,
+                       on_progress=lambda now: np.bool_(now.epochs_done > 0))  # fmt: skip
+    assert (stopped.summary()["epochs"] < 10_000).all()
+
+
+def test_masks_stay_masks():
+    network = (lambda key: jnp.zeros(1), lambda params, x: jnp.where(~x, 1.0, params))
+    made = Swarm(network, 1, loss=optax.squared_error, optimizer=optax.sgd,
+                 hyperparams={"learning_rate": 0.0})  # fmt: skip
+    mask = np.array([[True], [False]])
+    error = made.evaluate(Shared(mask), Shared(np.zeros((2, 1), np.float32)))
+    np.testing.assert_allclose(error, 0.5)
