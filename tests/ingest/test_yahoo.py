@@ -1,5 +1,6 @@
 """Real yfinance code against a stand-in for Yahoo on the loopback interface."""
 
+import threading
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import stamina
 
 from forecaster.errors import NoNetwork, RateLimited, UsageError
+from forecaster.ingest.pool import THREAD
 from forecaster.ingest.source import Stored
 from forecaster.ingest.yahoo import Yahoo
 from forecaster.ingest.yahoo.source import ATTEMPTS
@@ -24,6 +26,10 @@ def _no_waits():
 
 @pytest.fixture
 def server():
+    # yfinance has one session for all: a thread that an error before has left would use this one's.
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join(timeout=2)
     with standing_in() as server:
         for name in ("AAPL", "BRK-B", "KO"):
             server.companies[name] = Company.invented(name)
