@@ -114,7 +114,8 @@ class Held:
         if isinstance(data, Streamed):
             self._load = data.load
         else:
-            by_member, self.shared = split_shared(data)
+            by_member, shared = split_shared(data)
+            self.shared = _with_room(by_member, shared)
             self._load = functools.partial(take_members, by_member)
         first = self.rows(np.arange(1))
         self.bytes_each = total_bytes(first)
@@ -131,6 +132,31 @@ class Held:
         if np.array_equal(unique, rows):
             return data
         return take_members(data, back)
+
+
+def _with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
+    """Shared arrays with spare rows, where members choose theirs.
+
+    A program is compiled for as many rows as there are. So neighbouring numbers of them get the
+    same one, and a single row never gets a program of its own, which rounds otherwise.
+    """
+    chosen = {
+        leaf.number
+        for leaf in jax.tree.leaves(by_member, is_leaf=is_reference)
+        if is_reference(leaf) and leaf.rows is not None
+    }
+    return tuple(
+        jax.tree.map(_padded, values) if number in chosen else values
+        for number, values in enumerate(shared)
+    )
+
+
+def _padded(leaf: ArrayLike) -> np.ndarray:
+    """An array (row, ...) with up to an eighth more rows, two at least, that repeat the first."""
+    array = np.asarray(leaf)
+    step = max(2, 1 << max(0, len(array).bit_length() - 4))
+    spare = -len(array) % step
+    return np.concatenate([array, np.repeat(array[:1], spare, axis=0)]) if spare else array
 
 
 def _shape_of_one(leaf: ArrayLike) -> jax.ShapeDtypeStruct:

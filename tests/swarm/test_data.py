@@ -34,6 +34,20 @@ def test_shared_arrays_are_taken_out_and_put_back():
     np.testing.assert_array_equal(seen["some"], X[0])
 
 
+def test_neighbouring_numbers_of_shared_rows_get_the_same_program():
+    def rows_on_the_devices(count):
+        (shared,) = Held(Shared(np.arange(count), np.zeros(3, int)), 3).shared
+        np.testing.assert_array_equal(shared[:count], np.arange(count))
+        assert (shared[count:] == 0).all()
+        return len(shared)
+
+    assert rows_on_the_devices(1) == rows_on_the_devices(2) == 2
+    assert rows_on_the_devices(500) == rows_on_the_devices(505) == 512
+    assert all(n <= rows_on_the_devices(n) <= 1 + 1.125 * n for n in range(1, 300))
+    (whole,) = Held(Shared(np.arange(5)), 3).shared  # seen as it is by every member
+    assert len(whole) == 5
+
+
 def test_streamed_rows_are_loaded_once_each_and_come_in_the_order_asked_for():
     loads = []
 
