@@ -1,0 +1,54 @@
+"""Anniversaries: the right rows, those of dates only, and nothing of the future."""
+
+import numpy as np
+import pandas as pd
+
+from forecaster.series.anniversaries import active_days
+from forecaster.series.panel import Panel
+from forecaster.series.transforms import Transform
+
+DAYS = pd.bdate_range("2020-01-01", "2022-12-30")
+DAYS = DAYS[~DAYS.isin(pd.to_datetime(["2020-12-25", "2021-07-05", "2022-01-17", "2022-07-04"]))]
+TIMES = DAYS.to_numpy().astype("datetime64[s]")
+ROWS = len(TIMES)
+
+
+def active(values: np.ndarray, horizon: int = 5, times: np.ndarray = TIMES) -> list[np.ndarray]:
+    values = np.atleast_2d(values)
+    return active_days(values, times, np.tile(np.arange(ROWS), (len(values), 1)), horizon)
+
+
+def test_a_day_that_comes_back_every_quarter_is_seen_ahead():
+    reports = DAYS.isin(pd.date_range("2020-02-05", "2022-12-30", freq="13W-WED"))
+    assert reports.sum() == 12
+    tomorrow, later = active(np.where(reports, 1.0, 0.0))
+    for report in np.flatnonzero(reports)[5:]:
+        assert tomorrow[0, report - 1] == 1 and later[0, report - 1] == 0
+        assert (tomorrow[0, [report - 2, report]] == 0.5).all()
+        assert later[0, report - 2] == later[0, report - 5] == 1 and later[0, report - 6] == 0
+
+
+def test_what_is_unknown_has_no_part_in_the_mean():
+    values = np.ones(ROWS)
+    values[: ROWS - 200] = np.nan
+    tomorrow, later = active(values, horizon=2)
+    first = int(np.argmax(TIMES[ROWS - 200] + np.timedelta64(13, "W") <= TIMES))
+    assert np.isnan(tomorrow[0, : first - 1]).all() and (tomorrow[0, first:] == 2).all()
+    assert (later[0, first:] == 1).all()
+    assert len(active(values, horizon=1)) == 1
+    numbered = active(values, times=np.arange(ROWS))
+    assert len(numbered) == 2 and np.isnan(numbered).all()
+
+
+def test_features_of_a_day_do_not_change_with_what_comes_later():
+    random = np.random.default_rng(0)
+    close = 50 * np.exp(np.cumsum(random.normal(0, 0.02, ROWS)))
+    table = pd.DataFrame(
+        {"ticker": "A", "date": DAYS, "close": close, "volume": random.lognormal(10, 1, ROWS)}
+    )
+    whole = Transform("log_return").apply(Panel.from_frame(table), 5).features[0]
+    assert whole.shape[-1] == Transform("log_return").feature_count(5)
+    assert np.ptp(whole[300:, -2:], axis=0).min() > 0.1
+    for until in (310, 450, ROWS - 1):
+        part = Transform("log_return").apply(Panel.from_frame(table[:until]), 5).features[0]
+        np.testing.assert_array_equal(part, whole[:until])
