@@ -54,16 +54,11 @@ def _mean_loss(
     params: Params,
     batch: Batch,
     key: _Key | None,
-    hyperparams: Hyperparams | None,
+    hyperparams: Hyperparams,
 ) -> Loss:
     """An elementwise loss, averaged over the valid examples; and the state a model is left in."""
     used = jnp.asarray(batch.weight > 0)
-
-    def known(x: AnyArray) -> jax.Array:
-        # What stands in padding, NaN even, must not reach the gradient.
-        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros((), x.dtype))
-
-    inputs, targets = jax.tree.map(known, (batch.inputs, batch.targets))
+    inputs, targets = _known((batch.inputs, batch.targets), used)
     if carries := key is not None and isinstance(params, Variables):
         inputs = _without_padding(inputs, used)
     call = _train_of(functions) if carries else functions.apply
@@ -75,6 +70,28 @@ def _mean_loss(
     total = batch.weight.sum()
     mean = (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
     return (mean, state) if carries else mean
+
+
+def predictions_of(
+    functions: Functions,
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    hyperparams: Hyperparams,
+) -> tuple[Tree, Tree]:
+    """A member's predictions with nothing random, and the targets; of padding, those of zeros."""
+    inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
+    out = functions.apply(_cast(params, dtype), _cast(inputs, dtype), hyperparams=hyperparams)
+    return _cast(out, dtype and jnp.float32), targets
+
+
+def _known(tree: Tree, used: Bool[jax.Array, " example"]) -> Tree:
+    """Arrays (example, ...), zero in padding: what stands there, NaN even, must reach nothing."""
+
+    def known(x: AnyArray) -> jax.Array:
+        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros((), x.dtype))
+
+    return jax.tree.map(known, tree)
 
 
 def _train_of(functions: Functions) -> Callable[..., tuple[Tree, Tree]]:
@@ -120,7 +137,7 @@ def _whole_loss(
     params: Params,
     batch: Batch,
     key: _Key | None,
-    hyperparams: Hyperparams | None,
+    hyperparams: Hyperparams,
 ) -> Loss:
     """The caller's own loss of a whole batch; and the state a model is left in."""
     extra = (

@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Shared
-from forecaster.swarm.losses import Batch, ElementwiseLoss, loss_of
+from forecaster.swarm.losses import Batch, ElementwiseLoss, loss_of, predictions_of
 from forecaster.swarm.metrics import Metric, Watched, watched
 from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
 from forecaster.swarm.optimizers import adamw, inject_hyperparams
-from forecaster.swarm.task import AnyArray, Params, Task, Tree
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
 
 Model: TypeAlias = Build | tuple[Callable[..., Params], Callable[..., Tree]] | Functions
 """``build(rngs)`` of a Flax module, a pair of pure functions ``(init, apply)``, or Functions."""
@@ -142,6 +142,7 @@ def supervised(
     functions = functions_of(model)
     seen = watched(metrics, monitor, mode, validated=validated)
     one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
+    predictions = functools.partial(predictions_of, functions, compute_dtype)
     return Task(
         init=functions.init,
         loss=one_loss,
@@ -149,22 +150,25 @@ def supervised(
         take=_take,
         validate=functools.partial(_validate, one_loss) if validated else None,
         optimizer=inject_hyperparams(optimizer, accumulate),
-        measure=functools.partial(_measure, functions, seen, validated) if seen.metrics else None,
+        measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
         metrics=seen.names,
         criterion=seen.criterion,
     )
 
 
 def _measure(
-    functions: Functions,
     seen: Watched,
     validated: bool,  # noqa: FBT001
+    predict: Callable[..., tuple[Tree, Tree]],
     params: Params,
     data: Supervised,
+    hyperparams: Hyperparams,
 ) -> dict[str, jax.Array]:
     """Metrics of the validation examples, or of those of training where there are no others."""
     inputs, targets, weight = data[3:6] if validated else data[:3]
-    return seen.values(functions.apply(params, inputs), targets, cast(jax.Array, weight))
+    batch = Batch(inputs, targets, cast(jax.Array, weight))
+    predictions, targets = predict(params, batch, hyperparams)
+    return seen.values(predictions, targets, batch.weight)
 
 
 def _batches(
@@ -193,11 +197,14 @@ def _take(
     return Batch(inputs, targets, is_example * cast(jax.Array, data.weight)[rows])
 
 
-def _validate(loss: Callable[..., jax.Array], params: Params, data: Supervised) -> jax.Array:
+def _validate(
+    loss: Callable[..., jax.Array], params: Params, data: Supervised, hyperparams: Hyperparams
+) -> jax.Array:
     if data.validation_weight is None:
         raise SwarmError(
             "validation: expected validation_inputs, validation_targets and validation_weight; "
             "got none. Give them, or make the task with validated=False"
         )
     weight = cast(jax.Array, data.validation_weight)
-    return loss(params, Batch(data.validation_inputs, data.validation_targets, weight), None, None)
+    batch = Batch(data.validation_inputs, data.validation_targets, weight)
+    return loss(params, batch, None, hyperparams)

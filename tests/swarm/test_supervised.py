@@ -8,6 +8,7 @@ import pytest
 
 from forecaster.swarm import (
     Batch,
+    Functions,
     Supervised,
     SwarmError,
     shuffled_batches,
@@ -75,9 +76,10 @@ def test_validation_is_of_the_examples_held_back():
                 validation_weight=held_back.weight)  # fmt: skip
     task = supervised(LINEAR, optax.squared_error)
     assert task.validate is not None
-    np.testing.assert_allclose(task.validate(jnp.float32(3), full), np.mean(4 * np.arange(5) ** 2))
+    loss = task.validate(jnp.float32(3), full, {})
+    np.testing.assert_allclose(loss, np.mean(4 * np.arange(5) ** 2))
     with pytest.raises(SwarmError, match="make the task with validated=False"):
-        task.validate(jnp.float32(3), data())
+        task.validate(jnp.float32(3), data(), {})
     assert supervised(LINEAR, optax.squared_error, validated=False).validate is None
 
 
@@ -87,6 +89,39 @@ def test_a_loss_of_a_whole_batch_may_take_hyperparameters(key):
 
     task = supervised(LINEAR, loss_fn=loss_fn)
     assert task.loss(jnp.float32(2), batch(), key, {"factor": jnp.float32(0.5)}) == 5
+
+
+def weighted_error(predictions, targets, sample_weight):
+    return (sample_weight * jnp.abs(predictions - targets)).sum() / sample_weight.sum()
+
+
+def measured(model, params, hyperparams, **options):
+    task = supervised(model, optax.squared_error, validated=False,
+                      metrics={"error": weighted_error}, **options)  # fmt: skip
+    assert task.measure is not None
+    return float(task.measure(jnp.float32(params), data(), hyperparams)["error"])
+
+
+def test_metrics_see_neither_padding_nor_rounding_that_the_loss_does_not_see():
+    assert measured(LINEAR, 3, {}) == 4  # |3x - x|; NaN in the padding
+    assert measured(LINEAR, 1.001, {}, compute_dtype=jnp.bfloat16) == 0  # 1.001 is 1
+
+
+def test_measuring_and_validating_know_the_hyperparameters():
+    def apply(params, inputs, key=None, hyperparams=None):
+        assert hyperparams is not None
+        return params * inputs * hyperparams["gain"]
+
+    gain = {"gain": jnp.float32(2)}
+    assert measured(Functions(LINEAR[0], apply, lambda params, _: params), 2, gain) == 6
+
+    def loss_fn(params, batch, key, hyperparams):
+        return params * hyperparams["gain"]
+
+    task = supervised(LINEAR, loss_fn=loss_fn)
+    held_back = data()
+    full = data(validation_inputs=held_back.inputs, validation_weight=held_back.weight)
+    assert task.validate is not None and task.validate(jnp.float32(3), full, gain) == 6
 
 
 def test_exactly_one_loss():
