@@ -31,6 +31,7 @@ from forecaster.swarm.executors import Executor, Failed, Local
 from forecaster.swarm.gathering import Gathered
 from forecaster.swarm.history import History
 from forecaster.swarm.keys import member_keys
+from forecaster.swarm.metrics import described
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
 from forecaster.swarm.shards import Cutter, Machine, Shard, Trained, Work, train_shard
@@ -105,7 +106,8 @@ def fit(
     - ``executor``: where members train; by default on the lanes of this process. Another one takes
       them in shards, each of which is kept by the checkpoint when it is done; the bits are the same
     - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
-      the first where it is compiled; where it returns True, all members end where they are
+      the first where it is compiled; where it returns True, all members end where they are, and a
+      checkpoint can be resumed from there
 
     Members whose workers were lost again and again are in the result's ``failed``.
 
@@ -131,7 +133,8 @@ def fit(
     digest = ""
     if checkpoint:
         computed = checkpoint.precision
-        digest = fingerprint(ids, seed, settings, limits, origin, data, computed)
+        said = described(task)
+        digest = fingerprint(ids, seed, settings, limits, origin, data, computed, said)
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     _train(work, gathered, executor or Local(), watch)
@@ -202,7 +205,7 @@ class _Watch:
     ):
         self.checkpoint, self.digest = checkpoint, digest
         self._work, self._on_progress, self._began = work, on_progress, began
-        self._saved = time.monotonic()
+        self._saved, self._stopped = time.monotonic(), False
 
     def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
         """Tell how many members have ended; returns whether all are to end where they are."""
@@ -217,12 +220,12 @@ class _Watch:
             path, state = self.checkpoint.path, schedule.state
             schedule.restore(read(path, self.digest, state, arithmetic(), metrics)[0])
         if schedule.compiling and self._of_schedule(schedule, compiling=True):
-            schedule.stop()
+            self._stop(schedule)
 
     def after_block(self, schedule: Schedule) -> None:
         """Save the state every so often."""
         if self._of_schedule(schedule):
-            schedule.stop()
+            self._stop(schedule)
         checkpoint = self.checkpoint
         if checkpoint and time.monotonic() - self._saved >= checkpoint.every:
             self.leave(schedule)
@@ -230,8 +233,15 @@ class _Watch:
 
     def leave(self, schedule: Schedule) -> None:
         """Save the state, also at the end, so that what follows can fail without losing it."""
-        if self.checkpoint:
+        if self.checkpoint and not self._stopped:
             schedule.save(self.checkpoint, self.digest)
+
+    def _stop(self, schedule: Schedule) -> None:
+        """End all members where they are; what is saved can go on from there, as shards can."""
+        if schedule.started.any():
+            self.leave(schedule)
+        self._stopped = True
+        schedule.stop()
 
     def _of_schedule(self, schedule: Schedule, *, compiling: bool = False) -> bool:
         ended = schedule.started & (schedule.status != Status.TRAINING)

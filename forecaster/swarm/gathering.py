@@ -63,9 +63,8 @@ class Gathered:
 
     def restore(self, path: Path, digest: str) -> None:
         """Take over the members that had ended before an interruption."""
-        saved, self._computed = _checkpoint.read(
-            path, digest, self.state, metrics=self._work.task.metrics
-        )
+        metrics = sorted({*self._work.task.metrics, *self._first.metrics})
+        saved, self._computed = _checkpoint.read(path, digest, self.state, metrics=metrics)
         ended = np.asarray(saved.state.status) != Status.TRAINING
         rows = np.flatnonzero(saved.started & ended & ~self.ended)
         self._take(rows, *take_members((saved.state, saved.losses), rows))

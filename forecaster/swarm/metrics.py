@@ -9,10 +9,21 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import AnyArray, Tree
+from forecaster.swarm.task import AnyArray, Task, Tree
 
 Metric: TypeAlias = Callable[..., Any]
 """``metric(predictions, targets)``, a value per example, or ``metric(..., sample_weight)``, one."""
+
+
+class Criterion(NamedTuple):
+    """Decides by a metric in place of the validation loss; lower is better."""
+
+    monitor: str
+    mode: str
+
+    def __call__(self, metrics: Mapping[str, jax.Array]) -> jax.Array:
+        """What the best weights have the least of, from the metrics of an epoch."""
+        return -metrics[self.monitor] if self.mode == "max" else metrics[self.monitor]
 
 
 class Watched(NamedTuple):
@@ -28,10 +39,9 @@ class Watched(NamedTuple):
         return tuple(name for name, _ in self.metrics)
 
     @property
-    def criterion(self) -> Callable[[Mapping[str, jax.Array]], jax.Array] | None:
-        """What decides in place of the validation loss, lower is better; None where it decides."""
-        monitor, sign = self.monitor, -1.0 if self.mode == "max" else 1.0
-        return None if monitor is None else lambda metrics: sign * metrics[monitor]
+    def criterion(self) -> Criterion | None:
+        """What decides in place of the validation loss; None where that decides."""
+        return None if self.monitor is None else Criterion(self.monitor, self.mode)
 
     def values(
         self, predictions: Tree, targets: Tree, weight: Float[AnyArray, " example"]
@@ -73,6 +83,17 @@ def watched(
             "monitor: nothing to measure it on; give validation_data=(inputs, targets)"
         )
     return Watched(tuple(sorted(metrics.items())), monitor, mode)
+
+
+def described(task: Task) -> str:
+    """What a task measures and chooses weights by, as arguments of a fit; "" for losses alone."""
+    said = [f"metrics={', '.join(sorted(task.metrics))}"] if task.metrics else []
+    by = task.criterion
+    if isinstance(by, Criterion):
+        said += [f"monitor={by.monitor}", f"mode={by.mode}"]
+    elif by is not None:
+        said.append(f"criterion={getattr(by, '__qualname__', type(by).__qualname__)}")
+    return "; ".join(said)
 
 
 def _value(

@@ -91,6 +91,11 @@ def test_metrics_of_an_interrupted_fit_are_complete(untrained, tmp_path):
     checkpoint = Checkpoint(tmp_path / "c", resume=True)
     resumed = untrained.fit(X, Y, checkpoint=checkpoint, **options)
     assert same(resumed.losses, untrained.fit(X, Y, **options).losses)
+    said = "with metrics=absolute, largest; this one has metrics=absolute, largest; monitor=largest"
+    with pytest.raises(SwarmError, match=f"{said}; mode=max. Give metrics, monitor and mode as"):
+        untrained.fit(X, Y, checkpoint=checkpoint, monitor="largest", mode="max", **options)
+    with pytest.raises(SwarmError, match="this one has none"):
+        untrained.fit(X, Y, checkpoint=checkpoint, **(options | {"metrics": None}))
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])

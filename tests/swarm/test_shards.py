@@ -1,5 +1,6 @@
 """Fits in shards: the same bits, nothing trained twice, and what is lost is named."""
 
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -136,6 +137,34 @@ def test_shards_go_on_from_a_fit_of_this_process(data, tmp_path):
     resumed = run(TASK, data, **options, executor=executor, checkpoint=checkpoint)
     assert_same(resumed, run(TASK, data, **options))
     assert 0 < sum(map(len, executor.trained)) < MEMBERS
+
+
+@pytest.mark.parametrize("executor", [None, Local(4)], ids=["whole", "shards"])
+def test_a_fit_that_a_callback_stopped_goes_on_to_the_same_end(data, whole, tmp_path, executor):
+    def resumed(on_progress=None):
+        there = any(tmp_path.iterdir())
+        kept = Checkpoint(tmp_path / "c", resume=there)
+        return run(TASK, data, checkpoint=kept, executor=executor, on_progress=on_progress)
+
+    stopped = resumed(lambda now: now.epochs_done > 0)
+    assert stopped.epochs.sum() < whole.epochs.sum() and any(tmp_path.iterdir())
+    assert_same(resumed(), whole)
+
+
+def test_shards_go_on_with_metrics_of_the_training_before(data, tmp_path):
+    def measure(params, data, hyperparams):
+        return {"zero": np.float32(0)}
+
+    measured = dataclasses.replace(TASK, measure=measure, metrics=("zero",))
+    before = run(measured, data, epochs=2)
+    longer = {"epochs": 6, "previous": before}
+    with pytest.raises(KeyboardInterrupt):
+        run(TASK, data, executor=Elsewhere(4, most=1), checkpoint=Checkpoint(tmp_path / "c"),
+            **longer)  # fmt: skip
+    kept = Checkpoint(tmp_path / "c", resume=True)
+    again = run(TASK, data, executor=Elsewhere(4), checkpoint=kept, **longer)
+    assert np.isnan(again.losses.metrics["zero"][:, 2:]).all()
+    assert same(again.state, run(TASK, data, **longer).state)
 
 
 def test_a_shard_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
