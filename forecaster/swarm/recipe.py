@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
@@ -119,7 +120,8 @@ class Recipe:
         def step(
             state: State, hyperparams: Hyperparams, batch: Batch
         ) -> tuple[State, Float[jax.Array, ""]]:
-            return train_step(self.task(), state, Batch(*batch), hyperparams)
+            active = (jnp.asarray(batch[2]) > 0).any()
+            return train_step(self.task(), state, Batch(*batch), hyperparams, active)
 
         return step
 

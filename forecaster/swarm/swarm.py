@@ -187,8 +187,9 @@ class Swarm(Trained):
     ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
         """One step of every member on one batch; returns the swarm after it, and the losses.
 
-        A step counts as an epoch. What is random in it is drawn by the member's key and the epoch.
-        A member that diverges keeps its weights.
+        It goes on from the weights that :meth:`predict` uses: the best ones. A step counts as an
+        epoch. What is random in it is drawn by the member's key and the epoch. Nothing changes of a
+        member that diverges, or whose weights of examples are all 0.0.
         """
         batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
         if (now := self._on_devices()) is None:

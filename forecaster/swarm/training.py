@@ -193,20 +193,25 @@ def train_on_batches(
 
 
 def train_step(
-    task: Task, state: State, batch: Tree, hyperparams: Hyperparams
+    task: Task,
+    state: State,
+    batch: Tree,
+    hyperparams: Hyperparams,
+    active: Bool[jax.Array, ""],
 ) -> tuple[State, Float[jax.Array, ""]]:
     """One step of one member on a batch of the caller's; it counts as an epoch.
 
-    There is no validation: the weights after the step are the best. A loss or a weight that is not
-    finite changes nothing but the status.
+    It goes on from the best weights, as another fit does. There is no validation: the weights after
+    the step are the best. Where it is not ``active``, for lack of examples, its loss is 0 and
+    nothing else changes. A loss or a weight that is not finite changes nothing but the status.
     """
     epoch = state.epoch + 1
     key = jax.random.fold_in(_typed_key(state.key), epoch)
-    params, opt_state, loss = update(
-        task, task.optimizer(hyperparams), state.params, state.opt_state, batch, key, hyperparams
-    )
+    before, optimizer = (state.best_params, state.opt_state), task.optimizer(hyperparams)
+    params, opt_state, loss = update(task, optimizer, *before, batch, key, hyperparams)
+    loss = jnp.where(active, loss, 0)
     sound = jnp.isfinite(loss) & all_finite(params)
-    after = state._replace(
+    stepped = state._replace(
         params=params,
         opt_state=opt_state,
         epoch=epoch,
@@ -214,9 +219,11 @@ def train_step(
         best_loss=loss.astype(state.best_loss.dtype),
         best_epoch=epoch,
     )
-    failed = state._replace(epoch=epoch, status=jnp.int32(Status.DIVERGED))
+    still = state._replace(epoch=epoch)
+    failed = still._replace(status=jnp.int32(Status.DIVERGED))
     training = state.status != Status.DIVERGED
-    return where(training, where(sound, after, failed), state), loss
+    after = where(active, where(sound, stepped, failed), still)
+    return where(training, after, state), loss
 
 
 def update(

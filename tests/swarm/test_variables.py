@@ -95,6 +95,16 @@ def test_a_member_alone_has_the_bits_that_it_has_in_company(trained):
     assert same(one.params, stepped.select(["m1"]).params)
 
 
+def test_a_step_without_examples_changes_neither_weights_nor_statistics(trained):
+    weight = np.ones((N, 20), np.float32)
+    weight[2] = 0
+    after, losses = trained.step(X, Y, weight)
+    moved = [not same(*(swarm.take_members(s.params, row) for s in (after, trained)))
+             for row in range(N)]  # fmt: skip
+    assert moved == [True, True, False, True, True] and losses[2] == 0
+    assert (after.epochs == trained.epochs + 1).all()
+
+
 def test_state_is_saved_resumed_and_chosen_with_the_weights(untrained, trained, tmp_path):
     trained.save(tmp_path / "s")
     loaded = Swarm.load(tmp_path / "s", Normed, loss=optax.squared_error)
