@@ -29,11 +29,7 @@ from forecaster.swarm.examples import part, training_data
 from forecaster.swarm.fitting import Progress, fit, restart_from_best
 from forecaster.swarm.keys import key_words
 from forecaster.swarm.lanes import map_members
-from forecaster.swarm.members import (
-    append_members,
-    broadcast_params,
-    take_members,
-)
+from forecaster.swarm.members import append_members, broadcast_params, take_members
 from forecaster.swarm.metrics import Metric, watched
 from forecaster.swarm.naming import renamed
 from forecaster.swarm.optimizers import Optimizer, adamw
@@ -229,6 +225,7 @@ class Swarm(Trained):
 
     def member(self, name: str) -> Any:
         """One member by itself: an ordinary Flax module, or a function of inputs."""
+        warn_dropped(self._fitted)
         params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
         scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
         return self._recipe.functions.export(params, scalars)
@@ -239,6 +236,7 @@ class Swarm(Trained):
         For ``jax.grad``, ``jit`` and ``vmap``, by inputs or, given ``params`` in the place of its
         own, by weights; ``key``: for what is random in it.
         """
+        warn_dropped(self._fitted)
         params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
         return self._recipe.function(params, hyperparams)
 
@@ -328,6 +326,7 @@ class Swarm(Trained):
         Code is not saved: :meth:`load` needs the model again. The file is replaced whole. Raises
         SwarmWriteError when it cannot be written.
         """
+        warn_dropped(self._fitted)
         storage.save(Path(path), self.ids, self.seed, self.hyperparams, self._result)
 
     @classmethod
