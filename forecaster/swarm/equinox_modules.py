@@ -86,7 +86,7 @@ def equinox_functions(make: Callable[[jax.Array], Any]) -> Functions:
 
         return module if state is None else with_state
 
-    return Functions(init, apply, export, train)
+    return Functions(init, apply, export, train, (make,))
 
 
 def _parts(params: Params) -> tuple[Any, list[Any]]:

@@ -82,7 +82,7 @@ def keras_functions(model: Any) -> Functions:
         return made
 
     _check(model, init)
-    return Functions(init, apply, export, train)
+    return Functions(init, apply, export, train, (model,))
 
 
 def _parts(params: Params) -> tuple[dict[str, Any], dict[str, Any]]:

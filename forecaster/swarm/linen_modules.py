@@ -75,7 +75,7 @@ def linen_functions(
         del hyperparams
         return cast(Callable[..., Tree], module.bind(_all(params)))
 
-    return Functions(init, apply, export, train)
+    return Functions(init, apply, export, train, (module, tuple(streams)))
 
 
 def _all(params: Params) -> dict[str, Tree]:

@@ -30,12 +30,14 @@ class Functions(NamedTuple):
       random in the model is drawn by it, as in training; state is used as it is
     - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
     - ``train``: as ``apply``, of a model with state, in training; returns ``(predictions, state)``
+    - ``made_of``: what decides the model; two of equal ones are the same model
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]
     apply: Callable[..., Tree]
     export: Callable[[Params, Hyperparams], Callable[..., Tree]]
     train: Callable[..., tuple[Tree, Tree]] | None = None
+    made_of: tuple[Any, ...] = ()
 
 
 class Rate(nnx.Variable[jax.Array]):
@@ -125,7 +127,7 @@ def module_functions(build: Build) -> Functions:
         module.eval()
         return module
 
-    return Functions(init, apply, export, train if split.carries else None)
+    return Functions(init, apply, export, train if split.carries else None, (build,))
 
 
 class _Split(NamedTuple):
@@ -242,7 +244,7 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
         del hyperparams
         return functools.partial(run, params)
 
-    return Functions(init, run, export)
+    return Functions(init, run, export, made_of=(init, apply))
 
 
 def _abstract(build: Build) -> nnx.Module:
