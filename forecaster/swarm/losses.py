@@ -104,14 +104,24 @@ def _train_of(functions: Functions) -> Callable[..., tuple[Tree, Tree]]:
     return functions.train
 
 
-def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
-    """Inputs with the examples that count in the place of padding, one after another.
+def filled(batch: Batch) -> Batch:
+    """A batch with examples in the place of padding, for a loss that forgets about the weights."""
+    used = jnp.asarray(batch.weight > 0)
+    inputs, targets = _without_padding((batch.inputs, batch.targets), used)
+    return Batch(inputs, targets, batch.weight)
 
-    So statistics of a batch are those of its examples, whatever stood in the padding.
+
+def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
+    """Arrays (example, ...) with examples that count in the place of padding, evenly spaced.
+
+    So what is computed of a batch as a whole is nearly that of its examples, whatever stood in the
+    padding: none of them comes more than once oftener than another.
     """
-    positions = jnp.arange(len(used))
+    positions, count = jnp.arange(len(used)), used.sum()
     valid = jnp.argsort(~used, stable=True)  # the valid ones first
-    source = jnp.where(used, positions, valid[positions % jnp.maximum(used.sum(), 1)])
+    share = count / jnp.maximum(len(used) - count, 1)
+    turn = ((jnp.cumsum(~used) - 0.5) * share).astype(jnp.int32)  # where there is padding
+    source = jnp.where(used, positions, valid[jnp.minimum(turn, len(used) - 1)])
     return jax.tree.map(operator.itemgetter(source), inputs)
 
 

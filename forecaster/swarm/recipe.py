@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.equality import same_function
-from forecaster.swarm.losses import Batch
+from forecaster.swarm.losses import Batch, filled
 from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer
@@ -106,7 +106,7 @@ class Recipe:
         loss: Callable[..., jax.Array] = self.task().loss
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
-            return loss(params, Batch(*batch), None, hyperparams)
+            return loss(params, self._whole(batch), None, hyperparams)
 
         return evaluate
 
@@ -120,9 +120,13 @@ class Recipe:
             state: State, hyperparams: Hyperparams, batch: Batch
         ) -> tuple[State, Float[jax.Array, ""]]:
             active = (jnp.asarray(batch[2]) > 0).any()
-            return train_step(self.task(), state, Batch(*batch), hyperparams, active)
+            return train_step(self.task(), state, self._whole(batch), hyperparams, active)
 
         return step
+
+    def _whole(self, batch: Batch) -> Batch:
+        """A batch of the caller's, as the loss gets it."""
+        return filled(Batch(*batch)) if self.loss_fn else Batch(*batch)
 
     def function(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         """One member as a pure function of its inputs."""

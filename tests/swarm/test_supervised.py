@@ -46,6 +46,33 @@ def test_every_valid_example_comes_once_and_padding_changes_nothing(key):
     np.testing.assert_array_equal(index[is_example], unpadded.ravel()[:5])
 
 
+def test_a_batch_that_is_not_full_repeats_its_own_examples(key):
+    index, is_example, _ = shuffled_batches(key, jnp.ones(3, bool), 8)
+    counts = np.unique(index, return_counts=True)[1]
+    assert counts.max() - counts.min() == 1 and is_example.sum() == 3
+    valid = jnp.array([True, True, False, True])  # 3 in batches of 2
+    index, _, _ = shuffled_batches(key, valid, 2)
+    assert sorted(index[0].tolist() + index[1, :1].tolist()) == [0, 1, 3]
+    assert index[1, 0] == index[1, 1]
+
+
+@pytest.mark.parametrize("batch_size", [None, 12])
+def test_a_loss_that_forgets_the_weights_sees_no_padding(key, batch_size):
+    def mean(params, batch, key):  # wrong, strictly, where examples are not repeated alike
+        return ((params * batch.inputs - batch.targets) ** 2).mean()
+
+    task = supervised(LINEAR, loss_fn=mean, batch_size=batch_size)
+    padded = data(4, 8)  # NaN in the padding
+    index, _ = task.batches(padded, key)
+    index = index if index is None else jax.tree.map(lambda leaf: leaf[0], index)
+    loss = task.loss(jnp.float32(2), task.take(padded, index), key, {})
+    np.testing.assert_allclose(loss, np.mean(np.arange(4) ** 2))
+    held_back = padded._replace(validation_inputs=padded.inputs, validation_weight=padded.weight,
+                                validation_targets=padded.targets)  # fmt: skip
+    assert task.validate is not None
+    np.testing.assert_allclose(task.validate(jnp.float32(2), held_back, {}), loss)
+
+
 def test_labels_decide_when_an_example_comes(key):
     labels = jnp.arange(6)[::-1]
     valid = jnp.ones(6, bool)
