@@ -106,6 +106,41 @@ def test_keras_models_learn(keras, tmp_path):
     assert same(loaded.predict(x), fitted.predict(x))
 
 
+def test_keras_layers_inside_of_others_start_by_the_members_key(keras):
+    layers = keras.layers
+    both = layers.Bidirectional(layers.LSTM(2, return_sequences=True))
+    model = keras.Sequential(
+        [layers.Input((4, 3)), both, layers.TimeDistributed(layers.Dense(2)), layers.GRU(1)]
+    )
+    functions = swarm.keras_functions(model)
+    params = functions.init(jax.random.key(0))
+    other = functions.init(jax.random.key(1))
+    kernels = [path for path in params if path.endswith("kernel")]
+    assert len(kernels) == 7  # two of each cell, one of the dense layer
+    for path in kernels:
+        assert not np.array_equal(params[path], other[path])
+    forward, backward = (params[path] for path in kernels if "lstm_cell/kernel" in path)
+    assert not np.array_equal(forward, backward)
+    expected = functions.export(params, {})(x[0][:4, None] * np.ones((4, 4, 3), np.float32))
+    out = functions.apply(params, x[0][:4, None] * np.ones((4, 4, 3), np.float32))
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_of_a_keras_model_itself_are_refused(keras):
+    class Penalised(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(keras.ops.mean(x))
+            return x
+
+    layers = keras.layers
+    squared = layers.Dense(1, kernel_regularizer="l2")
+    with pytest.raises(SwarmError, match="1 losses of its own, from regularisers or add_loss"):
+        swarm.keras_functions(keras.Sequential([layers.Input((3,)), squared]))
+    functions = swarm.keras_functions(keras.Sequential([layers.Input((3,)), Penalised()]))
+    with pytest.raises(SwarmError, match="which would not count"):
+        functions.apply(functions.init(jax.random.key(0)), x[0])
+
+
 def test_keras_models_that_cannot_be_members_are_named(keras):
     class Own(keras.Model):
         def __init__(self):
