@@ -59,8 +59,7 @@ class _Pattern:
         call = self._model.stateless_call
         out, after, losses = call(given, fixed, *inputs, return_losses=True, **options)
         check_losses(self._model, losses)
-        pairs = zip(self._others, after, strict=True)
-        return out, {path: value for path, value in pairs if not _is_seed(path)}
+        return out, {p: v for p, v in zip(self._others, after, strict=True) if not _is_seed(p)}
 
     def export(self, params: Params, _: Hyperparams) -> Any:
         made, (trained, state) = self._copy(jax.random.key(0)), _parts(params)

@@ -194,12 +194,10 @@ def _state(
 
 def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tree:
     """Call a module, or a method; one that lacks a random key is an error that says what to do."""
-    call: Callable[..., Tree] = module
-    if method is not None:
-        named = isinstance(method, str)
-        call = getattr(module, method) if named else functools.partial(method, module)
+    call = method_of(module, method)
+    args, kwargs = arguments(call, inputs, **options)
     try:
-        return call(*inputs, **options)
+        return call(*args, **kwargs)
     except ValueError as error:
         if "no `rngs` argument" not in str(error):
             raise
@@ -208,6 +206,33 @@ def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tre
             f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
             "nnx.Dropout(0.1, rngs=rngs)"
         ) from error
+
+
+def method_of(module: Any, method: Any) -> Callable[..., Any]:
+    """A module, or its method of this name, or a function of it as one."""
+    if method is None:
+        return module
+    return getattr(module, method) if isinstance(method, str) else functools.partial(method, module)
+
+
+def arguments(
+    call: Callable[..., Any], inputs: Sequence[Tree], **options: Any
+) -> tuple[tuple[Tree, ...], dict[str, Any]]:
+    """How to call a module on its inputs: a tuple or dict is spread where it takes several.
+
+    ``options`` are arguments that it gets by name.
+    """
+    given: object = inputs[0] if len(inputs) == 1 else None
+    if isinstance(given, tuple | list | dict):
+        try:
+            inspect.signature(call).bind(given, **options)
+        except TypeError:
+            if isinstance(given, dict):
+                return (), {**cast(dict[str, Any], given), **options}
+            return tuple(cast(Sequence[Tree], given)), options
+        except ValueError:  # it does not say what it takes
+            pass
+    return tuple(inputs), options
 
 
 def on_device(leaf: AnyArray) -> jax.Array:

@@ -62,6 +62,34 @@ def test_equinox_modules_learn(tmp_path):
     assert same(loaded.predict(x), fitted.predict(x))
 
 
+@pytest.mark.parametrize("pair", [(x[0], x[1]), {"x": x[0], "z": x[1]}], ids=["tuple", "dict"])
+def test_equinox_modules_of_several_inputs_take_them_together(pair):
+    eqx = pytest.importorskip("equinox")
+
+    class Both(eqx.Module):
+        norm: Any
+
+        def __init__(self, key):
+            self.norm = eqx.nn.BatchNorm(3, "batch", mode="batch", channelwise_affine=False)
+
+        def __call__(self, x, z, state):
+            return self.norm(x - z, state)
+
+    class Plain(eqx.Module):
+        scale: jax.Array
+
+        def __call__(self, x, z, *, key=None):
+            return self.scale * (x - z)
+
+    functions = swarm.equinox_functions(lambda key: Plain(jax.numpy.ones(())))
+    out = functions.apply(functions.init(jax.random.key(0)), pair)
+    np.testing.assert_allclose(out, x[0] - x[1], rtol=1e-6)
+    functions = swarm.equinox_functions(lambda key: eqx.nn.make_with_state(Both)(key))
+    assert functions.train is not None
+    out, _ = functions.train(functions.init(jax.random.key(0)), pair, key=jax.random.key(1))
+    np.testing.assert_allclose(np.mean(out, 0), 0, atol=1e-5)
+
+
 def test_equinox_state_is_carried(with_state):
     made = make(with_state)
     fitted = made.fit(x, y, epochs=6, batch_size=8)
