@@ -34,7 +34,7 @@ from forecaster.swarm.keys import member_keys
 from forecaster.swarm.metrics import described
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
-from forecaster.swarm.shards import Cutter, Machine, Shard, Trained, Work, train_shard
+from forecaster.swarm.shards import Cutter, Shard, ShardResult, Work, Worker, train_shard
 from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training import Losses, State, Status
 
@@ -51,13 +51,15 @@ class Progress:
     seconds: float
     stage: str = ""  # of a search: which of its rungs
     compiling: bool = False  # before the first block of programs that are new to this process
-    history: History | Gathered | None = dataclasses.field(default=None, repr=False, compare=False)
+    history: Callable[[], Losses] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def losses(self) -> Losses:
         """Losses and metrics so far, each (member, epoch)."""
         none = np.zeros((self.members, 0), np.float32)
-        return Losses(none, none) if self.history is None else self.history.losses
+        return Losses(none, none) if self.history is None else self.history()
 
 
 def fit(
@@ -128,7 +130,7 @@ def fit(
     keys = member_keys(seed, ids) if keys is None else keys
     origin = keys if previous is None else previous.state
     losses = None if previous is None else previous.losses
-    machine = Machine(chunk, block, lanes, memory)
+    machine = Worker(chunk, block, lanes, memory)
     work = Work(task, data, ids, settings, limits, origin, losses, machine)
     digest = ""
     if checkpoint:
@@ -169,7 +171,7 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
 
 
 def _take(
-    shard: Shard, trained: Trained | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
+    shard: Shard, trained: ShardResult | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
 ) -> None:
     """Keep what a shard came to, in memory and on the disk."""
     if isinstance(trained, Failed):
@@ -268,7 +270,7 @@ class _Watch:
             validation_loss=latest,
             seconds=time.perf_counter() - self._began,
             compiling=compiling,
-            history=history,
+            history=lambda: history.losses,
         )
         stop = self._on_progress(progress)
         return isinstance(stop, bool | np.bool_) and bool(cast(Any, stop))

@@ -10,7 +10,7 @@ from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm.data import Held, Rows
 from forecaster.swarm.history import History, put_together
 from forecaster.swarm.members import fill_members, take_members
-from forecaster.swarm.shards import Shard, Trained, Work
+from forecaster.swarm.shards import Shard, ShardResult, Work
 from forecaster.swarm.states import blank_state
 from forecaster.swarm.training import Losses, State, Status
 
@@ -79,7 +79,7 @@ class Gathered:
         self.latest[rows] = History.of(losses, np.asarray(state.epoch)).latest
         self.ended[rows] = True
 
-    def add(self, shard: Shard, trained: Trained) -> None:
+    def add(self, shard: Shard, trained: ShardResult) -> None:
         """Take over a shard that has ended."""
         _checkpoint.check_arithmetic("shards before", self._computed, trained.arithmetic)
         self._computed = trained.arithmetic

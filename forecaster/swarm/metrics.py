@@ -1,7 +1,7 @@
 """Metrics of every epoch beside the loss, and the one that decides when to stop."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -56,13 +56,23 @@ class Watched(NamedTuple):
 NOTHING = Watched()
 
 
+_COLUMNS = "status", "epochs", "best_epoch", "best_loss"  # of a summary
+
+
 def watched(
-    metrics: Mapping[str, Metric] | None, monitor: str | None, mode: str, *, validated: bool
+    metrics: Mapping[str, Metric] | None,
+    monitor: str | None,
+    mode: str,
+    *,
+    validated: bool,
+    taken: Iterable[str] = (),
 ) -> Watched:
     """Check what a fit is to measure; arguments as of :meth:`Swarm.fit`.
 
-    Raises SwarmError for metrics that are no functions, a monitor that is none of them, another
-    mode, and a monitor without validation examples.
+    ``taken``: names that a metric cannot have beside those of a summary's columns.
+
+    Raises SwarmError for such a name, metrics that are no functions, a monitor that is none of
+    them, another mode, and a monitor without validation examples.
     """
     metrics = dict(metrics or {})
     for name, metric in metrics.items():
@@ -71,6 +81,11 @@ def watched(
                 "metrics: expected functions by name, such as {'accuracy': accuracy} with "
                 f"accuracy(predictions, targets); got {name!r}: {metric!r}"
             )
+    if reserved := sorted(metrics.keys() & {*_COLUMNS, *taken}):
+        raise SwarmError(
+            f"metrics: {', '.join(reserved)} is a column of summary() already; expected a name "
+            "other than its columns and those of hyperparameters"
+        )
     if mode not in ("min", "max"):
         raise SwarmError(f"mode: expected min or max; got {mode!r}")
     if monitor is not None and monitor not in metrics:

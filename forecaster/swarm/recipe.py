@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,6 @@ from forecaster.swarm.optimizers import Optimizer
 from forecaster.swarm.supervised import supervised
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training import State, init_state, train_step
-
-Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
-"""``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`."""
 
 
 class Machine(NamedTuple):

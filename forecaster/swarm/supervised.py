@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
@@ -17,14 +16,11 @@ from forecaster.swarm.data import Shared
 from forecaster.swarm.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
 from forecaster.swarm.metrics import Metric, Watched, watched
 from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
-from forecaster.swarm.optimizers import adamw, inject_hyperparams
+from forecaster.swarm.optimizers import Optimizer, adamw, inject_hyperparams
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
 
-Model: TypeAlias = Build | tuple[Callable[..., Params], Callable[..., Tree]] | Functions
+Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
 """``build(rngs)`` of a Flax module, a pair of pure functions ``(init, apply)``, or Functions."""
-
-Optimizer: TypeAlias = optax.GradientTransformation | Callable[..., optax.GradientTransformation]
-"""A transformation, the same for all members, or a function of hyperparameters."""
 
 _Key: TypeAlias = Key[jax.Array, ""]
 _Weight: TypeAlias = Float[AnyArray, "*member example"] | Shared

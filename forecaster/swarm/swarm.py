@@ -33,10 +33,10 @@ from forecaster.swarm.members import append_members, broadcast_params, take_memb
 from forecaster.swarm.metrics import Metric, watched
 from forecaster.swarm.naming import renamed
 from forecaster.swarm.optimizers import Optimizer, adamw
-from forecaster.swarm.recipe import Machine, Model, Recipe
+from forecaster.swarm.recipe import Machine, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
-from forecaster.swarm.supervised import functions_of
+from forecaster.swarm.supervised import Model, functions_of
 from forecaster.swarm.task import ArrayLike, Params, Tree
 from forecaster.swarm.trained import Fitted, Trained, Use, warn_dropped
 from forecaster.swarm.trained import HostHyperparams as _Hyperparams
@@ -158,7 +158,7 @@ class Swarm(Trained):
         example = data.load(np.arange(1)) if isinstance(data, Streamed) else data
         validated = example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
-        seen = watched(metrics, monitor, mode, validated=validated)
+        seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
         start = restart_from_best(self._result.state)
         result = fit(
             self._recipe.task(batch_size, validated=validated, seen=seen),

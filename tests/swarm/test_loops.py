@@ -122,6 +122,8 @@ def test_a_metric_may_decide_which_weights_are_best(untrained, mode):
         ({"metrics": {"a": 3}}, "metrics: expected functions by name"),
         ({"metrics": {"a": lambda p, y: jnp.mean(p)}}, "expected a value per example"),
         ({"metrics": {"a": lambda p, y, sample_weight: p}}, "one number was expected"),
+        ({"metrics": {"best_loss": absolute}}, r"best_loss is a column of summary\(\) already"),
+        ({"metrics": {"learning_rate": absolute}}, "learning_rate is a column of summary"),
         ({"metrics": METRICS, "monitor": "accuracy"}, "monitor: expected one of the metrics"),
         ({"metrics": METRICS, "mode": "best"}, "mode: expected min or max"),
         (

@@ -221,7 +221,7 @@ def test_shards_grow_and_shrink_with_what_they_cost(data):
         {name: np.full(many, np.float32(value)) for name, value in HYPERPARAMS.items()},
         swarm.task.Limits(np.full(many, 9), np.full(many, 9)),
         swarm.member_keys(0, [str(k) for k in range(many)]), None,
-        shards.Machine(4, 5, None, None),
+        shards.Worker(4, 5, None, None),
     )  # fmt: skip
     cutter = shards.Cutter(work, np.arange(many), Elsewhere())
     cut = cutter.shards()
