@@ -57,9 +57,10 @@ def clipped(params, batch, key):
     out, seen = functions.apply(params, batch.inputs), batch.targets
     taken = jnp.take_along_axis(nnx.log_softmax(out[:, :2]), seen["action"][:, None], 1)[:, 0]
     advantage, ratio = seen["return"] - seen["value"], jnp.exp(taken - seen["before"])
-    advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
+    advantage -= jnp.average(advantage, weights=batch.weight)
+    advantage /= jnp.sqrt(jnp.average(advantage**2, weights=batch.weight)) + 1e-6
     gain = jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.8, 1.2) * advantage)
-    return (0.005 * (out[:, 2] - seen["return"]) ** 2 - gain).mean()
+    return jnp.average(0.005 * (out[:, 2] - seen["return"]) ** 2 - gain, weights=batch.weight)
 
 
 rates = np.geomspace(1e-4, 1e-1, agents)

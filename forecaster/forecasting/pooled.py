@@ -123,7 +123,9 @@ def _pooled_task(
 
         return _as_one(jax.vmap(one)(rows, starts))
 
-    def validate(params: Params, data: Series[Array]) -> Float[Array, ""]:
+    def validate(
+        params: Params, data: Series[Array], hyperparams: swarm.Hyperparams
+    ) -> Float[Array, ""]:
         starts = jnp.asarray(mode.validation_starts())
 
         def one(series: Series[Array]) -> Examples:

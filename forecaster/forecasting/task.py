@@ -109,7 +109,9 @@ def make_task(
         used = windows.used[:, None, None]
         return examples._replace(targets=jnp.where(used, examples.targets, jnp.nan))
 
-    def validate(params: Params, data: Series[Array]) -> Float[Array, ""]:
+    def validate(
+        params: Params, data: Series[Array], hyperparams: swarm.Hyperparams
+    ) -> Float[Array, ""]:
         starts = jnp.asarray(mode.validation_starts())
         earliest = jnp.maximum(data.first, data.boundary)
         return mean_loss(params, cut(mode, data, starts, earliest, split.steps - 1))
@@ -133,7 +135,9 @@ def make_task(
         ),
         batches=lambda data, key: batches(data.series, key),
         take=lambda data, windows: (data.start, take(data.series, windows)),
-        validate=lambda params, data: validate(_sum(params, data.start), data.series),
+        validate=lambda params, data, hyperparams: validate(
+            _sum(params, data.start), data.series, hyperparams
+        ),
         optimizer=swarm.inject_hyperparams(swarm.adamw),
     )
 

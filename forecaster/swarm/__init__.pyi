@@ -54,6 +54,7 @@ from .training import init_state as init_state
 from .training import train_one as train_one
 from .tuning import Candidate as Candidate
 from .tuning import Tuned as Tuned
+from .tuning import Winners as Winners
 from .tuning import grid_candidates as grid_candidates
 from .tuning import random_candidates as random_candidates
 from .tuning import tune as tune

@@ -78,10 +78,12 @@ def fingerprint(
     origin: State | UInt32[np.ndarray, "member 2"],
     data: Data | Streamed,
     precision: str = "float32",
+    measured: str = "",
 ) -> str:
     """A hash of everything that decides the members' training, except the task's code.
 
-    Streamed data do not enter it: that they are the same is the caller's responsibility.
+    After it, in words, what is ``measured`` and chosen by, where that is more than losses. Streamed
+    data do not enter it: that they are the same is the caller's responsibility.
     """
     digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
     settings = {**hyperparams, **limits._asdict()}
@@ -91,7 +93,7 @@ def fingerprint(
         digest.update(np.ascontiguousarray(array).data)
     if precision != "float32":
         digest.update(products_of(precision).encode())
-    return digest.hexdigest()
+    return f"{digest.hexdigest()} {measured}".rstrip()
 
 
 def arithmetic(precision: str = "float32") -> dict[str, str]:
@@ -203,6 +205,7 @@ def _read(
     except SafetensorError as error:
         raise SwarmError(f"{path}: not a checkpoint, or damaged ({error}); start anew") from error
     if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
+        _check_measured(path, metadata.get("fit", ""), digest)
         raise SwarmError(
             f"{path}: a checkpoint of another fit: ids, seed, hyperparameters or data differ, or "
             "what computes bfloat16, or it was written by another version. Start anew, or restore "
@@ -218,6 +221,16 @@ def _read(
         raise SwarmError(f"{path}: a checkpoint of another model; start anew")
     computed = {name: said for name, said in metadata.items() if name not in ("version", "fit")}
     return kept, computed
+
+
+def _check_measured(path: Path, saved: str, digest: str) -> None:
+    """Raise SwarmError where fits differ in what they measure alone."""
+    (fit, _, before), (same, _, now) = saved.partition(" "), digest.partition(" ")
+    if fit == same and before != now:
+        raise SwarmError(
+            f"{path}: a checkpoint of a fit with {before or 'no metrics'}; this one has "
+            f"{now or 'none'}. Give metrics, monitor and mode as they were, or start anew"
+        )
 
 
 def check_arithmetic(what: str, computed: Mapping[str, str], computes: Mapping[str, str]) -> None:

@@ -1,5 +1,7 @@
 """Checks of what a caller hands in. Each error says what, where, expected and got."""
 
+import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -15,6 +17,14 @@ class SwarmError(ValueError):
 
 class SwarmWarning(UserWarning):
     """All warnings of the engine."""
+
+
+def warn(message: str) -> None:
+    """Give a SwarmWarning, at the line that called this package."""
+    frame, level = inspect.currentframe(), 1
+    while frame and frame.f_globals.get("__name__", "").startswith(__package__ or ""):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, SwarmWarning, stacklevel=level)
 
 
 def check_ids(ids: Sequence[str]) -> None:

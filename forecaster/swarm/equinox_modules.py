@@ -8,7 +8,7 @@ from typing import Any, cast
 import jax
 
 from forecaster.swarm.lanes import use_all_cores
-from forecaster.swarm.modules import Functions, on_device
+from forecaster.swarm.modules import Functions, arguments, on_device
 from forecaster.swarm.task import Hyperparams, Params, Tree
 from forecaster.swarm.variables import Variables
 
@@ -57,11 +57,16 @@ def equinox_functions(make: Callable[[jax.Array], Any]) -> Functions:
                 return eqx.nn.inference_mode(layer, value=False) if is_dropout(layer) else layer
 
             module = jax.tree.map(draw, module, is_leaf=is_dropout)
-        takes_key = "key" in inspect.signature(type(module).__call__).parameters
+        takes = inspect.signature(type(module).__call__).parameters
 
         def one(inputs: Any, key: jax.Array | None, state: Any) -> Any:
-            given = inputs if state is None else (*inputs, state)
-            out = module(*given, **({"key": key} if takes_key else {}))
+            options = {"key": key} if "key" in takes else {}
+            if state is None or "state" in takes:
+                options |= {} if state is None else {"state": state}
+                inputs, options = arguments(module, inputs, **options)
+            else:  # it calls it otherwise
+                inputs = *inputs, state
+            out = module(*inputs, **options)
             return (out, None) if state is None else out
 
         examples = len(jax.tree.leaves(inputs)[0])
@@ -86,7 +91,7 @@ def equinox_functions(make: Callable[[jax.Array], Any]) -> Functions:
 
         return module if state is None else with_state
 
-    return Functions(init, apply, export, train)
+    return Functions(init, apply, export, train, (make,))
 
 
 def _parts(params: Params) -> tuple[Any, list[Any]]:

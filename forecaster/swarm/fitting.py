@@ -31,9 +31,10 @@ from forecaster.swarm.executors import Executor, Failed, Local
 from forecaster.swarm.gathering import Gathered
 from forecaster.swarm.history import History
 from forecaster.swarm.keys import member_keys
+from forecaster.swarm.metrics import described
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
-from forecaster.swarm.shards import Cutter, Machine, Shard, Trained, Work, train_shard
+from forecaster.swarm.shards import Cutter, Shard, ShardResult, Work, Worker, train_shard
 from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training import Losses, State, Status
 
@@ -50,13 +51,15 @@ class Progress:
     seconds: float
     stage: str = ""  # of a search: which of its rungs
     compiling: bool = False  # before the first block of programs that are new to this process
-    history: History | Gathered | None = dataclasses.field(default=None, repr=False, compare=False)
+    history: Callable[[], Losses] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def losses(self) -> Losses:
         """Losses and metrics so far, each (member, epoch)."""
         none = np.zeros((self.members, 0), np.float32)
-        return Losses(none, none) if self.history is None else self.history.losses
+        return Losses(none, none) if self.history is None else self.history()
 
 
 def fit(
@@ -105,7 +108,8 @@ def fit(
     - ``executor``: where members train; by default on the lanes of this process. Another one takes
       them in shards, each of which is kept by the checkpoint when it is done; the bits are the same
     - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
-      the first where it is compiled; where it returns True, all members end where they are
+      the first where it is compiled; where it returns True, all members end where they are, and a
+      checkpoint can be resumed from there
 
     Members whose workers were lost again and again are in the result's ``failed``.
 
@@ -126,12 +130,13 @@ def fit(
     keys = member_keys(seed, ids) if keys is None else keys
     origin = keys if previous is None else previous.state
     losses = None if previous is None else previous.losses
-    machine = Machine(chunk, block, lanes, memory)
+    machine = Worker(chunk, block, lanes, memory)
     work = Work(task, data, ids, settings, limits, origin, losses, machine)
     digest = ""
     if checkpoint:
         computed = checkpoint.precision
-        digest = fingerprint(ids, seed, settings, limits, origin, data, computed)
+        said = described(task)
+        digest = fingerprint(ids, seed, settings, limits, origin, data, computed, said)
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     _train(work, gathered, executor or Local(), watch)
@@ -166,7 +171,7 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
 
 
 def _take(
-    shard: Shard, trained: Trained | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
+    shard: Shard, trained: ShardResult | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
 ) -> None:
     """Keep what a shard came to, in memory and on the disk."""
     if isinstance(trained, Failed):
@@ -202,7 +207,7 @@ class _Watch:
     ):
         self.checkpoint, self.digest = checkpoint, digest
         self._work, self._on_progress, self._began = work, on_progress, began
-        self._saved = time.monotonic()
+        self._saved, self._stopped = time.monotonic(), False
 
     def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
         """Tell how many members have ended; returns whether all are to end where they are."""
@@ -217,12 +222,12 @@ class _Watch:
             path, state = self.checkpoint.path, schedule.state
             schedule.restore(read(path, self.digest, state, arithmetic(), metrics)[0])
         if schedule.compiling and self._of_schedule(schedule, compiling=True):
-            schedule.stop()
+            self._stop(schedule)
 
     def after_block(self, schedule: Schedule) -> None:
         """Save the state every so often."""
         if self._of_schedule(schedule):
-            schedule.stop()
+            self._stop(schedule)
         checkpoint = self.checkpoint
         if checkpoint and time.monotonic() - self._saved >= checkpoint.every:
             self.leave(schedule)
@@ -230,8 +235,15 @@ class _Watch:
 
     def leave(self, schedule: Schedule) -> None:
         """Save the state, also at the end, so that what follows can fail without losing it."""
-        if self.checkpoint:
+        if self.checkpoint and not self._stopped:
             schedule.save(self.checkpoint, self.digest)
+
+    def _stop(self, schedule: Schedule) -> None:
+        """End all members where they are; what is saved can go on from there, as shards can."""
+        if schedule.started.any():
+            self.leave(schedule)
+        self._stopped = True
+        schedule.stop()
 
     def _of_schedule(self, schedule: Schedule, *, compiling: bool = False) -> bool:
         ended = schedule.started & (schedule.status != Status.TRAINING)
@@ -258,7 +270,7 @@ class _Watch:
             validation_loss=latest,
             seconds=time.perf_counter() - self._began,
             compiling=compiling,
-            history=history,
+            history=lambda: history.losses,
         )
         stop = self._on_progress(progress)
         return isinstance(stop, bool | np.bool_) and bool(cast(Any, stop))

@@ -10,7 +10,7 @@ from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm.data import Held, Rows
 from forecaster.swarm.history import History, put_together
 from forecaster.swarm.members import fill_members, take_members
-from forecaster.swarm.shards import Shard, Trained, Work
+from forecaster.swarm.shards import Shard, ShardResult, Work
 from forecaster.swarm.states import blank_state
 from forecaster.swarm.training import Losses, State, Status
 
@@ -63,9 +63,8 @@ class Gathered:
 
     def restore(self, path: Path, digest: str) -> None:
         """Take over the members that had ended before an interruption."""
-        saved, self._computed = _checkpoint.read(
-            path, digest, self.state, metrics=self._work.task.metrics
-        )
+        metrics = sorted({*self._work.task.metrics, *self._first.metrics})
+        saved, self._computed = _checkpoint.read(path, digest, self.state, metrics=metrics)
         ended = np.asarray(saved.state.status) != Status.TRAINING
         rows = np.flatnonzero(saved.started & ended & ~self.ended)
         self._take(rows, *take_members((saved.state, saved.losses), rows))
@@ -80,7 +79,7 @@ class Gathered:
         self.latest[rows] = History.of(losses, np.asarray(state.epoch)).latest
         self.ended[rows] = True
 
-    def add(self, shard: Shard, trained: Trained) -> None:
+    def add(self, shard: Shard, trained: ShardResult) -> None:
         """Take over a shard that has ended."""
         _checkpoint.check_arithmetic("shards before", self._computed, trained.arithmetic)
         self._computed = trained.arithmetic

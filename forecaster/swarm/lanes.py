@@ -8,7 +8,6 @@ saves stays in the cache.
 
 import dataclasses
 import functools
-import inspect
 import logging
 import math
 import os
@@ -22,7 +21,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from forecaster.swarm.checks import SwarmError, SwarmWarning
+from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.data import Held, Rows, with_shared
 from forecaster.swarm.programs import QUICKLY, Program, spread
 from forecaster.swarm.task import Tree
@@ -46,21 +45,11 @@ def use_all_cores() -> None:
         jax.config.update("jax_num_cpu_devices", cores)
     except RuntimeError:
         if jax.default_backend() == "cpu" and jax.local_device_count() < (cores or 1):
-            warnings.warn(
+            warn(
                 f"JAX was already running with {jax.local_device_count()} CPU device(s), so only "
                 f"that many of {cores} cores will train; call forecaster.swarm.use_all_cores() "
-                "before JAX is first used",
-                SwarmWarning,
-                stacklevel=_callers_level(),
+                "before JAX is first used"
             )
-
-
-def _callers_level() -> int:
-    """The ``stacklevel`` of the line that called this package, counted from the caller of this."""
-    frame, level = inspect.currentframe(), 0
-    while frame and frame.f_globals.get("__name__", "").startswith(__package__ or ""):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _check_not_forked() -> None:

@@ -1,5 +1,7 @@
 """LSTM and GRU layers for the module of one member."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
@@ -41,16 +43,8 @@ class LSTM(nnx.Module):
 
         ``valid``: (T, B), 0.0 where there is no step; all are unless given.
         """
-        valid = jnp.ones(inputs.shape[:2], inputs.dtype) if valid is None else valid
         weights = self.kernel[...], self.bias[...]
-        return lstm(
-            *weights,
-            inputs,
-            valid,
-            last_only=last_only,
-            precision=self.precision,
-            compiled=self.compiled,
-        )
+        return _states(lstm, self, weights, inputs, valid, last_only=last_only)
 
 
 class GRU(nnx.Module):
@@ -80,13 +74,20 @@ class GRU(nnx.Module):
 
         ``valid``: (T, B), 0.0 where there is no step; all are unless given.
         """
-        valid = jnp.ones(inputs.shape[:2], inputs.dtype) if valid is None else valid
         weights = self.kernel[...], self.bias[...], self.new_bias[...]
-        return gru(
-            *weights,
-            inputs,
-            valid,
-            last_only=last_only,
-            precision=self.precision,
-            compiled=self.compiled,
-        )
+        return _states(gru, self, weights, inputs, valid, last_only=last_only)
+
+
+def _states(
+    run: Callable[..., Array],
+    layer: LSTM | GRU,
+    weights: tuple[Array, ...],
+    inputs: Array,
+    valid: Array | None,
+    *,
+    last_only: bool,
+) -> Array:
+    """The states of a layer, by its recurrence ``run``; arguments as of the layer's call."""
+    valid = jnp.ones(inputs.shape[:2], inputs.dtype) if valid is None else valid
+    options = {"precision": layer.precision, "compiled": layer.compiled}
+    return run(*weights, inputs, valid, last_only=last_only, **options)

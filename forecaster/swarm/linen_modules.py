@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 
 from forecaster.swarm.lanes import use_all_cores
-from forecaster.swarm.modules import Functions
+from forecaster.swarm.modules import Functions, arguments, method_of
 from forecaster.swarm.task import Hyperparams, Params, Tree
 from forecaster.swarm.variables import Variables
 
@@ -37,9 +37,18 @@ def linen_functions(
         taken = inspect.signature(called).parameters
         return {name: said for name, said in says.items() if name in taken} | dict(options)
 
+    def spread(
+        inputs: Sequence[Tree], options: Mapping[str, Any]
+    ) -> tuple[tuple[Tree, ...], dict[str, Any]]:
+        options = dict(options)
+        method = options.pop("method", None)
+        args, options = arguments(method_of(module, method), inputs, **options)
+        return args, options if method is None else options | {"method": method}
+
     def init(key: jax.Array) -> Params:
         keys = dict.fromkeys(("params", *streams), key)
-        made = module.init(keys, *sample, **flags({}, training=False, drawn=False))
+        args, options = spread(sample, flags({}, training=False, drawn=False))
+        made = module.init(keys, *args, **options)
         state = dict(cast(Mapping[str, Tree], made))
         params = state.pop("params", {})
         return Variables(params, state) if jax.tree.leaves(state) else params
@@ -54,7 +63,8 @@ def linen_functions(
         del hyperparams
         training = key is not None and not isinstance(params, Variables)
         options = flags(options, training=training, drawn=key is not None)
-        return cast(Tree, module.apply(_all(params), *inputs, rngs=_rngs(key, streams), **options))
+        args, options = spread(inputs, options)
+        return cast(Tree, module.apply(_all(params), *args, rngs=_rngs(key, streams), **options))
 
     def train(
         params: Params,
@@ -65,9 +75,9 @@ def linen_functions(
     ) -> tuple[Tree, Tree]:
         del hyperparams
         state = cast(Mapping[str, Tree], params.state)
-        options = flags(options, training=True, drawn=True)
+        args, options = spread(inputs, flags(options, training=True, drawn=True))
         predictions, after = module.apply(
-            _all(params), *inputs, rngs=_rngs(key, streams), mutable=list(state), **options
+            _all(params), *args, rngs=_rngs(key, streams), mutable=list(state), **options
         )
         return cast(tuple[Tree, Tree], (predictions, dict(state) | dict(after)))
 
@@ -75,7 +85,7 @@ def linen_functions(
         del hyperparams
         return cast(Callable[..., Tree], module.bind(_all(params)))
 
-    return Functions(init, apply, export, train)
+    return Functions(init, apply, export, train, (module, tuple(streams)))
 
 
 def _all(params: Params) -> dict[str, Tree]:

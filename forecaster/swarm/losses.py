@@ -54,16 +54,11 @@ def _mean_loss(
     params: Params,
     batch: Batch,
     key: _Key | None,
-    hyperparams: Hyperparams | None,
+    hyperparams: Hyperparams,
 ) -> Loss:
     """An elementwise loss, averaged over the valid examples; and the state a model is left in."""
     used = jnp.asarray(batch.weight > 0)
-
-    def known(x: AnyArray) -> jax.Array:
-        # What stands in padding, NaN even, must not reach the gradient.
-        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros((), x.dtype))
-
-    inputs, targets = jax.tree.map(known, (batch.inputs, batch.targets))
+    inputs, targets = _known((batch.inputs, batch.targets), used)
     if carries := key is not None and isinstance(params, Variables):
         inputs = _without_padding(inputs, used)
     call = _train_of(functions) if carries else functions.apply
@@ -77,6 +72,28 @@ def _mean_loss(
     return (mean, state) if carries else mean
 
 
+def predictions_of(
+    functions: Functions,
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    hyperparams: Hyperparams,
+) -> tuple[Tree, Tree]:
+    """A member's predictions with nothing random, and the targets; of padding, those of zeros."""
+    inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
+    out = functions.apply(_cast(params, dtype), _cast(inputs, dtype), hyperparams=hyperparams)
+    return _cast(out, dtype and jnp.float32), targets
+
+
+def _known(tree: Tree, used: Bool[jax.Array, " example"]) -> Tree:
+    """Arrays (example, ...), zero in padding: what stands there, NaN even, must reach nothing."""
+
+    def known(x: AnyArray) -> jax.Array:
+        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros((), x.dtype))
+
+    return jax.tree.map(known, tree)
+
+
 def _train_of(functions: Functions) -> Callable[..., tuple[Tree, Tree]]:
     if functions.train is None:
         raise SwarmError(
@@ -87,14 +104,24 @@ def _train_of(functions: Functions) -> Callable[..., tuple[Tree, Tree]]:
     return functions.train
 
 
-def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
-    """Inputs with the examples that count in the place of padding, one after another.
+def filled(batch: Batch) -> Batch:
+    """A batch with examples in the place of padding, for a loss that forgets about the weights."""
+    used = jnp.asarray(batch.weight > 0)
+    inputs, targets = _without_padding((batch.inputs, batch.targets), used)
+    return Batch(inputs, targets, batch.weight)
 
-    So statistics of a batch are those of its examples, whatever stood in the padding.
+
+def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
+    """Arrays (example, ...) with examples that count in the place of padding, evenly spaced.
+
+    So what is computed of a batch as a whole is nearly that of its examples, whatever stood in the
+    padding: none of them comes more than once oftener than another.
     """
-    positions = jnp.arange(len(used))
+    positions, count = jnp.arange(len(used)), used.sum()
     valid = jnp.argsort(~used, stable=True)  # the valid ones first
-    source = jnp.where(used, positions, valid[positions % jnp.maximum(used.sum(), 1)])
+    share = count / jnp.maximum(len(used) - count, 1)
+    turn = ((jnp.cumsum(~used) - 0.5) * share).astype(jnp.int32)  # where there is padding
+    source = jnp.where(used, positions, valid[jnp.minimum(turn, len(used) - 1)])
     return jax.tree.map(operator.itemgetter(source), inputs)
 
 
@@ -120,7 +147,7 @@ def _whole_loss(
     params: Params,
     batch: Batch,
     key: _Key | None,
-    hyperparams: Hyperparams | None,
+    hyperparams: Hyperparams,
 ) -> Loss:
     """The caller's own loss of a whole batch; and the state a model is left in."""
     extra = (

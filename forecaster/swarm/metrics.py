@@ -1,7 +1,7 @@
 """Metrics of every epoch beside the loss, and the one that decides when to stop."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -9,10 +9,21 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.task import AnyArray, Tree
+from forecaster.swarm.task import AnyArray, Task, Tree
 
 Metric: TypeAlias = Callable[..., Any]
 """``metric(predictions, targets)``, a value per example, or ``metric(..., sample_weight)``, one."""
+
+
+class Criterion(NamedTuple):
+    """Decides by a metric in place of the validation loss; lower is better."""
+
+    monitor: str
+    mode: str
+
+    def __call__(self, metrics: Mapping[str, jax.Array]) -> jax.Array:
+        """What the best weights have the least of, from the metrics of an epoch."""
+        return -metrics[self.monitor] if self.mode == "max" else metrics[self.monitor]
 
 
 class Watched(NamedTuple):
@@ -28,10 +39,9 @@ class Watched(NamedTuple):
         return tuple(name for name, _ in self.metrics)
 
     @property
-    def criterion(self) -> Callable[[Mapping[str, jax.Array]], jax.Array] | None:
-        """What decides in place of the validation loss, lower is better; None where it decides."""
-        monitor, sign = self.monitor, -1.0 if self.mode == "max" else 1.0
-        return None if monitor is None else lambda metrics: sign * metrics[monitor]
+    def criterion(self) -> Criterion | None:
+        """What decides in place of the validation loss; None where that decides."""
+        return None if self.monitor is None else Criterion(self.monitor, self.mode)
 
     def values(
         self, predictions: Tree, targets: Tree, weight: Float[AnyArray, " example"]
@@ -46,13 +56,23 @@ class Watched(NamedTuple):
 NOTHING = Watched()
 
 
+_COLUMNS = "status", "epochs", "best_epoch", "best_loss"  # of a summary
+
+
 def watched(
-    metrics: Mapping[str, Metric] | None, monitor: str | None, mode: str, *, validated: bool
+    metrics: Mapping[str, Metric] | None,
+    monitor: str | None,
+    mode: str,
+    *,
+    validated: bool,
+    taken: Iterable[str] = (),
 ) -> Watched:
     """Check what a fit is to measure; arguments as of :meth:`Swarm.fit`.
 
-    Raises SwarmError for metrics that are no functions, a monitor that is none of them, another
-    mode, and a monitor without validation examples.
+    ``taken``: names that a metric cannot have beside those of a summary's columns.
+
+    Raises SwarmError for such a name, metrics that are no functions, a monitor that is none of
+    them, another mode, and a monitor without validation examples.
     """
     metrics = dict(metrics or {})
     for name, metric in metrics.items():
@@ -61,6 +81,11 @@ def watched(
                 "metrics: expected functions by name, such as {'accuracy': accuracy} with "
                 f"accuracy(predictions, targets); got {name!r}: {metric!r}"
             )
+    if reserved := sorted(metrics.keys() & {*_COLUMNS, *taken}):
+        raise SwarmError(
+            f"metrics: {', '.join(reserved)} is a column of summary() already; expected a name "
+            "other than its columns and those of hyperparameters"
+        )
     if mode not in ("min", "max"):
         raise SwarmError(f"mode: expected min or max; got {mode!r}")
     if monitor is not None and monitor not in metrics:
@@ -73,6 +98,17 @@ def watched(
             "monitor: nothing to measure it on; give validation_data=(inputs, targets)"
         )
     return Watched(tuple(sorted(metrics.items())), monitor, mode)
+
+
+def described(task: Task) -> str:
+    """What a task measures and chooses weights by, as arguments of a fit; "" for losses alone."""
+    said = [f"metrics={', '.join(sorted(task.metrics))}"] if task.metrics else []
+    by = task.criterion
+    if isinstance(by, Criterion):
+        said += [f"monitor={by.monitor}", f"mode={by.mode}"]
+    elif by is not None:
+        said.append(f"criterion={getattr(by, '__qualname__', type(by).__qualname__)}")
+    return "; ".join(said)
 
 
 def _value(

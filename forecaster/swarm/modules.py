@@ -30,12 +30,14 @@ class Functions(NamedTuple):
       random in the model is drawn by it, as in training; state is used as it is
     - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
     - ``train``: as ``apply``, of a model with state, in training; returns ``(predictions, state)``
+    - ``made_of``: what decides the model; two of equal ones are the same model
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]
     apply: Callable[..., Tree]
     export: Callable[[Params, Hyperparams], Callable[..., Tree]]
     train: Callable[..., tuple[Tree, Tree]] | None = None
+    made_of: tuple[Any, ...] = ()
 
 
 class Rate(nnx.Variable[jax.Array]):
@@ -125,7 +127,7 @@ def module_functions(build: Build) -> Functions:
         module.eval()
         return module
 
-    return Functions(init, apply, export, train if split.carries else None)
+    return Functions(init, apply, export, train if split.carries else None, (build,))
 
 
 class _Split(NamedTuple):
@@ -192,12 +194,10 @@ def _state(
 
 def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tree:
     """Call a module, or a method; one that lacks a random key is an error that says what to do."""
-    call: Callable[..., Tree] = module
-    if method is not None:
-        named = isinstance(method, str)
-        call = getattr(module, method) if named else functools.partial(method, module)
+    call = method_of(module, method)
+    args, kwargs = arguments(call, inputs, **options)
     try:
-        return call(*inputs, **options)
+        return call(*args, **kwargs)
     except ValueError as error:
         if "no `rngs` argument" not in str(error):
             raise
@@ -206,6 +206,33 @@ def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tre
             f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
             "nnx.Dropout(0.1, rngs=rngs)"
         ) from error
+
+
+def method_of(module: Any, method: Any) -> Callable[..., Any]:
+    """A module, or its method of this name, or a function of it as one."""
+    if method is None:
+        return module
+    return getattr(module, method) if isinstance(method, str) else functools.partial(method, module)
+
+
+def arguments(
+    call: Callable[..., Any], inputs: Sequence[Tree], **options: Any
+) -> tuple[tuple[Tree, ...], dict[str, Any]]:
+    """How to call a module on its inputs: a tuple or dict is spread where it takes several.
+
+    ``options`` are arguments that it gets by name.
+    """
+    given: object = inputs[0] if len(inputs) == 1 else None
+    if isinstance(given, tuple | list | dict):
+        try:
+            inspect.signature(call).bind(given, **options)
+        except TypeError:
+            if isinstance(given, dict):
+                return (), {**cast(dict[str, Any], given), **options}
+            return tuple(cast(Sequence[Tree], given)), options
+        except ValueError:  # it does not say what it takes
+            pass
+    return tuple(inputs), options
 
 
 def on_device(leaf: AnyArray) -> jax.Array:
@@ -242,7 +269,7 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
         del hyperparams
         return functools.partial(run, params)
 
-    return Functions(init, run, export)
+    return Functions(init, run, export, made_of=(init, apply))
 
 
 def _abstract(build: Build) -> nnx.Module:

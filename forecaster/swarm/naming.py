@@ -1,11 +1,10 @@
 """Arguments that once had other names."""
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from forecaster.swarm.checks import SwarmWarning
+from forecaster.swarm.checks import warn
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -21,8 +20,7 @@ def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
                 if old in kwargs:
                     if new in kwargs:
                         raise TypeError(f"{function.__name__}() got both {old} and {new}")
-                    message = f"{function.__name__}({old}=...) is now {new}=..."
-                    warnings.warn(message, SwarmWarning, stacklevel=2)
+                    warn(f"{function.__name__}({old}=...) is now {new}=...")
                     kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 

@@ -2,26 +2,23 @@
 
 import dataclasses
 import functools
-import types
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.losses import Batch
+from forecaster.swarm.equality import same_function
+from forecaster.swarm.losses import Batch, filled
 from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer
 from forecaster.swarm.supervised import supervised
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training import State, init_state, train_step
-
-Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
-"""``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`."""
 
 
 class Machine(NamedTuple):
@@ -106,7 +103,7 @@ class Recipe:
         loss: Callable[..., jax.Array] = self.task().loss
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
-            return loss(params, Batch(*batch), None, hyperparams)
+            return loss(params, self._whole(batch), None, hyperparams)
 
         return evaluate
 
@@ -119,9 +116,14 @@ class Recipe:
         def step(
             state: State, hyperparams: Hyperparams, batch: Batch
         ) -> tuple[State, Float[jax.Array, ""]]:
-            return train_step(self.task(), state, Batch(*batch), hyperparams)
+            active = (jnp.asarray(batch[2]) > 0).any()
+            return train_step(self.task(), state, self._whole(batch), hyperparams, active)
 
         return step
+
+    def _whole(self, batch: Batch) -> Batch:
+        """A batch of the caller's, as the loss gets it."""
+        return filled(Batch(*batch)) if self.loss_fn else Batch(*batch)
 
     def function(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         """One member as a pure function of its inputs."""
@@ -136,6 +138,12 @@ class Recipe:
 
     def check_same(self, other: "Recipe") -> None:
         """Raise SwarmError unless members of the other recipe learn as those of this one do."""
+        mine, others = self.functions.made_of, other.functions.made_of
+        if not same_function(mine or self.functions, others or other.functions):
+            raise SwarmError(
+                f"the other swarm: has another model: expected {_name(mine)}; got {_name(others)}. "
+                "Members of one swarm share one: make both swarms from the same object"
+            )
         for name in ("loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if not same_function(ours, theirs):
@@ -145,24 +153,7 @@ class Recipe:
                 )
 
 
-def same_function(one: Any, other: Any) -> bool:
-    """Whether two functions do the same: one object, or the same code on the same values."""
-    if one is other:
-        return True
-    if isinstance(one, functools.partial) and isinstance(other, functools.partial):
-        partials = cast(tuple[Any, Any], (one, other))
-        return same_function(*((p.func, p.args, sorted(p.keywords.items())) for p in partials))
-    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        ours, theirs = cast(Sequence[Any], one), cast(Sequence[Any], other)
-        return len(ours) == len(theirs) and all(map(same_function, ours, theirs))
-    if isinstance(one, types.FunctionType) and isinstance(other, types.FunctionType):
-        if one.__code__ != other.__code__ or one.__defaults__ != other.__defaults__:
-            return False
-        cells = [[cell.cell_contents for cell in each.__closure__ or ()] for each in (one, other)]
-        return same_function(*cells)
-    equal: Any = one == other
-    return bool(np.all(equal))
-
-
 def _name(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_name, cast(tuple[Any, ...], value)))
     return getattr(value, "__qualname__", None) or f"{value!r:.60}"

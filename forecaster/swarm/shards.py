@@ -50,10 +50,10 @@ class Work:
     limits: Limits
     origin: Origin
     losses: Losses | None
-    machine: "Machine"
+    machine: "Worker"
 
 
-class Machine(NamedTuple):
+class Worker(NamedTuple):
     """How a worker trains; see :func:`forecaster.swarm.fit`."""
 
     chunk: int | None
@@ -66,7 +66,7 @@ class Job(NamedTuple):
     """What all shards of a fit have in common; ``shared``: arrays, by the number of a reference."""
 
     task: Task
-    machine: Machine
+    machine: Worker
     shared: dict[int, Tree]
 
 
@@ -82,7 +82,7 @@ class Shard(NamedTuple):
     losses: Losses | None
 
 
-class Trained(NamedTuple):
+class ShardResult(NamedTuple):
     """What became of a shard's members, and which code computed it, after so many seconds.
 
     ``compiled``: whether programs had to be compiled on the way.
@@ -111,7 +111,7 @@ class Watch(Protocol):
         ...
 
 
-def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> Trained:
+def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> ShardResult:
     """Train the members of a shard on the devices of this process."""
     began = time.perf_counter()
     machine, members = job.machine, len(shard.rows)
@@ -128,7 +128,7 @@ def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> Trained:
     compiled = schedule.compiling
     run_to_the_end(schedule, watch)
     seconds = time.perf_counter() - began
-    return Trained(schedule.state, schedule.history.losses, seconds, compiled, arithmetic())
+    return ShardResult(schedule.state, schedule.history.losses, seconds, compiled, arithmetic())
 
 
 def run_to_the_end(schedule: Schedule, watch: Watch | None = None) -> None:

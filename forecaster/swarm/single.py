@@ -11,7 +11,7 @@ from jaxtyping import Float
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Shared
 from forecaster.swarm.members import take_members
-from forecaster.swarm.recipe import Model
+from forecaster.swarm.supervised import Model
 from forecaster.swarm.swarm import Swarm
 from forecaster.swarm.task import Params, Tree
 from forecaster.swarm.training import Losses

@@ -8,23 +8,19 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Shared
-from forecaster.swarm.losses import Batch, ElementwiseLoss, loss_of
+from forecaster.swarm.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
 from forecaster.swarm.metrics import Metric, Watched, watched
 from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
-from forecaster.swarm.optimizers import adamw, inject_hyperparams
-from forecaster.swarm.task import AnyArray, Params, Task, Tree
+from forecaster.swarm.optimizers import Optimizer, adamw, inject_hyperparams
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
 
-Model: TypeAlias = Build | tuple[Callable[..., Params], Callable[..., Tree]] | Functions
+Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
 """``build(rngs)`` of a Flax module, a pair of pure functions ``(init, apply)``, or Functions."""
-
-Optimizer: TypeAlias = optax.GradientTransformation | Callable[..., optax.GradientTransformation]
-"""A transformation, the same for all members, or a function of hyperparameters."""
 
 _Key: TypeAlias = Key[jax.Array, ""]
 _Weight: TypeAlias = Float[AnyArray, "*member example"] | Shared
@@ -68,8 +64,8 @@ def shuffled_batches(
     """A random order of the valid examples, cut into batches.
 
     When an example's turn comes depends on the key and on its label, a whole number from 0, by
-    default its position: padding changes nothing. Returns the examples' indices, which of them are
-    examples at all, and which steps have any.
+    default its position: padding changes nothing. The last batch is filled up with its own examples
+    in turn. Returns the examples' indices, which of them count, and which steps have any.
     """
     examples = valid.shape[0]
     steps = math.ceil(examples / batch_size)
@@ -79,7 +75,8 @@ def shuffled_batches(
     order = jnp.pad(order, (0, steps * batch_size - examples)).reshape(steps, batch_size)
     position = jnp.arange(steps * batch_size).reshape(steps, batch_size)
     is_example = position < valid.sum()
-    return order, is_example, is_example.any(1)
+    turn = jnp.arange(batch_size) % jnp.maximum(is_example.sum(1, keepdims=True), 1)
+    return jnp.take_along_axis(order, turn, 1), is_example, is_example.any(1)
 
 
 def _priorities(key: _Key, labels: Int[jax.Array, " example"]) -> UInt32[jax.Array, " example"]:
@@ -126,10 +123,10 @@ def supervised(
     - ``model``: ``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`.
     - ``loss(predictions, targets)``: elementwise, with a leading example axis; it is averaged over
       the valid examples here.
-    - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`, in
-      which it has to leave out examples whose ``batch.weight`` is 0.0: they fill it up; its
-    key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
-    :class:`Variables`, it may return ``(loss, state)``.
+    - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`.
+      Those whose ``batch.weight`` is 0.0 are repeated ones that fill it up and must not count. The
+      key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
+      :class:`Variables`, it may return ``(loss, state)``.
     - ``batch_size``: by default all examples.
     - ``optimizer``, ``accumulate``: see :func:`inject_hyperparams`.
     - ``validated``: whether the data have validation examples, which decide when to stop.
@@ -142,29 +139,34 @@ def supervised(
     functions = functions_of(model)
     seen = watched(metrics, monitor, mode, validated=validated)
     one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
+    whole = filled if loss_fn else _as_it_is
+    predictions = functools.partial(predictions_of, functions, compute_dtype)
     return Task(
         init=functions.init,
         loss=one_loss,
         batches=functools.partial(_batches, batch_size),
-        take=_take,
-        validate=functools.partial(_validate, one_loss) if validated else None,
+        take=functools.partial(_take, whole),
+        validate=functools.partial(_validate, one_loss, whole) if validated else None,
         optimizer=inject_hyperparams(optimizer, accumulate),
-        measure=functools.partial(_measure, functions, seen, validated) if seen.metrics else None,
+        measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
         metrics=seen.names,
         criterion=seen.criterion,
     )
 
 
 def _measure(
-    functions: Functions,
     seen: Watched,
     validated: bool,  # noqa: FBT001
+    predict: Callable[..., tuple[Tree, Tree]],
     params: Params,
     data: Supervised,
+    hyperparams: Hyperparams,
 ) -> dict[str, jax.Array]:
     """Metrics of the validation examples, or of those of training where there are no others."""
     inputs, targets, weight = data[3:6] if validated else data[:3]
-    return seen.values(functions.apply(params, inputs), targets, cast(jax.Array, weight))
+    batch = Batch(inputs, targets, cast(jax.Array, weight))
+    predictions, targets = predict(params, batch, hyperparams)
+    return seen.values(predictions, targets, batch.weight)
 
 
 def _batches(
@@ -182,22 +184,34 @@ def _batches(
     return (drawn if sample is None else sample[drawn], weight), active
 
 
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
+
+
 def _take(
+    whole: Callable[[Batch], Batch],
     data: Supervised,
     index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]] | None,
 ) -> Batch:
     if index is None:
-        return Batch(data.inputs, data.targets, cast(jax.Array, data.weight))
+        return whole(Batch(data.inputs, data.targets, cast(jax.Array, data.weight)))
     rows, is_example = index
     inputs, targets = jax.tree.map(operator.itemgetter(rows), (data.inputs, data.targets))
     return Batch(inputs, targets, is_example * cast(jax.Array, data.weight)[rows])
 
 
-def _validate(loss: Callable[..., jax.Array], params: Params, data: Supervised) -> jax.Array:
+def _validate(
+    loss: Callable[..., jax.Array],
+    whole: Callable[[Batch], Batch],
+    params: Params,
+    data: Supervised,
+    hyperparams: Hyperparams,
+) -> jax.Array:
     if data.validation_weight is None:
         raise SwarmError(
             "validation: expected validation_inputs, validation_targets and validation_weight; "
             "got none. Give them, or make the task with validated=False"
         )
     weight = cast(jax.Array, data.validation_weight)
-    return loss(params, Batch(data.validation_inputs, data.validation_targets, weight), None, None)
+    batch = Batch(data.validation_inputs, data.validation_targets, weight)
+    return loss(params, whole(batch), None, hyperparams)

@@ -29,18 +29,14 @@ from forecaster.swarm.examples import part, training_data
 from forecaster.swarm.fitting import Progress, fit, restart_from_best
 from forecaster.swarm.keys import key_words
 from forecaster.swarm.lanes import map_members
-from forecaster.swarm.members import (
-    append_members,
-    broadcast_params,
-    take_members,
-)
+from forecaster.swarm.members import append_members, broadcast_params, take_members
 from forecaster.swarm.metrics import Metric, watched
 from forecaster.swarm.naming import renamed
 from forecaster.swarm.optimizers import Optimizer, adamw
-from forecaster.swarm.recipe import Machine, Model, Recipe
+from forecaster.swarm.recipe import Machine, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
-from forecaster.swarm.supervised import functions_of
+from forecaster.swarm.supervised import Model, functions_of
 from forecaster.swarm.task import ArrayLike, Params, Tree
 from forecaster.swarm.trained import Fitted, Trained, Use, warn_dropped
 from forecaster.swarm.trained import HostHyperparams as _Hyperparams
@@ -162,7 +158,7 @@ class Swarm(Trained):
         example = data.load(np.arange(1)) if isinstance(data, Streamed) else data
         validated = example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
-        seen = watched(metrics, monitor, mode, validated=validated)
+        seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
         start = restart_from_best(self._result.state)
         result = fit(
             self._recipe.task(batch_size, validated=validated, seen=seen),
@@ -187,8 +183,9 @@ class Swarm(Trained):
     ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
         """One step of every member on one batch; returns the swarm after it, and the losses.
 
-        A step counts as an epoch. What is random in it is drawn by the member's key and the epoch.
-        A member that diverges keeps its weights.
+        It goes on from the weights that :meth:`predict` uses: the best ones. A step counts as an
+        epoch. What is random in it is drawn by the member's key and the epoch. Nothing changes of a
+        member that diverges, or whose weights of examples are all 0.0.
         """
         batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
         if (now := self._on_devices()) is None:
@@ -228,6 +225,7 @@ class Swarm(Trained):
 
     def member(self, name: str) -> Any:
         """One member by itself: an ordinary Flax module, or a function of inputs."""
+        warn_dropped(self._fitted)
         params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
         scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
         return self._recipe.functions.export(params, scalars)
@@ -238,6 +236,7 @@ class Swarm(Trained):
         For ``jax.grad``, ``jit`` and ``vmap``, by inputs or, given ``params`` in the place of its
         own, by weights; ``key``: for what is random in it.
         """
+        warn_dropped(self._fitted)
         params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
         return self._recipe.function(params, hyperparams)
 
@@ -327,6 +326,7 @@ class Swarm(Trained):
         Code is not saved: :meth:`load` needs the model again. The file is replaced whole. Raises
         SwarmWriteError when it cannot be written.
         """
+        warn_dropped(self._fitted)
         storage.save(Path(path), self.ids, self.seed, self.hyperparams, self._result)
 
     @classmethod

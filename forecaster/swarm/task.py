@@ -48,10 +48,11 @@ class Task:
       leading axis of steps, and a bool (step,). A step that is not active changes nothing, so
       members with less data than others simply have fewer active steps
     - ``take(data, index) -> batch``: gathers one batch
-    - ``validate(params, data) -> scalar``: decides early stopping and the best weights; lower is
-      better. With ``None`` nobody stops early, and the latest weights are the best
-    - ``measure(params, data) -> {name: scalar}``: what else is kept of every epoch, by the names in
-      ``metrics``
+    - ``validate(params, data, hyperparams) -> scalar``: decides early stopping and the best
+      weights; lower is better. With ``None`` nobody stops early, and the latest weights are the
+      best
+    - ``measure(params, data, hyperparams) -> {name: scalar}``: what else is kept of every epoch, by
+      the names in ``metrics``
     - ``criterion(metrics) -> scalar``: decides in place of the validation loss; lower is better
     - ``optimizer(hyperparams) -> optax.GradientTransformation``: called while tracing, so that
       learning rates and the like may differ between members without recompiling
@@ -63,8 +64,8 @@ class Task:
     loss: Callable[[Params, Tree, jax.Array, Hyperparams], Float[jax.Array, ""]]
     batches: Callable[[Data, Key[jax.Array, ""]], tuple[Tree, Bool[jax.Array, " step"]]]
     take: Callable[[Data, Tree], Tree]
-    validate: Callable[[Params, Data], Float[jax.Array, ""]] | None
+    validate: Callable[[Params, Data, Hyperparams], Float[jax.Array, ""]] | None
     optimizer: Callable[[Hyperparams], optax.GradientTransformation]
-    measure: Callable[[Params, Data], dict[str, Float[jax.Array, ""]]] | None = None
+    measure: Callable[[Params, Data, Hyperparams], dict[str, Float[jax.Array, ""]]] | None = None
     metrics: tuple[str, ...] = ()
     criterion: Callable[[Mapping[str, jax.Array]], jax.Array] | None = None

@@ -1,6 +1,5 @@
 """What there is to see of members that were trained."""
 
-import warnings
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Float, Int32, Shaped
 
-from forecaster.swarm.checks import SwarmWarning
+from forecaster.swarm.checks import warn
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.task import AnyArray, Params
 from forecaster.swarm.training import Losses, Status
@@ -42,11 +41,9 @@ class Fitted(NamedTuple):
 def warn_dropped(fitted: Fitted | None) -> None:
     """Warn where a swarm is used that was fitted, and the result was dropped."""
     if fitted is not None and fitted.dropped:
-        warnings.warn(
+        warn(
             "this swarm is as it was before fit: fit changes nothing, it returns the trained "
-            "swarm, which was dropped. Write swarm = swarm.fit(...)",
-            SwarmWarning,
-            stacklevel=3,
+            "swarm, which was dropped. Write swarm = swarm.fit(...)"
         )
 
 

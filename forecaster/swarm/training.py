@@ -83,15 +83,14 @@ def resume(task: Task, state: State, data: Data, hyperparams: Hyperparams, limit
     """State of one member that trains further, on these data and up to these limits.
 
     The loss of its best weights is measured anew. A member that had used up its epochs trains
-    again if it has more of them now. Takes the hyperparameters as :func:`start` does, unused.
+    again if it has more of them now.
     """
-    del hyperparams
     usable = all_finite(state.best_params)
     loss = jnp.float32(jnp.inf)
     if task.validate is not None:
-        loss = task.validate(state.best_params, data)
+        loss = task.validate(state.best_params, data, hyperparams)
         usable &= jnp.isfinite(loss)
-        loss, _ = _criterion(task, state.best_params, data, loss)
+        loss, _ = _criterion(task, state.best_params, data, hyperparams, loss)
         # A metric may be undefined before the first epoch: anything is better then.
         loss = jnp.where(usable & jnp.isfinite(loss), loss, jnp.inf).astype(loss.dtype)
     finished = jnp.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
@@ -102,10 +101,10 @@ def resume(task: Task, state: State, data: Data, hyperparams: Hyperparams, limit
 
 
 def _criterion(
-    task: Task, params: Params, data: Data, loss: Float[jax.Array, ""]
+    task: Task, params: Params, data: Data, hyperparams: Hyperparams, loss: Float[jax.Array, ""]
 ) -> tuple[Float[jax.Array, ""], dict[str, Float[jax.Array, ""]]]:
     """What the best weights are chosen by, and the metrics. ``loss``: that of these weights."""
-    metrics = {} if task.measure is None else task.measure(params, data)
+    metrics = {} if task.measure is None else task.measure(params, data, hyperparams)
     return loss if task.criterion is None else task.criterion(metrics), metrics
 
 
@@ -143,8 +142,8 @@ def train_epoch(
     params, opt_state, train_loss = train_on_batches(
         task, state, data, hyperparams, batch_key, loss_key
     )
-    loss = train_loss if task.validate is None else task.validate(params, data)
-    criterion, metrics = _criterion(task, params, data, loss)
+    loss = train_loss if task.validate is None else task.validate(params, data, hyperparams)
+    criterion, metrics = _criterion(task, params, data, hyperparams, loss)
     diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & all_finite(params))
     better = ~diverged & ((criterion < state.best_loss) | (task.validate is None))
     best_epoch = jnp.where(better, epoch, state.best_epoch)
@@ -194,20 +193,25 @@ def train_on_batches(
 
 
 def train_step(
-    task: Task, state: State, batch: Tree, hyperparams: Hyperparams
+    task: Task,
+    state: State,
+    batch: Tree,
+    hyperparams: Hyperparams,
+    active: Bool[jax.Array, ""],
 ) -> tuple[State, Float[jax.Array, ""]]:
     """One step of one member on a batch of the caller's; it counts as an epoch.
 
-    There is no validation: the weights after the step are the best. A loss or a weight that is not
-    finite changes nothing but the status.
+    It goes on from the best weights, as another fit does. There is no validation: the weights after
+    the step are the best. Where it is not ``active``, for lack of examples, its loss is 0 and
+    nothing else changes. A loss or a weight that is not finite changes nothing but the status.
     """
     epoch = state.epoch + 1
     key = jax.random.fold_in(_typed_key(state.key), epoch)
-    params, opt_state, loss = update(
-        task, task.optimizer(hyperparams), state.params, state.opt_state, batch, key, hyperparams
-    )
+    before, optimizer = (state.best_params, state.opt_state), task.optimizer(hyperparams)
+    params, opt_state, loss = update(task, optimizer, *before, batch, key, hyperparams)
+    loss = jnp.where(active, loss, 0)
     sound = jnp.isfinite(loss) & all_finite(params)
-    after = state._replace(
+    stepped = state._replace(
         params=params,
         opt_state=opt_state,
         epoch=epoch,
@@ -215,9 +219,11 @@ def train_step(
         best_loss=loss.astype(state.best_loss.dtype),
         best_epoch=epoch,
     )
-    failed = state._replace(epoch=epoch, status=jnp.int32(Status.DIVERGED))
+    still = state._replace(epoch=epoch)
+    failed = still._replace(status=jnp.int32(Status.DIVERGED))
     training = state.status != Status.DIVERGED
-    return where(training, where(sound, after, failed), state), loss
+    after = where(active, where(sound, stepped, failed), still)
+    return where(training, after, state), loss
 
 
 def update(

@@ -27,8 +27,8 @@ from forecaster.swarm.fitting import Progress, fit
 from forecaster.swarm.history import write_losses
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.members import write_members
-from forecaster.swarm.recipe import Model
 from forecaster.swarm.result import FitResult
+from forecaster.swarm.supervised import Model
 from forecaster.swarm.swarm import Swarm
 from forecaster.swarm.task import ArrayLike, Data, Limits, Task
 

@@ -62,6 +62,34 @@ def test_equinox_modules_learn(tmp_path):
     assert same(loaded.predict(x), fitted.predict(x))
 
 
+@pytest.mark.parametrize("pair", [(x[0], x[1]), {"x": x[0], "z": x[1]}], ids=["tuple", "dict"])
+def test_equinox_modules_of_several_inputs_take_them_together(pair):
+    eqx = pytest.importorskip("equinox")
+
+    class Both(eqx.Module):
+        norm: Any
+
+        def __init__(self, key):
+            self.norm = eqx.nn.BatchNorm(3, "batch", mode="batch", channelwise_affine=False)
+
+        def __call__(self, x, z, state):
+            return self.norm(x - z, state)
+
+    class Plain(eqx.Module):
+        scale: jax.Array
+
+        def __call__(self, x, z, *, key=None):
+            return self.scale * (x - z)
+
+    functions = swarm.equinox_functions(lambda key: Plain(jax.numpy.ones(())))
+    out = functions.apply(functions.init(jax.random.key(0)), pair)
+    np.testing.assert_allclose(out, x[0] - x[1], rtol=1e-6)
+    functions = swarm.equinox_functions(lambda key: eqx.nn.make_with_state(Both)(key))
+    assert functions.train is not None
+    out, _ = functions.train(functions.init(jax.random.key(0)), pair, key=jax.random.key(1))
+    np.testing.assert_allclose(np.mean(out, 0), 0, atol=1e-5)
+
+
 def test_equinox_state_is_carried(with_state):
     made = make(with_state)
     fitted = made.fit(x, y, epochs=6, batch_size=8)
@@ -104,6 +132,41 @@ def test_keras_models_learn(keras, tmp_path):
     fitted.save(tmp_path / "s")
     loaded = Swarm.load(tmp_path / "s", functions, loss=optax.squared_error)
     assert same(loaded.predict(x), fitted.predict(x))
+
+
+def test_keras_layers_inside_of_others_start_by_the_members_key(keras):
+    layers = keras.layers
+    both = layers.Bidirectional(layers.LSTM(2, return_sequences=True))
+    model = keras.Sequential(
+        [layers.Input((4, 3)), both, layers.TimeDistributed(layers.Dense(2)), layers.GRU(1)]
+    )
+    functions = swarm.keras_functions(model)
+    params = functions.init(jax.random.key(0))
+    other = functions.init(jax.random.key(1))
+    kernels = [path for path in params if path.endswith("kernel")]
+    assert len(kernels) == 7  # two of each cell, one of the dense layer
+    for path in kernels:
+        assert not np.array_equal(params[path], other[path])
+    forward, backward = (params[path] for path in kernels if "lstm_cell/kernel" in path)
+    assert not np.array_equal(forward, backward)
+    expected = functions.export(params, {})(x[0][:4, None] * np.ones((4, 4, 3), np.float32))
+    out = functions.apply(params, x[0][:4, None] * np.ones((4, 4, 3), np.float32))
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_of_a_keras_model_itself_are_refused(keras):
+    class Penalised(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(keras.ops.mean(x))
+            return x
+
+    layers = keras.layers
+    squared = layers.Dense(1, kernel_regularizer="l2")
+    with pytest.raises(SwarmError, match="1 losses of its own, from regularisers or add_loss"):
+        swarm.keras_functions(keras.Sequential([layers.Input((3,)), squared]))
+    functions = swarm.keras_functions(keras.Sequential([layers.Input((3,)), Penalised()]))
+    with pytest.raises(SwarmError, match="which would not count"):
+        functions.apply(functions.init(jax.random.key(0)), x[0])
 
 
 def test_keras_models_that_cannot_be_members_are_named(keras):

@@ -1,14 +1,19 @@
 """What a swarm refuses to join, and what it notices."""
 
 import warnings
+from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
+from flax import linen, nnx
 
 from forecaster import swarm
-from forecaster.swarm import SwarmError
-from tests.swarm.test_swarm import X, Y, make
+from forecaster.swarm import Single, Swarm, SwarmError
+from forecaster.swarm.equality import same_function
+from tests.swarm.test_swarm import Network, X, Y, make
 
 
 def test_members_that_learn_otherwise_are_not_appended():
@@ -33,11 +38,54 @@ def test_members_that_learn_otherwise_are_not_appended():
         made(["a"], 0.1).append(made(["b"], 0.2))
 
 
-def test_a_result_of_fit_that_is_dropped_is_noticed():
+def test_members_of_another_model_are_not_appended():
+    def network(activation):
+        return lambda rngs: nnx.Sequential(nnx.Linear(3, 1, rngs=rngs), activation)
+
+    def members(ids, model):
+        return Swarm(model, ids, loss=optax.squared_error)
+
+    assert len(members(["a"], network(nnx.relu)).append(members(["b"], network(nnx.relu)))) == 2
+    with pytest.raises(SwarmError, match=r"another model: expected .*lambda>; got .*lambda>"):
+        members(["a"], network(nnx.relu)).append(members(["b"], network(nnx.tanh)))
+    line = (lambda key: jnp.zeros(3), lambda params, x: x @ params)
+    with pytest.raises(SwarmError, match="make both swarms from the same object"):
+        members(["a"], line).append(members(["b"], (line[0], lambda params, x: x * params)))
+    assert len(members(["a"], line).append(members(["b"], line))) == 2
+    linear = [swarm.linen_functions(linen.Dense(1), X[0]) for _ in range(2)]
+    assert len(members(["a"], linear[0]).append(members(["b"], linear[1]))) == 2
+
+
+def test_functions_are_the_same_by_their_code_and_values():
+    def made(value, default: Any = 1.0, *, option=None):
+        def function(x, default=default, *, option=option):
+            return function if x else value
+
+        return function
+
+    table = np.array([1.0, np.nan])
+    assert same_function(made(table), made(table.copy()))
+    others = made(table[:1]), made(jnp.asarray(table)), made({"a": table}), made(table, 2.0)
+    for other in (*others, made(table, option=3), made(table, default=table)):
+        assert not same_function(made(table), other)
+    assert same_function(made({"a": table}), made({"a": table.copy()}))
+    assert same_function(made(jax.random.key(0)), made(jax.random.key(0)))
+    assert not same_function(made(jax.random.key(0)), made(jax.random.key(1)))
+
+
+def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
     made = make(["a"])
     made.fit(X[:1], Y[:1], epochs=1)
-    with pytest.warns(swarm.SwarmWarning, match=r"Write swarm = swarm.fit\(...\)"):
-        made.predict(X[:1])
+    for use in (
+        lambda: made.predict(X[:1]),
+        lambda: made.evaluate(X[:1], Y[:1]),
+        lambda: made.save(tmp_path / "s"),
+        lambda: made.member("a"),
+        lambda: made.member_function("a"),
+    ):
+        with pytest.warns(swarm.SwarmWarning, match=r"Write swarm = swarm.fit\(...\)") as caught:
+            use()
+        assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.fit(X[:1], Y[:1], epochs=1).evaluate(X[:1], Y[:1])  # used, and not needed any more
@@ -45,3 +93,11 @@ def test_a_result_of_fit_that_is_dropped_is_noticed():
         kept = made.fit(X[:1], Y[:1], epochs=1)
         made.evaluate(X[:1], Y[:1])
     assert kept.epochs == [1]
+
+
+def test_warnings_point_at_the_line_that_called():
+    single = Single(Network, loss=optax.squared_error)
+    single.fit(X[0], Y[0], epochs=1)
+    with pytest.warns(swarm.SwarmWarning) as caught:
+        single.predict(X[0])
+    assert caught[0].filename == __file__

@@ -182,7 +182,7 @@ def test_members_stop_by_themselves_and_keep_the_best_weights(data):
             assert fitted.epochs[k] == fitted.best_epoch[k] + patience[k]
         validate = TASKS["Perceptron"].validate
         assert validate is not None
-        best = validate(rows(fitted.params, k), rows(data, k))
+        best = validate(rows(fitted.params, k), rows(data, k), {})
         np.testing.assert_allclose(best, fitted.best_loss[k], rtol=1e-5)
         if fitted.best_epoch[k]:
             assert fitted.best_loss[k] == seen[k, fitted.best_epoch[k] - 1] == np.nanmin(seen[k])

@@ -91,6 +91,11 @@ def test_metrics_of_an_interrupted_fit_are_complete(untrained, tmp_path):
     checkpoint = Checkpoint(tmp_path / "c", resume=True)
     resumed = untrained.fit(X, Y, checkpoint=checkpoint, **options)
     assert same(resumed.losses, untrained.fit(X, Y, **options).losses)
+    said = "with metrics=absolute, largest; this one has metrics=absolute, largest; monitor=largest"
+    with pytest.raises(SwarmError, match=f"{said}; mode=max. Give metrics, monitor and mode as"):
+        untrained.fit(X, Y, checkpoint=checkpoint, monitor="largest", mode="max", **options)
+    with pytest.raises(SwarmError, match="this one has none"):
+        untrained.fit(X, Y, checkpoint=checkpoint, **(options | {"metrics": None}))
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])
@@ -117,6 +122,8 @@ def test_a_metric_may_decide_which_weights_are_best(untrained, mode):
         ({"metrics": {"a": 3}}, "metrics: expected functions by name"),
         ({"metrics": {"a": lambda p, y: jnp.mean(p)}}, "expected a value per example"),
         ({"metrics": {"a": lambda p, y, sample_weight: p}}, "one number was expected"),
+        ({"metrics": {"best_loss": absolute}}, r"best_loss is a column of summary\(\) already"),
+        ({"metrics": {"learning_rate": absolute}}, "learning_rate is a column of summary"),
         ({"metrics": METRICS, "monitor": "accuracy"}, "monitor: expected one of the metrics"),
         ({"metrics": METRICS, "mode": "best"}, "mode: expected min or max"),
         (

@@ -74,6 +74,47 @@ def test_pure_functions_get_a_key_where_they_take_one(key):
     np.testing.assert_array_equal(plain.export(params, {})(X), X)
 
 
+PAIRS = (X, X + 1), [X, X + 1], {"x": X, "z": X + 1}
+
+
+class Difference(linen.Module):
+    @linen.compact
+    def __call__(self, x, z, train: bool):
+        return linen.BatchNorm(use_running_average=not train)(x - z)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=["tuple", "list", "dict"])
+def test_modules_of_several_inputs_take_them_together(key, pair):
+    class Both(nnx.Module):
+        def __init__(self, rngs):
+            self.scale = nnx.Param(jnp.float32(2))
+
+        def __call__(self, x, z):
+            return self.scale[...] * (x - z)
+
+    functions = module_functions(Both)
+    np.testing.assert_array_equal(
+        functions.apply(functions.init(key), pair), -2.0 * np.ones((2, 3))
+    )
+    for sample in ((pair,), (X, X)):
+        functions = linen_functions(Difference(), *sample)
+        params = functions.init(key)
+        expected = -np.ones((2, 3)) / np.sqrt(1 + 1e-5)
+        np.testing.assert_allclose(functions.apply(params, pair), expected, rtol=1e-6)
+        assert functions.train is not None
+        np.testing.assert_allclose(functions.train(params, pair, key=key)[0], 0, atol=1e-6)
+
+
+def test_a_module_of_one_pair_gets_it_whole(key):
+    class Whole(linen.Module):
+        @linen.compact
+        def __call__(self, pair):
+            return pair[0] - pair[1]
+
+    functions = linen_functions(Whole(), PAIRS[0])
+    np.testing.assert_array_equal(functions.apply(functions.init(key), PAIRS[0]), -np.ones((2, 3)))
+
+
 def test_linen_modules_without_state_have_params_only(key):
     functions = linen_functions(linen.Dense(4), X)
     params = functions.init(key)

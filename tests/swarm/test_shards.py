@@ -1,5 +1,6 @@
 """Fits in shards: the same bits, nothing trained twice, and what is lost is named."""
 
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -138,6 +139,34 @@ def test_shards_go_on_from_a_fit_of_this_process(data, tmp_path):
     assert 0 < sum(map(len, executor.trained)) < MEMBERS
 
 
+@pytest.mark.parametrize("executor", [None, Local(4)], ids=["whole", "shards"])
+def test_a_fit_that_a_callback_stopped_goes_on_to_the_same_end(data, whole, tmp_path, executor):
+    def resumed(on_progress=None):
+        there = any(tmp_path.iterdir())
+        kept = Checkpoint(tmp_path / "c", resume=there)
+        return run(TASK, data, checkpoint=kept, executor=executor, on_progress=on_progress)
+
+    stopped = resumed(lambda now: now.epochs_done > 0)
+    assert stopped.epochs.sum() < whole.epochs.sum() and any(tmp_path.iterdir())
+    assert_same(resumed(), whole)
+
+
+def test_shards_go_on_with_metrics_of_the_training_before(data, tmp_path):
+    def measure(params, data, hyperparams):
+        return {"zero": np.float32(0)}
+
+    measured = dataclasses.replace(TASK, measure=measure, metrics=("zero",))
+    before = run(measured, data, epochs=2)
+    longer = {"epochs": 6, "previous": before}
+    with pytest.raises(KeyboardInterrupt):
+        run(TASK, data, executor=Elsewhere(4, most=1), checkpoint=Checkpoint(tmp_path / "c"),
+            **longer)  # fmt: skip
+    kept = Checkpoint(tmp_path / "c", resume=True)
+    again = run(TASK, data, executor=Elsewhere(4), checkpoint=kept, **longer)
+    assert np.isnan(again.losses.metrics["zero"][:, 2:]).all()
+    assert same(again.state, run(TASK, data, **longer).state)
+
+
 def test_a_shard_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(KeyboardInterrupt):
@@ -192,7 +221,7 @@ def test_shards_grow_and_shrink_with_what_they_cost(data):
         {name: np.full(many, np.float32(value)) for name, value in HYPERPARAMS.items()},
         swarm.task.Limits(np.full(many, 9), np.full(many, 9)),
         swarm.member_keys(0, [str(k) for k in range(many)]), None,
-        shards.Machine(4, 5, None, None),
+        shards.Worker(4, 5, None, None),
     )  # fmt: skip
     cutter = shards.Cutter(work, np.arange(many), Elsewhere())
     cut = cutter.shards()

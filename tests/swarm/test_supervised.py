@@ -8,6 +8,7 @@ import pytest
 
 from forecaster.swarm import (
     Batch,
+    Functions,
     Supervised,
     SwarmError,
     shuffled_batches,
@@ -45,6 +46,33 @@ def test_every_valid_example_comes_once_and_padding_changes_nothing(key):
     np.testing.assert_array_equal(index[is_example], unpadded.ravel()[:5])
 
 
+def test_a_batch_that_is_not_full_repeats_its_own_examples(key):
+    index, is_example, _ = shuffled_batches(key, jnp.ones(3, bool), 8)
+    counts = np.unique(index, return_counts=True)[1]
+    assert counts.max() - counts.min() == 1 and is_example.sum() == 3
+    valid = jnp.array([True, True, False, True])  # 3 in batches of 2
+    index, _, _ = shuffled_batches(key, valid, 2)
+    assert sorted(index[0].tolist() + index[1, :1].tolist()) == [0, 1, 3]
+    assert index[1, 0] == index[1, 1]
+
+
+@pytest.mark.parametrize("batch_size", [None, 12])
+def test_a_loss_that_forgets_the_weights_sees_no_padding(key, batch_size):
+    def mean(params, batch, key):  # wrong, strictly, where examples are not repeated alike
+        return ((params * batch.inputs - batch.targets) ** 2).mean()
+
+    task = supervised(LINEAR, loss_fn=mean, batch_size=batch_size)
+    padded = data(4, 8)  # NaN in the padding
+    index, _ = task.batches(padded, key)
+    index = index if index is None else jax.tree.map(lambda leaf: leaf[0], index)
+    loss = task.loss(jnp.float32(2), task.take(padded, index), key, {})
+    np.testing.assert_allclose(loss, np.mean(np.arange(4) ** 2))
+    held_back = padded._replace(validation_inputs=padded.inputs, validation_weight=padded.weight,
+                                validation_targets=padded.targets)  # fmt: skip
+    assert task.validate is not None
+    np.testing.assert_allclose(task.validate(jnp.float32(2), held_back, {}), loss)
+
+
 def test_labels_decide_when_an_example_comes(key):
     labels = jnp.arange(6)[::-1]
     valid = jnp.ones(6, bool)
@@ -75,9 +103,10 @@ def test_validation_is_of_the_examples_held_back():
                 validation_weight=held_back.weight)  # fmt: skip
     task = supervised(LINEAR, optax.squared_error)
     assert task.validate is not None
-    np.testing.assert_allclose(task.validate(jnp.float32(3), full), np.mean(4 * np.arange(5) ** 2))
+    loss = task.validate(jnp.float32(3), full, {})
+    np.testing.assert_allclose(loss, np.mean(4 * np.arange(5) ** 2))
     with pytest.raises(SwarmError, match="make the task with validated=False"):
-        task.validate(jnp.float32(3), data())
+        task.validate(jnp.float32(3), data(), {})
     assert supervised(LINEAR, optax.squared_error, validated=False).validate is None
 
 
@@ -87,6 +116,39 @@ def test_a_loss_of_a_whole_batch_may_take_hyperparameters(key):
 
     task = supervised(LINEAR, loss_fn=loss_fn)
     assert task.loss(jnp.float32(2), batch(), key, {"factor": jnp.float32(0.5)}) == 5
+
+
+def weighted_error(predictions, targets, sample_weight):
+    return (sample_weight * jnp.abs(predictions - targets)).sum() / sample_weight.sum()
+
+
+def measured(model, params, hyperparams, **options):
+    task = supervised(model, optax.squared_error, validated=False,
+                      metrics={"error": weighted_error}, **options)  # fmt: skip
+    assert task.measure is not None
+    return float(task.measure(jnp.float32(params), data(), hyperparams)["error"])
+
+
+def test_metrics_see_neither_padding_nor_rounding_that_the_loss_does_not_see():
+    assert measured(LINEAR, 3, {}) == 4  # |3x - x|; NaN in the padding
+    assert measured(LINEAR, 1.001, {}, compute_dtype=jnp.bfloat16) == 0  # 1.001 is 1
+
+
+def test_measuring_and_validating_know_the_hyperparameters():
+    def apply(params, inputs, key=None, hyperparams=None):
+        assert hyperparams is not None
+        return params * inputs * hyperparams["gain"]
+
+    gain = {"gain": jnp.float32(2)}
+    assert measured(Functions(LINEAR[0], apply, lambda params, _: params), 2, gain) == 6
+
+    def loss_fn(params, batch, key, hyperparams):
+        return params * hyperparams["gain"]
+
+    task = supervised(LINEAR, loss_fn=loss_fn)
+    held_back = data()
+    full = data(validation_inputs=held_back.inputs, validation_weight=held_back.weight)
+    assert task.validate is not None and task.validate(jnp.float32(3), full, gain) == 6
 
 
 def test_exactly_one_loss():

@@ -104,6 +104,14 @@ def test_a_step_is_one_update_on_the_batch():
     assert (after.epochs == 1).all() and after.losses.train.shape == (N, 1)
 
 
+def test_a_step_goes_on_from_the_best_weights(trained):
+    still = trained.with_hyperparams(learning_rate=0.0)
+    assert (still.summary()["best_epoch"] < still.epochs).any()
+    after, losses = still.step(X, Y)
+    close(after.params, still.params)  # adamw's decay is a share of the rate
+    np.testing.assert_allclose(losses, still.evaluate(X, Y), rtol=1e-4)
+
+
 @pytest.mark.slow
 def test_shared_data_are_the_same_data(untrained):
     copied = untrained.fit(np.repeat(X[:1], N, 0), np.repeat(Y[:1], N, 0), epochs=4)
