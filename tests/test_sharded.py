@@ -1,6 +1,8 @@
 """A fit in shards: the bits of one in one piece, whatever interrupts it, and one shard a ticker."""
 
+import contextlib
 import json
+import sys
 
 import jax
 import numpy as np
@@ -13,6 +15,7 @@ from forecaster.forecasting import sampling
 from forecaster.home import Home
 from forecaster.storage import OpenRun, Run, shards
 from tests.conftest import error, prices, run
+from tests.swarm.test_shards import Elsewhere
 
 NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG"]
 SETTINGS = """
@@ -186,6 +189,56 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     home = Home(tmp_path)
     same_model(fc.load(Home(data / "whole").latest_run()), fc.load(home.latest_run()))
     assert not home.unfinished.exists()
+
+
+@contextlib.contextmanager
+def with_executor(executor):
+    """Commands with --ray train by this executor."""
+    with pytest.MonkeyPatch.context() as patch:
+        cluster = contextlib.nullcontext(executor)
+        patch.setattr(sys.modules["forecaster.cli.fit"], "cluster", lambda address: cluster)
+        yield
+
+
+class Losing(Elsewhere):
+    """Loses all workers of some of the fits that it is given, by their order."""
+
+    def __init__(self, fits):
+        super().__init__(2)
+        self.fits, self.begun = fits, 0
+
+    def run(self, function, common, parts, *, per_core=False):
+        self.begun += 1
+        self.lost = set(range(99)) if self.begun in self.fits else set()
+        return super().run(function, common, parts, per_core=per_core)
+
+
+def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
+    home, whole = Home(tmp_path), fc.load(Home(data / "whole").latest_run())
+    with with_executor(Losing([2])):
+        done = run(*fitting(data), "--run", "mine", "--home", tmp_path)
+    assert done.exit_code == 3, done.output
+    for name in ("CCC", "DDD"):
+        assert f"{name}: lost three times" in done.stderr
+    again = home.unfinished_fits()[0].name
+    assert f"`forecaster fit --resume {again}` tries these again" in done.stderr
+    assert fc.load(home.latest_run()).ids == ("AAA", "BBB", "FFF", "GGG")
+    assert run("predict", "AAA", "--home", tmp_path).exit_code == 0
+    with with_executor(more := Elsewhere(2)):
+        done = run("fit", "--resume", "--home", tmp_path)
+    assert done.exit_code == 3 and "--resume" not in done.stderr, done.output
+    assert len(more.trained) == 2  # the networks of CCC and DDD, two each
+    same_model(whole, fc.load(home.latest_run()))
+    assert not home.unfinished.exists() and len(home.runs()) == 2
+
+
+def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(data, tmp_path):
+    with with_executor(Losing([1, 2, 3])):
+        message = error(*fitting(data), "--home", tmp_path, code=1)
+    assert "6 series: lost three times: AAA" in message and "EEE: 40 rows" in message
+    assert "--resume` tries those again" in message and "finite" not in message
+    assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
+    same_model(fc.load(Home(data / "whole").latest_run()), fc.load(Home(tmp_path).latest_run()))
 
 
 def test_what_is_damaged_is_named(sharded, tmp_path):

@@ -275,6 +275,11 @@ def _finish(ctx: click.Context, result: "SavedFit") -> None:
     _print_summary(result)
     name_stale(result.stale)
     name_skipped(result.facts.skipped, result.facts.config)
+    if result.again is not None:
+        say(
+            "Of some of them the workers were lost; what was trained is kept, and `forecaster fit "
+            f"--resume {result.again}` tries these again, for a run of all."
+        )
     ctx.exit(PARTLY if result.facts.skipped or result.stale else 0)
 
 

@@ -104,11 +104,13 @@ class Part(NamedTuple):
 
     - ``ids``: all series that were trained
     - ``scores``: normal scores of the outcomes of their forecasts over the validation span
+    - ``lost``: those that no worker could train
     """
 
     model: Model
     ids: tuple[str, ...]
     scores: Float[np.ndarray, "series origin horizon"]
+    lost: tuple[str, ...] = ()
 
 
 def fit_part(
@@ -135,7 +137,7 @@ def fit_part(
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))
     spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
-    broken = _broken(report)
+    broken, lost = _broken(report), _lost(report)
     report = report.drop(columns="why_not", errors="ignore")
     kept = [name for name in panel.ids if name not in broken]
     model = Model(
@@ -153,8 +155,8 @@ def fit_part(
         | {"products": products_of(networks.config.precision)},
     )
     if not kept:
-        raise NoSeries(model.skipped)
-    return Part(model.only(kept), panel.ids, scores)
+        raise NoSeries(model.skipped, lost=lost)
+    return Part(model.only(kept), panel.ids, scores, lost)
 
 
 def _validated(
@@ -251,3 +253,10 @@ def _broken(report: pd.DataFrame) -> dict[str, str]:
     sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
     reasons = report["why_not"] if "why_not" in report else pd.Series("", report.index)
     return {str(name): str(reasons[name]) or _UNSOUND for name in report.index[~sound]}
+
+
+def _lost(report: pd.DataFrame) -> tuple[str, ...]:
+    """Series that no worker could train."""
+    if "why_not" not in report:
+        return ()
+    return tuple(map(str, report.index[report["why_not"].astype(bool)]))

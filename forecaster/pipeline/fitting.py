@@ -50,12 +50,22 @@ class SavedFit:
 
     - ``facts``: what can be told of the model
     - ``stale``: series that could not be updated before, with the reason
+    - ``again``: the unfinished fit that tries the series again whose workers were lost, if any
     """
 
     facts: RunFacts
     folder: Path
     seconds: float
     stale: dict[str, str] = dataclasses.field(default_factory=dict)
+    again: str | None = None
+
+
+class _Saved(NamedTuple):
+    """A run, and the unfinished fit that is kept because series of it were lost."""
+
+    facts: RunFacts
+    folder: Path
+    again: str | None = None
 
 
 def fit_to_home(
@@ -105,8 +115,9 @@ def fit_to_home(
         tell_of_others(home, callbacks.on_notice or (lambda message: None))
         with UnfinishedFit.begin(home, request, run) as unfinished:
             stored = _Stored(arrived.store, masked, lock)
-            facts, folder = _train_and_save(home, stored, unfinished, executor, callbacks)
-    return SavedFit(facts, folder, time.perf_counter() - began, arrived.stale)
+            saved = _train_and_save(home, stored, unfinished, executor, callbacks)
+    seconds = time.perf_counter() - began
+    return SavedFit(saved.facts, saved.folder, seconds, arrived.stale, saved.again)
 
 
 def _request(
@@ -172,12 +183,13 @@ def resume_fit(
         lock.enter_context(store.locked(callbacks.on_wait))
         stored = _Stored(store, unfinished.masked_rows(store), lock)
         try:
-            facts, folder = _train_and_save(home, stored, unfinished, executor, callbacks)
+            saved = _train_and_save(home, stored, unfinished, executor, callbacks)
         except ValueError as error:
             raise ModelError(
                 f"cannot resume: {error}. Run `forecaster fit` without --resume"
             ) from error
-    return SavedFit(facts, folder, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return SavedFit(saved.facts, saved.folder, seconds, again=saved.again)
 
 
 def _facts(folder: Path) -> RunFacts:
@@ -208,7 +220,7 @@ def _train_and_save(
     unfinished: UnfinishedFit,
     executor: swarm.Executor | None,
     callbacks: Callbacks,
-) -> tuple[RunFacts, Path]:
+) -> _Saved:
     """Train, save the model as a new run, and discard the unfinished fit."""
     if unfinished.request.shard is not None:
         return _train_in_shards(home, stored, unfinished, executor, callbacks)
@@ -235,7 +247,7 @@ def _train_and_save(
     with contextlib.suppress(*([ModelError] if panel.future is not None else [])):
         predict(load(folder), panel.only(model.ids[:1]))
     unfinished.discard()
-    return RunFacts.of(model), folder
+    return _Saved(RunFacts.of(model), folder)
 
 
 def _train_in_shards(
@@ -244,8 +256,11 @@ def _train_in_shards(
     unfinished: UnfinishedFit,
     executor: swarm.Executor | None,
     callbacks: Callbacks,
-) -> tuple[RunFacts, Path]:
-    """The same, of series that are read, trained, written and forgotten some at a time."""
+) -> _Saved:
+    """The same, of series that are read, trained, written and forgotten some at a time.
+
+    Where some were lost with their workers, the rest is saved, and the fit kept to try them again.
+    """
     request = unfinished.request
     scanned = scan(stored.store, request, stored.masked)
     reader = Reader(stored.store, request, stored.masked, scanned.layout, scanned.frequency)
@@ -257,14 +272,18 @@ def _train_in_shards(
     said |= {"tuned": request.tune, "products": products_of(request.config.precision)}
     span = show_time(scanned.first), show_time(scanned.last)
     provenance = {**said, **_provenance(span, stored.masked, unfinished)}
+    lost = any(part.lost for part in parts)
+    if lost:
+        del provenance["fit"]  # which may be resumed although this run is there
     spread = common_spread_of(request, scanned, parts)
     folder = save_shards(home, parts, spread, skipped, provenance, unfinished.run)
     stored.lock.close()
     opened = OpenRun.of(folder)
     model = opened.model(opened.ids[:1])
     predict(model, reader.panel(model.ids[:1]))  # as after a fit in one piece
-    unfinished.discard()
-    return RunFacts.of_shards(folder, model), folder
+    if not lost:
+        unfinished.discard()
+    return _Saved(RunFacts.of_shards(folder, model), folder, unfinished.name if lost else None)
 
 
 def _provenance(

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import DataError, NoSeries, StoreError
+from forecaster.errors import NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
     fit_in_part,
@@ -78,7 +78,7 @@ class Reader:
 
 
 def scan(store: Store, request: FitRequest, masked: pd.DataFrame) -> Scanned:
-    """Read each series once, some at a time. Raises DataError when none can be learned from."""
+    """Read each series once, some at a time. Raises NoSeries when none can be learned from."""
     reader = Reader(store, request, masked, Layout(_kind(store, request.ids)))
     scanned, same = _scan(reader)
     if not same:  # what was seen of some series alone is not what all of them are
@@ -154,27 +154,40 @@ def train_shards(
 
     ``executor``: where the networks of each shard train.
 
-    Raises DataError when no network of any can be used.
+    Shards of which something was lost with its workers are trained again.
+
+    Raises NoSeries when no network of any can be used.
     """
     request = unfinished.request
     ids = list(scanned.rows)
     sample = sampled(ids, max(scanned.rows.values()))
     groups = list(shards_of(ids, request.shard))
     common: Common | None = None
+    parts: list[SavedPart] = []
     on_shard = callbacks.on_shard or (lambda done, total: None)
     for number, names in enumerate(groups):
-        folder = unfinished.shards / shard_name(number)
         on_shard(number, len(groups))
-        if read_part(folder) is None:
+        part = read_part(unfinished.shards / shard_name(number))
+        if part is None or part.lost:
             if common is None:
                 common = _common(reader, sample, scanned, callbacks.on_training)
-            _train(reader, names, common, unfinished, number, executor, callbacks.on_training)
-        unfinished.finish_shard(number)
-    parts = [read_part(unfinished.shards / shard_name(k)) for k in range(len(groups))]
-    parts = [part for part in parts if part is not None]
+            part = _train(
+                reader, names, common, unfinished, number, executor, callbacks.on_training
+            )
+        if not part.lost:  # otherwise its progress serves those that are tried again
+            unfinished.finish_shard(number)
+        parts.append(part)
     if all(part.empty for part in parts):
-        raise DataError("no network can be used: the forecasts of none are finite numbers")
+        raise _nothing(scanned, parts)
     return parts
+
+
+def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
+    """Why there is no network at all."""
+    lost = [name for part in parts for name in part.lost]
+    again = "`forecaster fit --resume` tries those again whose workers were lost" if lost else ""
+    reasons = {name: why for part in parts for name, why in part.skipped.items()}
+    return NoSeries({**scanned.skipped, **reasons}, again, lost)
 
 
 def _common(
@@ -199,23 +212,24 @@ def _train(
     number: int,
     executor: swarm.Executor | None,
     on_training: Callable[[swarm.Progress], None] | None,
-) -> None:
+) -> SavedPart:
     """Read, train and write one shard."""
     request = unfinished.request
     part = None
-    skipped: dict[str, str] = {}
     try:
         part = fit_in_part(
             reader.panel(names), common, request.config, request.seed, tune=request.tune,
             checkpoint=unfinished.checkpoint_of(number), executor=executor,
             on_progress=on_training,
         )  # fmt: skip
-        skipped = dict(part.model.skipped)
+        skipped, lost = dict(part.model.skipped), part.lost
     except NoSeries as error:
-        skipped = error.skipped
-    save_part(unfinished.shards / shard_name(number), part, common.sample, skipped)
+        skipped, lost = error.skipped, error.lost
+    folder = unfinished.shards / shard_name(number)
+    saved = save_part(folder, part, common.sample, skipped, lost)
     del part
     gc.collect()
+    return saved
 
 
 def common_spread_of(

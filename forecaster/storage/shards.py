@@ -56,6 +56,7 @@ class SavedPart(NamedTuple):
     - ``skipped``: series of it without a network, with the reason
     - ``seconds``: that its training took
     - ``empty``: whether there is no model, as none of its networks can be used
+    - ``lost``: those of the skipped that no worker could train, which may be tried again
     """
 
     folder: Path
@@ -64,6 +65,7 @@ class SavedPart(NamedTuple):
     skipped: dict[str, str]
     seconds: float
     empty: bool
+    lost: tuple[str, ...] = ()
 
 
 def shard_name(number: int) -> str:
@@ -72,13 +74,18 @@ def shard_name(number: int) -> str:
 
 
 def save_part(
-    folder: Path, part: Part | None, sample: Sequence[str], skipped: dict[str, str]
-) -> None:
-    """Write a finished shard, whole or not at all.
+    folder: Path,
+    part: Part | None,
+    sample: Sequence[str],
+    skipped: dict[str, str],
+    lost: Sequence[str] = (),
+) -> SavedPart:
+    """Write a finished shard, whole or not at all, also in place of one that was there.
 
     - ``part``: None where no network of it can be used
     - ``sample``: the series that stand for all
     - ``skipped``: series of it without a network, with the reason
+    - ``lost``: those of them that no worker could train
 
     Raises WriteError when it cannot be written.
     """
@@ -90,22 +97,27 @@ def save_part(
         "skipped": skipped,
         "seconds": part.model.provenance["training_seconds"] if part else 0.0,
         "empty": part is None,
+        "lost": list(lost),
     }
-    with atomic.write_folder(folder) as temporary:
+    with atomic.write_folder(folder, replace=True) as temporary:
         if part is not None:
             write_model(part.model, temporary)
         np.save(temporary / _SCORES, scores)
         (temporary / _PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
+    return _saved_part(folder, said, scores)
 
 
 def read_part(folder: Path) -> SavedPart | None:
     """A finished shard; None where it is not there."""
     if not (folder / _PART).exists():
         return None
-    said = read_json(folder / _PART)
+    return _saved_part(folder, read_json(folder / _PART), np.load(folder / _SCORES))
+
+
+def _saved_part(folder: Path, said: dict[str, Any], scores: np.ndarray) -> SavedPart:
     return SavedPart(
-        folder, tuple(said["names"]), np.load(folder / _SCORES), dict(said["skipped"]),
-        float(said["seconds"]), bool(said["empty"]),
+        folder, tuple(said["names"]), scores, dict(said["skipped"]), float(said["seconds"]),
+        bool(said["empty"]), tuple(said.get("lost", ())),
     )  # fmt: skip
 
 
