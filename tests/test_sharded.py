@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError
+from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import sampling
 from forecaster.home import Home
 from forecaster.storage import OpenRun, Run, shards
@@ -301,7 +301,30 @@ def test_a_budget_decides_how_many_are_trained_at_a_time(data, monkeypatch):
     assert memory._bytes_of_each(store, store.ids, Config(members=9)) > each
 
 
-@pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB"])
+def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
+    data, monkeypatch, tmp_path
+):
+    from forecaster.config import Config
+    from forecaster.forecasting import bytes_of_sample, bytes_of_series
+    from forecaster.ingest import Store
+    from forecaster.pipeline import memory
+
+    monkeypatch.setattr(sampling, "MOST_SERIES", 1_000)
+    sample = bytes_of_sample(Config(), 10**6, 5_000, 1)
+    assert sample > 20 * bytes_of_series(Config(), 5_000, 1)  # a few series alone would fit
+    assert sample == bytes_of_sample(Config(), 10**5, 5_000, 1)  # whatever there is
+    monkeypatch.setattr("forecaster.pipeline.memory.bytes_of_sample", lambda *size: 1_234 * 10**6)
+    least = f"{(memory._PROGRAM + 1_234e6) / 1e9:.1f}GB"
+    message = error(*fitting(data), "--memory", "1GB", "--home", tmp_path, code=2)
+    assert "--memory 1.00GB is too little for these 7 series" in message
+    assert f"expected --memory {least} or more" in message and "what all of them share" in message
+    (store,) = Store.all_of(Home(data / "whole"))
+    with pytest.raises(UsageError, match="is too little"):
+        memory.series_at_a_time(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
+    assert memory.series_at_a_time(store, store.ids, Config(), memory.parse_memory(least))
+
+
+@pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB", "800MB"])
 def test_a_budget_is_a_size(size, tmp_path):
     message = error("fit", "--source", "simulated", "--memory", size, "--home", tmp_path, code=2)
     assert "--memory" in message and "expected" in message
