@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster import swarm
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import sampling
 from forecaster.home import Home
@@ -48,7 +49,7 @@ def data(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(sampling, "MOST_SERIES", 3)
-    monkeypatch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)
 
 
 def fitting(folder):
@@ -60,7 +61,7 @@ def sharded(data):
     """A home with a run in shards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "MOST_SERIES", 3)
-        patch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+        patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)
         done = run(*fitting(data), "--run", "mine", "--home", data / "home")
     assert done.exit_code == 3 and "Shards" in done.stdout and "EEE: 40 rows" in done.stderr
     return Home(data / "home")
@@ -232,6 +233,24 @@ def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
     assert not home.unfinished.exists() and len(home.runs()) == 2
 
 
+def test_the_more_lanes_the_more_series_are_trained_at_a_time(data, tmp_path, monkeypatch):
+    began = swarm.fit
+    seconds = []
+    monkeypatch.setattr(swarm, "fit", lambda *a, **k: seconds.append(r := began(*a, **k)) or r)
+    cluster = Losing([])
+    cluster.lanes = lambda: [2, 2]
+    with with_executor(cluster):
+        done = run(*fitting(data), "--home", tmp_path)
+    assert done.exit_code == 3 and cluster.begun == 2  # of four series and two
+    run_folder = Home(tmp_path).latest_run()
+    assert len(list((run_folder / "shards").iterdir())) == 3
+    model = fc.load(run_folder)
+    same_model(fc.load(Home(data / "whole").latest_run()), model)
+    assert len(seconds) == 3  # of what all share, too
+    total = sum(each.seconds for each in seconds)
+    assert model.provenance["training_seconds"] == pytest.approx(total, rel=1e-6)
+
+
 def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(data, tmp_path):
     with with_executor(Losing([1, 2, 3])):
         message = error(*fitting(data), "--home", tmp_path, code=1)
@@ -290,14 +309,14 @@ def test_a_budget_decides_how_many_are_trained_at_a_time(data, monkeypatch):
     from forecaster.ingest import Store
     from forecaster.pipeline import memory
 
-    monkeypatch.setattr(memory, "MOST_AT_A_TIME", 2_000)
+    monkeypatch.setattr(memory, "MOST_PER_SHARD", 2_000)
     monkeypatch.setattr(memory, "_FEWEST", 1)
     (store,) = Store.all_of(Home(data / "whole"))
     each = memory._bytes_of_each(store, store.ids, Config())
     room = memory._PROGRAM + 3 * each
-    assert memory.series_at_a_time(store, store.ids, Config(), room) == 3
-    assert memory.series_at_a_time(store, store.ids, Config(), room + 4 * each) is None
-    assert memory.series_at_a_time(store, store.ids, Config(), None) is None
+    assert memory.portions(store, store.ids, Config(), room).series_per_shard == 3
+    assert memory.portions(store, store.ids, Config(), room + 4 * each).series_per_shard is None
+    assert memory.portions(store, store.ids, Config(), None).series_per_shard is None
     assert memory._bytes_of_each(store, store.ids, Config(members=9)) > each
 
 
@@ -320,8 +339,8 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
     assert f"expected --memory {least} or more" in message and "what all of them share" in message
     (store,) = Store.all_of(Home(data / "whole"))
     with pytest.raises(UsageError, match="is too little"):
-        memory.series_at_a_time(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
-    assert memory.series_at_a_time(store, store.ids, Config(), memory.parse_memory(least))
+        memory.portions(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
+    assert memory.portions(store, store.ids, Config(), memory.parse_memory(least))
 
 
 @pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB", "800MB"])

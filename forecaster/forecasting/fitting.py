@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, Unpack
 
@@ -111,6 +111,17 @@ class Part(NamedTuple):
     ids: tuple[str, ...]
     scores: Float[np.ndarray, "series origin horizon"]
     lost: tuple[str, ...] = ()
+
+    def only(self, ids: Sequence[str]) -> "Part | None":
+        """Of some series; None where none of them has a network."""
+        wanted = set(ids)
+        kept = [name for name in self.model.ids if name in wanted]
+        if not kept:
+            return None
+        rows = [row for row, name in enumerate(self.ids) if name in wanted]
+        some = tuple(self.ids[row] for row in rows)
+        lost = tuple(name for name in self.lost if name in wanted)
+        return Part(self.model.only(kept), some, self.scores[rows], lost)
 
 
 def fit_part(

@@ -26,7 +26,7 @@ from forecaster.ingest import (
     panel_from_store,
 )
 from forecaster.pipeline.facts import RunFacts
-from forecaster.pipeline.memory import series_at_a_time
+from forecaster.pipeline.memory import Portions, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.sharding import Reader, common_spread_of, scan, train_shards
 from forecaster.series import Panel, show_time
@@ -111,7 +111,9 @@ def fit_to_home(
             )
         )  # fmt: skip
         masked = masked_rows(arrived.store, arrived.ids, data.mask, data.end)
-        request = _request(arrived, data, config, seed, masked, tune=tune, memory=memory)
+        request = _request(
+            arrived, data, config, seed, masked, tune=tune, memory=memory, executor=executor
+        )
         tell_of_others(home, callbacks.on_notice or (lambda message: None))
         with UnfinishedFit.begin(home, request, run) as unfinished:
             stored = _Stored(arrived.store, masked, lock)
@@ -129,9 +131,13 @@ def _request(
     *,
     tune: bool,
     memory: int | None,
+    executor: swarm.Executor | None,
 ) -> FitRequest:
     """What is to be done, once the series have arrived in the store."""
     store, ids = arrived.store, arrived.ids
+    parts = Portions(None, None)
+    if not data.covariates:  # what these become is learned from all series
+        parts = portions(store, ids, config, memory, executor)
     return FitRequest(
         source=data.source.name,
         ids=tuple(ids),
@@ -145,8 +151,7 @@ def _request(
         mask=tuple(data.mask),
         covariates=data.covariates,
         covariates_sha256=data.covariates.sha256(),
-        # What covariates become is learned from all series.
-        shard=None if data.covariates else series_at_a_time(store, ids, config, memory),
+        **parts._asdict(),
     )
 
 
@@ -222,7 +227,7 @@ def _train_and_save(
     callbacks: Callbacks,
 ) -> _Saved:
     """Train, save the model as a new run, and discard the unfinished fit."""
-    if unfinished.request.shard is not None:
+    if unfinished.request.series_per_shard is not None:
         return _train_in_shards(home, stored, unfinished, executor, callbacks)
     panel = _training_panel(stored.store, unfinished.request)
     stored.lock.close()

@@ -5,13 +5,16 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting import bytes_of_sample, bytes_of_series
 from forecaster.ingest import Store
 
-MOST_AT_A_TIME = 2_000  # series: their states are kept on disk while they train
+# Series: `predict` of one of them reads a shard; for each pair of lanes as many are in memory.
+MOST_PER_SHARD = 2_000
 _FEWEST = 20
 _PROGRAM = 800 * 2**20  # bytes that the program takes before the first series, compiling included
 _SHARE = 0.6  # of what is free, by default
@@ -65,23 +68,41 @@ def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:
         return None
 
 
-def series_at_a_time(
-    store: Store, ids: Sequence[str], config: Config, memory: int | None
-) -> int | None:
-    """How many of these stored series to train at a time; None: all, since they fit.
+class Portions(NamedTuple):
+    """How many series are saved together, and how many are in memory together; None: all."""
 
-    ``memory``: bytes that the fit may take; by default a share of what is free. Raises UsageError
-    where it is too little for what the series share, or for a few of them.
+    series_per_shard: int | None
+    series_at_a_time: int | None
+
+
+def portions(
+    store: Store,
+    ids: Sequence[str],
+    config: Config,
+    memory: int | None,
+    executor: swarm.Executor | None = None,
+) -> Portions:
+    """In which portions to train these stored series.
+
+    - ``memory``: bytes that the fit may take; by default a share of what is free
+    - ``executor``: who trains them; a large cluster gets more of them at a time, as far as they fit
+      into memory, since it waits for the last of them
+
+    Raises UsageError where the memory is too little for what the series share, or for a few of
+    them.
     """
     each = _bytes_of_each(store, ids, config)
     budget = int(_SHARE * free_memory()) if memory is None else memory
     if memory is not None:
         _check_budget(store, ids, config, memory)
     fit = max(_FEWEST, (budget - _PROGRAM) // each)
-    if len(ids) <= min(fit, MOST_AT_A_TIME):
-        return None
-    shards = -(-len(ids) // min(fit, MOST_AT_A_TIME))
-    return -(-len(ids) // shards)
+    most = min(fit, MOST_PER_SHARD)
+    if len(ids) <= most:
+        return Portions(None, None)
+    each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
+    lanes = 2 if executor is None or executor.here else sum(executor.lanes())
+    at_a_time = min(fit, MOST_PER_SHARD * max(1, lanes // 2), len(ids))
+    return Portions(each_shard, max(1, at_a_time // each_shard) * each_shard)
 
 
 def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int) -> None:

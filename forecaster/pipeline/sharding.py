@@ -98,7 +98,7 @@ def _scan(reader: Reader) -> tuple[Scanned, bool]:
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
-    for names in shards_of(request.ids, request.shard):
+    for names in shards_of(request.ids, request.series_per_shard):
         try:
             panel = reader.panel(names)
         except NoSeries as error:
@@ -161,22 +161,27 @@ def train_shards(
     request = unfinished.request
     ids = list(scanned.rows)
     sample = sampled(ids, max(scanned.rows.values()))
-    groups = list(shards_of(ids, request.shard))
+    shards = list(shards_of(ids, request.series_per_shard))
+    together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
     common: Common | None = None
     parts: list[SavedPart] = []
     on_shard = callbacks.on_shard or (lambda done, total: None)
-    for number, names in enumerate(groups):
-        on_shard(number, len(groups))
-        part = read_part(unfinished.shards / shard_name(number))
-        if part is None or part.lost:
+    for first in range(0, len(shards), together):
+        on_shard(first, len(shards))
+        group = shards[first : first + together]
+        saved = [read_part(unfinished.shards / shard_name(first + k)) for k, _ in enumerate(group)]
+        done = [part for part in saved if part is not None and not part.lost]
+        if len(done) < len(group):
+            began = 0.0
             if common is None:
                 common = _common(reader, sample, scanned, callbacks.on_training)
-            part = _train(
-                reader, names, common, unfinished, number, executor, callbacks.on_training
+                began = common.pooled.seconds if common.pooled else 0.0
+            done = _train(
+                reader, group, common, unfinished, first, executor, callbacks.on_training, began
             )
-        if not part.lost:  # otherwise its progress serves those that are tried again
-            unfinished.finish_shard(number)
-        parts.append(part)
+        if not any(part.lost for part in done):  # else its progress serves those to be tried again
+            unfinished.finish_shard(first)
+        parts += done
     if all(part.empty for part in parts):
         raise _nothing(scanned, parts)
     return parts
@@ -206,27 +211,38 @@ def _common(
 
 def _train(
     reader: Reader,
-    names: Sequence[str],
+    group: Sequence[Sequence[str]],
     common: Common,
     unfinished: UnfinishedFit,
-    number: int,
+    first: int,
     executor: swarm.Executor | None,
     on_training: Callable[[swarm.Progress], None] | None,
-) -> SavedPart:
-    """Read, train and write one shard."""
+    seconds: float,
+) -> list[SavedPart]:
+    """Read, train and write some shards together.
+
+    ``first``: the number of the first of them, with which all seconds are counted, those given too.
+    """
     request = unfinished.request
     part = None
     try:
         part = fit_in_part(
-            reader.panel(names), common, request.config, request.seed, tune=request.tune,
-            checkpoint=unfinished.checkpoint_of(number), executor=executor,
-            on_progress=on_training,
+            reader.panel([name for names in group for name in names]), common, request.config,
+            request.seed, tune=request.tune, checkpoint=unfinished.checkpoint_of(first),
+            executor=executor, on_progress=on_training,
         )  # fmt: skip
-        skipped, lost = dict(part.model.skipped), part.lost
+        skipped, lost = part.model.skipped, set(part.lost)
+        seconds += part.model.provenance["training_seconds"]
     except NoSeries as error:
-        skipped, lost = error.skipped, error.lost
-    folder = unfinished.shards / shard_name(number)
-    saved = save_part(folder, part, common.sample, skipped, lost)
+        skipped, lost = error.skipped, set(error.lost)
+    saved: list[SavedPart] = []
+    for number, names in enumerate(group):
+        own = None if part is None else part.only(names)
+        reasons = {name: skipped[name] for name in names if name in skipped}
+        folder = unfinished.shards / shard_name(first + number)
+        gone = [name for name in names if name in lost]
+        saved.append(save_part(folder, own, common.sample, reasons, gone, seconds))
+        seconds = 0.0
     del part
     gc.collect()
     return saved

@@ -54,7 +54,7 @@ class SavedPart(NamedTuple):
 
     - ``names``, ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Part`
     - ``skipped``: series of it without a network, with the reason
-    - ``seconds``: that its training took
+    - ``seconds``: that training took, as far as it is counted with this shard
     - ``empty``: whether there is no model, as none of its networks can be used
     - ``lost``: those of the skipped that no worker could train, which may be tried again
     """
@@ -79,6 +79,7 @@ def save_part(
     sample: Sequence[str],
     skipped: dict[str, str],
     lost: Sequence[str] = (),
+    seconds: float = 0.0,
 ) -> SavedPart:
     """Write a finished shard, whole or not at all, also in place of one that was there.
 
@@ -86,6 +87,7 @@ def save_part(
     - ``sample``: the series that stand for all
     - ``skipped``: series of it without a network, with the reason
     - ``lost``: those of them that no worker could train
+    - ``seconds``: that training took, of what is not counted with another shard
 
     Raises WriteError when it cannot be written.
     """
@@ -95,7 +97,7 @@ def save_part(
     said = {
         "names": [part.ids[row] for row in rows] if part else [],
         "skipped": skipped,
-        "seconds": part.model.provenance["training_seconds"] if part else 0.0,
+        "seconds": seconds,
         "empty": part is None,
         "lost": list(lost),
     }
