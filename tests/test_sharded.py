@@ -179,6 +179,16 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
         patch.setattr(sharding, "fit_in_part", stopped)
         message = error(*fitting(data), "--home", tmp_path, code=130)
     assert "--resume" in message and len(trained) == 2
+    told = run("status", "--home", tmp_path).stdout
+    # Of the seven series one cannot be trained, which is not known before they are read.
+    assert "2 of 4 shards" in " ".join(told.split()) and "none yet" not in told
+    first = next(tmp_path.glob("unfinished/*/shards/0000/part.json"))
+    was = first.read_text()
+    assert json.loads(was)["computed"] == swarm.arithmetic()
+    first.write_text(json.dumps({**json.loads(was), "computed": {"backend": "cpu", "kernel": "x"}}))
+    message = error("fit", "--resume", "--home", tmp_path, code=1)
+    assert "0000: this shard was computed with kernel x (now " in message
+    first.write_text(was)
     more = []
     monkeypatch.setattr(
         sharding,

@@ -163,7 +163,8 @@ def fit_part(
         spacing=spacing,
         skipped=MappingProxyType({**panel.skipped, **broken}),
         provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned}
-        | {"products": products_of(networks.config.precision)},
+        | {"products": products_of(networks.config.precision)}
+        | {"computed": dict(networks.computed)},
     )
     if not kept:
         raise NoSeries(model.skipped, lost=lost)

@@ -6,14 +6,15 @@ The bits are those of a fit in one piece; see :mod:`forecaster.forecasting.parts
 import dataclasses
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import NoSeries, StoreError
+from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
     fit_in_part,
@@ -166,25 +167,52 @@ def train_shards(
     common: Common | None = None
     parts: list[SavedPart] = []
     on_shard = callbacks.on_shard or (lambda done, total: None)
+    kept = [_kept(unfinished.shards / shard_name(number)) for number in range(len(shards))]
     for first in range(0, len(shards), together):
         on_shard(first, len(shards))
         group = shards[first : first + together]
-        saved = [read_part(unfinished.shards / shard_name(first + k)) for k, _ in enumerate(group)]
-        done = [part for part in saved if part is not None and not part.lost]
+        done = [part for part in kept[first : first + together] if part is not None]
         if len(done) < len(group):
+            before = [*parts, *(part for part in kept[first:] if part is not None)]
+            if executor is None or executor.here:
+                _check_computed(before, swarm.arithmetic())
             began = 0.0
             if common is None:
                 common = _common(reader, sample, scanned, callbacks.on_training)
                 began = common.pooled.seconds if common.pooled else 0.0
             done = _train(
-                reader, group, common, unfinished, first, executor, callbacks.on_training, began
-            )
+                reader, group, common, unfinished, first, executor, callbacks.on_training, began,
+                before,
+            )  # fmt: skip
         if not any(part.lost for part in done):  # else its progress serves those to be tried again
             unfinished.finish_shard(first)
         parts += done
     if all(part.empty for part in parts):
         raise _nothing(scanned, parts)
     return parts
+
+
+def _kept(folder: Path) -> SavedPart | None:
+    """A shard that is finished and need not be tried again."""
+    part = read_part(folder)
+    return None if part is None or part.lost else part
+
+
+def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> None:
+    """Raise ModelError where the rest would be rounded otherwise than the shards that are there."""
+    for part in parts:
+        changed = [
+            f"{name} {part.computed[name]} (now {now})"
+            for name, now in computes.items()
+            if part.computed.get(name, now) != now
+        ]
+        if changed:
+            raise ModelError(
+                f"{part.folder}: this shard was computed with {', '.join(changed)}: the fit would "
+                "end with the bits of neither. Resume it where it was begun (--ray, or a machine "
+                "of that kind; FORECASTER_KERNEL and JAX_PLATFORMS as they were), or run "
+                "`forecaster fit` without --resume"
+            )
 
 
 def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
@@ -218,10 +246,13 @@ def _train(
     executor: swarm.Executor | None,
     on_training: Callable[[swarm.Progress], None] | None,
     seconds: float,
+    before: Sequence[SavedPart],
 ) -> list[SavedPart]:
     """Read, train and write some shards together.
 
-    ``first``: the number of the first of them, with which all seconds are counted, those given too.
+    - ``first``: the number of the first of them, with which all seconds are counted, also those
+      given
+    - ``before``: what they must have been computed like
     """
     request = unfinished.request
     part = None
@@ -233,6 +264,7 @@ def _train(
         )  # fmt: skip
         skipped, lost = part.model.skipped, set(part.lost)
         seconds += part.model.provenance["training_seconds"]
+        _check_computed(before, part.model.provenance["computed"])
     except NoSeries as error:
         skipped, lost = error.skipped, set(error.lost)
     saved: list[SavedPart] = []

@@ -14,8 +14,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ class SavedPart(NamedTuple):
     - ``seconds``: that training took, as far as it is counted with this shard
     - ``empty``: whether there is no model, as none of its networks can be used
     - ``lost``: those of the skipped that no worker could train, which may be tried again
+    - ``computed``: which code trained its networks; empty where there is none
     """
 
     folder: Path
@@ -66,6 +68,7 @@ class SavedPart(NamedTuple):
     seconds: float
     empty: bool
     lost: tuple[str, ...] = ()
+    computed: Mapping[str, str] = MappingProxyType({})
 
 
 def shard_name(number: int) -> str:
@@ -100,6 +103,7 @@ def save_part(
         "seconds": seconds,
         "empty": part is None,
         "lost": list(lost),
+        "computed": part.model.provenance["computed"] if part else {},
     }
     with atomic.write_folder(folder, replace=True) as temporary:
         if part is not None:
@@ -119,7 +123,7 @@ def read_part(folder: Path) -> SavedPart | None:
 def _saved_part(folder: Path, said: dict[str, Any], scores: np.ndarray) -> SavedPart:
     return SavedPart(
         folder, tuple(said["names"]), scores, dict(said["skipped"]), float(said["seconds"]),
-        bool(said["empty"]), tuple(said.get("lost", ())),
+        bool(said["empty"]), tuple(said.get("lost", ())), dict(said.get("computed", {})),
     )  # fmt: skip
 
 
@@ -336,6 +340,15 @@ def load_shards(
         raise KeyError(next(iter(ids), "no series"))
     joined = join_models(models)
     return joined if joined.ids == tuple(ids) else joined.only(list(ids))
+
+
+def finished_parts(folder: Path) -> list[Path]:
+    """What tells of each finished shard of a fit that is under way; not those to be tried again.
+
+    Raises ModelError when it cannot be read.
+    """
+    paths = (folder / SHARDS).glob(f"[0-9]*/{_PART}")
+    return [path for path in paths if not read_json(path).get("lost")]
 
 
 def remove_parts(folder: Path) -> None:

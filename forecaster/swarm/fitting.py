@@ -136,7 +136,9 @@ def fit(
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     _train(work, gathered, executor or Local(), watch)
     seconds = time.perf_counter() - began
-    return FitResult(ids, gathered.state, gathered.losses, seconds, gathered.failed)
+    return FitResult(
+        ids, gathered.state, gathered.losses, seconds, gathered.failed, gathered.computed
+    )
 
 
 def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
