@@ -149,6 +149,26 @@ def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
     assert "a week apart" in error("predict", "CCC", "DDD", "--home", sharded, code=1)
 
 
+def test_a_picture_of_a_run_in_shards_goes_as_far_back_as_is_asked(sharded, tmp_path, monkeypatch):
+    import forecaster.plotting
+    from forecaster import forecasting
+
+    drawn, asked = [], []
+    plot, factor = forecaster.plotting.plot_forecasts, forecasting.price_factor
+    monkeypatch.setattr(
+        forecaster.plotting,
+        "plot_forecasts",
+        lambda panel, *rest: drawn.append(panel.mask.sum(1).max()) or plot(panel, *rest),
+    )
+    monkeypatch.setattr(
+        forecasting, "price_factor", lambda panel: asked.append(panel) or factor(panel)
+    )
+    options = ("--plot", tmp_path / "a.png", "--history", 310)
+    assert run("predict", "--all", *options, "--home", sharded).exit_code == 0
+    assert drawn == [310]
+    assert len(asked) <= 3  # for all six series together, on a wide screen and a narrow one
+
+
 def test_commands_that_list_and_open_runs(sharded):
     listing = run("runs", "--home", sharded).stdout
     assert "mine" in listing and " 6 " in listing
@@ -328,6 +348,15 @@ def test_a_budget_decides_how_many_are_trained_at_a_time(data, monkeypatch):
     assert memory.portions(store, store.ids, Config(), room + 4 * each).series_per_shard is None
     assert memory.portions(store, store.ids, Config(), None).series_per_shard is None
     assert memory._bytes_of_each(store, store.ids, Config(members=9)) > each
+
+
+def test_a_budget_that_would_have_no_effect_is_refused(data, tmp_path):
+    (tmp_path / "s.csv").write_text("unique_id,size\n" + "".join(f"{n},1\n" for n in NAMES))
+    more = ("--static", tmp_path / "s.csv", "--memory", "4GB", "--home", tmp_path / "h")
+    message = error(*fitting(data), *more, code=2)
+    assert "--memory: a fit with --future or --static takes all series" in message
+    message = error("fit", "--resume", "--memory", "4GB", "--home", tmp_path, code=2)
+    assert "as many series at a time as the fit was begun with; leave out --memory" in message
 
 
 def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(

@@ -13,7 +13,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ModelError
+from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import check_static, fit, predict
 from forecaster.home import Home
 from forecaster.ingest import (
@@ -26,7 +26,7 @@ from forecaster.ingest import (
     panel_from_store,
 )
 from forecaster.pipeline.facts import RunFacts
-from forecaster.pipeline.memory import Portions, portions
+from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.sharding import Reader, common_spread_of, scan, train_shards
 from forecaster.series import Panel, show_time
@@ -94,11 +94,16 @@ def fit_to_home(
     When it is interrupted during training, :func:`resume_fit` continues it. Other fits under the
     same home, running or interrupted, are left as they are.
 
-    Raises DataError when no series can be used, UsageError when the run's name is taken, WriteError
-    when nothing can be written.
+    Raises DataError when no series can be used, UsageError when the run's name is taken or the
+    memory too little or of no use, WriteError when nothing can be written.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
+    if memory is not None and data.covariates:
+        raise UsageError(
+            "--memory: a fit with --future or --static takes all series into memory, since what "
+            "these files become is learned from all of them; leave out one or the other"
+        )
     swarm.keep_compiled(home.cache)
     check_flags(data.mask)
     if run is not None:
@@ -136,7 +141,9 @@ def _request(
     """What is to be done, once the series have arrived in the store."""
     store, ids = arrived.store, arrived.ids
     parts = Portions(None, None)
-    if not data.covariates:  # what these become is learned from all series
+    if data.covariates:  # what these become is learned from all series
+        check_room(store, ids, config, "a fit with covariates")
+    else:
         parts = portions(store, ids, config, memory, executor)
     return FitRequest(
         source=data.source.name,
