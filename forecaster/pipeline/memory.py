@@ -100,7 +100,7 @@ def portions(
     if len(ids) <= most:
         return Portions(None, None)
     each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
-    lanes = 2 if executor is None or executor.here else sum(executor.lanes())
+    lanes = 2 if executor is None or executor.is_local else sum(executor.lanes())
     at_a_time = min(fit, MOST_PER_SHARD * max(1, lanes // 2), len(ids))
     return Portions(each_shard, max(1, at_a_time // each_shard) * each_shard)
 

@@ -174,7 +174,7 @@ def train_shards(
         done = [part for part in kept[first : first + together] if part is not None]
         if len(done) < len(group):
             before = [*parts, *(part for part in kept[first:] if part is not None)]
-            if executor is None or executor.here:
+            if executor is None or executor.is_local:
                 _check_computed(before, swarm.arithmetic())
             began = 0.0
             if common is None:

@@ -143,7 +143,7 @@ def fit(
 
 def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
     """Have all members trained that are left to train, shard by shard."""
-    whole = executor.here and executor.members is None and not gathered.failed
+    whole = executor.is_local and executor.members_per_shard is None and not gathered.failed
     checkpoint, digest = watch.checkpoint, watch.digest
     if checkpoint and not checkpoint.resume:
         forget(checkpoint.path)
