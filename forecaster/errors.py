@@ -35,14 +35,20 @@ class DataError(ForecasterError):
 
 
 class NoSeries(DataError):
-    """No series is left. ``skipped``: the reasons, by series; ``advice``: what else to do."""
+    """No series is left.
 
-    def __init__(self, skipped: Mapping[str, str], advice: str = ""):
+    - ``skipped``: the reasons, by series
+    - ``advice``: what else to do
+    - ``lost``: those of them that no worker could train
+    """
+
+    def __init__(self, skipped: Mapping[str, str], advice: str = "", lost: Iterable[str] = ()):
         super().__init__(
             f"no series can be used:\n{name_reasons(skipped)}" + (f"\n{advice}" if advice else "")
         )
         self.skipped = dict(skipped)
         self.advice = advice
+        self.lost = tuple(lost)
 
 
 class WriteError(ForecasterError):

@@ -1,6 +1,8 @@
 """A fit in shards: the bits of one in one piece, whatever interrupts it, and one shard a ticker."""
 
+import contextlib
 import json
+import sys
 import tomllib
 
 import jax
@@ -9,12 +11,14 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import ModelError
+from forecaster import swarm
+from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import sampling
 from forecaster.forecasting.parts import fit_in_part, learn_common
 from forecaster.home import Home
 from forecaster.storage import OpenRun, Run, shards
 from tests.conftest import error, prices, run
+from tests.swarm.test_shards import Elsewhere
 
 NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG"]
 SETTINGS = """
@@ -47,7 +51,7 @@ def data(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(sampling, "MOST_SERIES", 3)
-    monkeypatch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)
 
 
 def fitting(folder):
@@ -59,7 +63,7 @@ def sharded(data):
     """A home with a run in shards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "MOST_SERIES", 3)
-        patch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+        patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)
         done = run(*fitting(data), "--run", "mine", "--home", data / "home")
     assert done.exit_code == 3 and "Shards" in done.stdout and "EEE: 40 rows" in done.stderr
     return Home(data / "home")
@@ -169,6 +173,26 @@ def test_a_shard_that_cannot_forecast_holds_up_no_other(sharded, monkeypatch):
     assert "a week apart" in error("predict", "CCC", "DDD", "--home", sharded, code=1)
 
 
+def test_a_picture_of_a_run_in_shards_goes_as_far_back_as_is_asked(sharded, tmp_path, monkeypatch):
+    import forecaster.plotting
+    from forecaster import forecasting
+
+    drawn, asked = [], []
+    plot, factor = forecaster.plotting.plot_forecasts, forecasting.price_factor
+    monkeypatch.setattr(
+        forecaster.plotting,
+        "plot_forecasts",
+        lambda panel, *rest: drawn.append(panel.mask.sum(1).max()) or plot(panel, *rest),
+    )
+    monkeypatch.setattr(
+        forecasting, "price_factor", lambda panel: asked.append(panel) or factor(panel)
+    )
+    options = ("--plot", tmp_path / "a.png", "--history", 310)
+    assert run("predict", "--all", *options, "--home", sharded).exit_code == 0
+    assert drawn == [310]
+    assert len(asked) <= 3  # for all six series together, on a wide screen and a narrow one
+
+
 def test_commands_that_list_and_open_runs(sharded):
     listing = run("runs", "--home", sharded).stdout
     assert "mine" in listing and " 6 " in listing
@@ -199,6 +223,16 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
         patch.setattr(sharding, "fit_in_part", stopped)
         message = error(*fitting(data), "--home", tmp_path, code=130)
     assert "--resume" in message and len(trained) == 2
+    told = run("status", "--home", tmp_path).stdout
+    # Of the seven series one cannot be trained, which is not known before they are read.
+    assert "2 of 4 shards" in " ".join(told.split()) and "none yet" not in told
+    first = next(tmp_path.glob("unfinished/*/shards/0000/part.json"))
+    was = first.read_text()
+    assert json.loads(was)["computed"] == swarm.arithmetic()
+    first.write_text(json.dumps({**json.loads(was), "computed": {"backend": "cpu", "kernel": "x"}}))
+    message = error("fit", "--resume", "--home", tmp_path, code=1)
+    assert "0000: this shard was computed with kernel x (now " in message
+    first.write_text(was)
     more = []
     monkeypatch.setattr(
         sharding,
@@ -210,6 +244,74 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     home = Home(tmp_path)
     same_model(fc.load(Home(data / "whole").latest_run()), fc.load(home.latest_run()))
     assert not home.unfinished.exists()
+
+
+@contextlib.contextmanager
+def with_executor(executor):
+    """Commands with --ray train by this executor."""
+    with pytest.MonkeyPatch.context() as patch:
+        cluster = contextlib.nullcontext(executor)
+        patch.setattr(sys.modules["forecaster.cli.fit"], "cluster", lambda address: cluster)
+        yield
+
+
+class Losing(Elsewhere):
+    """Loses all workers of some of the fits that it is given, by their order."""
+
+    def __init__(self, fits):
+        super().__init__(2)
+        self.fits, self.begun = fits, 0
+
+    def run(self, function, common, parts, *, per_core=False):
+        self.begun += 1
+        self.lost = set(range(99)) if self.begun in self.fits else set()
+        return super().run(function, common, parts, per_core=per_core)
+
+
+def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
+    home, whole = Home(tmp_path), fc.load(Home(data / "whole").latest_run())
+    with with_executor(Losing([2])):
+        done = run(*fitting(data), "--run", "mine", "--home", tmp_path)
+    assert done.exit_code == 3, done.output
+    for name in ("CCC", "DDD"):
+        assert f"{name}: lost three times" in done.stderr
+    again = home.unfinished_fits()[0].name
+    assert f"`forecaster fit --resume {again}` tries these again" in done.stderr
+    assert fc.load(home.latest_run()).ids == ("AAA", "BBB", "FFF", "GGG")
+    assert run("predict", "AAA", "--home", tmp_path).exit_code == 0
+    with with_executor(more := Elsewhere(2)):
+        done = run("fit", "--resume", "--home", tmp_path)
+    assert done.exit_code == 3 and "--resume" not in done.stderr, done.output
+    assert len(more.trained) == 2  # the networks of CCC and DDD, two each
+    same_model(whole, fc.load(home.latest_run()))
+    assert not home.unfinished.exists() and len(home.runs()) == 2
+
+
+def test_the_more_lanes_the_more_series_are_trained_at_a_time(data, tmp_path, monkeypatch):
+    began = swarm.fit
+    seconds = []
+    monkeypatch.setattr(swarm, "fit", lambda *a, **k: seconds.append(r := began(*a, **k)) or r)
+    cluster = Losing([])
+    cluster.lanes = lambda: [2, 2]
+    with with_executor(cluster):
+        done = run(*fitting(data), "--home", tmp_path)
+    assert done.exit_code == 3 and cluster.begun == 2  # of four series and two
+    run_folder = Home(tmp_path).latest_run()
+    assert len(list((run_folder / "shards").iterdir())) == 3
+    model = fc.load(run_folder)
+    same_model(fc.load(Home(data / "whole").latest_run()), model)
+    assert len(seconds) == 3  # of what all share, too
+    total = sum(each.seconds for each in seconds)
+    assert model.provenance["training_seconds"] == pytest.approx(total, rel=1e-6)
+
+
+def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(data, tmp_path):
+    with with_executor(Losing([1, 2, 3])):
+        message = error(*fitting(data), "--home", tmp_path, code=1)
+    assert "6 series: lost three times: AAA" in message and "EEE: 40 rows" in message
+    assert "--resume` tries those again" in message and "finite" not in message
+    assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
+    same_model(fc.load(Home(data / "whole").latest_run()), fc.load(Home(tmp_path).latest_run()))
 
 
 def test_what_is_damaged_is_named(sharded, tmp_path):
@@ -261,18 +363,50 @@ def test_a_budget_decides_how_many_are_trained_at_a_time(data, monkeypatch):
     from forecaster.ingest import Store
     from forecaster.pipeline import memory
 
-    monkeypatch.setattr(memory, "MOST_AT_A_TIME", 2_000)
+    monkeypatch.setattr(memory, "MOST_PER_SHARD", 2_000)
     monkeypatch.setattr(memory, "_FEWEST", 1)
     (store,) = Store.all_of(Home(data / "whole"))
     each = memory._bytes_of_each(store, store.ids, Config())
     room = memory._PROGRAM + 3 * each
-    assert memory.series_at_a_time(store, store.ids, Config(), room) == 3
-    assert memory.series_at_a_time(store, store.ids, Config(), room + 4 * each) is None
-    assert memory.series_at_a_time(store, store.ids, Config(), None) is None
+    assert memory.portions(store, store.ids, Config(), room).series_per_shard == 3
+    assert memory.portions(store, store.ids, Config(), room + 4 * each).series_per_shard is None
+    assert memory.portions(store, store.ids, Config(), None).series_per_shard is None
     assert memory._bytes_of_each(store, store.ids, Config(members=9)) > each
 
 
-@pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB"])
+def test_a_budget_that_would_have_no_effect_is_refused(data, tmp_path):
+    (tmp_path / "s.csv").write_text("unique_id,size\n" + "".join(f"{n},1\n" for n in NAMES))
+    more = ("--static", tmp_path / "s.csv", "--memory", "4GB", "--home", tmp_path / "h")
+    message = error(*fitting(data), *more, code=2)
+    assert "--memory: a fit with --future or --static takes all series" in message
+    message = error("fit", "--resume", "--memory", "4GB", "--home", tmp_path, code=2)
+    assert "as many series at a time as the fit was begun with; leave out --memory" in message
+
+
+def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
+    data, monkeypatch, tmp_path
+):
+    from forecaster.config import Config
+    from forecaster.forecasting import bytes_of_sample, bytes_of_series
+    from forecaster.ingest import Store
+    from forecaster.pipeline import memory
+
+    monkeypatch.setattr(sampling, "MOST_SERIES", 1_000)
+    sample = bytes_of_sample(Config(), 10**6, 5_000, 1)
+    assert sample > 20 * bytes_of_series(Config(), 5_000, 1)  # a few series alone would fit
+    assert sample == bytes_of_sample(Config(), 10**5, 5_000, 1)  # whatever there is
+    monkeypatch.setattr("forecaster.pipeline.memory.bytes_of_sample", lambda *size: 1_234 * 10**6)
+    least = f"{(memory._PROGRAM + 1_234e6) / 1e9:.1f}GB"
+    message = error(*fitting(data), "--memory", "1GB", "--home", tmp_path, code=2)
+    assert "--memory 1.00GB is too little for these 7 series" in message
+    assert f"expected --memory {least} or more" in message and "what all of them share" in message
+    (store,) = Store.all_of(Home(data / "whole"))
+    with pytest.raises(UsageError, match="is too little"):
+        memory.portions(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
+    assert memory.portions(store, store.ids, Config(), memory.parse_memory(least))
+
+
+@pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB", "800MB"])
 def test_a_budget_is_a_size(size, tmp_path):
     message = error("fit", "--source", "simulated", "--memory", size, "--home", tmp_path, code=2)
     assert "--memory" in message and "expected" in message

@@ -151,7 +151,8 @@ def fit(
     The latest rows (--validation) of each series are held back: they decide when its training
     stops, and they calibrate its bands. A fit that was interrupted, by Ctrl-C, SIGTERM or a crash,
     is continued by --resume, and the model is the same as without the interruption. Several fits
-    may train under one home at the same time.
+    may train under one home at the same time; of those in shards (--memory) only one for each
+    source, since it keeps the stored series locked until it ends.
 
     \b
     Examples:
@@ -205,6 +206,11 @@ def fit(
 
 
 def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
+    if ctx.params["memory"] is not None:
+        raise UsageError(
+            "--resume goes on with as many series at a time as the fit was begun with; leave out "
+            "--memory, or begin anew without --resume"
+        )
     why = "continues with the settings of the interrupted fit"
     _refuse_others(ctx, "resume", why, but="ray")
     from forecaster.pipeline import Callbacks, resume_fit
@@ -275,6 +281,11 @@ def _finish(ctx: click.Context, result: "SavedFit") -> None:
     _print_summary(result)
     name_stale(result.stale)
     name_skipped(result.facts.skipped, result.facts.config)
+    if result.again is not None:
+        say(
+            "Of some of them the workers were lost; what was trained is kept, and `forecaster fit "
+            f"--resume {result.again}` tries these again, for a run of all."
+        )
     ctx.exit(PARTLY if result.facts.skipped or result.stale else 0)
 
 

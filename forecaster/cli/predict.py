@@ -128,7 +128,9 @@ def predict(
 
     levels = check_levels(level)
     named = None if everything else tickers
-    result = predict_from_home(home, named, levels, run, n_paths, covariates, on_notice=say)
+    result = predict_from_home(
+        home, named, levels, run, n_paths, covariates, history=history, on_notice=say
+    )
     _warn(result)
     if file is None and form is None and (page is None or not everything):
         _print_tables(result, levels, n_paths)
@@ -234,8 +236,9 @@ def _overview(result: "Prediction", levels: Sequence[float], *, narrow: bool = F
                   title=title, title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "right"
+    lasts = _lasts(result, result.panel.ids)
     for name, part in result.frame.groupby("unique_id", sort=False):
-        last, _ = _last(result, str(name))
+        last, _ = lasts[str(name)]
         row = part.iloc[-1]
         cells = {"last": _number(last[1]), "date": show_time(row["ds"])}
         cells = [cells[column] for column in (*known, *dates)]
@@ -259,15 +262,24 @@ def _cells(result: "Prediction", row: "pd.Series", levels: Sequence[float]) -> l
 
 def _last(result: "Prediction", name: str) -> tuple[tuple[str, float], str]:
     """The latest value of a series and what it is called, and its time."""
+    return _lasts(result, [name])[name]
+
+
+def _lasts(result: "Prediction", names: Sequence[str]) -> dict[str, tuple[tuple[str, float], str]]:
+    """The same of some series."""
     from forecaster.forecasting import price_factor
     from forecaster.series import show_time
 
     panel = result.panel
-    row = panel.ids.index(name)
-    latest = panel.mask[row].nonzero()[0][-1]
-    value = panel.channel(panel.target)[row, latest] * price_factor(panel)[row]
+    row_of = {name: row for row, name in enumerate(panel.ids)}
+    rows = [row_of[name] for name in names]
+    latest = panel.mask.shape[1] - 1 - panel.mask[rows, ::-1].argmax(1)
+    values = panel.channel(panel.target)[rows, latest] * price_factor(panel)[rows]
     kind = "value" if panel.target == "y" else "close"
-    return (kind, float(value)), show_time(panel.times[latest])
+    return {
+        name: ((kind, float(value)), show_time(panel.times[at]))
+        for name, value, at in zip(names, values, latest, strict=True)
+    }
 
 
 def _number(value: float) -> str:

@@ -32,7 +32,7 @@ class Ray:
     version of this package, JAX or Python are given nothing, and named.
 
     - ``address``: ``auto`` for the cluster that this machine belongs to, or HOST:PORT of its head
-    - ``members``: networks in a shard; by default as many as train for about ten seconds
+    - ``members_per_shard``: networks in a shard; by default as many as train for about ten seconds
     - ``on_notice``: told of losses and refusals; by default they are logged
 
     Raises UsageError where Ray is not installed or the address is none, ClusterError within 15
@@ -43,23 +43,23 @@ class Ray:
         self,
         address: str = "auto",
         *,
-        members: int | None = None,
+        members_per_shard: int | None = None,
         on_notice: Callable[[str], None] | None = None,
     ):
-        self._members = members
+        self._members = members_per_shard
         self._notice = on_notice or cast(Callable[[str], None], log.warning)
         self._ray = import_ray()
         self._connected = connect(address)
         self._crew: RayCrew | None = None
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """No."""
         return False
 
     @property
-    def members(self) -> int | None:
-        """Of a shard."""
+    def members_per_shard(self) -> int | None:
+        """Networks in a shard."""
         return self._members
 
     def lanes(self) -> Sequence[int]:

@@ -9,12 +9,16 @@ import socket
 import subprocess
 import sys
 import warnings
-from typing import Any
+from typing import Any, cast
 
 from forecaster.errors import ClusterError, UsageError
 
 NEEDED = (2, 60)
 _CONNECTED, _ANSWERED = 4.0, 10.0  # seconds to wait
+_NONE = (
+    "no Ray cluster runs on this machine; start one with `ray start --head`, or name its address, "
+    "HOST:PORT"
+)
 _PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
 
 
@@ -44,17 +48,16 @@ def connect(address: str) -> bool:
     if ray.is_initialized():
         return False
     if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", "auto")
-    if address != "auto":
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+    if address == "auto":
+        address = _found()
+    else:
         _check_answers(address)
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
-        raise ClusterError(
-            "no Ray cluster runs on this machine; start one with `ray start --head`, or name its "
-            "address, HOST:PORT"
-        ) from error
+        raise ClusterError(_NONE) from error
     except (RuntimeError, ValueError) as error:
         said = " ".join(str(error).split())
         raise ClusterError(f"the Ray cluster at {address} cannot be joined: {said}") from error
@@ -67,6 +70,30 @@ def connect(address: str) -> bool:
 
         global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
     return True
+
+
+def _found() -> str:
+    """The address of this machine's cluster, which answers; ``auto`` where Ray does not tell it.
+
+    What Ray has noted down may be gone, and joining that takes minutes.
+    """
+    try:
+        from ray._private import services  # pyright: ignore[reportMissingImports]
+
+        cast(Any, services.find_gcs_addresses).cache_clear()  # of earlier in a session
+        found = services.canonicalize_bootstrap_address("auto") or "auto"
+    except (OSError, ValueError) as error:
+        raise ClusterError(_NONE) from error
+    except (ImportError, AttributeError, TypeError):  # it is no part of what Ray promises
+        return "auto"
+    try:
+        _check_answers(found)
+    except ClusterError as error:
+        raise ClusterError(
+            f"{error}. It is the latest that was started on this machine: where it is gone, "
+            "`ray stop` forgets it; otherwise name another, HOST:PORT"
+        ) from error
+    return found
 
 
 def _check_answers(address: str) -> None:

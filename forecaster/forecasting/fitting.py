@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, Unpack
 
@@ -104,11 +104,24 @@ class Part(NamedTuple):
 
     - ``ids``: all series that were trained
     - ``scores``: normal scores of the outcomes of their forecasts over the validation span
+    - ``lost``: those that no worker could train
     """
 
     model: Model
     ids: tuple[str, ...]
     scores: Float[np.ndarray, "series origin horizon"]
+    lost: tuple[str, ...] = ()
+
+    def only(self, ids: Sequence[str]) -> "Part | None":
+        """Of some series; None where none of them has a network."""
+        wanted = set(ids)
+        kept = [name for name in self.model.ids if name in wanted]
+        if not kept:
+            return None
+        rows = [row for row, name in enumerate(self.ids) if name in wanted]
+        some = tuple(self.ids[row] for row in rows)
+        lost = tuple(name for name in self.lost if name in wanted)
+        return Part(self.model.only(kept), some, self.scores[rows], lost)
 
 
 def fit_part(
@@ -135,7 +148,7 @@ def fit_part(
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))
     spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
-    broken = _broken(report)
+    broken, lost = _broken(report), _lost(report)
     report = report.drop(columns="why_not", errors="ignore")
     kept = [name for name in panel.ids if name not in broken]
     model = Model(
@@ -150,11 +163,12 @@ def fit_part(
         spacing=spacing,
         skipped=MappingProxyType({**panel.skipped, **broken}),
         provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned}
-        | {"products": products_of(networks.config.precision)},
+        | {"products": products_of(networks.config.precision)}
+        | {"computed": dict(networks.computed)},
     )
     if not kept:
-        raise NoSeries(model.skipped)
-    return Part(model.only(kept), panel.ids, scores)
+        raise NoSeries(model.skipped, lost=lost)
+    return Part(model.only(kept), panel.ids, scores, lost)
 
 
 def _validated(
@@ -251,3 +265,10 @@ def _broken(report: pd.DataFrame) -> dict[str, str]:
     sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
     reasons = report["why_not"] if "why_not" in report else pd.Series("", report.index)
     return {str(name): str(reasons[name]) or _UNSOUND for name in report.index[~sound]}
+
+
+def _lost(report: pd.DataFrame) -> tuple[str, ...]:
+    """Series that no worker could train."""
+    if "why_not" not in report:
+        return ()
+    return tuple(map(str, report.index[report["why_not"].astype(bool)]))

@@ -37,6 +37,7 @@ class Networks:
     - ``network``: their class where it is a user's own
     - ``start``: the weights that all series' networks started from, each array (member, ...); None
       where each started from its own
+    - ``computed``: which code trained them, see :func:`swarm.arithmetic`; empty where not known
     """
 
     config: Config
@@ -45,6 +46,7 @@ class Networks:
     report: pd.DataFrame
     network: OwnNetwork | None = None
     start: Params | None = None
+    computed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     def __repr__(self) -> str:
         each = leading_axes(self.params)[1]

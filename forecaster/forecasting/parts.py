@@ -20,7 +20,7 @@ from forecaster.forecasting.conformal import common_spread
 from forecaster.forecasting.fitting import Part, fit_part, usable
 from forecaster.forecasting.networks import with_network
 from forecaster.forecasting.pooled import Pooled, train_pooled
-from forecaster.forecasting.sampling import sample_of
+from forecaster.forecasting.sampling import most_sampled, sample_of
 from forecaster.forecasting.task import param_shapes, series_data, split_of
 from forecaster.forecasting.training import train
 from forecaster.series import Panel, Transform
@@ -132,10 +132,27 @@ def bytes_of_series(config: Config, steps: int, channels: int) -> int:
     ``steps``: of the longest history; ``channels``: of the panel.
     """
     config, network = with_network(config, None)
-    kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
-    features = max(Transform(kind).feature_count(config.horizon) for kind in kinds)
-    shapes = jax.tree.leaves(param_shapes(config, features, network))
+    shapes = jax.tree.leaves(param_shapes(config, _features(config), network))
     weights = sum(math.prod(leaf.shape) for leaf in shapes) * config.members
-    each_step = 24 * channels + 28 * features + 56 * config.horizon + 120
     validated = config.longest_validation * config.horizon * (config.members + 4) * 8
-    return steps * each_step + 64 * weights + 4 * validated
+    return steps * _bytes_of_step(config, channels) + 64 * weights + 4 * validated
+
+
+def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> int:
+    """About how much memory it takes to learn what so many series share; measured, with a margin.
+
+    ``series``: of all; others as for :func:`bytes_of_series`.
+    """
+    sampled = min(series, most_sampled(steps))
+    each = _bytes_of_step(config, channels) if config.start == "pooled" else 48 * channels
+    return 2 * sampled * steps * each // 3
+
+
+def _features(config: Config) -> int:
+    kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
+    return max(Transform(kind).feature_count(config.horizon) for kind in kinds)
+
+
+def _bytes_of_step(config: Config, channels: int) -> int:
+    """Of a series' panel, features and targets, and what is made on the way to them."""
+    return 24 * channels + 28 * _features(config) + 56 * config.horizon + 120

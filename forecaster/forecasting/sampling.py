@@ -24,8 +24,13 @@ def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
 
     ``steps``: of the longest history.
     """
-    most = min(MOST_SERIES, max(_ENOUGH, MOST_ROWS // max(1, steps)))
+    most = most_sampled(steps)
     if len(ids) <= most:
         return np.arange(len(ids))
     hashes = [hashlib.blake2b(as_bytes(name), digest_size=8).digest() for name in ids]
     return np.sort(np.argsort(np.array(hashes, "S8"), kind="stable")[:most])
+
+
+def most_sampled(steps: int) -> int:
+    """How many series stand for all, where histories have so many steps at most."""
+    return min(MOST_SERIES, max(_ENOUGH, MOST_ROWS // max(1, steps)))

@@ -68,7 +68,7 @@ def train(
         shared = data if config.members == 1 else swarm.Shared(data, rows)
         fitted = swarm.fit(task, shared, member_names(ids, config.members), **options.of(config))
         networks = _networks(config, ids, fitted.params, _report(fitted), network)
-        return networks, fitted.seconds
+        return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
     seconds = 0.0
     if pooled is None:
         sample = sample_of(ids, split.steps)
@@ -100,7 +100,8 @@ def _fine_tuned(
 
     params = jax.tree.map(added, fitted.params, pooled.params)
     networks = _networks(config, ids, params, _report(fitted), network)
-    networks = dataclasses.replace(networks, start=jax.tree.map(np.asarray, pooled.params))
+    start = jax.tree.map(np.asarray, pooled.params)
+    networks = dataclasses.replace(networks, start=start, computed=fitted.computed)
     return networks, fitted.seconds
 
 
@@ -163,7 +164,9 @@ def _search(
     lost = any(winners.result.failed for winners in tuned.winners)
     report = together([_report(winners.result, lost=lost) for winners in tuned.winners])
     report |= {name: column.to_numpy() for name, column in chosen.items()}
-    return _networks(config, ids, together(params), report, network), tuned.seconds
+    networks = _networks(config, ids, together(params), report, network)
+    computed = tuned.winners[0].result.computed
+    return dataclasses.replace(networks, computed=computed), tuned.seconds
 
 
 def _networks(

@@ -13,7 +13,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ModelError
+from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import check_static, fit, predict
 from forecaster.home import Home
 from forecaster.ingest import (
@@ -26,7 +26,7 @@ from forecaster.ingest import (
     panel_from_store,
 )
 from forecaster.pipeline.facts import RunFacts
-from forecaster.pipeline.memory import series_at_a_time
+from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.sharding import Reader, common_spread_of, scan, train_shards
 from forecaster.series import Panel, show_time
@@ -50,12 +50,22 @@ class SavedFit:
 
     - ``facts``: what can be told of the model
     - ``stale``: series that could not be updated before, with the reason
+    - ``again``: the unfinished fit that tries the series again whose workers were lost, if any
     """
 
     facts: RunFacts
     folder: Path
     seconds: float
     stale: dict[str, str] = dataclasses.field(default_factory=dict)
+    again: str | None = None
+
+
+class _Saved(NamedTuple):
+    """A run, and the unfinished fit that is kept because series of it were lost."""
+
+    facts: RunFacts
+    folder: Path
+    again: str | None = None
 
 
 def fit_to_home(
@@ -84,11 +94,16 @@ def fit_to_home(
     When it is interrupted during training, :func:`resume_fit` continues it. Other fits under the
     same home, running or interrupted, are left as they are.
 
-    Raises DataError when no series can be used, UsageError when the run's name is taken, WriteError
-    when nothing can be written.
+    Raises DataError when no series can be used, UsageError when the run's name is taken or the
+    memory too little or of no use, WriteError when nothing can be written.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
+    if memory is not None and data.covariates:
+        raise UsageError(
+            "--memory: a fit with --future or --static takes all series into memory, since what "
+            "these files become is learned from all of them; leave out one or the other"
+        )
     swarm.keep_compiled(home.cache)
     check_flags(data.mask)
     if run is not None:
@@ -101,12 +116,15 @@ def fit_to_home(
             )
         )  # fmt: skip
         masked = masked_rows(arrived.store, arrived.ids, data.mask, data.end)
-        request = _request(arrived, data, config, seed, masked, tune=tune, memory=memory)
+        request = _request(
+            arrived, data, config, seed, masked, tune=tune, memory=memory, executor=executor
+        )
         tell_of_others(home, callbacks.on_notice or (lambda message: None))
         with UnfinishedFit.begin(home, request, run) as unfinished:
             stored = _Stored(arrived.store, masked, lock)
-            facts, folder = _train_and_save(home, stored, unfinished, executor, callbacks)
-    return SavedFit(facts, folder, time.perf_counter() - began, arrived.stale)
+            saved = _train_and_save(home, stored, unfinished, executor, callbacks)
+    seconds = time.perf_counter() - began
+    return SavedFit(saved.facts, saved.folder, seconds, arrived.stale, saved.again)
 
 
 def _request(
@@ -118,9 +136,15 @@ def _request(
     *,
     tune: bool,
     memory: int | None,
+    executor: swarm.Executor | None,
 ) -> FitRequest:
     """What is to be done, once the series have arrived in the store."""
     store, ids = arrived.store, arrived.ids
+    parts = Portions(None, None)
+    if data.covariates:  # what these become is learned from all series
+        check_room(store, ids, config, "a fit with covariates")
+    else:
+        parts = portions(store, ids, config, memory, executor)
     return FitRequest(
         source=data.source.name,
         ids=tuple(ids),
@@ -134,8 +158,7 @@ def _request(
         mask=tuple(data.mask),
         covariates=data.covariates,
         covariates_sha256=data.covariates.sha256(),
-        # What covariates become is learned from all series.
-        shard=None if data.covariates else series_at_a_time(store, ids, config, memory),
+        **parts._asdict(),
     )
 
 
@@ -172,12 +195,13 @@ def resume_fit(
         lock.enter_context(store.locked(callbacks.on_wait))
         stored = _Stored(store, unfinished.masked_rows(store), lock)
         try:
-            facts, folder = _train_and_save(home, stored, unfinished, executor, callbacks)
+            saved = _train_and_save(home, stored, unfinished, executor, callbacks)
         except ValueError as error:
             raise ModelError(
                 f"cannot resume: {error}. Run `forecaster fit` without --resume"
             ) from error
-    return SavedFit(facts, folder, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return SavedFit(saved.facts, saved.folder, seconds, again=saved.again)
 
 
 def _facts(folder: Path) -> RunFacts:
@@ -208,9 +232,9 @@ def _train_and_save(
     unfinished: UnfinishedFit,
     executor: swarm.Executor | None,
     callbacks: Callbacks,
-) -> tuple[RunFacts, Path]:
+) -> _Saved:
     """Train, save the model as a new run, and discard the unfinished fit."""
-    if unfinished.request.shard is not None:
+    if unfinished.request.series_per_shard is not None:
         return _train_in_shards(home, stored, unfinished, executor, callbacks)
     panel = _training_panel(stored.store, unfinished.request)
     stored.lock.close()
@@ -235,7 +259,7 @@ def _train_and_save(
     with contextlib.suppress(*([ModelError] if panel.future is not None else [])):
         predict(load(folder), panel.only(model.ids[:1]))
     unfinished.discard()
-    return RunFacts.of(model), folder
+    return _Saved(RunFacts.of(model), folder)
 
 
 def _train_in_shards(
@@ -244,8 +268,11 @@ def _train_in_shards(
     unfinished: UnfinishedFit,
     executor: swarm.Executor | None,
     callbacks: Callbacks,
-) -> tuple[RunFacts, Path]:
-    """The same, of series that are read, trained, written and forgotten some at a time."""
+) -> _Saved:
+    """The same, of series that are read, trained, written and forgotten some at a time.
+
+    Where some were lost with their workers, the rest is saved, and the fit kept to try them again.
+    """
     request = unfinished.request
     scanned = scan(stored.store, request, stored.masked)
     reader = Reader(stored.store, request, stored.masked, scanned.layout, scanned.frequency)
@@ -257,14 +284,18 @@ def _train_in_shards(
     said |= {"tuned": request.tune, "products": products_of(request.config.precision)}
     span = show_time(scanned.first), show_time(scanned.last)
     provenance = {**said, **_provenance(span, stored.masked, unfinished)}
+    lost = any(part.lost for part in parts)
+    if lost:
+        del provenance["fit"]  # which may be resumed although this run is there
     spread = common_spread_of(request, scanned, parts)
     folder = save_shards(home, parts, spread, skipped, provenance, unfinished.run)
     stored.lock.close()
     opened = OpenRun.of(folder)
     model = opened.model(opened.ids[:1])
     predict(model, reader.panel(model.ids[:1]))  # as after a fit in one piece
-    unfinished.discard()
-    return RunFacts.of_shards(folder, model), folder
+    if not lost:
+        unfinished.discard()
+    return _Saved(RunFacts.of_shards(folder, model), folder, unfinished.name if lost else None)
 
 
 def _provenance(

@@ -1,16 +1,20 @@
 """How much memory there is, and how many series are trained in it at a time."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting import bytes_of_series
+from forecaster.forecasting import bytes_of_sample, bytes_of_series
 from forecaster.ingest import Store
 
-MOST_AT_A_TIME = 2_000  # series: their states are kept on disk while they train
+# Series: `predict` of one of them reads a shard; for each pair of lanes as many are in memory.
+MOST_PER_SHARD = 2_000
 _FEWEST = 20
 _PROGRAM = 800 * 2**20  # bytes that the program takes before the first series, compiling included
 _SHARE = 0.6  # of what is free, by default
@@ -19,13 +23,13 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def parse_memory(text: str) -> int:
-    """Bytes of a size such as ``2GB`` or ``500 MiB``. Raises UsageError for anything else."""
+    """Bytes of a size such as ``2GB`` or ``1500 MiB``. Raises UsageError for anything else."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(i?)B?\s*", text, re.IGNORECASE)
     if match is None:
-        raise UsageError(f"--memory {text}: expected a size such as 2GB or 500MB")
+        raise UsageError(f"--memory {text}: expected a size such as 2GB or 1500MB")
     number, unit, binary = match.groups()
     size = int(float(number) * (1024 if binary else 1000) ** _UNITS[unit.upper()])
-    if size < _PROGRAM // 2:
+    if size <= _PROGRAM:
         raise UsageError(
             f"--memory {text}: the program alone takes about {_PROGRAM / 1e9:.1f} GB; expected more"
         )
@@ -64,20 +68,56 @@ def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:
         return None
 
 
-def series_at_a_time(
-    store: Store, ids: Sequence[str], config: Config, memory: int | None
-) -> int | None:
-    """How many of these stored series to train at a time; None: all, since they fit.
+class Portions(NamedTuple):
+    """How many series are saved together, and how many are in memory together; None: all."""
 
-    ``memory``: bytes that the fit may take; by default a share of what is free.
+    series_per_shard: int | None
+    series_at_a_time: int | None
+
+
+def portions(
+    store: Store,
+    ids: Sequence[str],
+    config: Config,
+    memory: int | None,
+    executor: swarm.Executor | None = None,
+) -> Portions:
+    """In which portions to train these stored series.
+
+    - ``memory``: bytes that the fit may take; by default a share of what is free
+    - ``executor``: who trains them; a large cluster gets more of them at a time, as far as they fit
+      into memory, since it waits for the last of them
+
+    Raises UsageError where the memory is too little for what the series share, or for a few of
+    them.
     """
     each = _bytes_of_each(store, ids, config)
     budget = int(_SHARE * free_memory()) if memory is None else memory
+    if memory is not None:
+        _check_budget(store, ids, config, memory)
     fit = max(_FEWEST, (budget - _PROGRAM) // each)
-    if len(ids) <= min(fit, MOST_AT_A_TIME):
-        return None
-    shards = -(-len(ids) // min(fit, MOST_AT_A_TIME))
-    return -(-len(ids) // shards)
+    most = min(fit, MOST_PER_SHARD)
+    if len(ids) <= most:
+        return Portions(None, None)
+    each_shard = math.ceil(len(ids) / math.ceil(len(ids) / most))
+    lanes = 2 if executor is None or executor.is_local else sum(executor.lanes())
+    at_a_time = min(fit, MOST_PER_SHARD * max(1, lanes // 2), len(ids))
+    return Portions(each_shard, max(1, at_a_time // each_shard) * each_shard)
+
+
+def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int) -> None:
+    """Raise UsageError with the smallest budget that is enough, where this one is not."""
+    steps, channels = _size(store, ids)
+    sample = bytes_of_sample(config, len(ids), steps, channels)
+    few = min(_FEWEST, len(ids)) * bytes_of_series(config, steps, channels)
+    least = _PROGRAM + max(sample, few)
+    if memory < least:
+        what = "a few of them" if few > sample else "what all of them share"
+        raise UsageError(
+            f"--memory {memory / 1e9:.2f}GB is too little for these {len(ids):,} series, whose "
+            f"longest has {steps:,} rows: to train {what} takes about {least / 1e9:.2f} GB; "
+            f"expected --memory {math.ceil(least / 1e8) / 10:g}GB or more"
+        )
 
 
 def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> None:
@@ -96,5 +136,10 @@ def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> N
 
 def _bytes_of_each(store: Store, ids: Sequence[str], config: Config) -> int:
     """About how much memory a series takes while it is trained."""
+    return bytes_of_series(config, *_size(store, ids))
+
+
+def _size(store: Store, ids: Sequence[str]) -> tuple[int, int]:
+    """The rows of the longest of these stored series, and their channels."""
     steps = max(store.manifest.series[name].rows for name in ids)
-    return bytes_of_series(config, steps, store.channels(ids[0]))
+    return steps, store.channels(ids[0])

@@ -61,12 +61,15 @@ def predict_from_home(
     run: str | Path | None = None,
     n_paths: int | None = None,
     covariates: CovariateFiles | None = None,
+    history: int | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
     - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
     - ``covariates``: files of what else is known; by default those that the model was fitted with
+    - ``history``: latest rows of each series that the prediction's panel has at least; of a run
+      that is not in shards it has all
     - ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands
 
     Of a run in shards, only those with these series are read, one after the other.
@@ -89,7 +92,8 @@ def predict_from_home(
     asked = _Asked(home, opened, tuple(level), n_paths, covariates or CovariateFiles(), on_notice)
     if len(groups) == 1:
         return _predict(asked, ids, unknown)
-    return _joined(_by_shard(asked, groups, unknown))
+    most = max(_KEPT, history or 0)
+    return _joined(_by_shard(asked, groups, unknown, most), most)
 
 
 class _Asked(NamedTuple):
@@ -131,9 +135,11 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, str]) -> Predicti
 
 
 def _by_shard(
-    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, str]
+    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, str], most: int
 ) -> list[Prediction]:
     """A prediction for each shard that can forecast; the first names the series of the others.
+
+    ``most``: rows of each series that are kept.
 
     Raises ModelError when none can.
     """
@@ -147,25 +153,23 @@ def _by_shard(
             if number == len(groups) - 1 and not parts:
                 raise
             continue
-        parts.append(_latest(part, parts[0].model if parts else None))
+        parts.append(_latest(part, most, parts[0].model if parts else None))
     return [dataclasses.replace(parts[0], unknown=parts[0].unknown | failed), *parts[1:]]
 
 
-def _latest(part: Prediction, model: Model | None = None) -> Prediction:
+def _latest(part: Prediction, most: int, model: Model | None = None) -> Prediction:
     """A prediction with the latest rows of its panel alone, and in place of its model another."""
     panel = part.panel
-    kept = {name: panel.latest_rows(row, _KEPT) for row, name in enumerate(panel.ids)}
+    kept = {name: panel.latest_rows(row, most) for row, name in enumerate(panel.ids)}
     panel = Panel.from_arrays(kept, panel.skipped)
     return dataclasses.replace(part, panel=panel, model=model or part.model)
 
 
-def _joined(parts: Sequence[Prediction]) -> Prediction:
+def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
     """Forecasts of all shards as one."""
     panels = [part.panel for part in parts]
     latest = {
-        name: panel.latest_rows(row, _KEPT)
-        for panel in panels
-        for row, name in enumerate(panel.ids)
+        name: panel.latest_rows(row, most) for panel in panels for row, name in enumerate(panel.ids)
     }
     skipped = {name: why for panel in panels for name, why in panel.skipped.items()}
     return dataclasses.replace(

@@ -6,14 +6,15 @@ The bits are those of a fit in one piece; see :mod:`forecaster.forecasting.parts
 import dataclasses
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import DataError, NoSeries, StoreError
+from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
     fit_in_part,
@@ -78,7 +79,7 @@ class Reader:
 
 
 def scan(store: Store, request: FitRequest, masked: pd.DataFrame) -> Scanned:
-    """Read each series once, some at a time. Raises DataError when none can be learned from."""
+    """Read each series once, some at a time. Raises NoSeries when none can be learned from."""
     reader = Reader(store, request, masked, Layout(_kind(store, request.ids)))
     scanned, same = _scan(reader)
     if not same:  # what was seen of some series alone is not what all of them are
@@ -98,7 +99,7 @@ def _scan(reader: Reader) -> tuple[Scanned, bool]:
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
-    for names in shards_of(request.ids, request.shard):
+    for names in shards_of(request.ids, request.series_per_shard):
         try:
             panel = reader.panel(names)
         except NoSeries as error:
@@ -154,27 +155,72 @@ def train_shards(
 
     ``executor``: where the networks of each shard train.
 
-    Raises DataError when no network of any can be used.
+    Shards of which something was lost with its workers are trained again.
+
+    Raises NoSeries when no network of any can be used.
     """
     request = unfinished.request
     ids = list(scanned.rows)
     sample = sampled(ids, max(scanned.rows.values()))
-    groups = list(shards_of(ids, request.shard))
+    shards = list(shards_of(ids, request.series_per_shard))
+    together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
     common: Common | None = None
+    parts: list[SavedPart] = []
     on_shard = callbacks.on_shard or (lambda done, total: None)
-    for number, names in enumerate(groups):
-        folder = unfinished.shards / shard_name(number)
-        on_shard(number, len(groups))
-        if read_part(folder) is None:
+    kept = [_kept(unfinished.shards / shard_name(number)) for number in range(len(shards))]
+    for first in range(0, len(shards), together):
+        on_shard(first, len(shards))
+        group = shards[first : first + together]
+        done = [part for part in kept[first : first + together] if part is not None]
+        if len(done) < len(group):
+            before = [*parts, *(part for part in kept[first:] if part is not None)]
+            if executor is None or executor.is_local:
+                _check_computed(before, swarm.arithmetic())
+            began = 0.0
             if common is None:
                 common = _common(reader, sample, scanned, callbacks.on_training)
-            _train(reader, names, common, unfinished, number, executor, callbacks.on_training)
-        unfinished.finish_shard(number)
-    parts = [read_part(unfinished.shards / shard_name(k)) for k in range(len(groups))]
-    parts = [part for part in parts if part is not None]
+                began = common.pooled.seconds if common.pooled else 0.0
+            done = _train(
+                reader, group, common, unfinished, first, executor, callbacks.on_training, began,
+                before,
+            )  # fmt: skip
+        if not any(part.lost for part in done):  # else its progress serves those to be tried again
+            unfinished.finish_shard(first)
+        parts += done
     if all(part.empty for part in parts):
-        raise DataError("no network can be used: the forecasts of none are finite numbers")
+        raise _nothing(scanned, parts)
     return parts
+
+
+def _kept(folder: Path) -> SavedPart | None:
+    """A shard that is finished and need not be tried again."""
+    part = read_part(folder)
+    return None if part is None or part.lost else part
+
+
+def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> None:
+    """Raise ModelError where the rest would be rounded otherwise than the shards that are there."""
+    for part in parts:
+        changed = [
+            f"{name} {part.computed[name]} (now {now})"
+            for name, now in computes.items()
+            if part.computed.get(name, now) != now
+        ]
+        if changed:
+            raise ModelError(
+                f"{part.folder}: this shard was computed with {', '.join(changed)}: the fit would "
+                "end with the bits of neither. Resume it where it was begun (--ray, or a machine "
+                "of that kind; FORECASTER_KERNEL and JAX_PLATFORMS as they were), or run "
+                "`forecaster fit` without --resume"
+            )
+
+
+def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
+    """Why there is no network at all."""
+    lost = [name for part in parts for name in part.lost]
+    again = "`forecaster fit --resume` tries those again whose workers were lost" if lost else ""
+    reasons = {name: why for part in parts for name, why in part.skipped.items()}
+    return NoSeries({**scanned.skipped, **reasons}, again, lost)
 
 
 def _common(
@@ -193,29 +239,45 @@ def _common(
 
 def _train(
     reader: Reader,
-    names: Sequence[str],
+    group: Sequence[Sequence[str]],
     common: Common,
     unfinished: UnfinishedFit,
-    number: int,
+    first: int,
     executor: swarm.Executor | None,
     on_training: Callable[[swarm.Progress], None] | None,
-) -> None:
-    """Read, train and write one shard."""
+    seconds: float,
+    before: Sequence[SavedPart],
+) -> list[SavedPart]:
+    """Read, train and write some shards together.
+
+    - ``first``: the number of the first of them, with which all seconds are counted, also those
+      given
+    - ``before``: what they must have been computed like
+    """
     request = unfinished.request
     part = None
-    skipped: dict[str, str] = {}
     try:
         part = fit_in_part(
-            reader.panel(names), common, request.config, request.seed, tune=request.tune,
-            checkpoint=unfinished.checkpoint_of(number), executor=executor,
-            on_progress=on_training,
+            reader.panel([name for names in group for name in names]), common, request.config,
+            request.seed, tune=request.tune, checkpoint=unfinished.checkpoint_of(first),
+            executor=executor, on_progress=on_training,
         )  # fmt: skip
-        skipped = dict(part.model.skipped)
+        skipped, lost = part.model.skipped, set(part.lost)
+        seconds += part.model.provenance["training_seconds"]
+        _check_computed(before, part.model.provenance["computed"])
     except NoSeries as error:
-        skipped = error.skipped
-    save_part(unfinished.shards / shard_name(number), part, common.sample, skipped)
+        skipped, lost = error.skipped, set(error.lost)
+    saved: list[SavedPart] = []
+    for number, names in enumerate(group):
+        own = None if part is None else part.only(names)
+        reasons = {name: skipped[name] for name in names if name in skipped}
+        folder = unfinished.shards / shard_name(first + number)
+        gone = [name for name in names if name in lost]
+        saved.append(save_part(folder, own, common.sample, reasons, gone, seconds))
+        seconds = 0.0
     del part
     gc.collect()
+    return saved
 
 
 def common_spread_of(

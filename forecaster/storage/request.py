@@ -41,8 +41,9 @@ class FitRequest:
     - ``covariates``, ``covariates_sha256``: their files, and a hash of the content
     - ``versions``: of the program, and which code computes; what an older program did not say is
       missing
-    - ``shard``: how many series are trained at a time, see :mod:`forecaster.storage.shards`; None:
-      all
+    - ``series_per_shard``: how many series are saved together, see
+      :mod:`forecaster.storage.shards`; None: all
+    - ``series_at_a_time``: how many are in memory together, those of some shards
     """
 
     source: str
@@ -57,7 +58,8 @@ class FitRequest:
     mask: tuple[str, ...] = ()
     covariates: CovariateFiles = dataclasses.field(default_factory=CovariateFiles)
     covariates_sha256: str | None = None
-    shard: int | None = None
+    series_per_shard: int | None = None
+    series_at_a_time: int | None = None
     # None until it is made: they depend on the precision.
     versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]
 
@@ -115,8 +117,9 @@ def _check_types(request: FitRequest) -> None:
         raise TypeError("expected text")
     if not request.ids or type(request.seed) is not int or type(request.tune) is not bool:
         raise TypeError("expected ids, a seed and whether to tune")
-    if request.shard is not None and (type(request.shard) is not int or request.shard < 1):
-        raise TypeError("expected a number of series at a time")
+    for count in (request.series_per_shard, request.series_at_a_time):
+        if count is not None and (type(count) is not int or count < 1):
+            raise TypeError("expected a number of series at a time")
     for day in days:
         datetime.date.fromisoformat(day)
 

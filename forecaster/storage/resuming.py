@@ -33,7 +33,7 @@ from forecaster.storage.request import (
     write_request,
 )
 from forecaster.storage.saving import runs_by_fit
-from forecaster.storage.shards import SHARDS, remove_parts, shard_name
+from forecaster.storage.shards import SHARDS, finished_parts, remove_parts, shard_name
 from forecaster.swarm import Checkpoint
 
 _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
@@ -174,6 +174,7 @@ class UnfinishedStatus:
     - ``saved``: seconds since 1970 when its progress was last kept; None: there is none yet
     - ``running``: whether a process trains it
     - ``holder``: which process, where that can be told
+    - ``shards``: how many are finished, of a fit in shards, and of how many at most; else None
     """
 
     name: str
@@ -181,13 +182,15 @@ class UnfinishedStatus:
     saved: float | None
     running: bool
     holder: str
+    shards: tuple[int, int] | None = None
 
     @property
     def progress(self) -> str:
         """Since when it has some."""
         if self.saved is None:
             return "none yet"
-        return f"kept at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.saved))}"
+        done = "" if self.shards is None else "{} of {} shards done, ".format(*self.shards)
+        return f"{done}kept at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.saved))}"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.what}, progress {self.progress}"
@@ -331,16 +334,22 @@ def _still_running(folder: Path) -> UsageError:
 
 
 def _describe(folder: Path) -> UnfinishedStatus:
+    parts, shards = list[Path](), None
     try:
-        what = str(read_request(folder / _REQUEST))
+        parts = finished_parts(folder)
+        request = read_request(folder / _REQUEST)
+        what = str(request)
+        if request.series_per_shard is not None:
+            shards = len(parts), -(-len(request.ids) // request.series_per_shard)
     except ModelError:
         what = f"cannot be read; {_how_to_discard(folder.name)}"
     saved: float | None = None
     with contextlib.suppress(OSError):
-        saved = max((path.stat().st_mtime for path in _checkpoints(folder)), default=None)
+        kept = [*_checkpoints(folder), *parts]
+        saved = max((path.stat().st_mtime for path in kept), default=None)
     running = is_held(folder)
     holder = holder_of(folder).strip(" ()") if running else ""
-    return UnfinishedStatus(folder.name, what, saved, running, holder)
+    return UnfinishedStatus(folder.name, what, saved, running, holder, shards)
 
 
 def _how_to_discard(name: str) -> str:

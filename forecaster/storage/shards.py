@@ -14,8 +14,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -54,8 +55,10 @@ class SavedPart(NamedTuple):
 
     - ``names``, ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Part`
     - ``skipped``: series of it without a network, with the reason
-    - ``seconds``: that its training took
+    - ``seconds``: that training took, as far as it is counted with this shard
     - ``empty``: whether there is no model, as none of its networks can be used
+    - ``lost``: those of the skipped that no worker could train, which may be tried again
+    - ``computed``: which code trained its networks; empty where there is none
     """
 
     folder: Path
@@ -64,6 +67,8 @@ class SavedPart(NamedTuple):
     skipped: dict[str, str]
     seconds: float
     empty: bool
+    lost: tuple[str, ...] = ()
+    computed: Mapping[str, str] = MappingProxyType({})
 
 
 def shard_name(number: int) -> str:
@@ -72,13 +77,20 @@ def shard_name(number: int) -> str:
 
 
 def save_part(
-    folder: Path, part: Part | None, sample: Sequence[str], skipped: dict[str, str]
-) -> None:
-    """Write a finished shard, whole or not at all.
+    folder: Path,
+    part: Part | None,
+    sample: Sequence[str],
+    skipped: dict[str, str],
+    lost: Sequence[str] = (),
+    seconds: float = 0.0,
+) -> SavedPart:
+    """Write a finished shard, whole or not at all, also in place of one that was there.
 
     - ``part``: None where no network of it can be used
     - ``sample``: the series that stand for all
     - ``skipped``: series of it without a network, with the reason
+    - ``lost``: those of them that no worker could train
+    - ``seconds``: that training took, of what is not counted with another shard
 
     Raises WriteError when it cannot be written.
     """
@@ -88,24 +100,30 @@ def save_part(
     said = {
         "names": [part.ids[row] for row in rows] if part else [],
         "skipped": skipped,
-        "seconds": part.model.provenance["training_seconds"] if part else 0.0,
+        "seconds": seconds,
         "empty": part is None,
+        "lost": list(lost),
+        "computed": part.model.provenance["computed"] if part else {},
     }
-    with atomic.write_folder(folder) as temporary:
+    with atomic.write_folder(folder, replace=True) as temporary:
         if part is not None:
             write_model(part.model, temporary)
         np.save(temporary / _SCORES, scores)
         (temporary / _PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
+    return _saved_part(folder, said, scores)
 
 
 def read_part(folder: Path) -> SavedPart | None:
     """A finished shard; None where it is not there."""
     if not (folder / _PART).exists():
         return None
-    said = read_json(folder / _PART)
+    return _saved_part(folder, read_json(folder / _PART), np.load(folder / _SCORES))
+
+
+def _saved_part(folder: Path, said: dict[str, Any], scores: np.ndarray) -> SavedPart:
     return SavedPart(
-        folder, tuple(said["names"]), np.load(folder / _SCORES), dict(said["skipped"]),
-        float(said["seconds"]), bool(said["empty"]),
+        folder, tuple(said["names"]), scores, dict(said["skipped"]), float(said["seconds"]),
+        bool(said["empty"]), tuple(said.get("lost", ())), dict(said.get("computed", {})),
     )  # fmt: skip
 
 
@@ -322,6 +340,15 @@ def load_shards(
         raise KeyError(next(iter(ids), "no series"))
     joined = join_models(models)
     return joined if joined.ids == tuple(ids) else joined.only(list(ids))
+
+
+def finished_parts(folder: Path) -> list[Path]:
+    """What tells of each finished shard of a fit that is under way; not those to be tried again.
+
+    Raises ModelError when it cannot be read.
+    """
+    paths = (folder / SHARDS).glob(f"[0-9]*/{_PART}")
+    return [path for path in paths if not read_json(path).get("lost")]
 
 
 def remove_parts(folder: Path) -> None:

@@ -20,16 +20,16 @@ class Failed(NamedTuple):
 class Executor(Protocol):
     """Does parts of some work, each on whichever worker is free.
 
-    - ``here``: whether parts are done in this process, one after another
-    - ``members``: of a shard of a fit; None: all where ``here``, elsewhere as many as train for
+    - ``is_local``: whether parts are done in this process, one after another
+    - ``members_per_shard``: of a fit; None: all where ``is_local``, elsewhere as many as train for
       about ten seconds
     """
 
     @property
-    def here(self) -> bool: ...  # noqa: D102
+    def is_local(self) -> bool: ...  # noqa: D102
 
     @property
-    def members(self) -> int | None: ...  # noqa: D102
+    def members_per_shard(self) -> int | None: ...  # noqa: D102
 
     def lanes(self) -> Sequence[int]:
         """The devices of each worker that is there now."""
@@ -60,13 +60,13 @@ class Executor(Protocol):
 class Local:
     """Trains on the lanes of this process.
 
-    ``members``: of a shard; None: all in one, which is fastest.
+    ``members_per_shard``: of a fit; None: all in one, which is fastest.
     """
 
-    members: int | None = None
+    members_per_shard: int | None = None
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Yes."""
         return True
 

@@ -141,12 +141,14 @@ def fit(
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     _train(work, gathered, executor or Local(), watch)
     seconds = time.perf_counter() - began
-    return FitResult(ids, gathered.state, gathered.losses, seconds, gathered.failed)
+    return FitResult(
+        ids, gathered.state, gathered.losses, seconds, gathered.failed, gathered.computed
+    )
 
 
 def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
     """Have all members trained that are left to train, shard by shard."""
-    whole = executor.here and executor.members is None and not gathered.failed
+    whole = executor.is_local and executor.members_per_shard is None and not gathered.failed
     checkpoint, digest = watch.checkpoint, watch.digest
     if checkpoint and not checkpoint.resume:
         forget(checkpoint.path)

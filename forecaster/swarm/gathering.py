@@ -19,7 +19,7 @@ class Gathered:
     """Members that have ended, and those to come, which have the state of their origin or none.
 
     ``ended`` is (member,): which have ended; ``failed``: the reasons of those that no worker could
-    train, by name.
+    train, by name; ``computed``: which code computed.
     """
 
     def __init__(self, work: Work, failed: Mapping[str, str]):
@@ -33,7 +33,7 @@ class Gathered:
         self._parts: list[tuple[Rows, Losses]] = []
         # (member,); the validation loss, NaN before there is any.
         self.latest = np.full(len(work.ids), np.nan)
-        self._computed: dict[str, str] = {}
+        self.computed: dict[str, str] = {}
 
     def _nobody(self) -> np.ndarray:
         return np.zeros(len(self._work.ids), bool)
@@ -64,7 +64,7 @@ class Gathered:
     def restore(self, path: Path, digest: str) -> None:
         """Take over the members that had ended before an interruption."""
         metrics = sorted({*self._work.task.metrics, *self._first.metrics})
-        saved, self._computed = _checkpoint.read(path, digest, self.state, metrics=metrics)
+        saved, self.computed = _checkpoint.read(path, digest, self.state, metrics=metrics)
         ended = np.asarray(saved.state.status) != Status.TRAINING
         rows = np.flatnonzero(saved.started & ended & ~self.ended)
         self._take(rows, *take_members((saved.state, saved.losses), rows))
@@ -81,8 +81,8 @@ class Gathered:
 
     def add(self, shard: Shard, trained: ShardResult) -> None:
         """Take over a shard that has ended."""
-        _checkpoint.check_arithmetic("shards before", self._computed, trained.arithmetic)
-        self._computed = trained.arithmetic
+        _checkpoint.check_arithmetic("shards before", self.computed, trained.arithmetic)
+        self.computed = trained.arithmetic
         self._take(shard.rows, trained.state, trained.losses)
 
     def fail(self, shard: Shard, reason: str) -> None:

@@ -26,6 +26,8 @@ class FitResult:
     seconds: float
     failed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     """Members that no worker of an executor could train, with the reason."""
+    computed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Which code computed, see :func:`arithmetic`; empty where it is not known."""
 
     @property
     def params(self) -> Params:

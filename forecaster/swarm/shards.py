@@ -157,9 +157,9 @@ class Cutter:
 
     def __init__(self, work: Work, left: Rows, executor: Executor):
         self._work, self._left = work, left
-        self.whole = executor.here and executor.members is None and len(left) == len(work.ids)
-        self._fixed = len(left) if executor.here else None
-        self._fixed = executor.members or self._fixed
+        in_one = executor.is_local and executor.members_per_shard is None
+        self.whole = in_one and len(left) == len(work.ids)
+        self._fixed = executor.members_per_shard or (len(left) if executor.is_local else None)
         lanes = [1] if self._fixed else executor.lanes()
         self._at_once, self._workers = max(lanes, default=1), max(1, len(lanes))
         if not self._fixed:

@@ -286,6 +286,6 @@ if __name__ == "__main__":
     place, name, kind, first, step = sys.argv[2:]
     command = COMMANDS[name]()
     if name == "shards":
-        memory.MOST_AT_A_TIME = 1
+        memory.MOST_PER_SHARD = 1
     begin = make(command, Path(place))
     sys.stdout.write(f"{compare(command, begin, kind, int(first), int(step))}\n")

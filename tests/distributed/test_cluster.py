@@ -64,7 +64,7 @@ def test_a_node_that_is_killed_costs_no_result(cluster, expected):
             cluster.remove_node(second, allow_graceful=False)
             killed.append(now.stopped)
 
-    with distributed.Ray(cluster.address, members=8, on_notice=said.append) as executor:
+    with distributed.Ray(cluster.address, members_per_shard=8, on_notice=said.append) as executor:
         result = swarm.fit(TASK, DATA, IDS, **FIT, executor=executor, on_progress=kill)
         assert 0 < killed[0] < MANY and not result.failed
         assert any("it is done again" in line for line in said), said

@@ -1,5 +1,6 @@
 """Reaching a cluster: what is no address, nobody there, somebody else there, Ray not installed."""
 
+import functools
 import importlib.metadata
 import importlib.util
 import socket
@@ -28,6 +29,36 @@ def test_nobody_there_is_said_at_once():
         connecting._check_answers(address)
     with pytest.raises(ClusterError, match="no Ray cluster answers at no-such-host:6379"):
         connecting._check_answers("no-such-host:6379")
+
+
+def test_a_cluster_that_is_gone_is_named_before_it_is_joined(monkeypatch, tmp_path):
+    import ray  # pyright: ignore[reportMissingImports]
+    from ray._private import services  # pyright: ignore[reportMissingImports]
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "init", lambda *rest, **options: pytest.fail("joined what is gone"))
+    monkeypatch.setattr(services, "find_gcs_addresses", functools.cache(frozenset))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        gone = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "ray_current_cluster").write_text(gone)
+    noted = services.find_bootstrap_address
+    monkeypatch.setattr(services, "find_bootstrap_address", lambda _: noted(str(tmp_path)))
+    with pytest.raises(ClusterError, match=r"answers at .*the latest that was started.*ray stop"):
+        connecting.connect("auto")
+    (tmp_path / "ray_current_cluster").unlink()
+    with pytest.raises(ClusterError, match="no Ray cluster runs on this machine"):
+        connecting.connect("auto")
+    monkeypatch.setenv("RAY_ADDRESS", gone)
+    with pytest.raises(ClusterError, match="no Ray cluster answers at"):
+        connecting.connect("auto")
+
+
+def test_where_ray_does_not_tell_the_address_it_is_left_to_ray(monkeypatch):
+    from ray._private import services  # pyright: ignore[reportMissingImports]
+
+    monkeypatch.delattr(services, "canonicalize_bootstrap_address")
+    assert connecting._found() == "auto"
 
 
 def test_somebody_else_there_is_said_within_fifteen_seconds(monkeypatch, settings, tmp_path):

@@ -65,7 +65,8 @@ def test_what_was_begun_is_found(home, request_):
         assert again.request == request_ and again.checkpoint == begun.checkpoint
     assert sorted(json.loads((begun.folder / "request.json").read_text())) == [
         "config", "covariates", "covariates_sha256", "data_sha256", "end", "ids", "mask", "schema",
-        "seed", "shard", "skipped", "source", "start", "tune", "versions",
+        "seed", "series_at_a_time", "series_per_shard", "skipped", "source", "start", "tune",
+        "versions",
     ]  # fmt: skip
 
 

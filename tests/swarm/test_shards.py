@@ -26,10 +26,10 @@ class Elsewhere:
     ``trained`` are the shards that they were sent; after ``most`` they are interrupted.
     """
 
-    here = False
+    is_local = False
 
     def __init__(self, members=None, lost=(), most=99):
-        self.members, self.lost, self.most = members, set(lost), most
+        self.members_per_shard, self.lost, self.most = members, set(lost), most
         self.trained = []
 
     def lanes(self):

@@ -175,7 +175,7 @@ class Runner:
         self._cache, self._on_series = cache, on_series or (lambda name, done: None)
         self._workers = workers or cores()
         self._pool: concurrent.futures.Executor | None = None
-        self._executor = None if executor is None or executor.here else executor
+        self._executor = None if executor is None or executor.is_local else executor
 
     def __enter__(self) -> "Runner":
         if self._executor is not None:

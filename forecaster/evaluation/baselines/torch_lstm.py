@@ -68,7 +68,7 @@ def fit_by_torch(
     check_torch(config)
     config = dataclasses.replace(config, start="independent", members=1, precision="float32")
     run = functools.partial(_by_processes, workers=workers or cores())
-    if executor is not None and not executor.here:
+    if executor is not None and not executor.is_local:
         run = functools.partial(_elsewhere, executor=executor)
     trainer = functools.partial(_train_all, functools.partial(run, on_series=on_series))
     return fit_with(trainer, panel, config, seed)
