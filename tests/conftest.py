@@ -208,7 +208,7 @@ def error(*args, code: int) -> str:
 @pytest.fixture(scope="module")
 def units():
     """Matrix units for bfloat16, or AVX-512 in their place; gives which."""
-    from forecaster.swarm.recurrence import native, products
+    from forecaster.swarm.recurrence import native
 
     swarm.use_all_cores()
     if native.kernel_status()[0] is None:
@@ -217,6 +217,5 @@ def units():
     if name == "amx-emulated" and (why := native.why_no_matrix_units(emulated=True)):
         pytest.skip(why)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (native, products):
-            patch.setattr(module, "matrix_status", lambda: (name, ""))
+        patch.setattr(native, "matrix_status", lambda: (name, ""))
         yield name

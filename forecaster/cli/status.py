@@ -49,8 +49,7 @@ def status(
     from forecaster.ingest import Store
 
     show(f"Home: {home}")
-    show(f"Training: {_kernel()}")
-    show(f"--precision bfloat16: {_products()}")
+    _print_processor()
     stores = list(Store.all_of(home, say))
     if stores:
         print_table(_sources_table(stores), _sources_table(stores, narrow=True))
@@ -187,12 +186,12 @@ def _print_unfinished(home: "Home") -> None:
 def _describe_run(folder: "Path") -> list[str]:
     """The cells of a run's row; says what is wrong with a damaged one."""
     from forecaster.home import run_name
-    from forecaster.storage import SHARDS, Run, load
+    from forecaster.storage import SHARDS, Run, check_whole
 
     try:
         run = Run.read(folder)
         if not (folder / SHARDS).exists():  # of a run in shards, weights are looked at when needed
-            load(folder)
+            check_whole(folder)
     except ModelError as error:
         say(str(error))
         return [run_name(folder), "damaged", "", "", "", ""]
@@ -221,21 +220,15 @@ def _verify(store: "Store") -> int:
     return damaged
 
 
-def _kernel() -> str:
-    """Which code trains LSTMs and GRUs, and how to get the faster one."""
-    from forecaster.swarm import use_all_cores
-    from forecaster.swarm.recurrence import kernel_status
+def _print_processor() -> None:
+    """Which code trains LSTMs and GRUs, how to get the faster one, and what bfloat16 comes to."""
+    from forecaster.swarm.recurrence import processor_status
 
-    use_all_cores()
-    instructions, why = kernel_status()
+    (instructions, why), products = processor_status()
     if instructions:
-        return f"by code compiled for this processor ({instructions})"
-    advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
-    return f"by JAX alone, which is slower on CPUs: {why}{advice}"
-
-
-def _products() -> str:
-    """What another precision comes to here."""
-    from forecaster.swarm.recurrence import products_of
-
-    return products_of("bfloat16")
+        code = f"by code compiled for this processor ({instructions})"
+    else:
+        advice = "; install a C++ compiler, then forecaster again" if "not built" in why else ""
+        code = f"by JAX alone, which is slower on CPUs: {why}{advice}"
+    show(f"Training: {code}")
+    show(f"--precision bfloat16: {products}")

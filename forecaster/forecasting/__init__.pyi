@@ -24,6 +24,7 @@ from .networks import OwnNetwork as OwnNetwork
 from .networks import check_class as check_class
 from .networks import import_path as import_path
 from .networks import imported_network as imported_network
+from .networks import plain_shapes as plain_shapes
 from .parts import Common as Common
 from .parts import bytes_of_sample as bytes_of_sample
 from .parts import bytes_of_series as bytes_of_series

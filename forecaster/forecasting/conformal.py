@@ -19,7 +19,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
+
+from forecaster.forecasting.special import ndtri
 
 SHRINKAGE = 400.0  # independent scores that the forecast distribution's own shape counts for
 _PRIOR = 25.0  # independent scores that the spread of all series counts for at first

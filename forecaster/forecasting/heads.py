@@ -68,7 +68,7 @@ class StudentT:
         threshold: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
     ) -> np.ndarray:
         """Chance that the target lies above a threshold."""
-        from scipy.special import stdtr
+        from forecaster.forecasting.special import stdtr
 
         return np.asarray(stdtr(dof, np.subtract(location, threshold) / scale))
 
@@ -110,7 +110,7 @@ class Point:
         threshold: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
     ) -> np.ndarray:
         """Chance that the target lies above a threshold, the errors taken as normal."""
-        from scipy.special import ndtr
+        from forecaster.forecasting.special import ndtr
 
         return np.asarray(ndtr(np.subtract(location, threshold) / scale))
 

@@ -29,7 +29,7 @@ from forecaster.forecasting.model import (
 )
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.newcomers import newcomers_of, with_newcomers
-from forecaster.forecasting.task import functions
+from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
@@ -260,7 +260,7 @@ def _forecast_function(
     config: Config, features: int, network: OwnNetwork | None
 ) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
     """The forecast of one series; cached, so that forecasting again compiles nothing."""
-    apply = functions(config, features, network).apply
+    apply = trained_apply(config, features, network)
     head = HEADS[config.head](config.horizon)
 
     def forecast(

@@ -10,7 +10,6 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy.special import ndtri
 
 from forecaster.errors import UsageError
 from forecaster.forecasting.cautions import warn_of_jumps
@@ -26,6 +25,7 @@ from forecaster.forecasting.predicting import (
     price_factor,
     times_ahead,
 )
+from forecaster.forecasting.special import ndtri
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 

@@ -14,7 +14,7 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.heads import HEADS
 from forecaster.forecasting.model import Params
-from forecaster.forecasting.networks import OwnNetwork, network_functions
+from forecaster.forecasting.networks import OwnNetwork, plain_apply
 from forecaster.forecasting.windows import (
     MODES,
     AnyArray,
@@ -75,9 +75,21 @@ def split_of(config: Config, steps: int) -> Split:
     )  # fmt: skip
 
 
-def functions(config: Config, features: int, network: OwnNetwork | None = None) -> swarm.Functions:
+def functions(
+    config: Config, features: int, network: OwnNetwork | None = None
+) -> "swarm.Functions":
     """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
+    from forecaster.forecasting.networks import network_functions
+
     return network_functions(config, features, HEADS[config.head](config.horizon), network)
+
+
+def trained_apply(
+    config: Config, features: int, network: OwnNetwork | None = None
+) -> Callable[..., tuple[Array, Array]]:
+    """``apply`` alone, without loading Flax where the network can do without."""
+    plain = plain_apply(config) if network is None else None
+    return functions(config, features, network).apply if plain is None else plain
 
 
 @functools.lru_cache(maxsize=8)

@@ -22,8 +22,6 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from forecaster.swarm import shuffled_batches
-
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)  # the same arithmetic on a device and a host
 Step: TypeAlias = int | Int[Array, ""]
 Steps: TypeAlias = int | Int[Array, "..."]
@@ -188,6 +186,8 @@ class Windowed:
         self, key: Array, span: Span, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
         """All windows that end before the boundary, each once, in random order."""
+        from forecaster.swarm import shuffled_batches
+
         lookback = self.split.lookback
         first, boundary = span
         origins = jnp.arange(self.split.latest_boundary)

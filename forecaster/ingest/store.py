@@ -367,7 +367,7 @@ class Store:
             raise StoreError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
         if sha256(raw) != quality.sha256:
             raise StoreError(f"{path}: damaged; {advice}")
-        table = pq.read_table(pa.BufferReader(raw))
+        table = pq.ParquetFile(pa.BufferReader(raw)).read()
         flags = table.to_pandas()
         flags.attrs["rules"] = int((table.schema.metadata or {}).get(b"rules", 1))
         return flags

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
+from forecaster.series.holidays import tabled_holidays
 from forecaster.series.times import Date
 
 MARGIN = pd.Timedelta(minutes=30)  # from a session's close until its prices count as final
@@ -104,6 +105,13 @@ def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
 @functools.lru_cache(maxsize=64)
 def regular_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
     """The holidays of New York on weekdays, by the exchange's rules, from one year to another."""
+    if (days := tabled_holidays(first_year, last_year)) is not None:
+        return pd.DatetimeIndex(days.astype("datetime64[ns]"))
+    return holidays_by_rule(first_year, last_year)
+
+
+def holidays_by_rule(first_year: int, last_year: int) -> pd.DatetimeIndex:
+    """The same, from the rules themselves, for any years."""
     from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
 
     # The rules are a property of the class; making a calendar of all sessions takes half a second.

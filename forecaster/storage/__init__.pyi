@@ -19,6 +19,7 @@ from .runs import remove_run as remove_run
 from .runs import rename_run as rename_run
 from .runs import runs_of as runs_of
 from .runs import shown_time as shown_time
+from .saving import check_whole as check_whole
 from .saving import save as save
 from .saving import save_run as save_run
 from .shards import SHARDS as SHARDS

@@ -6,31 +6,42 @@ memory is asked for beyond the size of its files, and what passes is a model tha
 
 import datetime
 import json
-import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting import Model, Networks, OwnNetwork, param_shapes, split_members
+from forecaster.forecasting import plain_shapes
 from forecaster.ingest import Reading
 from forecaster.paths import as_bytes
 from forecaster.series import EXCHANGES, Frequency, Hours, Transform, default_season
 from forecaster.storage.encoding import Encoding
+from forecaster.storage.fields import (
+    check_count,
+    field,
+    finite,
+    is_a,
+    no_number,
+    texts,
+    unique,
+)
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:  # what a run says of itself is read without JAX
+    from forecaster.forecasting import Model, OwnNetwork
+
+Arrays: TypeAlias = Mapping[str, np.ndarray]
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MOST_REASON = 500  # characters of an error
 _SECONDS = 86_400
 _WIDEST = 1e6  # spread of scores: no outcome lies that far from what was forecast
-_MISSING = object()
 _REPORTED = {
     "status": (str,),
     "mae_relative_to_naive": (int, float),
@@ -59,57 +70,110 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     raw = read_bytes(path, _MOST_JSON)
     try:
-        content = json.loads(raw, parse_constant=_no_number, parse_float=_finite)
-        return _is(dict, content, "content")
+        content = json.loads(raw, parse_constant=no_number, parse_float=finite)
+        return is_a(dict, content, "content")
     except RecursionError as error:
         raise ModelError(f"{path}: cannot be read (nested too deeply). {ADVICE}") from error
     except (ValueError, TypeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}). {ADVICE}") from error
 
 
-def model_of(
+class Checked(NamedTuple):
+    """What the two files of a model hold; see :class:`forecaster.forecasting.Model`.
+
+    ``arrays``, ``params``, ``start``: as they are used, the weights by path; empty where the shapes
+    of the network were not known
+    """
+
+    ids: tuple[str, ...]
+    config: Config
+    frequency: Frequency
+    transform: Transform
+    channels: tuple[str, ...]
+    target: str
+    report: pd.DataFrame
+    spread: np.ndarray
+    fitted_until: np.ndarray
+    spacing: np.ndarray
+    skipped: dict[str, str]
+    provenance: dict[str, Any]
+    arrays: Arrays
+    params: Arrays
+    start: Arrays
+
+
+def checked(
     rest: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    network: OwnNetwork | None = None,
-) -> Model:
+    arrays: Arrays,
+    shapes_of: Callable[[Config, int], Shapes | None] = plain_shapes,
+) -> Checked:
+    """Look at what the two files hold, which loads no JAX.
+
+    ``shapes_of(config, features)``: of one network's arrays, by path; where it gives None, weights
+    and scores are not looked at.
+
+    Raises TypeError, ValueError or OverflowError where that is no model.
+    """
+    ids = unique(texts(rest, "ids"), "ids")
+    config = Config.from_dict(field(dict, rest, "config"), "config")
+    frequency = _frequency(field(dict, rest, "frequency"))
+    transform = _transform(field(dict, rest, "transform"), config, frequency)
+    channels = unique(texts(rest, "channels"), "channels")
+    if (target := field(str, rest, "target")) not in channels:
+        raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
+    encoding = _encoding(rest.get("encoding", {}))
+    _check_sizes(arrays, config)
+    read: Arrays = {}
+    if (shapes := shapes_of(config, transform.feature_count(config.horizon))) is not None:
+        _check_arrays(arrays, encoding, config, shapes, len(ids))
+        read = encoding.read(arrays)
+    return Checked(
+        ids, config, frequency, transform, channels, target, _report(rest, ids),
+        spread=_above_zero(field(list, rest, "spread"), "spread", config.horizon),
+        fitted_until=_times(field(list, rest, "fitted_until"), frequency, len(ids)),
+        spacing=_above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf),
+        skipped=_skipped(field(dict, rest, "skipped")),
+        provenance=_provenance(field(dict, rest, "provenance")),
+        arrays=read, params=_weights(read, "params/"), start=_weights(read, "start/"),
+    )  # fmt: skip
+
+
+def model_of(
+    rest: Mapping[str, Any], arrays: Arrays, network: "OwnNetwork | None" = None
+) -> "Model":
     """A model of what the two files hold; ``network``: the class where it is a user's own.
 
     Raises TypeError, ValueError, OverflowError or UsageError where that is no model.
     """
-    ids = _unique(_texts(rest, "ids"), "ids")
-    config = Config.from_dict(_get(dict, rest, "config"), "config")
-    frequency = _frequency(_get(dict, rest, "frequency"))
-    transform = _transform(_get(dict, rest, "transform"), config, frequency)
-    channels = _unique(_texts(rest, "channels"), "channels")
-    if (target := _get(str, rest, "target")) not in channels:
-        raise ValueError(f"target: {reprlib.repr(target)} is none of the channels")
-    encoding = _encoding(rest.get("encoding", {}))
-    _check_sizes(arrays, config)
-    shapes = _flatten(param_shapes(config, transform.feature_count(config.horizon), network))
-    _check_arrays(arrays, encoding, config, shapes, len(ids))
-    arrays = encoding.read(arrays)
-    params, start = _weights(arrays, "params/"), _weights(arrays, "start/")
-    params = {name: split_members(leaf, config.members) for name, leaf in params.items()}
+    from forecaster.forecasting import Model, Networks, param_shapes, split_members
+
+    def shapes_of(config: Config, features: int) -> Shapes:
+        known = plain_shapes(config, features)
+        return _flatten(param_shapes(config, features, network)) if known is None else known
+
+    said = checked(rest, arrays, shapes_of)
+    each = said.config.members
+    params = {name: split_members(leaf, each) for name, leaf in said.params.items()}
     networks = Networks(
-        config, ids, _unflatten(params), _report(rest, ids), network,
-        _unflatten(start) if start else None,
+        said.config, said.ids, _unflatten(params), said.report, network,
+        _unflatten(said.start) if said.start else None,
     )  # fmt: skip
     return Model(
         networks=networks,
-        channels=channels,
-        target=target,
-        frequency=frequency,
-        transform=transform,
-        normal_scores=arrays["scores"],
-        spread=_above_zero(_get(list, rest, "spread"), "spread", config.horizon),
-        fitted_until=_times(_get(list, rest, "fitted_until"), frequency, len(ids)),
-        spacing=_above_zero(_get(list, rest, "spacing"), "spacing", len(ids), below=np.inf),
-        skipped=_skipped(_get(dict, rest, "skipped")),
-        provenance=_provenance(_get(dict, rest, "provenance")),
+        channels=said.channels,
+        target=said.target,
+        frequency=said.frequency,
+        transform=said.transform,
+        normal_scores=said.arrays["scores"],
+        spread=said.spread,
+        fitted_until=said.fitted_until,
+        spacing=said.spacing,
+        skipped=said.skipped,
+        provenance=said.provenance,
     )
 
 
-def _weights(arrays: Mapping[str, np.ndarray], kind: str) -> dict[str, np.ndarray]:
+def _weights(arrays: Arrays, kind: str) -> dict[str, np.ndarray]:
     """The arrays of one kind, by path. Raises ValueError unless all weights are finite."""
     weights = {
         name.removeprefix(kind): leaf for name, leaf in arrays.items() if name.startswith(kind)
@@ -126,15 +190,15 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     Raises ModelError where that is no model's.
     """
     try:
-        ids = _unique(_texts(rest, "ids"), "ids")
-        config = Config.from_dict(_get(dict, rest, "config"), "config")
+        ids = unique(texts(rest, "ids"), "ids")
+        config = Config.from_dict(field(dict, rest, "config"), "config")
         report = _report(rest, ids)
-        known = Transform.from_dict(_get(dict, rest, "transform")).covariates
+        known = Transform.from_dict(field(dict, rest, "transform")).covariates
         return {
             "ids": ids,
-            "skipped": _skipped(_get(dict, rest, "skipped")),
+            "skipped": _skipped(field(dict, rest, "skipped")),
             "config": config,
-            "provenance": _provenance(_get(dict, rest, "provenance")),
+            "provenance": _provenance(field(dict, rest, "provenance")),
             "error": _numbers(report["mae_relative_to_naive"]),
             "seasonal_error": _numbers(report["mae_relative_to_seasonal_naive"]),
             "covariates": (known.future, (*known.numbers, *known.words)),
@@ -157,22 +221,22 @@ def _frequency(fields: dict[str, Any]) -> Frequency:
     """Checked with pandas, which knows the aliases."""
     hours = fields.get("hours")
     frequency = Frequency(**{**fields, "hours": None if hours is None else _hours(hours)})
-    alias = _is(str, frequency.alias, "frequency: alias")
-    _count(frequency.step, "frequency: step", _MOST_INT)
-    _is(bool, frequency.nyse, "frequency: nyse")
+    alias = is_a(str, frequency.alias, "frequency: alias")
+    check_count(frequency.step, "frequency: step", _MOST_INT)
+    is_a(bool, frequency.nyse, "frequency: nyse")
     if alias not in ("step", "months"):
         pd.tseries.frequencies.to_offset(alias)
     return frequency
 
 
 def _hours(fields: object) -> Hours:
-    hours = Hours(**_is(dict, fields, "frequency: hours"))
+    hours = Hours(**is_a(dict, fields, "frequency: hours"))
     if hours.exchange not in EXCHANGES:
         raise ValueError(f"frequency: hours: exchange {reprlib.repr(hours.exchange)} is not known")
     for name in ("utc", "closing"):
-        _is(bool, getattr(hours, name), f"frequency: hours: {name}")
-    _count(hours.step, "frequency: hours: step", _SECONDS)
-    if not 0 <= _is(int, hours.first, "frequency: hours: first") <= _SECONDS:
+        is_a(bool, getattr(hours, name), f"frequency: hours: {name}")
+    check_count(hours.step, "frequency: hours: step", _SECONDS)
+    if not 0 <= is_a(int, hours.first, "frequency: hours: first") <= _SECONDS:
         raise ValueError("frequency: hours: first: expected the seconds of a day")
     return hours
 
@@ -186,8 +250,8 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
     for nature in transform.natures.values():
         for steps in nature.seasons:
-            _count(steps, "transform: natures: seasons", _MOST_SEASON)
-    _count(transform.season, "transform: season", _MOST_SEASON)
+            check_count(steps, "transform: natures: seasons", _MOST_SEASON)
+    check_count(transform.season, "transform: season", _MOST_SEASON)
     if not 0 <= transform.doubt < 1e6:
         raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
     if transform.season != (season if transform.name == "seasonal" else 1):
@@ -196,13 +260,13 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
 
 
 def _encoding(fields: object) -> Encoding:
-    encoding = Encoding(**_is(dict, fields, "encoding"))
+    encoding = Encoding(**is_a(dict, fields, "encoding"))
     if encoding.scores not in ("float32", "float16"):
         raise ValueError(f"encoding: scores: got {reprlib.repr(encoding.scores)}")
     return encoding
 
 
-def _check_sizes(arrays: Mapping[str, np.ndarray], config: Config) -> None:
+def _check_sizes(arrays: Arrays, config: Config) -> None:
     """Raise ValueError for a network larger than the arrays, before it is thought of."""
     largest = max((size for leaf in arrays.values() for size in leaf.shape), default=0)
     for name, most in (
@@ -216,10 +280,10 @@ def _check_sizes(arrays: Mapping[str, np.ndarray], config: Config) -> None:
 
 
 def _check_arrays(
-    arrays: Mapping[str, np.ndarray],
+    arrays: Arrays,
     encoding: Encoding,
     config: Config,
-    network: Mapping[str, tuple[int, ...]],
+    network: Shapes,
     series: int,
 ) -> None:
     """Raise ValueError unless these are the arrays of such a model, in name, type and shape."""
@@ -244,9 +308,9 @@ def _check_arrays(
 
 def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
     """How each training went: columns of text or of numbers, null for NaN."""
-    columns = _get(dict, rest, "report")
+    columns = field(dict, rest, "report")
     for name, column in columns.items():
-        if len(_is(list, column, f"report: {name!r}")) != len(ids):
+        if len(is_a(list, column, f"report: {name!r}")) != len(ids):
             raise ValueError(f"report: {name!r}: {len(column)} rows for {len(ids)} series")
         kinds = {type(value) for value in column if value is not None}
         if not (kinds <= {str} or kinds <= {bool} or kinds <= {int, float}):
@@ -254,7 +318,7 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
         if int in kinds and max(abs(value) for value in column if value is not None) > _MOST_INT:
             raise ValueError(f"report: {name!r}: a number is too large")
     for name, kinds in _REPORTED.items():  # which commands show
-        for value in _get(list, columns, name):
+        for value in field(list, columns, name):
             if value is not None and type(value) not in kinds:
                 raise TypeError(f"report: {name!r}: got {reprlib.repr(value)}")
     report = pd.DataFrame(columns, index=pd.Index(ids, name="unique_id"))
@@ -276,74 +340,41 @@ def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:
     if len(times) != series:
         raise ValueError(f"fitted_until: {len(times)} for {series} series")
     if frequency.alias == "step":
-        return np.array([_is(int, time, "fitted_until") for time in times], np.int64)
+        return np.array([is_a(int, time, "fitted_until") for time in times], np.int64)
     dates = [pd.Timestamp(_date(time, "fitted_until")) for time in times]
     return np.array([date.as_unit("ns").to_datetime64() for date in dates])  # raises beyond 2262
 
 
 def _date(value: object, what: str) -> np.datetime64:
-    text = _is(str, value, what)
+    text = is_a(str, value, what)
     datetime.date.fromisoformat(text[:10])  # numpy takes more than dates, such as "now"
     return pd.Timestamp(text).tz_localize(None).to_datetime64()
 
 
 def _skipped(skipped: dict[str, Any]) -> dict[str, str]:
-    return {name: _is(str, reason, f"skipped: {name!r}") for name, reason in skipped.items()}
+    return {name: is_a(str, reason, f"skipped: {name!r}") for name, reason in skipped.items()}
 
 
 def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Free, but for what commands use."""
     as_bytes(json.dumps(provenance, ensure_ascii=False))  # half a character can be no file name
     for name in ("future", "static"):
-        _is(str, provenance.get(name) or "", f"provenance: {name}")
-    reading = _is(dict, provenance.get("reading") or {}, "provenance: reading")
+        is_a(str, provenance.get(name) or "", f"provenance: {name}")
+    reading = is_a(dict, provenance.get("reading") or {}, "provenance: reading")
     for value in reading.values():
-        _is(str, value or "", "provenance: reading")
+        is_a(str, value or "", "provenance: reading")
     Reading(**reading)
     for name in ("source", "first", "last", "created", "fit", "compressed_from", "compressed_by",
                  "products"):  # fmt: skip
-        _is(str, provenance.get(name, ""), f"provenance: {name}")
+        is_a(str, provenance.get(name, ""), f"provenance: {name}")
     for name in ("start", "end"):
         if (day := provenance.get(name)) is not None:
             _date(day, f"provenance: {name}")
-    for flag in _is(list, provenance.get("mask", []), "provenance: mask"):
-        _is(str, flag, "provenance: mask")
-    for flag, count in _is(dict, provenance.get("masked") or {}, "provenance: masked").items():
-        _is(int, count, f"provenance: masked: {flag!r}")
+    for flag in is_a(list, provenance.get("mask", []), "provenance: mask"):
+        is_a(str, flag, "provenance: mask")
+    for flag, count in is_a(dict, provenance.get("masked") or {}, "provenance: masked").items():
+        is_a(int, count, f"provenance: masked: {flag!r}")
     return provenance
-
-
-def _get(kind: type[_T], fields: Mapping[str, Any], name: str) -> _T:
-    return _is(kind, fields.get(name, _MISSING), name)
-
-
-def _is(kind: type[_T], value: object, what: str) -> _T:
-    """The value, if it is of this type. A bool is no int."""
-    if value is _MISSING:
-        raise ValueError(f"{what}: missing")
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"{what}: expected {_WORDS[kind]}; got {reprlib.repr(value)}")
-    return value
-
-
-_WORDS: dict[type, str] = {
-    dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false",
-}  # fmt: skip
-
-
-def _count(value: object, what: str, most: int) -> None:
-    if not 1 <= _is(int, value, what) <= most:
-        raise ValueError(f"{what}: expected 1 to {most}; got {reprlib.repr(value)}")
-
-
-def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    return tuple(_is(str, value, name) for value in _get(list, fields, name))
-
-
-def _unique(names: tuple[str, ...], what: str) -> tuple[str, ...]:
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"{what}: expected names, each once; got {reprlib.repr(names)}")
-    return names
 
 
 def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, tuple[int, ...]]:
@@ -365,13 +396,3 @@ def _unflatten(flat: Mapping[str, np.ndarray]) -> dict[Any, Any]:
             branch = branch.setdefault(part, {})
         branch[last] = leaf
     return tree
-
-
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    if not math.isfinite(number := float(digits)):
-        raise ValueError(f"{reprlib.repr(digits)} is beyond any number")
-    return number

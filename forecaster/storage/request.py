@@ -15,7 +15,6 @@ from forecaster import __version__, atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.ingest import CovariateFiles, Reading, Store
-from forecaster.swarm import arithmetic, use_all_cores
 
 _SCHEMA = 2  # version 1 did not say by which versions of the program
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
@@ -23,6 +22,8 @@ _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 def versions(precision: str = "float32") -> dict[str, str]:
     """What decides the bits that are computed: versions of programs, JAX's backend, the kernel."""
+    from forecaster.swarm import arithmetic, use_all_cores
+
     libraries = {name: version(name) for name in _LIBRARIES}
     use_all_cores()  # before anything starts JAX
     return {"forecaster": __version__, **libraries, **arithmetic(precision)}

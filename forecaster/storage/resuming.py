@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -34,7 +35,9 @@ from forecaster.storage.request import (
 )
 from forecaster.storage.saving import runs_by_fit
 from forecaster.storage.shards import SHARDS, finished_parts, remove_parts, shard_name
-from forecaster.swarm import Checkpoint
+
+if TYPE_CHECKING:  # unfinished fits are listed without JAX
+    from forecaster.swarm import Checkpoint
 
 _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
 _SWEPT_AFTER = 3600.0  # seconds; until then a folder without a request may be about to get one
@@ -52,7 +55,7 @@ class UnfinishedFit:
 
     folder: Path
     request: FitRequest
-    checkpoint: Checkpoint
+    checkpoint: "Checkpoint"
     lock: FolderLock = dataclasses.field(repr=False, compare=False)
     new: bool = False
 
@@ -87,6 +90,8 @@ class UnfinishedFit:
         except BaseException:
             _remove(folder, lock)
             raise
+        from forecaster.swarm import Checkpoint
+
         checkpoint = Checkpoint(folder / _CHECKPOINT, replace=atomic.write_file)
         return UnfinishedFit(folder, request, checkpoint, lock, new=True)
 
@@ -105,6 +110,8 @@ class UnfinishedFit:
         except BaseException:
             lock.release()
             raise
+        from forecaster.swarm import Checkpoint
+
         checkpoint = Checkpoint(
             folder / _CHECKPOINT, resume=_has_progress(folder), replace=atomic.write_file
         )
@@ -148,8 +155,10 @@ class UnfinishedFit:
         """Where the finished shards of a fit that goes through in shards are."""
         return self.folder / SHARDS
 
-    def checkpoint_of(self, shard: int) -> Checkpoint:
+    def checkpoint_of(self, shard: int) -> "Checkpoint":
         """Where the progress of one shard is kept."""
+        from forecaster.swarm import Checkpoint
+
         path = self.folder / f"{_CHECKPOINT}-{shard_name(shard)}"
         there = bool(list(self.folder.glob(f"{path.name}*")))
         return Checkpoint(path, resume=there and not self.new)

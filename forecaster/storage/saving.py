@@ -10,32 +10,27 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forecaster import atomic
 from forecaster.errors import ModelError, UsageError, WriteError
-from forecaster.forecasting import (
-    Model,
-    OwnNetwork,
-    check_class,
-    import_path,
-    imported_network,
-    merge_members,
-)
 from forecaster.home import Home, run_name
 from forecaster.storage.encoding import Encoding
-from forecaster.storage.loading import ADVICE, model_of, read_bytes, read_json, shortened
+from forecaster.storage.loading import ADVICE, checked, model_of, read_bytes, read_json, shortened
+
+if TYPE_CHECKING:  # what a run says of itself is read without JAX
+    from forecaster.forecasting import Model, OwnNetwork
 
 SCHEMA = 4  # 1 and 2 were made for other features; 3 did not say how far apart rows are
 ARRAYS, REST = "model.safetensors", "model.json"
 
 
-def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> Path:
+def save(model: "Model", folder: str | Path, encoding: Encoding | None = None) -> Path:
     """Write a model into a new folder, whole or not at all, and return the folder.
 
     ``encoding``: how the arrays are written, to make the file smaller; see :data:`METHODS`.
@@ -50,9 +45,11 @@ def save(model: Model, folder: str | Path, encoding: Encoding | None = None) -> 
     return folder
 
 
-def write_model(model: Model, folder: Path, encoding: Encoding | None = None) -> None:
+def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) -> None:
     """Write the two files of a model into a folder."""
     from safetensors.numpy import save as to_bytes
+
+    from forecaster.forecasting import merge_members
 
     arrays = {
         f"params/{name}": leaf for name, leaf in _flatten(merge_members(model.params)).items()
@@ -86,7 +83,7 @@ def write_model(model: Model, folder: Path, encoding: Encoding | None = None) ->
 
 
 def save_run(
-    home: Home, model: Model, encoding: Encoding | None = None, name: str | None = None
+    home: Home, model: "Model", encoding: Encoding | None = None, name: str | None = None
 ) -> Path:
     """Save a model as a new run; see :func:`as_new_run`."""
     kind = model.config.column.lower()
@@ -144,15 +141,45 @@ def read_rest(folder: Path) -> dict[str, Any]:
 
 
 def load_whole(
-    folder: Path, rest: dict[str, Any] | None = None, network: OwnNetwork | None = None
-) -> Model:
+    folder: Path, rest: dict[str, Any] | None = None, network: "OwnNetwork | None" = None
+) -> "Model":
     """Read a model that :func:`save` wrote; see :func:`forecaster.storage.load`.
 
     ``rest``: its ``model.json``, where that has been read.
     """
+    rest = read_rest(folder) if rest is None else rest
+    arrays = _read_arrays(folder, rest)
+    rest, network = _with_network(rest, network, folder)
+    with _as_model_error(folder):
+        return model_of(rest, arrays, network)
+
+
+def check_whole(folder: Path) -> None:
+    """Raise ModelError unless a model that :func:`save` wrote is as it was written.
+
+    JAX is not loaded. What cannot be known without it are the arrays' names and shapes where a
+    network has to be built for them: of those it is only seen that they are what was saved.
+    """
+    rest = read_rest(folder)
+    arrays = _read_arrays(folder, rest)
+    with _as_model_error(folder):
+        checked(rest, arrays)
+
+
+@contextlib.contextmanager
+def _as_model_error(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the files are whatever somebody made of them
+        raise ModelError(
+            f"{folder}: not a model of this program: {shortened(error)}. {ADVICE}"
+        ) from error
+
+
+def _read_arrays(folder: Path, rest: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of a model, if they are those that ``rest``, its ``model.json``, speaks of."""
     from safetensors.numpy import load as from_bytes
 
-    rest = read_rest(folder) if rest is None else rest
     _check_schema(rest, folder / REST)
     raw = read_bytes(folder / ARRAYS)
     if hashlib.sha256(raw).hexdigest() != rest.get("arrays_sha256"):
@@ -160,13 +187,8 @@ def load_whole(
             f"{folder / ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
             f"{ADVICE}"
         )
-    rest, network = _with_network(rest, network, folder)
-    try:
-        return model_of(rest, from_bytes(raw), network)
-    except Exception as error:  # the files are whatever somebody made of them
-        raise ModelError(
-            f"{folder}: not a model of this program: {shortened(error)}. {ADVICE}"
-        ) from error
+    with _as_model_error(folder):
+        return from_bytes(raw)
 
 
 def _check_schema(rest: Mapping[str, Any], path: Path) -> None:
@@ -181,8 +203,8 @@ def _check_schema(rest: Mapping[str, Any], path: Path) -> None:
 
 
 def _with_network(
-    rest: dict[str, Any], network: OwnNetwork | None, folder: Path
-) -> tuple[dict[str, Any], OwnNetwork | None]:
+    rest: dict[str, Any], network: "OwnNetwork | None", folder: Path
+) -> "tuple[dict[str, Any], OwnNetwork | None]":
     """The settings with the class of the networks named, and that class, if it is a user's own."""
     config = rest.get("config")
     config = config if isinstance(config, dict) else {}
@@ -191,6 +213,8 @@ def _with_network(
         if network is not None:
             raise UsageError(f"{folder}: its networks are {path}; load it without `network`")
         return rest, None
+    from forecaster.forecasting import check_class, import_path, imported_network
+
     try:
         network = check_class(network) if network is not None else imported_network(path)
     except UsageError as error:

@@ -25,7 +25,6 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError
-from forecaster.forecasting import Model, OwnNetwork, Part, join_models
 from forecaster.home import Home
 from forecaster.storage.loading import (
     ADVICE,
@@ -38,6 +37,8 @@ from forecaster.storage.saving import REST, as_new_run, load_whole, read_rest, w
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from forecaster.forecasting import Model, OwnNetwork, Part
 
 SCHEMA = 5
 SHARDS = "shards"
@@ -78,7 +79,7 @@ def shard_name(number: int) -> str:
 
 def save_part(
     folder: Path,
-    part: Part | None,
+    part: "Part | None",
     sample: Sequence[str],
     skipped: dict[str, str],
     lost: Sequence[str] = (),
@@ -302,10 +303,10 @@ def sharded_facts(folder: Path, rest: dict[str, Any]) -> dict[str, Any]:
 
 def load(
     folder: str | Path,
-    network: OwnNetwork | None = None,
+    network: "OwnNetwork | None" = None,
     *,
     ids: Sequence[str] | None = None,
-) -> Model:
+) -> "Model":
     """Read a model that :func:`save` wrote.
 
     - ``network``: the class of its networks where it is a user's own; by default the one that it
@@ -327,9 +328,11 @@ def load(
 
 
 def load_shards(
-    folder: Path, index: Index, ids: Sequence[str], network: OwnNetwork | None = None
-) -> Model:
+    folder: Path, index: Index, ids: Sequence[str], network: "OwnNetwork | None" = None
+) -> "Model":
     """Some series of a run in shards, in this order, as one model."""
+    from forecaster.forecasting import join_models
+
     models: list[Model] = []
     wanted = set(ids)
     for number in index.numbers(ids):

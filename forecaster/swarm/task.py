@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
-import optax
 from jaxtyping import Bool, Float, Int, Key
+
+if TYPE_CHECKING:
+    import optax
 
 AnyArray: TypeAlias = jax.Array | np.ndarray
 """An array on the devices or on the host."""
@@ -65,7 +67,7 @@ class Task:
     batches: Callable[[Data, Key[jax.Array, ""]], tuple[Tree, Bool[jax.Array, " step"]]]
     take: Callable[[Data, Tree], Tree]
     validate: Callable[[Params, Data, Hyperparams], Float[jax.Array, ""]] | None
-    optimizer: Callable[[Hyperparams], optax.GradientTransformation]
+    optimizer: "Callable[[Hyperparams], optax.GradientTransformation]"
     measure: Callable[[Params, Data, Hyperparams], dict[str, Float[jax.Array, ""]]] | None = None
     metrics: tuple[str, ...] = ()
     criterion: Callable[[Mapping[str, jax.Array]], jax.Array] | None = None

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.networks import widen
+from forecaster.forecasting.networks import plain_shapes, widen
 from forecaster.forecasting.networks.linear import _moving_mean
 from forecaster.forecasting.networks.nhits import between, pooled
 from forecaster.forecasting.networks.tcn import dilations
 from forecaster.forecasting.networks.transformer import by_distance
+from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.training import functions
 
 CAUSAL = ["lstm", "gru", "transformer", "tcn"]
@@ -182,3 +183,36 @@ def test_a_trend_is_the_mean_of_what_is_observed_near(windows):
             near = slice(max(0, step - 12), step + 13)
             wanted = inputs[row, near][valid[row, near] > 0].mean(0)
             np.testing.assert_allclose(got[row, step], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("head", ["student_t", "point"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_without_flax_it_is_the_same_program(kind, head, precision):
+    """Of trained LSTMs and GRUs: not one operation differs, so no bit does."""
+    config = fc.Config(model=kind, head=head, precision=precision, layers=2, hidden=3, lookback=20)
+    flax = functions(config, 4)
+    shapes = jax.eval_shape(flax.init, jax.random.key(0))
+    paths = jax.tree_util.tree_flatten_with_path(shapes)[0]
+    named = {"/".join(str(key.key) for key in path): leaf.shape for path, leaf in paths}
+    assert plain_shapes(config, 4) == named
+    windows = jnp.zeros((5, 20, 4)), jnp.zeros((5, 20))
+
+    def text(apply):
+        def forward(params):
+            return apply(params, *windows, last_only=True)
+
+        return jax.jit(jax.vmap(forward)).lower(members).as_text()
+
+    members = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape)), shapes)
+    assert text(trained_apply(config, 4)) == text(flax.apply)
+
+
+def test_what_needs_flax_gets_it():
+    config = fc.Config(model="mlp", hidden=3, lookback=20)
+    assert plain_shapes(config, 4) is None
+    params = functions(config, 4).init(jax.random.key(0))
+    outputs, _ = trained_apply(config, 4)(
+        params, jnp.zeros((5, 20, 4)), jnp.zeros((5, 20)), last_only=True
+    )
+    assert outputs.shape == (5, 1, 10)

@@ -3,7 +3,13 @@
 import pandas as pd
 import pytest
 
-from forecaster.series.exchanges import exchange_of, regular_sessions
+from forecaster.series.exchanges import (
+    exchange_of,
+    holidays_by_rule,
+    regular_holidays,
+    regular_sessions,
+)
+from forecaster.series.holidays import tabled_holidays
 
 
 @pytest.mark.parametrize(
@@ -34,3 +40,15 @@ def test_sessions_of_a_year_are_counted_right():
         len(regular_sessions(f"{year}-01-01", f"{year}-12-31")) for year in (2021, 2023, 2024)
     ]
     assert counts == [252, 250, 252]  # as the exchange publishes them
+
+
+def test_the_table_of_holidays_is_what_the_rules_say():
+    first, last = 1962, 2050
+    rules = holidays_by_rule(first, last)
+    right = "\n".join(
+        f"{year} {' '.join(rules[rules.year == year].strftime('%m%d'))}"
+        for year in range(first, last + 1)
+    )
+    assert list(regular_holidays(first, last)) == list(rules), f"the table should be\n{right}"
+    assert tabled_holidays(first - 1, last) is None and tabled_holidays(first, last + 1) is None
+    assert list(regular_holidays(2049, 2051)) == list(holidays_by_rule(2049, 2051))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.recurrence import gru, lstm, native, products, products_of
+from forecaster.swarm.recurrence import gru, lstm, native, products_of
 from forecaster.swarm.recurrence.native import matrix_status
 from tests.swarm.problems import CELLS, problem
 
@@ -181,9 +181,9 @@ def test_layers_take_a_precision(units):
 
 
 def test_what_the_products_are_is_said(monkeypatch):
-    monkeypatch.setattr(products, "matrix_status", lambda: (None, "there are none"))
-    monkeypatch.setattr(products, "kernel_status", lambda: ("avx2", ""))
+    monkeypatch.setattr(native, "matrix_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(native, "kernel_status", lambda: ("avx2", ""))
     assert products_of("float32") == "float32"
     assert products_of("bfloat16") == "float32 in place of bfloat16 (there are none)"
-    monkeypatch.setattr(products, "kernel_status", lambda: (None, "turned off"))
+    monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
     assert products_of("bfloat16") == "bfloat16 (JAX alone)"

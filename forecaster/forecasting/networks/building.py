@@ -10,11 +10,11 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting.networks.base import Head, Network, Sizes
+from forecaster.forecasting.networks.classes import OwnNetwork
 from forecaster.forecasting.networks.linear import DLinear, NLinear
 from forecaster.forecasting.networks.mlp import MLP
 from forecaster.forecasting.networks.nhits import NHITS
 from forecaster.forecasting.networks.own import (
-    OwnNetwork,
     check_class,
     import_network,
     import_path,

@@ -25,7 +25,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +36,7 @@ from jax import Array
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.networks.base import Network, Sizes, last_layer
-
-OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
+from forecaster.forecasting.networks.classes import OwnNetwork
 
 _TAKEN = ("unique_id", "ds", "cutoff", "y", "Naive", "probability_of_rise")  # columns of forecasts
 _GIVEN = ("inputs", "lookback", "horizon", "hidden", "layers", "outputs", "rngs")

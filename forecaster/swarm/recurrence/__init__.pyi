@@ -5,4 +5,5 @@ from .lstm import lstm as lstm
 from .native import kernel_status as kernel_status
 from .native import matrix_status as matrix_status
 from .precision import check_precision as check_precision
+from .processor import processor_status as processor_status
 from .products import products_of as products_of

@@ -1,19 +1,29 @@
 """Which numbers a recurrence multiplies in this process, in words."""
 
-from forecaster.swarm.recurrence.native import kernel_status, matrix_status
-from forecaster.swarm.recurrence.precision import check_precision
+from typing import TypeAlias
+
+Status: TypeAlias = tuple[str | None, str]
+"""What runs, and an empty text; or None, and the reason why not."""
 
 
 def products_of(precision: str) -> str:
-    """What a precision comes to here, such as ``float32`` or ``bfloat16 (amx)``.
+    """What a precision comes to here, such as ``float32`` or ``bfloat16 (amx)``; asks JAX.
 
     Raises SwarmError for what is no precision.
     """
+    from forecaster.swarm.recurrence.native import kernel_status, matrix_status
+    from forecaster.swarm.recurrence.precision import check_precision
+
     if check_precision(precision) == "float32":
         return "float32"
-    units, why_not = matrix_status()
+    return in_words(kernel_status(), matrix_status())
+
+
+def in_words(kernel: Status, matrix: Status) -> str:
+    """What bfloat16 comes to where these are the states of compiled code and matrix units."""
+    units, why_not = matrix
     if units is not None:
         return f"bfloat16 ({units})"
-    if kernel_status()[0] is None:
-        return "bfloat16 (JAX alone)"
-    return f"float32 in place of bfloat16 ({why_not})"
+    return (
+        "bfloat16 (JAX alone)" if kernel[0] is None else f"float32 in place of bfloat16 ({why_not})"
+    )

@@ -8,9 +8,7 @@ than float32, to try it on other machines.
 
 import ctypes
 import functools
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -19,15 +17,14 @@ from jax import Array
 from jaxtyping import Float
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.recurrence.native.compiling import NOT_BUILT
+from forecaster.swarm.recurrence import processor
 from forecaster.swarm.recurrence.precision import MOST_EXACT_INPUTS
 
 Cell: TypeAlias = Literal["lstm", "gru"]
 Steps: TypeAlias = Literal["all", "last"]
 """Which hidden states are returned."""
 
-_LIBRARY = Path(__file__).parent / "_recurrence.so"
-_SETS = ("plain", "avx2", "avx512", "amx", "amx-emulated")
+_LIBRARY = processor.LIBRARY
 _TARGETS = tuple(
     f"forecaster_{cell}_{what}"
     for cell in ("lstm", "gru", "matrix")
@@ -38,24 +35,19 @@ _TARGETS = tuple(
 @functools.cache
 def kernel_status() -> tuple[str | None, str]:
     """The kernel's instruction set and "", or None and the reason why it does not run."""
-    asked = os.environ.get("FORECASTER_KERNEL", "")
-    if asked == "off":
-        return None, "turned off by FORECASTER_KERNEL"
-    if asked not in ("", *_SETS):
-        return None, f"FORECASTER_KERNEL is {asked!r}; expected off, {', '.join(_SETS)}, or nothing"
+    if why_not := processor.why_turned_off():
+        return None, why_not
     if jax.default_backend() != "cpu":
         return None, f"it is for CPUs; JAX runs on {jax.default_backend()}"
-    if not _LIBRARY.exists():
-        return None, f"it was not built: {_why_not_built()}"
     try:
-        library = ctypes.cdll.LoadLibrary(str(_LIBRARY))
-        for name in _TARGETS:
-            capsule = jax.ffi.pycapsule(getattr(library, name))
-            jax.ffi.register_ffi_target(name, capsule, platform="cpu")
-        library.forecaster_instructions.restype = ctypes.c_char_p
-        return library.forecaster_instructions().decode(), ""
+        if _LIBRARY.exists():
+            library = ctypes.cdll.LoadLibrary(str(_LIBRARY))
+            for name in _TARGETS:
+                capsule = jax.ffi.pycapsule(getattr(library, name))
+                jax.ffi.register_ffi_target(name, capsule, platform="cpu")
     except Exception as error:  # built for another machine or jaxlib: JAX alone does it too
         return None, f"it cannot be loaded: {str(error).splitlines()[0]}"
+    return processor.loaded_instructions(_LIBRARY)
 
 
 def matrix_status() -> tuple[str | None, str]:
@@ -63,29 +55,12 @@ def matrix_status() -> tuple[str | None, str]:
 
     ``amx-emulated`` where FORECASTER_KERNEL asks for that.
     """
-    runs, why_not = kernel_status()
-    if runs is None:
-        return None, why_not
-    asked = os.environ.get("FORECASTER_KERNEL", "")
-    if asked not in ("", "amx", "amx-emulated"):
-        return None, f"FORECASTER_KERNEL={asked} allows no matrix units"
-    why_not = why_no_matrix_units(emulated=asked == "amx-emulated")
-    return (None if why_not else asked or "amx"), why_not
+    return processor.matrix_status(kernel_status(), _LIBRARY)
 
 
 def why_no_matrix_units(*, emulated: bool) -> str:
     """Why the loaded kernel cannot use them here, or emulate them; empty where it can."""
-    find = ctypes.cdll.LoadLibrary(str(_LIBRARY)).forecaster_no_matrix_units
-    find.argtypes, find.restype = [ctypes.c_bool], ctypes.c_char_p
-    return find(emulated).decode()
-
-
-def _why_not_built() -> str:
-    """The reason that the build of the package wrote down."""
-    try:
-        return (_LIBRARY.parent / NOT_BUILT).read_text().strip()
-    except OSError:
-        return "there was no C++ compiler when forecaster was installed"
+    return processor.why_no_matrix_units(_LIBRARY, emulated=emulated)
 
 
 def usable(*arrays: Array) -> bool:

@@ -1,0 +1,62 @@
+"""Fields of a JSON file that anybody may have changed: each is of its type, or an error says so.
+
+All raise ValueError or TypeError that name the field.
+"""
+
+import math
+import reprlib
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar
+
+_T = TypeVar("_T")
+
+_MISSING = object()
+
+
+def field(kind: type[_T], fields: Mapping[str, Any], name: str) -> _T:
+    """A field of an object, if it is there and of this type."""
+    return is_a(kind, fields.get(name, _MISSING), name)
+
+
+def is_a(kind: type[_T], value: object, what: str) -> _T:
+    """The value, if it is of this type. A bool is no int."""
+    if value is _MISSING:
+        raise ValueError(f"{what}: missing")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"{what}: expected {_WORDS[kind]}; got {reprlib.repr(value)}")
+    return value
+
+
+_WORDS: dict[type, str] = {
+    dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false",
+}  # fmt: skip
+
+
+def check_count(value: object, what: str, most: int) -> None:
+    """Raise ValueError unless it is a whole number from 1 to ``most``."""
+    if not 1 <= is_a(int, value, what) <= most:
+        raise ValueError(f"{what}: expected 1 to {most}; got {reprlib.repr(value)}")
+
+
+def texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A field that is a list of text."""
+    return tuple(is_a(str, value, name) for value in field(list, fields, name))
+
+
+def unique(names: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """The same, if there are any, each once."""
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{what}: expected names, each once; got {reprlib.repr(names)}")
+    return names
+
+
+def no_number(constant: str) -> NoReturn:
+    """What ``json`` is to make of NaN and infinities."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+def finite(digits: str) -> float:
+    """What ``json`` is to make of other numbers."""
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{reprlib.repr(digits)} is beyond any number")
+    return number

@@ -1,0 +1,96 @@
+"""How long the commands take from the shell, beside another tree's: medians, both in turns.
+
+    python scripts/benchmarks/starts.py FILE.parquet --beside OTHER_TREE
+
+Fits once on 30 series of a file with this tree, then runs each command on that home, so often, with
+this tree and with the other one. Programs are compiled, and bytecode is written, before the clock
+runs. Writes ``starts.csv`` beside this script: seconds of the processor and by the wall clock.
+"""
+
+import argparse
+import csv
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve()
+COMMANDS = {
+    "help": ("--help",),
+    "predict": ("predict", "{ticker}"),
+    "status": ("status",),
+    "runs": ("runs",),
+    "export": ("export", "{ticker}", "--output", "{folder}/x.csv", "--overwrite"),
+}
+MOST = 30  # series
+
+
+def run(tree: Path, words: tuple[str, ...], home: Path) -> tuple[float, float]:
+    """Seconds of the processor and by the clock of one command."""
+    environment = os.environ | {
+        "PYTHONPATH": str(tree),
+        "PYTHONPYCACHEPREFIX": str(home.parent / "bytecode"),
+        "FORECASTER_HOME": str(home),
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "forecaster", *words],
+        check=True, capture_output=True, env=environment, cwd=home.parent,
+    )  # fmt: skip
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def prepare(file: Path, home: Path) -> str:
+    """Fit on some series of a file; gives the ticker that is asked for."""
+    import pandas as pd
+
+    frame = pd.read_parquet(file)
+    ids = sorted(frame["ticker"].unique())[:MOST]
+    some = home.parent / "some.parquet"
+    frame[frame["ticker"].isin(ids)].to_parquet(some)
+    run(HERE.parents[2], ("fit", "--source", f"files:{some}"), home)
+    return str(ids[0])
+
+
+def measured(trees: dict[str, Path], repeats: int, ticker: str, home: Path) -> list[list[object]]:
+    """Rows for the table: a command, a tree, and the medians of its seconds."""
+    rows: list[list[object]] = []
+    for name, template in COMMANDS.items():
+        words = tuple(word.format(ticker=ticker, folder=home.parent) for word in template)
+        seconds: dict[str, list[tuple[float, float]]] = {tree: [] for tree in trees}
+        for turn in range(repeats + 1):
+            for tree, place in trees.items():
+                took = run(place, words, home)
+                if turn:  # the first compiles and writes bytecode
+                    seconds[tree].append(took)
+        for tree, times in seconds.items():
+            medians = [f"{statistics.median(column):.2f}" for column in zip(*times, strict=True)]
+            rows.append([name, tree, *medians])
+            print(*rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure, print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, help="daily prices: ticker, date, close, ...")
+    parser.add_argument("--beside", type=Path, help="another tree of the program")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=HERE.with_suffix(".csv"))
+    given = parser.parse_args()
+    trees = {"this": HERE.parents[2]} | ({"other": given.beside} if given.beside else {})
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        rows = measured(trees, given.repeats, prepare(given.file, home), home)
+    with given.output.open("w", newline="") as file:
+        csv.writer(file).writerows([["command", "tree", "processor_s", "wall_s"], *rows])
+
+
+if __name__ == "__main__":
+    main()
