@@ -17,12 +17,12 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster.errors import DataError
 from forecaster.series.anchors import DOUBT
-from forecaster.series.anniversaries import active_days
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
 from forecaster.series.combined import FEATURES, Nature, choose_doubt, combined, natures_of
 from forecaster.series.covariates import Scaling
 from forecaster.series.frequency import infer_frequency
 from forecaster.series.panel import Histories, Panel
+from forecaster.series.prices import price_feature_count, price_features
 from forecaster.series.seasons import default_season
 from forecaster.series.times import show_time
 
@@ -31,7 +31,6 @@ Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # that a volatility needs to be worth anything
 _DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quarter
-_PRICE_FEATURES = 9  # and one more where more than one step ahead is forecast
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +124,7 @@ class Transform:
         if self.name == "combined":
             return FEATURES + more
         more += 1 if self.name in ("seasonal", "identity") else 0
-        of_prices = _PRICE_FEATURES + (horizon > 1)
-        return 4 + more + (of_prices if self.name == "log_return" else 0)
+        return 4 + more + (price_feature_count(horizon) if self.name == "log_return" else 0)
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Of which series networks see the logarithm."""
@@ -239,7 +237,7 @@ class Transform:
         if self.name in ("seasonal", "identity"):
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
-            features += _price_features(panel, histories, change, scale, horizon)
+            features += price_features(panel, histories, change, scale, horizon)
         bases, scales = self._counted_from(z, scale, horizon)
         return Transformed(
             features=_stacked(features),
@@ -330,55 +328,6 @@ def _stacked(features: list[Rows]) -> Float[np.ndarray, "series step feature"]:
 
 def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
     return np.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-
-
-def _price_features(
-    panel: Panel, histories: Histories, change: Rows, scale: Rows, horizon: int
-) -> list[Rows]:
-    """Features of prices by the session; NaN where there is no such column.
-
-    Always all of them: what one series has must not change another's network. Volatilities from
-    the range of a session see more of it than its close: Parkinson (1980) and Garman & Klass
-    (1980), Journal of Business 53. They come at several speeds, as the daily, weekly and monthly
-    ones of Corsi's heterogeneous autoregression (2009), Journal of Financial Econometrics 7. The
-    mean of downward moves is there for leverage, the volumes at the anniversaries of the days ahead
-    for earnings. Rogers & Satchell's volatility, the volatility of years, mean moves, the weekday,
-    the end of the month and days since a jump were tried and did not help.
-    """
-    nothing = np.full(scale.shape, np.nan)
-
-    def channel(name: str) -> Rows:
-        if name not in panel.channels:
-            return nothing
-        return histories.values[:, :, panel.channels.index(name)]
-
-    before = shift(scale, 1)
-    volume = np.log(np.maximum(channel("volume"), 1.0))
-    surprise = squash(volume - shift(decayed_mean(volume, 0.94), 1))
-    active = active_days(np.clip(surprise, -2, 2), panel.times, histories.positions, horizon)
-    open_, high, low, close = (channel(name) for name in ("open", "high", "low", "close"))
-    # Within the day, so that splits and dividends do not show.
-    within = np.log(close / open_)
-    overnight = change - within
-    span = np.log(high / low)
-    parkinson = span**2 / (4 * np.log(2))
-    garman_klass = np.maximum(0.5 * span**2 - (2 * np.log(2) - 1) * within**2, 0.0)
-    downward = np.minimum(squash(change / before), 0.0) ** 2
-
-    def volatility(variance: Rows, decay: float) -> Rows:
-        return squash(np.log(np.sqrt(decayed_mean(variance, decay) + 1e-8) / scale))
-
-    return [
-        np.log(span / before + 0.1),
-        squash(within / before),
-        surprise,
-        squash(overnight / before),
-        volatility(parkinson, 0.6),
-        volatility(parkinson, 0.94),
-        volatility(garman_klass, 0.8),
-        decayed_mean(downward, 0.94),
-        *(2 * each for each in active),
-    ]
 
 
 def check_covariates(known: Scaling, panel: Panel) -> None:
