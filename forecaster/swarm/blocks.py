@@ -94,24 +94,15 @@ def _block_without_validation(
     """
     training = (state.status == Status.TRAINING) & (state.epoch < limits.epochs)
     index, active = task.batches(data, epoch_keys(state.key, state.epoch)[0])
-    always = index is None  # one batch of all that there is, in every epoch
+    whole = index is None  # one batch of all that there is, in every epoch
 
     def one_epoch(
         i: Int32[jax.Array, ""], carry: tuple[Params, OptState, jax.Array]
     ) -> tuple[Params, OptState, jax.Array]:
         params, opt_state, losses = carry
-        batch_key, loss_key = epoch_keys(state.key, state.epoch + 1 + i)
-        if always:
-            key = jax.random.split(loss_key, 1)[0]
-            batch = task.take(data, None)
-            params, opt_state, loss = update(
-                task, task.optimizer(hyperparams), params, opt_state, batch, key, hyperparams
-            )
-        else:
-            now = state._replace(params=params, opt_state=opt_state)
-            params, opt_state, loss = train_on_batches(
-                task, now, data, hyperparams, batch_key, loss_key
-            )
+        now = state._replace(params=params, opt_state=opt_state)
+        epoch = state.epoch + 1 + i
+        params, opt_state, loss = _epoch(task, now, data, hyperparams, epoch, whole=whole)
         return params, opt_state, losses.at[i].set(loss)
 
     shape = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1].train)
@@ -119,16 +110,49 @@ def _block_without_validation(
     carry = state.params, state.opt_state, blank
     params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
     trained = jnp.where(training, epochs, 0)
-    if always:
+    if whole:
         losses = jnp.where(active[0], losses, 0)
     losses = jnp.where(jnp.arange(max_epochs) < trained, losses, jnp.nan)
-    before = state.params, state.opt_state
-    changed = (trained > 0) & (active[0] | (not always))
-    params, opt_state = where(changed, (params, opt_state), before)
+    changed = (trained > 0) & (active[0] | (not whole))
+    params, opt_state = where(changed, (params, opt_state), (state.params, state.opt_state))
+    after = _after(state, params, opt_state, trained, losses, limits)
+    return Block(after, Losses(losses, losses), all_finite(params))
+
+
+def _epoch(
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    epoch: Int32[AnyArray, ""],
+    *,
+    whole: bool,
+) -> tuple[Params, OptState, jax.Array]:
+    """Weights, optimiser state and mean loss after an epoch, with a number of its own.
+
+    ``whole``: all that there is is one batch; whether there is anything is for the caller to ask.
+    """
+    batch_key, loss_key = epoch_keys(state.key, epoch)
+    if not whole:
+        return train_on_batches(task, state, data, hyperparams, batch_key, loss_key)
+    optimizer, key = task.optimizer(hyperparams), jax.random.split(loss_key, 1)[0]
+    batch = task.take(data, None)
+    return update(task, optimizer, state.params, state.opt_state, batch, key, hyperparams)
+
+
+def _after(
+    state: State,
+    params: Params,
+    opt_state: OptState,
+    trained: Int32[AnyArray, ""],
+    losses: AnyArray,
+    limits: Limits,
+) -> State:
+    """The state after so many epochs with these losses, the latest weights being the best."""
     epoch = (state.epoch + trained).astype(jnp.int32)
     finished = (trained > 0) & (epoch >= limits.epochs)
     latest = losses[jnp.maximum(trained - 1, 0)].astype(state.best_loss.dtype)
-    after = State(
+    return State(
         key=state.key,
         params=params,
         opt_state=opt_state,
@@ -138,4 +162,3 @@ def _block_without_validation(
         best_loss=jnp.where(trained > 0, latest, state.best_loss),
         best_epoch=jnp.where(trained > 0, epoch, state.best_epoch),
     )
-    return Block(after, Losses(losses, losses), all_finite(params))

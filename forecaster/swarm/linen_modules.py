@@ -1,5 +1,6 @@
 """From a Linen module to pure functions."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -28,32 +29,28 @@ def linen_functions(
     set to what is being done.
     """
     use_all_cores()  # before anything starts JAX
+    model = _Model(module, sample, tuple(streams))
+    return Functions(model.init, model.apply, model.export, model.train, (module, tuple(streams)))
 
-    def flags(options: Mapping[str, Any], *, training: bool, drawn: bool) -> dict[str, Any]:
-        method = options.get("method") or "__call__"
-        called = getattr(type(module), method) if isinstance(method, str) else method
-        says = dict.fromkeys(_TRAINING, training)
-        says |= {"deterministic": not drawn, "use_running_average": not training}
-        taken = inspect.signature(called).parameters
-        return {name: said for name, said in says.items() if name in taken} | dict(options)
 
-    def spread(
-        inputs: Sequence[Tree], options: Mapping[str, Any]
-    ) -> tuple[tuple[Tree, ...], dict[str, Any]]:
-        options = dict(options)
-        method = options.pop("method", None)
-        args, options = arguments(method_of(module, method), inputs, **options)
-        return args, options if method is None else options | {"method": method}
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Model:
+    """A module, an example of its inputs, and the random streams that a key reaches it as."""
 
-    def init(key: jax.Array) -> Params:
-        keys = dict.fromkeys(("params", *streams), key)
-        args, options = spread(sample, flags({}, training=False, drawn=False))
-        made = module.init(keys, *args, **options)
+    module: "linen.Module"
+    sample: tuple[Tree, ...]
+    streams: tuple[str, ...]
+
+    def init(self, key: jax.Array) -> Params:
+        keys = dict.fromkeys(("params", *self.streams), key)
+        args, options = self._called(self.sample, {}, training=False, drawn=False)
+        made = self.module.init(keys, *args, **options)
         state = dict(cast(Mapping[str, Tree], made))
         params = state.pop("params", {})
         return Variables(params, state) if jax.tree.leaves(state) else params
 
     def apply(
+        self,
         params: Params,
         *inputs: Tree,
         key: jax.Array | None = None,
@@ -62,11 +59,12 @@ def linen_functions(
     ) -> Tree:
         del hyperparams
         training = key is not None and not isinstance(params, Variables)
-        options = flags(options, training=training, drawn=key is not None)
-        args, options = spread(inputs, options)
-        return cast(Tree, module.apply(_all(params), *args, rngs=_rngs(key, streams), **options))
+        args, options = self._called(inputs, options, training=training, drawn=key is not None)
+        rngs = _rngs(key, self.streams)
+        return cast(Tree, self.module.apply(_all(params), *args, rngs=rngs, **options))
 
     def train(
+        self,
         params: Params,
         *inputs: Tree,
         key: jax.Array | None = None,
@@ -75,17 +73,30 @@ def linen_functions(
     ) -> tuple[Tree, Tree]:
         del hyperparams
         state = cast(Mapping[str, Tree], params.state)
-        args, options = spread(inputs, flags(options, training=True, drawn=True))
-        predictions, after = module.apply(
-            _all(params), *args, rngs=_rngs(key, streams), mutable=list(state), **options
+        args, options = self._called(inputs, options, training=True, drawn=True)
+        predictions, after = self.module.apply(
+            _all(params), *args, rngs=_rngs(key, self.streams), mutable=list(state), **options
         )
         return cast(tuple[Tree, Tree], (predictions, dict(state) | dict(after)))
 
-    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+    def export(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         del hyperparams
-        return cast(Callable[..., Tree], module.bind(_all(params)))
+        return cast(Callable[..., Tree], self.module.bind(_all(params)))
 
-    return Functions(init, apply, export, train, (module, tuple(streams)))
+    def _called(
+        self, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool, drawn: bool
+    ) -> tuple[tuple[Tree, ...], dict[str, Any]]:
+        """Arguments of a call, also those that tell the module what is being done."""
+        options = dict(options)
+        method = options.pop("method", None)
+        called = method or "__call__"
+        called = getattr(type(self.module), called) if isinstance(called, str) else called
+        says = dict.fromkeys(_TRAINING, training)
+        says |= {"deterministic": not drawn, "use_running_average": not training}
+        taken = inspect.signature(called).parameters
+        options = {name: said for name, said in says.items() if name in taken} | options
+        args, options = arguments(method_of(self.module, method), inputs, **options)
+        return args, options if method is None else options | {"method": method}
 
 
 def _all(params: Params) -> dict[str, Tree]:
