@@ -133,7 +133,9 @@ def bytes_of_series(config: Config, steps: int, channels: int) -> int:
     """
     config, network = with_network(config, None)
     kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
-    features = max(Transform(kind).feature_count(config.horizon) for kind in kinds)
+    kinds = ("log_return",) if config.market is not None else kinds
+    made = (Transform(kind, market=config.market) for kind in kinds)
+    features = max(transform.feature_count(config.horizon) for transform in made)
     shapes = jax.tree.leaves(param_shapes(config, features, network))
     weights = sum(math.prod(leaf.shape) for leaf in shapes) * config.members
     each_step = 24 * channels + 28 * features + 56 * config.horizon + 120

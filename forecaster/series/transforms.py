@@ -15,12 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, UsageError
 from forecaster.series.anchors import DOUBT
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
+from forecaster.series.changes import PRICE_FEATURES, change_features, price_features
 from forecaster.series.combined import FEATURES, Nature, choose_doubt, combined, natures_of
 from forecaster.series.covariates import Scaling
 from forecaster.series.frequency import infer_frequency
+from forecaster.series.market import MARKET_FEATURES, market_features
 from forecaster.series.panel import Histories, Panel
 from forecaster.series.seasons import default_season
 from forecaster.series.times import show_time
@@ -29,8 +31,6 @@ Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # that a volatility needs to be worth anything
-_DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quarter
-_PRICE_FEATURES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Transform:
       that nothing later decides on what a network sees
     - ``covariates``: how what else is known of the series becomes features
     - ``doubt``: about the combination of simple forecasts, see :func:`combine`
+    - ``market``: the declared index that networks see beside each series, see
+      :meth:`Panel.with_market`
     """
 
     name: str
@@ -52,10 +54,17 @@ class Transform:
     )
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
     doubt: float = DOUBT
+    market: str | None = None
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
+        if self.market is not None and self.name != "log_return":
+            raise UsageError(
+                f"market {self.market}: only networks that see log returns, of prices, see a "
+                f"market too; these series are seen by the transform {self.name!r}. Leave the "
+                "market out, or take transform = 'log_return' where all values are above zero"
+            )
 
     @staticmethod
     def choose(name: str, panel: Panel, season: int | Sequence[int] | None = None) -> "Transform":
@@ -68,13 +77,14 @@ class Transform:
             name = "combined" if panel.target == "y" else "log_return"
         given = (season,) if isinstance(season, int) else season
         known = Scaling.of(panel.future, panel.static, _times_of(panel))
+        market = None if panel.market is None else panel.market.ids[0]
         if name == "combined":
             natures = MappingProxyType(natures_of(panel, given))
-            return Transform(name, natures=natures, covariates=known)
+            return Transform(name, natures=natures, covariates=known, market=market)
         if name != "seasonal":
-            return Transform(name, covariates=known)
+            return Transform(name, covariates=known, market=market)
         steps = given[0] if given else default_season(panel.frequency)
-        return Transform(name, steps, covariates=known)
+        return Transform(name, steps, covariates=known, market=market)
 
     def with_series(self, panel: Panel, season: int | Sequence[int] | None) -> "Transform":
         """The same transform, knowing further series; ``season`` as it was chosen with."""
@@ -101,7 +111,7 @@ class Transform:
         """As plain values, for JSON."""
         natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}
         fields = {"name": self.name, "season": self.season, "natures": natures}
-        fields |= {"doubt": self.doubt}
+        fields |= {"doubt": self.doubt, "market": self.market}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -115,7 +125,7 @@ class Transform:
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
             Scaling() if known is None else Scaling.from_dict(known),
-            float(fields.get("doubt", DOUBT)),
+            float(fields.get("doubt", DOUBT)), fields.get("market"),
         )  # fmt: skip
 
     def feature_count(self, horizon: int) -> int:
@@ -124,7 +134,8 @@ class Transform:
         if self.name == "combined":
             return FEATURES + more
         more += 1 if self.name in ("seasonal", "identity") else 0
-        return 4 + more + (_PRICE_FEATURES if self.name == "log_return" else 0)
+        more += MARKET_FEATURES if self.market is not None else 0
+        return 4 + more + (PRICE_FEATURES if self.name == "log_return" else 0)
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
         """Of which series networks see the logarithm."""
@@ -224,20 +235,16 @@ class Transform:
         logarithmic = self.name == "log_return"
         z = self._z(panel, y)
         change = z - shift(z, self.season)  # one-step, or one-season, change
-        variances = [decayed_mean(change**2, decay) for decay in _DECAYS]
         floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
-        weekly, monthly, quarterly = (np.sqrt(v + floor) for v in variances)
-        scale = np.sqrt((monthly**2 + quarterly**2) / 2)
-        features = [
-            squash(change / shift(scale, 1)),
-            np.log(np.abs(change) / shift(scale, 1) + 0.1),
-            np.log(weekly / monthly),
-            np.log(monthly / quarterly),
-        ]
+        features, scale = change_features(change, floor)
         if self.name in ("seasonal", "identity"):
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
-            features += _price_features(panel, histories, change, scale)
+            features += price_features(panel.channels, histories.values, change, scale)
+        if panel.market is not None and self.market is not None:
+            features += market_features(
+                panel.market, panel.target, panel.times, histories.positions, scale
+            )
         bases, scales = self._counted_from(z, scale, horizon)
         return Transformed(
             features=_stacked(features),
@@ -328,49 +335,6 @@ def _stacked(features: list[Rows]) -> Float[np.ndarray, "series step feature"]:
 
 def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndarray:
     return np.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-
-
-def _price_features(panel: Panel, histories: Histories, change: Rows, scale: Rows) -> list[Rows]:
-    """Features of prices by the session; NaN where there is no such column.
-
-    Always all of them: what one series has must not change another's network. Volatilities from
-    the range of a session see more of it than its close: Parkinson (1980) and Garman & Klass
-    (1980), Journal of Business 53. They come at several speeds, as the daily, weekly and monthly
-    ones of Corsi's heterogeneous autoregression (2009), Journal of Financial Econometrics 7. The
-    mean of downward moves is there for leverage. Rogers & Satchell's volatility, mean moves, the
-    weekday, the end of the month and days since a jump were tried and did not help.
-    """
-    nothing = np.full(scale.shape, np.nan)
-
-    def channel(name: str) -> Rows:
-        if name not in panel.channels:
-            return nothing
-        return histories.values[:, :, panel.channels.index(name)]
-
-    before = shift(scale, 1)
-    volume = np.log(np.maximum(channel("volume"), 1.0))
-    open_, high, low, close = (channel(name) for name in ("open", "high", "low", "close"))
-    # Within the day, so that splits and dividends do not show.
-    within = np.log(close / open_)
-    overnight = change - within
-    span = np.log(high / low)
-    parkinson = span**2 / (4 * np.log(2))
-    garman_klass = np.maximum(0.5 * span**2 - (2 * np.log(2) - 1) * within**2, 0.0)
-    downward = np.minimum(squash(change / before), 0.0) ** 2
-
-    def volatility(variance: Rows, decay: float) -> Rows:
-        return squash(np.log(np.sqrt(decayed_mean(variance, decay) + 1e-8) / scale))
-
-    return [
-        np.log(span / before + 0.1),
-        squash(within / before),
-        squash(volume - shift(decayed_mean(volume, 0.94), 1)),
-        squash(overnight / before),
-        volatility(parkinson, 0.6),
-        volatility(parkinson, 0.94),
-        volatility(garman_klass, 0.8),
-        decayed_mean(downward, 0.94),
-    ]
 
 
 def check_covariates(known: Scaling, panel: Panel) -> None:
