@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from forecaster.home import Home
     from forecaster.ingest import Store
-    from forecaster.storage import Run
 
 _SHOWN = 20  # series without --all
 _MOST_DATES = 60
@@ -199,16 +198,11 @@ def _describe_run(folder: "Path") -> list[str]:
         return [run_name(folder), "damaged", "", "", "", ""]
     errors = [error for error in run.error if error is not None]
     return [
-        run_name(folder), f"{run.config.column} {run.config.hidden}{_market(run)}",
-        str(len(run.ids)),
+        run_name(folder), run.networks, str(len(run.ids)),
         # `fc.save` may have put it here, without a source.
         run.source or "unknown", run.provenance.get("last", "unknown"),
         f"{statistics.median(errors):.4f}" if errors else "nan",
     ]  # fmt: skip
-
-
-def _market(run: "Run") -> str:
-    return "" if run.config.market is None else f", market {run.config.market}"
 
 
 def _verify(store: "Store") -> int:

@@ -55,6 +55,6 @@ def _unknown(arrived: Ingested, source: Source, market: str) -> str:
     with contextlib.suppress(UsageError):  # not every source can say
         there = source.tickers()
     return (
-        f"market: {source.name} has no series {market!r}{said}; expected one of its series, whose "
-        f"state all networks see. There are e.g. {listed(near(there, market) or there)}"
+        f"market: {source.name} has no series {market!r}{said}. There are e.g. "
+        f"{listed(near(there, market) or there)}"
     )

@@ -1,5 +1,7 @@
 """``--market``, from a fit to a forecast."""
 
+import shutil
+
 import pandas as pd
 import pytest
 
@@ -39,7 +41,8 @@ def test_its_rows_are_loaded_beside_those_of_the_series(folder):
     assert one.exit_code == 0 and (folder / "a.png").exists(), one.stderr
     paths = run("predict", "AAA", "BBB", "--paths", "20", *home)
     assert paths.exit_code == 0 and "20 paths" in paths.stdout
-    assert "market SPY" in run("status", *home).stdout
+    for command in ("status", "runs"):
+        assert "market SPY" in run(command, *home).stdout
 
 
 def test_an_unknown_index_is_one_error_that_says_what_there_is(folder, settings):
@@ -63,6 +66,29 @@ def test_an_index_that_was_not_brought_up_to_date_is_named(folder, settings, tmp
     )
     said = error(*fitting(tmp_path, settings), "--market", "SPY", "--tickers", "AAA", code=1)
     assert f"AAA: its latest row is of {days[-1]}, but the market SPY ends on {days[-10]}" in said
+
+
+@pytest.mark.slow
+def test_a_fit_goes_on_only_with_the_index_as_it_was(folder, settings, monkeypatch, tmp_path):
+    from forecaster.swarm.schedule import Schedule
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    shutil.copy(folder / "p.csv", tmp_path / "p.csv")
+    home = ("--home", tmp_path / "home")
+    with monkeypatch.context() as patch:
+        patch.setattr(Schedule, "advance", interrupted)
+        for name in ("same", "other"):
+            options = ("--tickers", "AAA,BBB", "--market", "SPY", "--run", name)
+            error(*fitting(tmp_path, settings), *options, code=130)
+    assert (done := run("fit", "--resume", "same", *home)).exit_code == 0, done.stderr
+    assert run("predict", "--all", "--format", "csv", *home).stdout.count("AAA") == 3
+    table = pd.read_csv(tmp_path / "p.csv")
+    table.loc[table["ticker"] == "SPY", "close"] *= 1.01
+    table.to_csv(tmp_path / "p.csv", index=False)
+    assert run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", *home).exit_code == 0
+    assert "data have changed" in error("fit", "--resume", "other", *home, code=1)
 
 
 @pytest.mark.slow
@@ -93,3 +119,23 @@ def test_an_evaluation_sees_it_too(folder, settings):
     assert "market SPY" in (folder / "out" / "report.html").read_text()
     scores = Evaluation.read(folder / "out").scores
     assert set(scores["unique_id"]) == {"AAA", "BBB"}
+
+
+def test_rows_that_came_without_those_of_the_index_are_refused(folder):
+    """The last of the file's tests: the home's prices are others afterwards."""
+    table = pd.read_csv(folder / "p.csv")
+    days = pd.bdate_range(table["date"].max(), periods=7)[1:].strftime("%Y-%m-%d")
+    latest = table[table["ticker"] != "SPY"].groupby("ticker").tail(1)
+    moves = {name: latest[name] for name in ("open", "high", "low", "close")}
+    more = [
+        latest.assign(
+            date=day, **{name: price * (1 + (k + 1) ** 2 / 1000) for name, price in moves.items()}
+        )
+        for k, day in enumerate(days)
+    ]
+    pd.concat([table, *more]).to_csv(folder / "p.csv", index=False)
+    home = ("--home", folder / "home")
+    assert run("ingest", "--source", f"files:{folder / 'p.csv'}", *home).exit_code == 0
+    said = error("predict", "AAA", *home, code=1)
+    assert f"AAA: its latest row is of {days[-1]}, but the market SPY ends on" in said
+    assert str(table["date"].max()) in said
