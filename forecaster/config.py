@@ -52,6 +52,8 @@ class Config:
       takes log returns for prices and the combination for all else
     - ``season``: steps in a season, or in several; by default from the frequency, and where times
       are whole numbers from the series itself
+    - ``market``: a series whose state all networks see beside their own, such as an index; of
+      prices only; None: each network sees its own series alone
     - ``start``: where a series' networks start from: ``pooled``, one that all series trained for a
       short time; ``independent``, random weights, so that no series has a part in another's
     - ``members``: networks per series, whose distributions are averaged
@@ -81,6 +83,7 @@ class Config:
     training: str = "auto"
     transform: str = "auto"
     season: int | tuple[int, ...] | None = None
+    market: str | None = None
     start: str = "pooled"
     members: int = 3
     shrinkage: float = 3.0
@@ -124,6 +127,13 @@ class Config:
                 "'sequence'; use --training windowed, or --model lstm, gru, transformer or tcn"
             )
 
+        if not isinstance(self.market, str | None) or self.market == "":
+            raise _wrong("market", "the name of a series, such as SPY", self.market)
+        if self.market is not None and self.transform not in ("auto", "log_return"):
+            raise UsageError(
+                f"transform {self.transform} has no market; a market works with log_return, of "
+                "prices. Leave out market, or transform"
+            )
         if self.precision == "bfloat16" and self.model not in ("lstm", "gru"):
             own = "; a network of your own has swarm.LSTM(..., precision=)" if self.is_own else ""
             raise _wrong("precision", f"float32 with the model {self.model}{own}", self.precision)

@@ -37,6 +37,8 @@ def test_defaults_that_depend_on_others_are_resolved_once():
         ({"precision": "half"}, "precision: expected one of float32, bfloat16; got 'half'"),
         ({"model": "mlp", "precision": "bfloat16"}, "expected float32 with the model mlp"),
         ({"model": "a.b:C", "precision": "bfloat16"}, "float32 with .* swarm.LSTM.*, precision="),
+        ({"market": 3}, "market: expected the name of a series, such as SPY; got 3"),
+        ({"market": "SPY", "transform": "combined"}, "transform combined has no market; .* prices"),
         ({"size": 3}, "fast.toml: no setting 'size'; there are: model, head"),
     ],
 )

@@ -13,6 +13,7 @@ from forecaster.cli.shared import (
     cluster,
     covariate_options,
     home_option,
+    market_option,
     name_skipped,
     name_stale,
     overwrite_option,
@@ -38,7 +39,7 @@ _groups_option = click.option(
     metavar="FILE.csv",
     help="Groups to summarise, such as sectors: a CSV with the columns ticker and group.",
 )
-_SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
+_SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "market")
 
 
 @click.command()
@@ -69,6 +70,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs")
 @click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
 @click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
+@market_option
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "

@@ -15,6 +15,7 @@ from forecaster.cli.shared import (
     cluster,
     covariate_options,
     home_option,
+    market_option,
     name_skipped,
     name_stale,
     ray_option,
@@ -39,7 +40,7 @@ _WORSE = 1.02  # times the error of a simple forecast, from which on a fit is no
 _THE_ONLY = ""  # fit that was interrupted, for --resume without a name
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
-    "transform", "season", "start", "members", "precision",
+    "transform", "season", "market", "start", "members", "precision",
 )  # fmt: skip
 
 
@@ -78,6 +79,7 @@ _SETTINGS = (
     multiple=True,
     help="Steps in a season; again for a longer one.  [default: from the dates or the values]",
 )
+@market_option
 @click.option(
     "--start-from",
     "start_from",
@@ -161,6 +163,7 @@ def fit(
       forecaster fit --tickers dow30.txt --source simulated
       forecaster fit --source files:prices.parquet --horizon 10
       forecaster fit --source files:sales.csv --columns id=store,time=day,target=net
+      forecaster fit --tickers AAPL,MSFT --market SPY
       forecaster fit --tickers dow30.txt --tune --run dow-tuned
       forecaster fit --source files:meters.parquet --memory 4GB
       forecaster fit --tickers sp500.txt --ray auto
@@ -313,6 +316,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(run.skipped)),
         **_masked(run),
+        **({} if run.config.market is None else {"Market": run.config.market}),
         **_covariates(run),
         "Error": _error(report),
         **_choices(run),

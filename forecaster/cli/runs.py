@@ -135,7 +135,7 @@ def _row(run: "Run") -> list[str]:
 
 def _model(run: "Run") -> str:
     by = run.provenance.get("compressed_by")
-    return f"{run.config.column} {run.config.hidden}{f', {by}' if by else ''}"
+    return f"{run.networks}{f', {by}' if by else ''}"
 
 
 def _median(values: Sequence[float | None]) -> str:

@@ -69,6 +69,12 @@ tickers_option = click.option(
 )
 
 
+market_option = click.option(
+    "--market",
+    metavar="TICKER",
+    help="An index of the same source, such as SPY, whose changes and volatility each series' "
+    "networks see beside its own. It is forecast only if it is listed, too.",
+)
 ray_option = click.option(
     "--ray",
     metavar="auto|ADDRESS",

@@ -197,7 +197,7 @@ def _describe_run(folder: "Path") -> list[str]:
         return [run_name(folder), "damaged", "", "", "", ""]
     errors = [error for error in run.error if error is not None]
     return [
-        run_name(folder), f"{run.config.column} {run.config.hidden}", str(len(run.ids)),
+        run_name(folder), run.networks, str(len(run.ids)),
         # `fc.save` may have put it here, without a source.
         run.source or "unknown", run.provenance.get("last", "unknown"),
         f"{statistics.median(errors):.4f}" if errors else "nan",

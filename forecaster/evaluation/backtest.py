@@ -19,7 +19,7 @@ from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOr
 from forecaster.evaluation.scores import season_at
 from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
-from forecaster.forecasting import KEYS, renamed_columns
+from forecaster.forecasting import KEYS, renamed_columns, with_declared
 from forecaster.ingest import Groups, Membership
 from forecaster.series import OwnEnds, Panel, aligned_if, show_time
 
@@ -116,6 +116,7 @@ def evaluate_to_folder(
     if options.groups:
         options.groups.of(panel.ids)  # before the work
     names, cache = options.runner_names, options.cache
+    config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
     windows = options.n_windows or usual_windows(panel, config, options.step_size)
     options = dataclasses.replace(options, n_windows=windows)

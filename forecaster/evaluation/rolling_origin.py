@@ -22,10 +22,11 @@ from forecaster.forecasting import (
     forecast_columns,
     forecast_latest,
     match_panel,
+    with_declared,
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.paths import open_for_arrow
-from forecaster.series import Histories, OwnEnds, Panel, aligned_if
+from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -139,6 +140,8 @@ class RollingOrigin:
         - ``on_progress``: called now and then while networks train
         """
         levels = tuple(check_levels(level))
+        config, panel = with_declared(config, panel)
+        check_market(panel)
         panel, own = aligned_if(ends, panel)
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
         parts = []

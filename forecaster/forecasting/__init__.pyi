@@ -13,6 +13,7 @@ from .fitting import Part as Part
 from .fitting import check_static as check_static
 from .fitting import fit as fit
 from .fitting import fit_with as fit_with
+from .fitting import with_declared as with_declared
 from .joining import join_models as join_models
 from .model import Model as Model
 from .model import Networks as Networks

@@ -21,7 +21,7 @@ from forecaster.forecasting.sampling import sample_of
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Panel, Transform, Transformed, spacing_of
+from forecaster.series import Panel, Transform, Transformed, behind_market, spacing_of
 from forecaster.swarm.recurrence import products_of
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
@@ -95,8 +95,18 @@ def fit_with(
     - ``tuned``: whether the settings were searched; noted in the model's provenance, as is what the
       precision came to
     """
+    config, panel = with_declared(config, panel)
     panel, transform = _prepared(panel.masked(), config, tuned=tuned)
     return fit_part(trainer, panel, transform, config, seed, tuned=tuned).model
+
+
+def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
+    """Both with the market that either declares. Raises UsageError for one that is not there."""
+    if config.market is not None:
+        return config, panel.with_market(config.market)
+    if panel.market is not None:
+        return dataclasses.replace(config, market=panel.market.ids[0]), panel
+    return config, panel
 
 
 class Part(NamedTuple):
@@ -209,7 +219,7 @@ def prior_spread(config: Config, scores: Float[np.ndarray, "series origin horizo
 
 def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """The panel without series that the transform cannot take or that are too short."""
-    reasons = transform.unusable(panel)
+    reasons = transform.unusable(panel) | behind_market(panel)
     seasonal = f" + season {transform.season}" if transform.rows_needed() else ""
     needed = config.rows_to_fit + transform.rows_needed()
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):

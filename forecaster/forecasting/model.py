@@ -169,6 +169,8 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
         "networks": f"{each} for each series"
         + (", started from one of all series" if config.start == "pooled" else ", independent"),
     }
+    if config.market is not None:
+        facts["market"] = config.market
     if len(model.fitted_until):
         facts["fitted"] = f"until {show_time(model.fitted_until.max())}"
     ratio = report.get("mae_relative_to_naive")

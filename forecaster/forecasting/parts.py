@@ -150,7 +150,9 @@ def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> i
 
 def _features(config: Config) -> int:
     kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
-    return max(Transform(kind).feature_count(config.horizon) for kind in kinds)
+    kinds = ("log_return",) if config.market is not None else kinds
+    made = (Transform(kind, market=config.market) for kind in kinds)
+    return max(transform.feature_count(config.horizon) for transform in made)
 
 
 def _bytes_of_step(config: Config, channels: int) -> int:

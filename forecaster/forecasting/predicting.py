@@ -35,6 +35,7 @@ from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Panel,
     Transformed,
+    behind_market,
     infer_frequency,
     missing_ahead,
     spaced_otherwise,
@@ -284,7 +285,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     Warns of the others, which the panel's ``skipped`` names. Raises ModelError when none is left or
     the panel lacks one of the channels.
     """
-    panel = _with_channels(model, panel)
+    panel = _with_market(model, _with_channels(model, panel))
     reasons: dict[str, str] = {}
     if model.networks.start is None:
         reasons |= dict.fromkeys(newcomers_of(model, panel), "the model has no network for it")
@@ -293,7 +294,7 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
             reasons[name] = f"{rows} rows; a forecast is made from {needed}"
-    reasons |= _spaced_otherwise(model, panel) if latest else {}
+    reasons |= _spaced_otherwise(model, panel) | behind_market(panel) if latest else {}
     left_out = {name: reasons[name] for name in panel.ids if name in reasons}
     known = [name for name in panel.ids if name not in left_out]
     if not known:
@@ -343,6 +344,20 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
     return dataclasses.replace(
         panel, values=values, mask=mask, channels=model.channels, target=model.target
     )
+
+
+def _with_market(model: Model, panel: Panel) -> Panel:
+    """The panel with the market that the networks see, and no other."""
+    name = model.transform.market
+    if name is None or (panel.market is not None and panel.market.ids == (name,)):
+        return panel
+    if name not in panel.ids:
+        raise ModelError(
+            f"the model's networks see the market {name} beside each series; these data lack it. "
+            f"Load the rows of {name} too"
+        )
+    # It is forecast where it has a network, or where nothing else was asked for.
+    return panel.with_market(name, forecast=name in model.ids or panel.ids == (name,))
 
 
 def check_levels(level: Sequence[float] | float) -> list[float]:

@@ -22,6 +22,7 @@ from forecaster.ingest import (
     ingested,
     panel_from_store,
 )
+from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.memory import check_room
 from forecaster.pipeline.requests import Callbacks, DataRequest
 
@@ -61,14 +62,17 @@ def evaluate_from_home(
         check_torch(config, refit=options.refit)
     swarm.keep_compiled(home.cache)
     with ingested(
-        home, data.source, data.tickers,
+        home, data.source, wanted_of(data, config),
         start=data.start, on_series=fetching.on_series, on_wait=fetching.on_wait,
     ) as arrived:  # fmt: skip
         store = arrived.store
+        ids, config = with_market_of(arrived, data, config)
         check_room(store, arrived.ids, config, "an evaluation")
         panel = panel_from_store(
             store, arrived.ids, dict(arrived.skipped), start=data.start, end=data.end
         )
+        if config.market is not None:
+            panel = panel.with_market(config.market, forecast=config.market in ids)
         if data.mask:
             panel = panel.with_flags(flags_of(store.flags(), data.mask))
     panel = data.covariates.added_to(panel)

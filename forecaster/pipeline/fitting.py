@@ -26,6 +26,7 @@ from forecaster.ingest import (
     panel_from_store,
 )
 from forecaster.pipeline.facts import RunFacts
+from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.sharding import Reader, common_spread_of, scan, train_shards
@@ -35,6 +36,7 @@ from forecaster.storage import (
     OpenRun,
     UnfinishedFit,
     data_digest,
+    ids_to_read,
     load,
     save_run,
     save_shards,
@@ -111,11 +113,13 @@ def fit_to_home(
     with contextlib.ExitStack() as lock:
         arrived = lock.enter_context(
             ingested(
-                home, data.source, data.tickers,
+                home, data.source, wanted_of(data, config),
                 start=data.start, on_series=callbacks.on_series, on_wait=callbacks.on_wait,
             )
         )  # fmt: skip
-        masked = masked_rows(arrived.store, arrived.ids, data.mask, data.end)
+        ids, config = with_market_of(arrived, data, config)
+        arrived = arrived._replace(ids=ids)
+        masked = masked_rows(arrived.store, ids_to_read(ids, config), data.mask, data.end)
         request = _request(
             arrived, data, config, seed, masked, tune=tune, memory=memory, executor=executor
         )
@@ -149,7 +153,7 @@ def _request(
         source=data.source.name,
         ids=tuple(ids),
         skipped=dict(arrived.skipped),
-        data_sha256=data_digest(store, ids, masked),
+        data_sha256=data_digest(store, ids_to_read(ids, config), masked),
         config=config,
         seed=seed,
         tune=tune,
@@ -213,9 +217,11 @@ def _facts(folder: Path) -> RunFacts:
 def _training_panel(store: Store, request: FitRequest) -> Panel:
     """The stored series as a fit learns from them; nothing after its end decides what is masked."""
     panel = panel_from_store(
-        store, request.ids, request.skipped,
+        store, request.read, request.skipped,
         start=request.start, end=request.end, mask=request.mask, known_by=request.end,
     )  # fmt: skip
+    if (market := request.config.market) is not None:
+        panel = panel.with_market(market, forecast=market in request.ids)
     if request.covariates.sha256() != request.covariates_sha256:
         raise ModelError(
             "the files of covariates have changed since the fit was interrupted; run `forecaster "

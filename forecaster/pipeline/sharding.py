@@ -30,6 +30,7 @@ from forecaster.storage import (
     FitRequest,
     SavedPart,
     UnfinishedFit,
+    ids_to_read,
     read_part,
     save_part,
     shard_name,
@@ -70,9 +71,11 @@ class Reader:
         """Some series. Raises NoSeries or StoreError when none of them can be read."""
         request = self.request
         panel = panel_from_store(
-            self.store, ids, start=request.start, end=request.end, mask=request.mask,
-            known_by=request.end, layout=self.layout, flagged=self.masked,
+            self.store, ids_to_read(ids, request.config), start=request.start, end=request.end,
+            mask=request.mask, known_by=request.end, layout=self.layout, flagged=self.masked,
         )  # fmt: skip
+        if (market := request.config.market) is not None:
+            panel = panel.with_market(market, forecast=market in ids)
         if self.frequency is None:
             return panel
         return dataclasses.replace(panel, frequency=self.frequency)

@@ -317,6 +317,7 @@ def _left_out(evaluation: Evaluation) -> str:
 def _provenance(evaluation: Evaluation) -> str:
     summary = evaluation.summary
     config, data, versions = summary.config, summary.provenance, summary.provenance.versions
+    market = "" if config.market is None else f", market {printable(config.market)}"
     facts = {
         "Made": f"{data.created}, forecaster {versions['forecaster']}, JAX {versions['jax']}, "
         f"Python {data.python}",
@@ -327,7 +328,8 @@ def _provenance(evaluation: Evaluation) -> str:
         "Training": f"on what was known at the first cutoff{_refit(refit=summary.refit)}; "
         f"{_held_back(config.validation)} held back to stop early and calibrate",
         "Networks": f"{config.members} a series, {config.model}, {config.hidden} hidden, start "
-        f"{config.start}, lookback {config.lookback}, head {config.head}; seed {summary.seed}",
+        f"{config.start}, lookback {config.lookback}, head {config.head}{market}; seed "
+        f"{summary.seed}",
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }
     if summary.own_ends:

@@ -20,6 +20,8 @@ from .frequency import common_frequency as common_frequency
 from .frequency import infer_frequency as infer_frequency
 from .frequency import most_common as most_common
 from .hours import Hours as Hours
+from .market import behind_market as behind_market
+from .market import check_market as check_market
 from .panel import Histories as Histories
 from .panel import Panel as Panel
 from .seasons import default_season as default_season

@@ -37,6 +37,8 @@ class OwnEnds:
                 "and a series that ends before is left out. Only series `y` can each be evaluated "
                 "at its own end"
             )
+        if panel.market is not None:
+            raise UsageError("a market is seen at common dates; leave out ends = own, or market")
         count = len(panel.times)
         last = count - 1 - panel.mask[:, ::-1].argmax(1)
         moved = count - 1 - last

@@ -13,6 +13,7 @@ from forecaster.errors import DataError, NoSeries, UsageError
 from forecaster.series.covariates import Future, Static
 from forecaster.series.flags import Flags
 from forecaster.series.frequency import Frequency, common_frequency
+from forecaster.series.market import index_of, index_until
 from forecaster.series.showing import draw, facts_of
 from forecaster.series.stacking import (
     Layout,
@@ -47,6 +48,7 @@ class Panel:
       from a panel leaves out those that are known at its end (:meth:`masked`)
     - ``future``, ``static``: what is known of series in advance and for good, see
       :meth:`with_future` and :meth:`with_static`
+    - ``market``: a declared index that networks see beside each series, as a panel of its own
     """
 
     values: Float[np.ndarray, "series time channel"]
@@ -62,6 +64,7 @@ class Panel:
     flags: Flags | None = None
     future: Future | None = None
     static: Static | None = None
+    market: "Panel | None" = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.ids), len(self.times), len(self.channels)):
@@ -226,8 +229,9 @@ class Panel:
 
     def with_flags(self, flags: Flags) -> "Panel":
         """The same panel with flags: those of its series that are known by its end."""
+        market = self.market and self.market.with_flags(flags)
         flags = flags.of(self.ids).within(self.times[0], self.times[-1])
-        return dataclasses.replace(self, flags=flags if len(flags) else None)
+        return dataclasses.replace(self, flags=flags if len(flags) else None, market=market)
 
     def with_future(self, frame: pd.DataFrame) -> "Panel":
         """The same panel with covariates that are known in advance.
@@ -246,6 +250,22 @@ class Panel:
         train, so ``start = "pooled"`` is needed. Raises DataError for anything else.
         """
         return dataclasses.replace(self, static=Static.from_frame(frame))
+
+    def with_market(self, name: str, *, forecast: bool = True) -> "Panel":
+        """The same panel with one of its series declared as the market, such as an index.
+
+        ``forecast``: whether it stays among the series. Raises UsageError when there is none of
+        this name.
+        """
+        if self.market is not None and self.market.ids == (name,):
+            return self
+        market = index_of(self, name)
+        if forecast:
+            return dataclasses.replace(self, market=market)
+        others = self.only([other for other in self.ids if other != name])
+        own_times = np.asarray(others.mask.any(0))  # without those of the index alone
+        others = others._at_times(own_times)
+        return dataclasses.replace(others, market=market)
 
     def flagged(
         self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
@@ -274,9 +294,12 @@ class Panel:
 
         All rows after the cutoff stay. Arguments as of :meth:`flagged`.
         """
-        if self.flags is None:
-            return self
-        return self.without(*np.nonzero(self.flagged(cutoff, forecasting=forecasting)))
+        at = self.times[-1] if cutoff is None else cutoff
+        market = self.market and self.market.masked(at, forecasting=forecasting)
+        panel = self
+        if self.flags is not None:
+            panel = self.without(*np.nonzero(self.flagged(cutoff, forecasting=forecasting)))
+        return panel if market is self.market else dataclasses.replace(panel, market=market)
 
     def between(self, start: Date | None = None, end: Date | None = None) -> "Panel":
         """The rows from one date to another, both included; by default all.
@@ -303,7 +326,8 @@ class Panel:
             span = f"no rows in that span; there are {show_time(self.times[0])} to "
             span += show_time(self.times[-1])
         kept = self.only(ids, dict.fromkeys(gone, span))
-        return kept._at_times(kept.mask.any(0) & keep)
+        market = self.market and self.market.between(start, end)
+        return dataclasses.replace(kept._at_times(kept.mask.any(0) & keep), market=market)
 
     def until(self, cutoff: Time | Shaped[np.ndarray, ""]) -> "Panel":
         """What was known at a cutoff: all times up to it, it included.
@@ -316,7 +340,8 @@ class Panel:
                 f"nothing was observed up to {show_time(cutoff)}; the panel starts at "
                 f"{show_time(self.times[0])}"
             )
-        return self._at_times(keep)
+        known = self._at_times(keep)
+        return dataclasses.replace(known, market=self.market and index_until(self.market, known))
 
     def _at_times(self, keep: Bool[np.ndarray, " time"]) -> "Panel":
         """The same series at some of the times."""

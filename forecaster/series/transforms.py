@@ -15,12 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, UsageError
 from forecaster.series.anchors import DOUBT
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
+from forecaster.series.changes import change_features
 from forecaster.series.combined import FEATURES, Nature, choose_doubt, combined, natures_of
 from forecaster.series.covariates import Scaling
 from forecaster.series.frequency import infer_frequency
+from forecaster.series.market import MARKET_FEATURES, market_features
 from forecaster.series.panel import Histories, Panel
 from forecaster.series.prices import price_feature_count, price_features
 from forecaster.series.seasons import default_season
@@ -30,7 +32,6 @@ Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # that a volatility needs to be worth anything
-_DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quarter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Transform:
       that nothing later decides on what a network sees
     - ``covariates``: how what else is known of the series becomes features
     - ``doubt``: about the combination of simple forecasts, see :func:`combine`
+    - ``market``: the declared index that networks see beside each series, see
+      :meth:`Panel.with_market`
     """
 
     name: str
@@ -52,10 +55,17 @@ class Transform:
     )
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
     doubt: float = DOUBT
+    market: str | None = None
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
+        if self.market is not None and self.name != "log_return":
+            raise UsageError(
+                f"market {self.market}: only networks that see log returns, of prices, see a "
+                f"market too; these series are seen by the transform {self.name!r}. Leave the "
+                "market out, or take transform = 'log_return' where all values are above zero"
+            )
 
     @staticmethod
     def choose(name: str, panel: Panel, season: int | Sequence[int] | None = None) -> "Transform":
@@ -68,13 +78,14 @@ class Transform:
             name = "combined" if panel.target == "y" else "log_return"
         given = (season,) if isinstance(season, int) else season
         known = Scaling.of(panel.future, panel.static, _times_of(panel))
+        market = None if panel.market is None else panel.market.ids[0]
         if name == "combined":
             natures = MappingProxyType(natures_of(panel, given))
-            return Transform(name, natures=natures, covariates=known)
+            return Transform(name, natures=natures, covariates=known, market=market)
         if name != "seasonal":
-            return Transform(name, covariates=known)
+            return Transform(name, covariates=known, market=market)
         steps = given[0] if given else default_season(panel.frequency)
-        return Transform(name, steps, covariates=known)
+        return Transform(name, steps, covariates=known, market=market)
 
     def with_series(self, panel: Panel, season: int | Sequence[int] | None) -> "Transform":
         """The same transform, knowing further series; ``season`` as it was chosen with."""
@@ -101,7 +112,7 @@ class Transform:
         """As plain values, for JSON."""
         natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}
         fields = {"name": self.name, "season": self.season, "natures": natures}
-        fields |= {"doubt": self.doubt}
+        fields |= {"doubt": self.doubt, "market": self.market}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -115,7 +126,7 @@ class Transform:
         return Transform(
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
             Scaling() if known is None else Scaling.from_dict(known),
-            float(fields.get("doubt", DOUBT)),
+            float(fields.get("doubt", DOUBT)), fields.get("market"),
         )  # fmt: skip
 
     def feature_count(self, horizon: int) -> int:
@@ -124,6 +135,7 @@ class Transform:
         if self.name == "combined":
             return FEATURES + more
         more += 1 if self.name in ("seasonal", "identity") else 0
+        more += MARKET_FEATURES if self.market is not None else 0
         return 4 + more + (price_feature_count(horizon) if self.name == "log_return" else 0)
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
@@ -224,20 +236,16 @@ class Transform:
         logarithmic = self.name == "log_return"
         z = self._z(panel, y)
         change = z - shift(z, self.season)  # one-step, or one-season, change
-        variances = [decayed_mean(change**2, decay) for decay in _DECAYS]
         floor = 1e-8 if logarithmic else 1e-12 + 1e-8 * decayed_mean(z**2, 0.999)
-        weekly, monthly, quarterly = (np.sqrt(v + floor) for v in variances)
-        scale = np.sqrt((monthly**2 + quarterly**2) / 2)
-        features = [
-            squash(change / shift(scale, 1)),
-            np.log(np.abs(change) / shift(scale, 1) + 0.1),
-            np.log(weekly / monthly),
-            np.log(monthly / quarterly),
-        ]
+        features, scale = change_features(change, floor)
         if self.name in ("seasonal", "identity"):
             features.append(squash((z - decayed_mean(z, 0.99)) / scale))
         if logarithmic:
             features += price_features(panel, histories, change, scale, horizon)
+        if panel.market is not None and self.market is not None:
+            features += market_features(
+                panel.market, panel.target, panel.times, histories.positions, scale
+            )
         bases, scales = self._counted_from(z, scale, horizon)
         return Transformed(
             features=_stacked(features),

@@ -7,6 +7,7 @@ from .prices import forecasting_panel as forecasting_panel
 from .prices import stored_newcomers as stored_newcomers
 from .request import FitRequest as FitRequest
 from .request import data_digest as data_digest
+from .request import ids_to_read as ids_to_read
 from .resuming import UnfinishedFit as UnfinishedFit
 from .resuming import UnfinishedStatus as UnfinishedStatus
 from .resuming import discard as discard

@@ -246,6 +246,8 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     transform = Transform.from_dict(fields)
     if config.transform not in ("auto", transform.name):
         raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
+    if transform.market != config.market:
+        raise ValueError(f"transform: market: expected {config.market!r}")
     given = config.season
     season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
     for nature in transform.natures.values():

@@ -7,6 +7,7 @@ from forecaster.forecasting import Model
 from forecaster.home import Home
 from forecaster.ingest import Store, masked_rows, panel_from_store
 from forecaster.series import Panel, show_time
+from forecaster.storage.request import ids_to_read
 
 
 def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Panel, dict[str, str]]:
@@ -15,7 +16,7 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     Span and mask are those of its fit, but a forecast keeps unconfirmed jumps: most are true.
 
     - ``model``: of a run; its provenance says where its prices are
-    - ``ids``: the series to forecast
+    - ``ids``: the series to forecast; the market that the model's networks see is read beside them
 
     Raises ModelError when it names no source, or their prices are not stored.
     """
@@ -26,7 +27,8 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
             "by `forecaster fit`; forecast with fc.predict(fc.load(FOLDER), panel)"
         )
     store = Store.open(home, source)
-    missing = [name for name in ids if name not in store]
+    read = ids_to_read(ids, model.config)
+    missing = [name for name in read if name not in store]
     if missing:
         raise ModelError(
             f"{', '.join(missing[:5])}: no longer stored under {store.folder}; "
@@ -37,14 +39,16 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     jumped, flagged = {}, None
     if store.is_reviewed:
         flags = store.flags(reviewed=True)
-        latest = masked_rows(store, ids, ("unconfirmed",), end, flags=flags)
+        latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
         jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
-        flagged = masked_rows(store, ids, mask, end, flags=flags)
+        flagged = masked_rows(store, read, mask, end, flags=flags)
     else:  # stored by an older version, or by a run that was interrupted
         mask = []
     panel = panel_from_store(
-        store, ids, start=start, end=end, mask=mask, known_by=end, flagged=flagged
+        store, read, start=start, end=end, mask=mask, known_by=end, flagged=flagged
     )
+    if (market := model.config.market) is not None:
+        panel = panel.with_market(market, forecast=market in ids)
     return panel, jumped
 
 

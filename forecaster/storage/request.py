@@ -68,9 +68,19 @@ class FitRequest:
         if cast(Mapping[str, str] | None, self.versions) is None:
             object.__setattr__(self, "versions", versions(self.config.precision))
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The series that are read: those to fit, and the market that networks see."""
+        return tuple(ids_to_read(self.ids, self.config))
+
     def __str__(self) -> str:
         kind = f"{self.config.column} {self.config.hidden}{', tuned' if self.tune else ''}"
         return f"{len(self.ids)} series of {self.source}, {kind}"
+
+
+def ids_to_read(ids: Sequence[str], config: Config) -> list[str]:
+    """Series to fit or to forecast, and the market that their networks see beside them."""
+    return [*ids] if config.market is None or config.market in ids else [*ids, config.market]
 
 
 def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:

@@ -139,9 +139,9 @@ class UnfinishedFit:
         """
         request = self.request
         try:
-            masked = masked_rows(store, request.ids, request.mask, request.end)
-            stored = set(request.ids) <= set(store.ids)
-            if stored and data_digest(store, request.ids, masked) == request.data_sha256:
+            masked = masked_rows(store, request.read, request.mask, request.end)
+            stored = set(request.read) <= set(store.ids)
+            if stored and data_digest(store, request.read, masked) == request.data_sha256:
                 return masked
         except StoreError:
             pass  # prices whose flags are out of date have changed too

@@ -67,6 +67,12 @@ class Run:
         """Of its files."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
+    @property
+    def networks(self) -> str:
+        """What its networks are, in short, such as ``LSTM 16, market SPY``."""
+        market = "" if self.config.market is None else f", market {self.config.market}"
+        return f"{self.config.column} {self.config.hidden}{market}"
+
     @staticmethod
     def read(folder: Path) -> "Run":
         """Read what a run says of itself. Raises ModelError when it is damaged."""

@@ -1,0 +1,60 @@
+"""The declared market of a fit or an evaluation: fetched and read beside the series."""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+
+from forecaster.config import Config
+from forecaster.errors import NoSeries, UsageError, listed
+from forecaster.ingest import Ingested, Source, normalise
+from forecaster.pipeline.requests import DataRequest
+from forecaster.spelling import near, spelled, spellings
+
+
+def wanted_of(data: DataRequest, config: Config) -> Sequence[str] | None:
+    """The tickers to ask a source for, the market's included; None: all that it holds."""
+    market = config.market
+    if market is None or data.tickers is None or _listed(data, market):
+        return data.tickers
+    with contextlib.suppress(UsageError):  # a file may name a series as no ticker is
+        market = normalise(market)
+    return [*data.tickers, market]
+
+
+def with_market_of(
+    arrived: Ingested, data: DataRequest, config: Config
+) -> tuple[list[str], Config]:
+    """The stored series to learn from, and the settings with the market as it is spelled there.
+
+    The market is one of the series only where it was listed. Raises UsageError where it is not
+    there, and NoSeries where nothing else is.
+    """
+    if config.market is None:
+        return arrived.ids, config
+    market = spelled(spellings(arrived.ids), config.market)
+    if market is None:
+        raise UsageError(_unknown(arrived, data.source, config.market))
+    config = dataclasses.replace(config, market=market)
+    if data.tickers is None or _listed(data, market):
+        return arrived.ids, config
+    ids = [name for name in arrived.ids if name != market]
+    if not ids:
+        raise NoSeries(arrived.skipped)
+    return ids, config
+
+
+def _listed(data: DataRequest, market: str) -> bool:
+    return spelled(spellings(data.tickers or ()), market) is not None
+
+
+def _unknown(arrived: Ingested, source: Source, market: str) -> str:
+    reasons = spellings(arrived.skipped)
+    why = spelled(reasons, market)
+    said = f" ({arrived.skipped[why]})" if why is not None else ""
+    there = list(arrived.ids)
+    with contextlib.suppress(UsageError):  # not every source can say
+        there = source.tickers()
+    return (
+        f"market: {source.name} has no series {market!r}{said}. There are e.g. "
+        f"{listed(near(there, market) or there)}"
+    )

@@ -1,0 +1,141 @@
+"""``--market``, from a fit to a forecast."""
+
+import shutil
+
+import pandas as pd
+import pytest
+
+from forecaster.evaluation import Evaluation
+from forecaster.home import Home
+from forecaster.storage import Run
+from tests.conftest import error, prices, run
+
+HOME = ("AAA", "BBB", "CCC")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, settings):
+    """Three stocks and an index in a file, and a fit of two of the stocks beside the index."""
+    folder = tmp_path_factory.mktemp("market")
+    table = pd.concat([prices(name, 300) for name in (*HOME, "SPY")])
+    table.to_csv(folder / "p.csv", index=False)
+    done = run(*fitting(folder, settings), "--tickers", "AAA,BBB", "--market", "spy")
+    assert done.exit_code == 0, done.stderr
+    assert "Market" in done.stdout and "2 series" in done.stdout
+    return folder
+
+
+def fitting(folder, settings):
+    source = f"files:{folder / 'p.csv'}"
+    return ("fit", "--source", source, "--config", settings, "--home", folder / "home")
+
+
+def test_its_rows_are_loaded_beside_those_of_the_series(folder):
+    home = ("--home", folder / "home")
+    model = Run.read(Home(folder / "home").latest_run())
+    assert model.config.market == "SPY" and model.ids == ("AAA", "BBB")
+    whole = run("predict", "--all", "--format", "csv", *home)
+    assert whole.exit_code == 0 and whole.stdout.count("AAA") == 3, whole.stderr
+    assert "SPY" not in whole.stdout + whole.stderr
+    one = run("predict", "AAA", "--format", "csv", "--plot", folder / "a.png", *home)
+    assert one.exit_code == 0 and (folder / "a.png").exists(), one.stderr
+    paths = run("predict", "AAA", "BBB", "--paths", "20", *home)
+    assert paths.exit_code == 0 and "20 paths" in paths.stdout
+    for command in ("status", "runs"):
+        assert "market SPY" in run(command, *home).stdout
+
+
+def test_an_unknown_index_is_one_error_that_says_what_there_is(folder, settings):
+    before = list(folder.glob("home/models/*"))
+    for tickers in (("--tickers", "AAA"), ()):
+        said = error(*fitting(folder, settings), *tickers, "--market", "SPX", code=2)
+        assert "has no series 'SPX'" in said and "There are e.g. SPY" in said
+    assert list(folder.glob("home/models/*")) == before
+    assert not list(folder.glob("home/unfinished/*/"))
+    said = error(
+        *fitting(folder, settings), "--market", "SPY", "--transform", "combined", code=2
+    )  # fmt: skip
+    assert "transform combined has no market" in said
+
+
+def test_an_index_that_was_not_brought_up_to_date_is_named(folder, settings, tmp_path):
+    table = pd.read_csv(folder / "p.csv")
+    days = sorted(table["date"].unique())
+    table[(table["ticker"] != "SPY") | (table["date"] < days[-9])].to_csv(
+        tmp_path / "p.csv", index=False
+    )
+    said = error(*fitting(tmp_path, settings), "--market", "SPY", "--tickers", "AAA", code=1)
+    assert f"AAA: its latest row is of {days[-1]}, but the market SPY ends on {days[-10]}" in said
+
+
+@pytest.mark.slow
+def test_a_fit_goes_on_only_with_the_index_as_it_was(folder, settings, monkeypatch, tmp_path):
+    from forecaster.swarm.schedule import Schedule
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    shutil.copy(folder / "p.csv", tmp_path / "p.csv")
+    home = ("--home", tmp_path / "home")
+    with monkeypatch.context() as patch:
+        patch.setattr(Schedule, "advance", interrupted)
+        for name in ("same", "other"):
+            options = ("--tickers", "AAA,BBB", "--market", "SPY", "--run", name)
+            error(*fitting(tmp_path, settings), *options, code=130)
+    assert (done := run("fit", "--resume", "same", *home)).exit_code == 0, done.stderr
+    assert run("predict", "--all", "--format", "csv", *home).stdout.count("AAA") == 3
+    table = pd.read_csv(tmp_path / "p.csv")
+    table.loc[table["ticker"] == "SPY", "close"] *= 1.01
+    table.to_csv(tmp_path / "p.csv", index=False)
+    assert run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", *home).exit_code == 0
+    assert "data have changed" in error("fit", "--resume", "other", *home, code=1)
+
+
+@pytest.mark.slow
+def test_a_fit_in_shards_sees_it_too(folder, settings, monkeypatch):
+    """With the bits of one in one piece; the index, which is listed here, is forecast too."""
+    pooled = ("--start-from", "pooled", "--market", "SPY")
+    fit = [*fitting(folder, settings), *pooled]
+    assert (done := run(*fit, "--run", "whole")).exit_code == 0, done.stderr
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+    assert (done := run(*fit, "--run", "parts")).exit_code == 0, done.stderr
+    assert "Shards" in done.stdout
+    home = ("--home", folder / "home")
+    frames = [
+        run("predict", "--all", "--run", name, "--format", "csv", *home).stdout
+        for name in ("whole", "parts")
+    ]
+    assert frames[0] == frames[1] and frames[0].count("SPY") == 3
+
+
+@pytest.mark.slow
+def test_an_evaluation_sees_it_too(folder, settings):
+    done = run(
+        "evaluate", "--source", f"files:{folder / 'p.csv'}", "--config", settings,
+        "--tickers", "AAA,BBB", "--market", "SPY", "--windows", "20", "--step", "5",
+        "--baselines", "naive", "--output", folder / "out", "--home", folder / "home",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "market SPY" in (folder / "out" / "report.html").read_text()
+    scores = Evaluation.read(folder / "out").scores
+    assert set(scores["unique_id"]) == {"AAA", "BBB"}
+
+
+def test_rows_that_came_without_those_of_the_index_are_refused(folder):
+    """The last of the file's tests: the home's prices are others afterwards."""
+    table = pd.read_csv(folder / "p.csv")
+    days = pd.bdate_range(table["date"].max(), periods=7)[1:].strftime("%Y-%m-%d")
+    latest = table[table["ticker"] != "SPY"].groupby("ticker").tail(1)
+    moves = {name: latest[name] for name in ("open", "high", "low", "close")}
+    more = [
+        latest.assign(
+            date=day, **{name: price * (1 + (k + 1) ** 2 / 1000) for name, price in moves.items()}
+        )
+        for k, day in enumerate(days)
+    ]
+    pd.concat([table, *more]).to_csv(folder / "p.csv", index=False)
+    home = ("--home", folder / "home")
+    assert run("ingest", "--source", f"files:{folder / 'p.csv'}", *home).exit_code == 0
+    said = error("predict", "AAA", *home, code=1)
+    assert f"AAA: its latest row is of {days[-1]}, but the market SPY ends on" in said
+    assert str(table["date"].max()) in said

@@ -1,0 +1,115 @@
+"""A declared market has a part in forecasts, and leaves each series its own network."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, ModelError, UsageError
+
+INDEX = "XOM"
+
+
+@pytest.fixture(scope="module")
+def declared(config) -> fc.Config:
+    return dataclasses.replace(config, market=INDEX)
+
+
+@pytest.fixture(scope="module")
+def stocks(panel) -> fc.Panel:
+    """Four series, and the market beside them."""
+    return panel.with_market(INDEX, forecast=False)
+
+
+@pytest.fixture(scope="module")
+def fitted(stocks, declared) -> fc.Model:
+    return fc.fit(stocks, declared, seed=1)
+
+
+def only(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    return frame[frame["unique_id"] == name].reset_index(drop=True)
+
+
+def test_a_series_that_comes_changes_no_other_s_bits(fitted, stocks, declared):
+    few = fc.fit(stocks.only(["IBM", "KO", "MSFT"]), declared, seed=1)
+    expected = fitted.only(few.ids)
+    jax.tree.map(np.testing.assert_array_equal, few.params, expected.params)
+    np.testing.assert_array_equal(few.normal_scores, expected.normal_scores)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("as_for_users")
+def test_nor_does_the_index_where_it_is_forecast_itself(panel, stocks, declared):
+    few = fc.predict(fc.fit(stocks.only(["KO", "MSFT"]), declared, seed=1), stocks.only(["KO"]))
+    many = fc.predict(fc.fit(panel, declared, seed=1), panel)
+    assert set(many["unique_id"]) == set(panel.ids)
+    pd.testing.assert_frame_equal(only(few, "KO"), only(many, "KO"), check_exact=True)
+
+
+def test_the_market_s_last_day_changes_the_forecast(fitted, stocks, panel):
+    before = fc.predict(fitted, stocks)
+    values = panel.values.copy()
+    values[panel.ids.index(INDEX), -1] *= 0.8
+    crashed = dataclasses.replace(panel, values=values)
+    after = fc.predict(fitted, crashed)  # which takes the market from the panel by its name
+    assert set(after["unique_id"]) == {"AAPL", "MSFT", "KO", "IBM"}
+    assert not np.allclose(before["LSTM-hi-80"], after["LSTM-hi-80"], rtol=1e-6)
+
+
+def test_a_saved_model_forecasts_one_series_alike(fitted, stocks, panel, tmp_path):
+    loaded = fc.load(fc.save(fitted, tmp_path / "model"))
+    assert loaded.config.market == INDEX and loaded.transform == fitted.transform
+    assert f"market     {INDEX}" in repr(loaded)
+    whole = fc.predict(fitted, stocks)
+    for one in (stocks.only(["AAPL"]), panel.only(["AAPL", INDEX])):
+        own = fc.predict(loaded, one)
+        pd.testing.assert_frame_equal(only(whole, "AAPL"), own, rtol=1e-5)
+    assert len(fc.simulate(loaded, stocks.only(["AAPL", "KO"]), 5)) == 2 * 5 * 3
+    assert loaded.plot(panel, "KO").get_title(loc="left") == "KO"
+
+
+def test_an_index_that_is_missing_or_ends_early_is_named(fitted, stocks, panel, declared):
+    with pytest.raises(ModelError, match=f"networks see the market {INDEX} beside each series"):
+        fc.predict(fitted, panel.only(["AAPL"]))
+    assert stocks.market is not None
+    day, last = (pd.Timestamp(stocks.times[k]).date() for k in (-10, -1))
+    early = dataclasses.replace(stocks, market=stocks.market.until(stocks.times[-10]))
+    said = f"AAPL: its latest row is of {last}, but the market {INDEX} ends on {day}"
+    with pytest.raises(ModelError, match=said):
+        fc.predict(fitted, early)
+    with pytest.raises(DataError, match=said):
+        fc.fit(early, declared)
+    with pytest.raises(DataError, match=said):
+        fc.cross_validation(early, declared, 2)
+    with pytest.raises(UsageError, match="'SPX' is none of them"):
+        fc.fit(panel, dataclasses.replace(declared, market="SPX"))
+
+
+@pytest.mark.slow
+def test_a_rolling_origin_forecasts_what_predict_does(fitted, panel, stocks, declared):
+    """From the first cutoff, and nothing of the market after it has a part."""
+    frame = fc.cross_validation(panel, declared, 20, seed=1)
+    cutoff = frame["cutoff"].min()
+    known = stocks.until(cutoff)
+    model = fc.fit(known, declared, seed=1)
+    expected = only(fc.predict(model, known), "KO")["LSTM-hi-80"] / stocks_factor(known)
+    got = frame[(frame["unique_id"] == "KO") & (frame["cutoff"] == cutoff)]["LSTM-hi-80"]
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+def stocks_factor(panel: fc.Panel) -> float:
+    """What predict multiplies by, so that prices are those that are quoted."""
+    row = panel.ids.index("KO")
+    return float(panel.channel("close")[row, -1] / panel.channel("adj_close")[row, -1])
+
+
+@pytest.mark.slow
+def test_the_estimator_takes_it_by_name(panel, declared):
+    settings = {k: v for k, v in dataclasses.asdict(declared).items() if k != "horizon"}
+    estimator = fc.Forecaster(declared.horizon, seed=1, **settings)
+    frame = panel.to_frame()
+    forecast = estimator.fit(frame).predict(h=1)
+    assert len(forecast) == len(panel.ids) and f"market='{INDEX}'" in repr(estimator)

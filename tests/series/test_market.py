@@ -1,0 +1,160 @@
+"""A declared market: what it is at each step, and that nothing else has a part in it."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import NoSeries, UsageError
+from forecaster.series import Flags, Panel, Transform, behind_market
+from forecaster.series.market import MARKET_FEATURES
+
+DAYS = pd.bdate_range("2024-01-01", periods=80)
+LACKS = 50  # a day that the index has no row of
+BEGINS = 5  # the first that it has one of
+
+
+def table(seed: int = 0) -> pd.DataFrame:
+    """Prices of two stocks, the second of which begins later, and of an index."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for name in ("AAA", "BBB", "SPY"):
+        close = 50 * np.exp(np.cumsum(random.normal(0, 0.02, len(DAYS))))
+        parts.append(pd.DataFrame({"unique_id": name, "ds": DAYS, "close": close}))
+    parts[1] = parts[1].iloc[7:]
+    parts[2] = parts[2].drop(index=[*range(BEGINS), LACKS])
+    return pd.concat(parts, ignore_index=True)
+
+
+def declared(frame: pd.DataFrame) -> Panel:
+    return Panel.from_frame(frame).with_market("SPY", forecast=False)
+
+
+def seen(panel: Panel) -> dict[str, pd.DataFrame]:
+    """What networks see of the market, of each series by its days."""
+    made = Transform.choose("auto", panel).apply(panel, 3)
+    features = made.features[:, :, -MARKET_FEATURES:]
+    return {
+        name: pd.DataFrame(features[row][at >= 0], index=panel.times[at[at >= 0]])
+        for row, (name, at) in enumerate(zip(panel.ids, made.positions, strict=True))
+    }
+
+
+def test_it_is_the_state_of_the_index_at_its_latest_row():
+    frame = table()
+    index = frame[frame["unique_id"] == "SPY"].set_index("ds")["close"]
+    change = index.apply(np.log).diff()
+    # Weights of decay^k, normalised: what pandas calls adjusted.
+    weekly, monthly, quarterly = (
+        np.sqrt((change**2).ewm(alpha=1 - decay).mean() + 1e-8) for decay in (0.8, 0.94, 0.985)
+    )
+    scale = np.sqrt((monthly**2 + quarterly**2) / 2)
+    expected = pd.DataFrame(
+        {
+            0: (change / scale.shift()).clip(-8, 8),
+            1: np.log(change.abs() / scale.shift() + 0.1),
+            2: np.log(weekly / monthly),
+            3: np.log(monthly / quarterly),
+        }
+    )
+    expected = expected.reindex(DAYS).ffill().fillna(0)
+    panel = declared(frame)
+    made = Transform.choose("auto", panel).apply(panel, 3)
+    for row, (name, features) in enumerate(seen(panel).items()):
+        own = made.positions[row] >= 0
+        np.testing.assert_allclose(features[[0, 1, 2, 3]], expected.loc[features.index], atol=1e-5)
+        ratio = np.log(scale.reindex(DAYS).ffill().loc[features.index] / made.scale[row, own, 0])
+        np.testing.assert_allclose(features[4], ratio.fillna(0), atol=1e-5, err_msg=name)
+    assert (seen(panel)["AAA"].iloc[:BEGINS] == 0).all(axis=None)
+    same = seen(panel)["AAA"].iloc[[LACKS - 1, LACKS]]
+    assert (same[[0, 1, 2, 3]].nunique() == 1).all()
+
+
+@pytest.mark.parametrize("cutoff", [3, 30, LACKS, 70])
+def test_nothing_after_a_cutoff_changes_what_is_seen_at_it(cutoff):
+    frame = table()
+    later = frame["ds"] > DAYS[cutoff]
+    edited = frame.assign(close=frame["close"].where(~later, frame["close"] * 3))
+    whole = declared(frame)
+    cut = declared(frame[~later]) if cutoff >= BEGINS else whole.until(DAYS[cutoff])
+    for other in (declared(edited), cut, whole.until(DAYS[cutoff])):
+        for name, features in seen(other).items():
+            known = features[features.index <= DAYS[cutoff]]
+            expected = seen(whole)[name]
+            expected = expected[expected.index <= DAYS[cutoff]]
+            pd.testing.assert_frame_equal(known, expected, check_exact=True)
+
+
+def test_other_series_have_no_part_in_it():
+    """An older one comes, one goes, the index is forecast too: the bits stay."""
+    frame = table()
+    old = pd.DataFrame({"unique_id": "OLD", "ds": DAYS - pd.Timedelta(days=90), "close": 5.0})
+    old["close"] += np.sin(np.arange(len(old)))
+    expected = seen(declared(frame))["AAA"]
+    for other in (
+        declared(pd.concat([old, frame])),
+        declared(frame[frame["unique_id"] != "BBB"]),
+        Panel.from_frame(frame).with_market("SPY"),
+        declared(frame).only(["AAA"]),
+    ):
+        pd.testing.assert_frame_equal(seen(other)["AAA"], expected, check_exact=True)
+
+
+def test_days_of_the_index_alone_are_no_times_of_the_panel():
+    frame = table()
+    longer = DAYS[-1] + pd.Timedelta(days=1)
+    more = pd.DataFrame({"unique_id": "SPY", "ds": [longer], "close": [50.0]})
+    panel = declared(pd.concat([frame, more]))
+    assert panel.times[-1] == DAYS[-1] and panel.ids == ("AAA", "BBB")
+    assert panel.market is not None and panel.market.times[-1] == longer
+    both = Panel.from_frame(pd.concat([frame, more])).with_market("SPY")
+    assert both.ids == ("AAA", "BBB", "SPY") and both.times[-1] == longer
+
+
+def test_a_row_of_the_index_that_looks_wrong_is_left_out_once_that_is_known():
+    days = DAYS.to_numpy("datetime64[ns]")
+    flags = Flags(
+        np.array(["SPY"], object), days[[40]], np.array(["copied"], object), days[[45]],
+        np.array(["NaT"], "datetime64[ns]"),
+    )  # fmt: skip
+    panel = declared(table()).with_flags(flags)
+    frame = table()
+    without = declared(frame[~((frame["unique_id"] == "SPY") & (frame["ds"] == DAYS[40]))])
+    pd.testing.assert_frame_equal(seen(panel.masked())["AAA"], seen(without)["AAA"])
+    pd.testing.assert_frame_equal(seen(panel.masked(days[44]))["AAA"], seen(panel)["AAA"])
+    assert not seen(panel)["AAA"].equals(seen(without)["AAA"])
+    early = panel.until(days[44])
+    pd.testing.assert_frame_equal(seen(early.masked())["AAA"], seen(early)["AAA"])
+
+
+def test_a_span_is_that_of_the_index_too():
+    frame, start = table(), DAYS[30]
+    cut = declared(frame[frame["ds"] >= start])
+    between = declared(frame).between(start)
+    pd.testing.assert_frame_equal(seen(between)["AAA"], seen(cut)["AAA"], check_exact=True)
+    with pytest.raises(NoSeries, match="SPY: no rows in that span"):
+        declared(frame).between(None, DAYS[2])
+
+
+def test_series_that_go_on_after_the_index_are_named_with_both_dates():
+    panel = declared(table())
+    assert panel.market is not None
+    assert behind_market(panel) == {}
+    shorter = dataclasses.replace(panel, market=panel.market.until(DAYS[75]))
+    said = behind_market(shorter)["AAA"]
+    assert f"its latest row is of {DAYS[-1]:%Y-%m-%d}, but the market SPY ends on" in said
+    assert f"{DAYS[75]:%Y-%m-%d}" in said
+    few = dataclasses.replace(panel, market=panel.market.until(DAYS[76]))
+    assert behind_market(few) == {}
+    assert "SPY has no row yet on 2024-01-03" in behind_market(panel.until(DAYS[2]))["AAA"]
+
+
+def test_what_cannot_be_a_market_is_said():
+    panel = Panel.from_frame(table())
+    with pytest.raises(UsageError, match=r"market: .* 'SPX' is none of them. There are SPY; load"):
+        panel.with_market("SPX")
+    other = Panel.from_frame(table().rename(columns={"close": "y"})).with_market("SPY")
+    with pytest.raises(UsageError, match="market SPY: only networks that see log returns"):
+        Transform.choose("auto", other)
+    assert Transform.choose("log_return", other).market == "SPY"
