@@ -52,8 +52,9 @@ class Mixture:
         from forecaster.forecasting.special import ndtri
 
         below = self._below(values)
-        above = self._below(values, upper=True)
-        scores = np.where(below < 0.5, ndtri(below), -ndtri(above))
+        upper = ~(below < 0.5)
+        scores = ndtri(np.where(upper, self._below(values, upper=True), below))
+        scores = np.where(upper, -scores, scores)
         return np.clip(scores, -_FARTHEST, _FARTHEST)
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
@@ -86,9 +87,8 @@ class Mixture:
         found, settled = each.mean(-1), np.zeros(scores.shape, bool)
         for _ in range(_STEPS):
             # How much too large the chance of a lower value is.
-            excess = np.where(
-                upper, tail - self._below(found, upper=True), self._below(found) - tail
-            )
+            beyond = self._below(found, upper=upper)
+            excess = np.where(upper, tail - beyond, beyond - tail)
             low, high = np.where(excess < 0, found, low), np.where(excess < 0, high, found)
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = found - excess / self._density(found)
@@ -100,12 +100,12 @@ class Mixture:
                 break
         return found
 
-    def _below(self, values: np.ndarray, *, upper: bool = False) -> np.ndarray:
-        """The chance of a lower value, or of a higher one."""
+    def _below(self, values: np.ndarray, *, upper: bool | np.ndarray = False) -> np.ndarray:
+        """The chance of a lower value, or where ``upper`` of a higher one."""
         from forecaster.forecasting.special import ndtr, stdtr
 
         z = (np.asarray(values)[..., None] - self.location) / self.scale
-        z = -z if upper else z
+        z = np.where(np.asarray(upper)[..., None], -z, z)
         normal = np.isinf(self.dof)
         chance = stdtr(self._finite(), z)
         return np.where(normal, ndtr(z), chance).mean(-1) if normal.any() else chance.mean(-1)
