@@ -13,6 +13,7 @@ from flax import linen, nnx
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting.training import candidates, functions
+from forecaster.series import Transform
 from tests.conftest import TICKERS
 
 
@@ -97,7 +98,8 @@ def test_a_model_is_made_of_it(panel, own, config):
     )
     assert own.networks.network is Decays
     params = own.params
-    assert params["network"]["Dense_0"]["kernel"].shape == (5, 1, 48, config.hidden)
+    seen = Transform("log_return").feature_count(config.horizon)
+    assert params["network"]["Dense_0"]["kernel"].shape == (5, 1, 4 * seen, config.hidden)
     assert params["out"]["kernel"].shape == (5, 1, config.hidden, 6)
     trained = np.abs(params["out"]["kernel"]).max((1, 2, 3)) > 0
     assert trained.sum() >= 3  # the others were best untrained
