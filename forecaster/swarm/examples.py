@@ -83,6 +83,7 @@ def training_data(
     x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
     held_back = part(ids, x, y, used, "validation ", check=check)
     _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
+    _check_some_count(ids, held_back.weight)
     return Supervised(*training, *held_back, bootstrap=bootstrap)
 
 
@@ -116,6 +117,20 @@ def part(
         _finite(ids, inputs, weight, f"{what}inputs")
         _finite(ids, targets, weight, f"{what}targets")
     return Examples(inputs, targets, weight)
+
+
+def _check_some_count(ids: Sequence[str], weight: _Weight) -> None:
+    """Raise SwarmError where a member has no validation example: nothing would choose weights."""
+    rows = weight.rows if isinstance(weight, Shared) else None
+    counts = np.asarray(weight.values if isinstance(weight, Shared) else weight) > 0
+    counts = counts if rows is None else counts[rows]
+    nobody = np.flatnonzero(~np.broadcast_to(counts.any(-1), len(ids)))
+    if len(nobody):
+        raise SwarmError(
+            "validation_data: expected an example with a sample_weight above 0.0 for each member; "
+            f"got none for {len(nobody)}: {', '.join(ids[int(row)] for row in nobody[:5])}. Give them "
+            "some, or train them in a swarm without validation_data"
+        )
 
 
 def _streamed(inputs: Streamed, bootstrap: _Keys | None) -> Streamed:

@@ -99,11 +99,12 @@ class Recipe:
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
-        """A member's loss on a batch, with nothing random: without a key."""
+        """A member's loss on a batch, with nothing random: without a key. NaN without examples."""
         loss: Callable[..., jax.Array] = self.task().loss
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
-            return loss(params, self._whole(batch), None, hyperparams)
+            found = loss(params, self._whole(batch), None, hyperparams)
+            return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
         return evaluate
 

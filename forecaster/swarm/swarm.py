@@ -130,7 +130,7 @@ class Swarm(Trained):
           :class:`Supervised`
         - ``sample_weight``: (member, example), 0.0 for padding
         - ``validation_data``: ``(inputs, targets[, sample_weight])``; where given, each member
-          keeps the weights that were best on it
+          keeps the weights that were best on it, and needs an example there
         - ``epochs``: how many more, at the most
         - ``patience``: epochs without a better validation loss after which a member stops; a
           number, or an array (member,); without it nobody stops early
@@ -218,7 +218,7 @@ class Swarm(Trained):
     def evaluate(
         self, inputs: _Arrays, targets: _Arrays | None = None, sample_weight: _Arrays | None = None
     ) -> Float[np.ndarray, " member"]:
-        """Every member's loss, averaged over its examples."""
+        """Every member's loss, averaged over its examples; NaN where it has none that count."""
         warn_dropped(self._fitted)
         batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
         return self._map(self._recipe.evaluate, self.params, self.hyperparams, batch)

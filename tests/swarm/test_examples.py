@@ -63,3 +63,11 @@ def test_streams_may_leave_out_targets_and_weight(given):
     assert (loaded.targets is None) == (given == 1)
     np.testing.assert_array_equal(loaded.weight, np.full((1, 4), 0.5 if given == 3 else 1.0))
     np.testing.assert_array_equal(loaded.bootstrap, keys[1:])
+
+
+def test_each_member_has_validation_examples():
+    none = np.array([[1, 1], [0, 0]], np.float32)
+    rows = np.array([1, 0])
+    for weight, name in ((none, "B"), (Shared(none, rows), "A"), (Shared(none[1]), "A, B")):
+        with pytest.raises(SwarmError, match=rf"validation_data: .* got none for \d: {name}\. "):
+            training_data(IDS, X, Y, None, (X[:, :2], Y[:, :2], weight), None)
