@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Float32, Shaped, UInt32
 from numpy.typing import ArrayLike
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.data import Rows, Shared, Streamed, check_rows
+from forecaster.swarm.data import Rows, Shared, Streamed, check_rows, check_shared
 from forecaster.swarm.supervised import Supervised
 from forecaster.swarm.task import AnyArray, Tree
 
@@ -126,10 +126,11 @@ def _check_some_count(ids: Sequence[str], weight: _Weight) -> None:
     counts = counts if rows is None else counts[rows]
     nobody = np.flatnonzero(~np.broadcast_to(counts.any(-1), len(ids)))
     if len(nobody):
+        names = ", ".join(ids[int(row)] for row in nobody[:5])
         raise SwarmError(
             "validation_data: expected an example with a sample_weight above 0.0 for each member; "
-            f"got none for {len(nobody)}: {', '.join(ids[int(row)] for row in nobody[:5])}. Give them "
-            "some, or train them in a swarm without validation_data"
+            f"got none for {len(nobody)}: {names}. Give them some, or train "
+            "them in a swarm without validation_data"
         )
 
 
@@ -179,6 +180,7 @@ def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
 def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
     """How many examples a tree has; its member axis checked."""
     if isinstance(tree, Shared):
+        check_shared(tree, len(ids), what)
         axis = 0 if tree.rows is None else 1
         leaves = jax.tree.leaves(tree.values)
     else:

@@ -152,7 +152,7 @@ ERRORS = {
     "appended twice": (lambda: make().append(["m3"]), "ids must be unique; more than once: m3"),
     "another model appended": (
         lambda: make().append(Swarm(Widened, ["w"], loss=optax.squared_error)),
-        r"the other swarm: of another model.*expected shape \(8,\).*got \(12,\)",
+        "the other swarm: has another model: expected Network; got Widened",
     ),
     "weights of another shape": (
         lambda: make().with_params({"a": np.zeros(3)}),
@@ -160,7 +160,7 @@ ERRORS = {
     ),
     "rows outside": (
         lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
-        "rows of shared data: expected whole numbers from 0 to 8; got int64 from 1 to 9",
+        "rows of inputs: expected whole numbers from 0 to 8; got int64 from 1 to 9",
     ),
 }
 

@@ -71,3 +71,18 @@ def test_each_member_has_validation_examples():
     for weight, name in ((none, "B"), (Shared(none, rows), "A"), (Shared(none[1]), "A, B")):
         with pytest.raises(SwarmError, match=rf"validation_data: .* got none for \d: {name}\. "):
             training_data(IDS, X, Y, None, (X[:, :2], Y[:, :2], weight), None)
+
+
+@pytest.mark.parametrize("rows", [[0, 9], np.array([-1, 0]), np.zeros(3, int), [[0], [1]]])
+def test_rows_of_shared_examples_are_checked_wherever_they_come_in(rows):
+    with pytest.raises(SwarmError, match="rows of inputs: expected"):
+        part(IDS, Shared(X, rows), None, None, "")
+    with pytest.raises(SwarmError, match="rows of targets: expected"):
+        part(IDS, X, Shared(Y, rows), None, "")
+    with pytest.raises(SwarmError, match="rows of sample_weight: expected"):
+        part(IDS, X, Y, Shared(np.ones((2, 4)), rows), "")
+
+
+def test_rows_may_be_a_list():
+    shared = part(IDS, Shared(X, [1, 0]), None, None, "").inputs
+    np.testing.assert_array_equal(shared.rows, [1, 0])
