@@ -35,7 +35,7 @@ class Shared:
     def __post_init__(self) -> None:
         """A list of rows is an array of them, also for JAX."""
         if isinstance(self.rows, list):
-            object.__setattr__(self, "rows", np.asarray(self.rows))
+            object.__setattr__(self, "rows", np.asarray(cast(Any, self.rows)))
 
     def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:
         """For JAX."""
@@ -86,7 +86,7 @@ def split_shared(data: Data) -> tuple[Data, tuple[Tree, ...]]:
         shared.append(leaf.values)
         return Reference(len(shared) - 1, leaf.rows)
 
-    return jax.tree.map(refer, data, is_leaf=_is_shared), tuple(shared)
+    return jax.tree.map(refer, data, is_leaf=is_shared), tuple(shared)
 
 
 def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
@@ -101,7 +101,8 @@ def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
     return jax.tree.map(put, data, is_leaf=is_reference)
 
 
-def _is_shared(leaf: object) -> bool:
+def is_shared(leaf: object) -> TypeGuard[Shared]:
+    """Whether a part of a tree is shared arrays."""
     return isinstance(leaf, Shared)
 
 
@@ -184,7 +185,7 @@ def check_data(data: Data, members: int) -> None:
     """Check data that are not streamed: their members, and the rows of shared arrays."""
     by_member, _ = split_shared(data)
     check_rows(by_member, members, "data")
-    for leaf in jax.tree.leaves(data, is_leaf=_is_shared):
+    for leaf in jax.tree.leaves(data, is_leaf=is_shared):
         if isinstance(leaf, Shared):
             check_shared(leaf, members, "shared data")
 

@@ -205,7 +205,7 @@ class Swarm(Trained):
           dropout at test time or samples, by it and the member's own. Statistics stay frozen
         """
         warn_dropped(self._fitted)
-        inputs = part(self.ids, inputs, None, None, "")[0]
+        inputs = part(self.ids, inputs, None, None, "", at_least=0)[0]
         function = self._recipe.predict
         if key is not None:
             function = self._recipe.sample

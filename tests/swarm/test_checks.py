@@ -55,6 +55,19 @@ ERRORS = {
     "zero members": (lambda: make([]), "no members: ids is empty"),
     "ids repeat": (lambda: make(["a", "b", "a"]), "ids must be unique; more than once: a"),
     "ids no strings": (lambda: make([1, 2]), "ids: expected strings; got 1"),
+    "ids no names": (
+        lambda: make(cast(Any, 1.5)),
+        "ids: expected names or a whole number.*got 1.5",
+    ),
+    "no batch": (lambda: make().fit(X, Y, batch_size=0), "batch_size: expected a whole.*got 0"),
+    "half a batch": (
+        lambda: make().fit(X, Y, batch_size=cast(Any, 2.5)),
+        "batch_size: expected a whole number of 1 or more; got 2.5",
+    ),
+    "shared data of one network": (
+        lambda: swarm.Single(Widened, loss=optax.squared_error).predict(Shared(X[0])),
+        "Single: expected arrays.*got Shared",
+    ),
     "members of different shapes": (
         lambda: make().fit([x[: 10 + i % 2] for i, x in enumerate(X)], Y),
         r"inputs: the members' shapes differ.*\(10, 3\) \(member 0\), \(11, 3\) \(member 1\)",
