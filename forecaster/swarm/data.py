@@ -181,6 +181,19 @@ def check_rows(tree: Tree, members: int, what: str) -> None:
             )
 
 
+def shared_rows(data: Data, rows: Rows) -> Data:
+    """Data of members that are these rows of others' data, with nothing copied."""
+    if not any(map(is_shared, jax.tree.leaves(data, is_leaf=is_shared))):
+        return Shared(data, rows)
+
+    def choose(leaf: Tree) -> Shared:
+        if not is_shared(leaf):
+            return Shared(leaf, rows)
+        return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
+
+    return jax.tree.map(choose, data, is_leaf=is_shared)
+
+
 def check_data(data: Data, members: int) -> None:
     """Check data that are not streamed: their members, and the rows of shared arrays."""
     by_member, _ = split_shared(data)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Rows, Shared, Streamed, check_rows, check_shared, is_shared
 from forecaster.swarm.supervised import Supervised
-from forecaster.swarm.task import AnyArray, Tree
+from forecaster.swarm.task import AnyArray, Data, Tree
 
 _Weight: TypeAlias = Float[AnyArray, "member example"] | Shared
 _Keys: TypeAlias = UInt32[np.ndarray, "member 2"]
@@ -85,8 +85,9 @@ def training_data(
     x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
     held_back = part(ids, x, y, used, "validation ", check=check)
     _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
-    _check_some_count(ids, held_back.weight)
-    return Supervised(*training, *held_back, bootstrap=bootstrap)
+    data = Supervised(*training, *held_back, bootstrap=bootstrap)
+    check_validated(ids, data)
+    return data
 
 
 def part(
@@ -125,8 +126,10 @@ def part(
     return Examples(inputs, targets, weight)
 
 
-def _check_some_count(ids: Sequence[str], weight: _Weight) -> None:
+def check_validated(ids: Sequence[str], data: Data) -> None:
     """Raise SwarmError where a member has no validation example: nothing would choose weights."""
+    if not isinstance(data, Supervised) or (weight := data.validation_weight) is None:
+        return
     rows = weight.rows if isinstance(weight, Shared) else None
     counts = np.asarray(weight.values if isinstance(weight, Shared) else weight) > 0
     counts = counts if rows is None else counts[rows]
