@@ -34,7 +34,8 @@ def linen_functions(
     """
     use_all_cores()  # before anything starts JAX
     model = _Model(module, sample, tuple(streams))
-    return Functions(model.init, model.apply, model.export, model.train, (module, tuple(streams)))
+    made_of = module, tuple(streams)
+    return Functions(model.init, model.apply, model.export, model.train, made_of, frozenset())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from forecaster.swarm.members import append_members, broadcast_params, take_memb
 from forecaster.swarm.metrics import Metric, watched
 from forecaster.swarm.naming import renamed
 from forecaster.swarm.optimizers import Optimizer, adamw
-from forecaster.swarm.recipe import Machine, Recipe
+from forecaster.swarm.recipe import LEARNING_RATE, Machine, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import Model, functions_of
@@ -61,7 +61,7 @@ class Swarm(Trained):
     - ``optimizer``: an optax transformation, or a function such as ``optax.sgd`` whose arguments
       are hyperparameters
     - ``hyperparams``: by name, a scalar or an array (member,); ``learning_rate`` is 1e-3 unless
-      given
+      given. Those that neither optimiser, model nor loss takes give a SwarmWarning
     - ``seed``: decides every member's random key, together with its name
     - ``accumulate``: steps whose gradients are averaged into one update
     - ``compute_dtype``: of the model's arithmetic, e.g. ``jax.numpy.bfloat16``; weights stay
@@ -88,13 +88,14 @@ class Swarm(Trained):
         memory: int | None = None,
     ):
         ids = names_of(ids)
-        hyperparams = {"learning_rate": 1e-3} | dict(hyperparams or {})
+        hyperparams = {"learning_rate": LEARNING_RATE} | dict(hyperparams or {})
         self.hyperparams: _Hyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed = seed
         self._machine = Machine(lanes, chunk, memory)
         self._recipe = Recipe(
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
+        self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
