@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -43,16 +43,19 @@ def names_of(ids: Sequence[str] | int) -> tuple[str, ...]:
     if isinstance(ids, str):
         raise SwarmError(f"ids: expected names or a number; got the single string {ids!r}")
     if isinstance(ids, int | np.integer):
-        check_counts(ids=int(ids))
+        check_counts(ids=ids)
         ids = [str(number) for number in range(int(ids))]
+    if not isinstance(cast(object, ids), Iterable):
+        raise SwarmError(f"ids: expected names or a whole number of 1 or more; got {ids!r}")
     check_ids(tuple(ids))
     return tuple(ids)
 
 
-def check_counts(**counts: int | None) -> None:
+def check_counts(**counts: int | np.integer | None) -> None:
     """Raise SwarmError unless each count is None or a whole number of 1 or more."""
     for name, value in counts.items():
-        if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if value is not None and (not whole or value < 1):
             raise SwarmError(f"{name}: expected a whole number of 1 or more; got {value!r}")
 
 

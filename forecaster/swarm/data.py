@@ -32,6 +32,11 @@ class Shared:
     values: Tree
     rows: Tree = None
 
+    def __post_init__(self) -> None:
+        """A list of rows is an array of them, also for JAX."""
+        if isinstance(self.rows, list):
+            object.__setattr__(self, "rows", np.asarray(cast(Any, self.rows)))
+
     def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:
         """For JAX."""
         return (self.values, self.rows), None
@@ -81,7 +86,7 @@ def split_shared(data: Data) -> tuple[Data, tuple[Tree, ...]]:
         shared.append(leaf.values)
         return Reference(len(shared) - 1, leaf.rows)
 
-    return jax.tree.map(refer, data, is_leaf=_is_shared), tuple(shared)
+    return jax.tree.map(refer, data, is_leaf=is_shared), tuple(shared)
 
 
 def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
@@ -96,7 +101,8 @@ def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
     return jax.tree.map(put, data, is_leaf=is_reference)
 
 
-def _is_shared(leaf: object) -> bool:
+def is_shared(leaf: object) -> TypeGuard[Shared]:
+    """Whether a part of a tree is shared arrays."""
     return isinstance(leaf, Shared)
 
 
@@ -175,22 +181,44 @@ def check_rows(tree: Tree, members: int, what: str) -> None:
             )
 
 
+def shared_rows(data: Data, rows: Rows) -> Data:
+    """Data of members that are these rows of others' data, with nothing copied."""
+    if not any(map(is_shared, jax.tree.leaves(data, is_leaf=is_shared))):
+        return Shared(data, rows)
+
+    def choose(leaf: Tree) -> Shared:
+        if not is_shared(leaf):
+            return Shared(leaf, rows)
+        return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
+
+    return jax.tree.map(choose, data, is_leaf=is_shared)
+
+
 def check_data(data: Data, members: int) -> None:
     """Check data that are not streamed: their members, and the rows of shared arrays."""
-    by_member, shared = split_shared(data)
+    by_member, _ = split_shared(data)
     check_rows(by_member, members, "data")
-    for leaf in jax.tree.leaves(by_member, is_leaf=is_reference):
-        if isinstance(leaf, Reference) and leaf.rows is not None:
-            _check_shared_rows(np.asarray(leaf.rows), shared[leaf.number])
+    for leaf in jax.tree.leaves(data, is_leaf=is_shared):
+        if isinstance(leaf, Shared):
+            check_shared(leaf, members, "shared data")
 
 
-def _check_shared_rows(rows: np.ndarray, values: Tree) -> None:
-    shapes: list[tuple[int, ...]] = [np.shape(leaf) for leaf in jax.tree.leaves(values)]
-    most = min(shape[0] if shape else 0 for shape in shapes)
-    if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= most:
+def check_shared(shared: Shared, members: int, what: str) -> None:
+    """Raise SwarmError unless each member has a row of shared arrays, where members have any."""
+    if shared.rows is None:
+        return
+    rows = np.asarray(shared.rows)
+    if rows.shape != (members,):
         raise SwarmError(
-            f"rows of shared data: expected whole numbers from 0 to {most - 1}; got "
-            f"{rows.dtype} from {rows.min()} to {rows.max()}"
+            f"rows of {what}: expected one per member, shape ({members},); got {rows.shape}"
+        )
+    shapes: list[tuple[int, ...]] = [np.shape(leaf) for leaf in jax.tree.leaves(shared.values)]
+    most = min(shape[0] if shape else 0 for shape in shapes)
+    whole = rows.dtype.kind in "iu"
+    if not whole or rows.min() < 0 or rows.max() >= most:
+        span = f" from {rows.min()} to {rows.max()}" if whole else ""
+        raise SwarmError(
+            f"rows of {what}: expected whole numbers from 0 to {most - 1}; got {rows.dtype}{span}"
         )
 
 

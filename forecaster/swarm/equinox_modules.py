@@ -91,7 +91,7 @@ def equinox_functions(make: Callable[[jax.Array], Any]) -> Functions:
 
         return module if state is None else with_state
 
-    return Functions(init, apply, export, train, (make,))
+    return Functions(init, apply, export, train, (make,), frozenset())
 
 
 def _parts(params: Params) -> tuple[Any, list[Any]]:

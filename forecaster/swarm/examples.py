@@ -1,7 +1,7 @@
 """Examples as callers have them, checked and brought into the shape that training wants."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float, Float32, Shaped, UInt32
 from numpy.typing import ArrayLike
 
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.data import Rows, Shared, Streamed, check_rows
+from forecaster.swarm.data import Rows, Shared, Streamed, check_rows, check_shared, is_shared
 from forecaster.swarm.supervised import Supervised
-from forecaster.swarm.task import AnyArray, Tree
+from forecaster.swarm.task import AnyArray, Data, Tree
 
 _Weight: TypeAlias = Float[AnyArray, "member example"] | Shared
 _Keys: TypeAlias = UInt32[np.ndarray, "member 2"]
@@ -31,9 +31,11 @@ def stack(
     """Stack members with unequal numbers of examples; returns the array and its weight.
 
     Each of the arrays is (example, ...). Shorter ones are padded with zeros, whose weight is 0.0.
-    Raises SwarmError when single examples have different shapes.
+    Raises SwarmError when there are none, and when single examples have different shapes.
     """
-    arrays = [np.asarray(array) for array in arrays]
+    arrays = [_numbers(array, "arrays") for array in arrays]
+    if not arrays:
+        raise SwarmError("arrays: expected one per member; got none")
     if len({array.shape[1:] for array in arrays}) > 1:
         raise _different(arrays, "the shapes of single examples")
     longest = max(len(array) for array in arrays)
@@ -72,7 +74,7 @@ def training_data(
             raise SwarmError(
                 "streamed data bring their own targets, sample_weight and validation_data"
             )
-        return _streamed(inputs, bootstrap)
+        return _streamed(ids, inputs, bootstrap)
     training = part(ids, inputs, targets, weight, "", check=check)
     if validation is None:
         return Supervised(*training, bootstrap=bootstrap)
@@ -83,7 +85,9 @@ def training_data(
     x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
     held_back = part(ids, x, y, used, "validation ", check=check)
     _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
-    return Supervised(*training, *held_back, bootstrap=bootstrap)
+    data = Supervised(*training, *held_back, bootstrap=bootstrap)
+    check_validated(ids, data)
+    return data
 
 
 def part(
@@ -94,14 +98,18 @@ def part(
     what: str,
     *,
     check: bool = True,
+    at_least: int = 1,
 ) -> Examples:
     """Examples for training or for validation, checked; arguments as of :func:`training_data`.
 
-    The weight is 1.0 unless given; ``what`` names the part in errors.
+    The weight is 1.0 unless given; ``what`` names the part in errors. ``at_least``: how many
+    examples a member must have.
     """
     shared = isinstance(inputs, Shared)
     inputs, targets = _arrays(inputs, f"{what}inputs"), _arrays(targets, f"{what}targets")
     examples = _examples(ids, inputs, f"{what}inputs")
+    if examples < at_least:
+        raise SwarmError(f"{what}inputs: expected at least one example; got none")
     for name, tree in (("targets", targets), ("sample_weight", weight)):
         if tree is not None and (count := _examples(ids, tree, what + name)) != examples:
             raise SwarmError(
@@ -110,17 +118,72 @@ def part(
     if weight is None:
         ones = np.ones(examples, np.float32)
         weight = Shared(ones) if shared else np.broadcast_to(ones, (len(ids), examples))
-    elif not isinstance(weight, Shared):
-        weight = np.asarray(weight, np.float32)
+    else:
+        weight = _checked_weight(ids, weight, f"{what}sample_weight")
     if check:
         _finite(ids, inputs, weight, f"{what}inputs")
         _finite(ids, targets, weight, f"{what}targets")
     return Examples(inputs, targets, weight)
 
 
-def _streamed(inputs: Streamed, bootstrap: _Keys | None) -> Streamed:
+def check_validated(ids: Sequence[str], data: Data) -> None:
+    """Raise SwarmError where a member has no validation example: nothing would choose weights."""
+    if not isinstance(data, Supervised) or (weight := data.validation_weight) is None:
+        return
+    rows = weight.rows if isinstance(weight, Shared) else None
+    counts = np.asarray(weight.values if isinstance(weight, Shared) else weight) > 0
+    counts = counts if rows is None else counts[rows]
+    nobody = np.flatnonzero(~np.broadcast_to(counts.any(-1), len(ids)))
+    if len(nobody):
+        names = ", ".join(ids[int(row)] for row in nobody[:5])
+        raise SwarmError(
+            "validation_data: expected an example with a sample_weight above 0.0 for each member; "
+            f"got none for {len(nobody)}: {names}. Give them some, or train "
+            "them in a swarm without validation_data"
+        )
+
+
+def _checked_weight(ids: Sequence[str], weight: Tree, what: str) -> _Weight:
+    """A weight as float32. Raises SwarmError unless it has a number of 0.0 or more per example."""
+    shared = isinstance(weight, Shared)
+    given = _numbers(weight.values if shared else weight, what)
+    axes = 1 if shared and weight.rows is None else 2  # of members, or rows, and of examples
+    if given.ndim != axes:
+        expected = "(example,)" if axes == 1 else "(member, example)"
+        raise SwarmError(f"{what}: expected shape {expected}; got {given.shape}")
+    values = given.astype(np.float32, copy=False)
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        raise SwarmError(
+            f"{what}: expected finite numbers of 0.0 or more; got {values[bad][0]}, first in "
+            f"{_first_of(bad, None if shared else ids)}"
+        )
+    return Shared(values, weight.rows) if shared else values
+
+
+def _numbers(given: Any, what: str) -> np.ndarray:
+    """An array. Raises SwarmError unless it is one of numbers."""
+    if isinstance(given, Shared):
+        raise SwarmError(f"{what}: expected arrays in Shared(...); got Shared in Shared")
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise SwarmError(f"{what}: expected an array of numbers; {error}") from error
+    if array.dtype.kind in "OUSMm":
+        raise SwarmError(
+            f"{what}: expected numbers; got an array of {array.dtype}. Convert it first, as in "
+            "array.astype(np.float32)"
+        )
+    return array
+
+
+def _streamed(ids: Sequence[str], inputs: Streamed, bootstrap: _Keys | None) -> Streamed:
     def load(rows: Rows) -> Supervised:
-        loaded = _supervised(inputs.load(rows))
+        loaded, names = _supervised(inputs.load(rows)), [ids[int(row)] for row in rows]
+        loaded = loaded._replace(weight=_checked_weight(names, loaded.weight, "sample_weight"))
+        if loaded.validation_weight is not None:
+            used = _checked_weight(names, loaded.validation_weight, "validation sample_weight")
+            loaded = loaded._replace(validation_weight=used)
         return loaded if bootstrap is None else loaded._replace(bootstrap=bootstrap[rows])
 
     return Streamed(load)
@@ -142,14 +205,21 @@ def _arrays(tree: Tree, what: str) -> Tree:
 
     Members with different shapes are an error.
     """
+
+    def numbers(leaf: Any) -> np.ndarray:
+        return _numbers(leaf, what)
+
     if isinstance(tree, list):
-        arrays = [np.asarray(item) for item in cast(list[ArrayLike], tree)]
+        arrays = [numbers(item) for item in cast(list[ArrayLike], tree)]
         if len({array.shape for array in arrays}) > 1:
             raise _different(arrays, f"{what}: the members' shapes")
+        if not arrays:
+            raise SwarmError(f"{what}: expected an array per member; got an empty list")
         return np.stack(arrays)
     if isinstance(tree, Shared):
-        return Shared(jax.tree.map(np.asarray, tree.values), tree.rows)
-    return jax.tree.map(np.asarray, tree)
+        values = jax.tree.map(numbers, tree.values, is_leaf=is_shared)
+        return Shared(values, tree.rows)
+    return jax.tree.map(numbers, tree)
 
 
 def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
@@ -164,6 +234,7 @@ def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
 def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
     """How many examples a tree has; its member axis checked."""
     if isinstance(tree, Shared):
+        check_shared(tree, len(ids), what)
         axis = 0 if tree.rows is None else 1
         leaves = jax.tree.leaves(tree.values)
     else:

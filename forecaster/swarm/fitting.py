@@ -45,7 +45,7 @@ class Progress:
 
     members: int
     stopped: int
-    epochs_done: int  # over all members
+    epochs_done: int  # of all members together
     epochs_at_most: int
     validation_loss: Float[np.ndarray, " member"]  # NaN before a member's first epoch
     seconds: float
@@ -83,7 +83,9 @@ def fit(
 ) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
 
-    A member's result depends on its name, data, hyperparameters and limits and on the seed alone.
+    A member's result depends on its name, data, hyperparameters and limits and on the seed alone:
+    the same bits alone and in company where members have equally many examples; where some are
+    padded, sums are rounded over the padded length: differences of about 1e-7 in a step.
 
     - ``task``: what a member is and how it learns
     - ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or

@@ -30,7 +30,8 @@ def keras_functions(model: Any) -> Functions:
     pattern = _Pattern(keras, model)
     check_losses(model, model.losses)
     check_draws(model, pattern.init)
-    return Functions(pattern.init, pattern.apply, pattern.export, pattern.train, (model,))
+    made = pattern.init, pattern.apply, pattern.export, pattern.train
+    return Functions(*made, made_of=(model,), takes=frozenset())
 
 
 class _Pattern:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
+from flax import errors
 
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
 from forecaster.swarm.modules import Functions, arguments, method_of
 from forecaster.swarm.task import Hyperparams, Params, Tree
@@ -26,11 +28,14 @@ def linen_functions(
     Collections other than ``params``, such as ``batch_stats``, are the state of :class:`Variables`.
     The key reaches the module as its random ``streams``. Where the module takes an argument
     ``train``, ``training``, ``is_training``, ``deterministic`` or ``use_running_average``, it is
-    set to what is being done.
+    set to what is being done. With a key alone, as in ``Swarm.predict(key=)``, statistics stay
+    frozen and what is random is drawn: a module that has both takes ``train`` and
+    ``deterministic``; where one argument says both, the call raises SwarmError.
     """
     use_all_cores()  # before anything starts JAX
     model = _Model(module, sample, tuple(streams))
-    return Functions(model.init, model.apply, model.export, model.train, (module, tuple(streams)))
+    made_of = module, tuple(streams)
+    return Functions(model.init, model.apply, model.export, model.train, made_of, frozenset())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,6 +64,8 @@ class _Model:
     ) -> Tree:
         del hyperparams
         training = key is not None and not isinstance(params, Variables)
+        if key is not None and isinstance(params, Variables):
+            self._check_drawn(params, inputs, options)
         args, options = self._called(inputs, options, training=training, drawn=key is not None)
         rngs = _rngs(key, self.streams)
         return cast(Tree, self.module.apply(_all(params), *args, rngs=rngs, **options))
@@ -82,6 +89,35 @@ class _Model:
     def export(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         del hyperparams
         return cast(Callable[..., Tree], self.module.bind(_all(params)))
+
+    def _check_drawn(
+        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any]
+    ) -> None:
+        """Raise SwarmError where all that is random goes off with the updates of the state."""
+        if self._draws(params, inputs, options, training=True) and not self._draws(
+            params, inputs, options, training=False
+        ):
+            raise SwarmError(
+                f"key: module {type(self.module).__name__} draws nothing with frozen statistics, "
+                "because one argument says both; expected another one for what is random, as in "
+                "__call__(self, x, train, deterministic) with linen.Dropout(0.1, "
+                "deterministic=deterministic)"
+            )
+
+    def _draws(
+        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool
+    ) -> bool:
+        """Whether the module needs a random stream, found without computing anything."""
+        args, options = self._called(inputs, options, training=training, drawn=True)
+
+        def call(params: Params, args: tuple[Tree, ...]) -> object:
+            return self.module.apply(_all(params), *args, mutable=True, **options)
+
+        try:
+            jax.eval_shape(call, params, args)
+        except errors.InvalidRngError:
+            return True
+        return False
 
     def _called(
         self, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool, drawn: bool

@@ -47,6 +47,11 @@ def loss_of(
     raise SwarmError("give either loss, elementwise, or loss_fn(params, batch, key)")
 
 
+def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:
+    """Whether a loss of a whole batch gets the hyperparameters."""
+    return "hyperparams" in inspect.signature(loss_fn).parameters
+
+
 def _mean_loss(
     functions: Functions,
     loss: ElementwiseLoss,
@@ -150,11 +155,7 @@ def _whole_loss(
     hyperparams: Hyperparams,
 ) -> Loss:
     """The caller's own loss of a whole batch; and the state a model is left in."""
-    extra = (
-        {"hyperparams": hyperparams}
-        if "hyperparams" in inspect.signature(loss_fn).parameters
-        else {}
-    )
+    extra = {"hyperparams": hyperparams} if takes_hyperparams(loss_fn) else {}
     batch = batch._replace(inputs=_cast(batch.inputs, dtype))
     try:
         out: object = loss_fn(_cast(params, dtype), batch, key, **extra)

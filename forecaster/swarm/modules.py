@@ -31,6 +31,7 @@ class Functions(NamedTuple):
     - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
     - ``train``: as ``apply``, of a model with state, in training; returns ``(predictions, state)``
     - ``made_of``: what decides the model; two of equal ones are the same model
+    - ``takes``: names of the hyperparameters that it uses; None where that is not known
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]
@@ -38,6 +39,7 @@ class Functions(NamedTuple):
     export: Callable[[Params, Hyperparams], Callable[..., Tree]]
     train: Callable[..., tuple[Tree, Tree]] | None = None
     made_of: tuple[Any, ...] = ()
+    takes: frozenset[str] | None = None
 
 
 class Rate(nnx.Variable[jax.Array]):
@@ -127,7 +129,9 @@ def module_functions(build: Build) -> Functions:
         module.eval()
         return module
 
-    return Functions(init, apply, export, train if split.carries else None, (build,))
+    rates = (variable for _, variable in split.random if isinstance(variable, Rate))
+    takes = frozenset(rate.get_metadata()["hyperparameter"] for rate in rates)
+    return Functions(init, apply, export, train if split.carries else None, (build,), takes)
 
 
 class _Split(NamedTuple):
@@ -269,7 +273,7 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
         del hyperparams
         return functools.partial(run, params)
 
-    return Functions(init, run, export, made_of=(init, apply))
+    return Functions(init, run, export, made_of=(init, apply), takes=frozenset())
 
 
 def _abstract(build: Build) -> nnx.Module:

@@ -53,6 +53,18 @@ def inject_hyperparams(
     return lambda hyperparams: _ready(_called(function, hyperparams), accumulate)
 
 
+def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
+    """The hyperparameters that an optimiser may be made from; None where it does not say."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        return frozenset()
+    try:
+        parameters = inspect.signature(optimizer).parameters
+    except (TypeError, ValueError):  # a builtin
+        return None
+    open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return None if open_ended else frozenset(parameters)
+
+
 def _called(
     function: Callable[..., object], hyperparams: Hyperparams
 ) -> optax.GradientTransformation:

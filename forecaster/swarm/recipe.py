@@ -2,23 +2,26 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
-from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.equality import same_function
-from forecaster.swarm.losses import Batch, filled
+from forecaster.swarm.losses import Batch, filled, takes_hyperparams
 from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
-from forecaster.swarm.optimizers import Optimizer
+from forecaster.swarm.optimizers import Optimizer, names_taken
 from forecaster.swarm.supervised import supervised
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training import State, init_state, train_step
+
+LEARNING_RATE = np.float32(1e-3)  # unless given
 
 
 class Machine(NamedTuple):
@@ -99,11 +102,12 @@ class Recipe:
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
-        """A member's loss on a batch, with nothing random: without a key."""
+        """A member's loss on a batch, with nothing random: without a key. NaN without examples."""
         loss: Callable[..., jax.Array] = self.task().loss
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
-            return loss(params, self._whole(batch), None, hyperparams)
+            found = loss(params, self._whole(batch), None, hyperparams)
+            return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
         return evaluate
 
@@ -135,6 +139,22 @@ class Recipe:
             return apply(params, *inputs, key=key, hyperparams=hyperparams, **options)
 
         return member
+
+    def warn_unused(self, hyperparams: Mapping[str, np.ndarray]) -> None:
+        """Warn of hyperparameters, each (member,), that reach neither optimiser, model nor loss."""
+        made, taken = names_taken(self.optimizer), self.functions.takes
+        if made is None or taken is None or (self.loss_fn and takes_hyperparams(self.loss_fn)):
+            return
+        unused = sorted(hyperparams.keys() - made - taken)
+        if "learning_rate" in unused and (hyperparams["learning_rate"] == LEARNING_RATE).all():
+            unused.remove("learning_rate")  # as it is where none was given
+        if unused:
+            used = ", ".join(sorted(made | taken)) or "none, because the optimiser is made already"
+            warn(
+                f"hyperparams: nothing uses {', '.join(unused)}; the optimiser and the model take "
+                f"{used}. Give the optimiser as a function, such as optax.adam, and arguments "
+                "by their names"
+            )
 
     def check_same(self, other: "Recipe") -> None:
         """Raise SwarmError unless members of the other recipe learn as those of this one do."""

@@ -101,4 +101,6 @@ class Single:
 
 def _shared(tree: Tree) -> Tree:
     """Arrays without a member axis, as those that all members share."""
+    if isinstance(tree, Shared):
+        raise SwarmError("Single: expected arrays (example, ...); got Shared. Give it their values")
     return None if tree is None else Shared(jax.tree.map(np.asarray, tree))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
-from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.checks import SwarmError, check_counts
 from forecaster.swarm.data import Shared
 from forecaster.swarm.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
 from forecaster.swarm.metrics import Metric, Watched, watched
@@ -134,8 +134,10 @@ def supervised(
       float32.
     - ``metrics``, ``monitor``, ``mode``: see :meth:`Swarm.fit`.
 
-    Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given.
+    Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given, and where
+    ``batch_size`` or ``accumulate`` is no whole number of 1 or more.
     """
+    check_counts(batch_size=batch_size, accumulate=accumulate)
     functions = functions_of(model)
     seen = watched(metrics, monitor, mode, validated=validated)
     one_loss = loss_of(functions, loss, loss_fn, compute_dtype)

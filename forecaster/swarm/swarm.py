@@ -33,7 +33,7 @@ from forecaster.swarm.members import append_members, broadcast_params, take_memb
 from forecaster.swarm.metrics import Metric, watched
 from forecaster.swarm.naming import renamed
 from forecaster.swarm.optimizers import Optimizer, adamw
-from forecaster.swarm.recipe import Machine, Recipe
+from forecaster.swarm.recipe import LEARNING_RATE, Machine, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import Model, functions_of
@@ -61,7 +61,7 @@ class Swarm(Trained):
     - ``optimizer``: an optax transformation, or a function such as ``optax.sgd`` whose arguments
       are hyperparameters
     - ``hyperparams``: by name, a scalar or an array (member,); ``learning_rate`` is 1e-3 unless
-      given
+      given. Those that neither optimiser, model nor loss takes give a SwarmWarning
     - ``seed``: decides every member's random key, together with its name
     - ``accumulate``: steps whose gradients are averaged into one update
     - ``compute_dtype``: of the model's arithmetic, e.g. ``jax.numpy.bfloat16``; weights stay
@@ -88,13 +88,14 @@ class Swarm(Trained):
         memory: int | None = None,
     ):
         ids = names_of(ids)
-        hyperparams = {"learning_rate": 1e-3} | dict(hyperparams or {})
+        hyperparams = {"learning_rate": LEARNING_RATE} | dict(hyperparams or {})
         self.hyperparams: _Hyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed = seed
         self._machine = Machine(lanes, chunk, memory)
         self._recipe = Recipe(
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
+        self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
@@ -130,7 +131,7 @@ class Swarm(Trained):
           :class:`Supervised`
         - ``sample_weight``: (member, example), 0.0 for padding
         - ``validation_data``: ``(inputs, targets[, sample_weight])``; where given, each member
-          keeps the weights that were best on it
+          keeps the weights that were best on it, and needs an example there
         - ``epochs``: how many more, at the most
         - ``patience``: epochs without a better validation loss after which a member stops; a
           number, or an array (member,); without it nobody stops early
@@ -205,7 +206,7 @@ class Swarm(Trained):
           dropout at test time or samples, by it and the member's own. Statistics stay frozen
         """
         warn_dropped(self._fitted)
-        inputs = part(self.ids, inputs, None, None, "")[0]
+        inputs = part(self.ids, inputs, None, None, "", at_least=0)[0]
         function = self._recipe.predict
         if key is not None:
             function = self._recipe.sample
@@ -218,7 +219,7 @@ class Swarm(Trained):
     def evaluate(
         self, inputs: _Arrays, targets: _Arrays | None = None, sample_weight: _Arrays | None = None
     ) -> Float[np.ndarray, " member"]:
-        """Every member's loss, averaged over its examples."""
+        """Every member's loss, averaged over its examples; NaN where it has none that count."""
         warn_dropped(self._fitted)
         batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
         return self._map(self._recipe.evaluate, self.params, self.hyperparams, batch)

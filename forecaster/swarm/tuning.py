@@ -16,13 +16,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.swarm.checkpoint import Checkpoint, is_there
-from forecaster.swarm.checks import (
-    SwarmError,
-    broadcast_hyperparams,
-    broadcast_limits,
-    check_ids,
-)
-from forecaster.swarm.data import Shared, check_rows
+from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, broadcast_limits, check_ids
+from forecaster.swarm.data import check_data, shared_rows
+from forecaster.swarm.examples import check_validated
 from forecaster.swarm.fitting import Progress, fit
 from forecaster.swarm.history import write_losses
 from forecaster.swarm.keys import member_keys
@@ -61,6 +57,13 @@ class Tuned:
     winners: tuple[Winners, ...]  # the chosen members, by size
     seconds: float
     seed: int
+
+    def __repr__(self) -> str:
+        best = self.best_loss.min(1)
+        return (
+            f"Tuned: {len(self.ids)} series, {len(self.candidates)} candidates, lowest losses "
+            f"{best.min():.4g} to {best.max():.4g}, {self.seconds:.1f} s"
+        )
 
     def swarms(self, model: Callable[..., Model], **options: Any) -> tuple[Swarm, ...]:
         """The winners as swarms, one for each size, to use and to train further.
@@ -141,7 +144,7 @@ def tune(
     """Find each series' own best candidate by its validation loss.
 
     - ``make_task``: the task of a size, ``make_task(**sizes)``
-    - ``data``: a pytree of arrays (series, ...)
+    - ``data``: a pytree of arrays (series, ...), or :class:`Shared` ones
     - ``ids``: the series' names, each once
     - ``candidates``: values by name, the same names in each; see :func:`grid_candidates` and
       :func:`random_candidates`
@@ -159,11 +162,13 @@ def tune(
     - ``on_progress``: called after every block of epochs, with the progress of the whole search
     - ``machine``: ``chunk``, ``block``, ``lanes``, ``memory`` and ``executor`` of :func:`fit`
 
-    Raises SwarmError when candidates differ in their names, and what :func:`fit` raises.
+    Raises SwarmError when candidates differ in their names, when a series has no validation
+    example, and what :func:`fit` raises.
     """
     ids = tuple(ids)
     check_ids(ids)
-    check_rows(data, len(ids), "data")
+    check_data(data, len(ids))
+    check_validated(ids, data)
     _check(candidates, eta)
     limits = broadcast_limits(epochs, patience, len(ids))
     settings = broadcast_hyperparams(hyperparams or {}, len(ids))
@@ -291,7 +296,7 @@ class _Search:
         rows, numbers = group.rows[group.active], group.numbers[group.active]
         result = fit(
             group.task,
-            Shared(self.data, rows),
+            shared_rows(self.data, rows),
             [group.names[member] for member in group.active],
             seed=0,
             epochs=np.minimum(self.limits.epochs[rows], epochs),

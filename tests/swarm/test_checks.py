@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.swarm import Shared, Swarm, SwarmError
+from forecaster.swarm import Shared, Swarm, SwarmError, SwarmWarning
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits, check_counts
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Widened, X, Y, make
 
@@ -55,6 +55,19 @@ ERRORS = {
     "zero members": (lambda: make([]), "no members: ids is empty"),
     "ids repeat": (lambda: make(["a", "b", "a"]), "ids must be unique; more than once: a"),
     "ids no strings": (lambda: make([1, 2]), "ids: expected strings; got 1"),
+    "ids no names": (
+        lambda: make(cast(Any, 1.5)),
+        "ids: expected names or a whole number.*got 1.5",
+    ),
+    "no batch": (lambda: make().fit(X, Y, batch_size=0), "batch_size: expected a whole.*got 0"),
+    "half a batch": (
+        lambda: make().fit(X, Y, batch_size=cast(Any, 2.5)),
+        "batch_size: expected a whole number of 1 or more; got 2.5",
+    ),
+    "shared data of one network": (
+        lambda: swarm.Single(Widened, loss=optax.squared_error).predict(Shared(X[0])),
+        "Single: expected arrays.*got Shared",
+    ),
     "members of different shapes": (
         lambda: make().fit([x[: 10 + i % 2] for i, x in enumerate(X)], Y),
         r"inputs: the members' shapes differ.*\(10, 3\) \(member 0\), \(11, 3\) \(member 1\)",
@@ -160,7 +173,7 @@ ERRORS = {
     ),
     "rows outside": (
         lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
-        "rows of shared data: expected whole numbers from 0 to 8; got int64 from 1 to 9",
+        "rows of inputs: expected whole numbers from 0 to 8; got int64 from 1 to 9",
     ),
 }
 
@@ -171,3 +184,32 @@ def test_bad_input_is_a_named_error(what):
     call, message = ERRORS[what]
     with pytest.raises(SwarmError, match=f"(?s){message}"):
         call()
+
+
+def test_hyperparameters_that_nothing_uses_are_named():
+    two, adam = ["a", "b"], optax.adam(0.01)
+    with pytest.warns(SwarmWarning, match="nothing uses lr; .* take .*dropout.* learning_rate"):
+        make(two, optimizer=optax.adam, hyperparams={"lr": 5.0})
+    with pytest.warns(SwarmWarning, match="nothing uses learning_rate; .*made already"):
+        Swarm(
+            no_rngs,
+            two,
+            loss=optax.squared_error,
+            optimizer=adam,
+            hyperparams={"learning_rate": 0.1},
+        )
+
+
+def test_hyperparameters_that_something_may_use_give_no_warning(recwarn):
+    two = ["a", "b"]
+
+    def loss_fn(params, batch, key, hyperparams):
+        return hyperparams["scale"]
+
+    make(two, hyperparams={"dropout": 0.1, "weight_decay": 0.1, "clip": 1.0})
+    make(two, optimizer=optax.adam(0.01), hyperparams={"dropout": 0.1})
+    make(two, loss=None, loss_fn=loss_fn, hyperparams={"scale": 2.0})
+    make(
+        two, optimizer=lambda learning_rate, **rest: optax.sgd(learning_rate), hyperparams={"b": 1}
+    )
+    assert not [each for each in recwarn if each.category is SwarmWarning]

@@ -9,6 +9,7 @@ from forecaster.swarm.data import (
     Held,
     check_data,
     check_rows,
+    shared_rows,
     split_shared,
     total_bytes,
     with_shared,
@@ -74,6 +75,17 @@ def test_rows_are_checked_and_named():
     for rows in (np.array([0, 1, 2, 4]), np.array([0, 1, 2, -1]), np.zeros(4)):
         with pytest.raises(SwarmError, match="expected whole numbers from 0 to 3"):
             check_data({"all": Shared(X, rows)}, 4)
+
+
+def test_rows_of_data_that_may_be_shared_already():
+    rows = np.array([2, 2, 0])
+    assert shared_rows({"x": X}, rows).rows is rows  # one Shared of the whole tree
+    chosen = shared_rows({"own": X, "all": Shared(X), "some": Shared(X, [3, 1, 0, 1])}, rows)
+    for member, row in enumerate(rows):
+        seen = of_member(chosen, member)
+        np.testing.assert_array_equal(seen["own"], X[row])
+        np.testing.assert_array_equal(seen["all"], X)
+        np.testing.assert_array_equal(seen["some"], X[[3, 1, 0, 1][row]])
 
 
 def test_bytes_of_a_tree():

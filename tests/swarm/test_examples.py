@@ -63,3 +63,61 @@ def test_streams_may_leave_out_targets_and_weight(given):
     assert (loaded.targets is None) == (given == 1)
     np.testing.assert_array_equal(loaded.weight, np.full((1, 4), 0.5 if given == 3 else 1.0))
     np.testing.assert_array_equal(loaded.bootstrap, keys[1:])
+
+
+def test_each_member_has_validation_examples():
+    none = np.array([[1, 1], [0, 0]], np.float32)
+    rows = np.array([1, 0])
+    for weight, name in ((none, "B"), (Shared(none, rows), "A"), (Shared(none[1]), "A, B")):
+        with pytest.raises(SwarmError, match=rf"validation_data: .* got none for \d: {name}\. "):
+            training_data(IDS, X, Y, None, (X[:, :2], Y[:, :2], weight), None)
+
+
+@pytest.mark.parametrize("rows", [[0, 9], np.array([-1, 0]), np.zeros(3, int), [[0], [1]]])
+def test_rows_of_shared_examples_are_checked_wherever_they_come_in(rows):
+    with pytest.raises(SwarmError, match="rows of inputs: expected"):
+        part(IDS, Shared(X, rows), None, None, "")
+    with pytest.raises(SwarmError, match="rows of targets: expected"):
+        part(IDS, X, Shared(Y, rows), None, "")
+    with pytest.raises(SwarmError, match="rows of sample_weight: expected"):
+        part(IDS, X, Y, Shared(np.ones((2, 4)), rows), "")
+
+
+def test_rows_may_be_a_list():
+    shared = part(IDS, Shared(X, [1, 0]), None, None, "").inputs
+    np.testing.assert_array_equal(shared.rows, [1, 0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, -1.0, np.inf])
+def test_weights_are_finite_and_not_negative(bad):
+    weight = np.ones((2, 4), np.float32)
+    weight[1, 2] = bad
+    match = "sample_weight: expected finite numbers of 0.0 or more; got .*, first in "
+    for check in (True, False):
+        with pytest.raises(SwarmError, match=match + "member B, example 2"):
+            part(IDS, X, Y, weight, "", check=check)
+    with pytest.raises(SwarmError, match=match + "example 2"):
+        part(IDS, X, Y, Shared(weight[1]), "")
+    streamed = training_data(
+        IDS, Streamed(lambda rows: (X[rows], Y[rows], weight[rows])), *[None] * 4
+    )
+    assert isinstance(streamed, Streamed)
+    with pytest.raises(SwarmError, match=match + "member B, example 2"):
+        streamed.load(np.array([1]))
+
+
+def test_what_is_no_array_of_numbers_is_named():
+    for given, match in (
+        (X.astype(object), "inputs: expected numbers; got an array of object"),
+        (X.astype(str), "inputs: expected numbers; got an array of <U"),
+        (X[:, :0], "inputs: expected at least one example"),
+        ([], "inputs: expected an array per member; got an empty list"),
+        (Shared(Shared(X[0])), r"expected arrays in Shared\(...\); got Shared in Shared"),
+    ):
+        with pytest.raises(SwarmError, match=match):
+            part(IDS, given, None, None, "")
+    for weight in (np.ones((2, 4, 1)), Shared(np.ones((4, 1)))):
+        with pytest.raises(SwarmError, match=r"sample_weight: expected shape \(.*example.*; got"):
+            part(IDS, X, Y, weight, "")
+    with pytest.raises(SwarmError, match="arrays: expected one per member; got none"):
+        stack([])

@@ -313,6 +313,12 @@ def test_any_number_of_lanes_gives_the_same_members():
 # Using, putting together, keeping
 
 
+def test_a_member_without_examples_has_no_loss(untrained):
+    weight = np.ones((N, EXAMPLES), np.float32)
+    weight[2] = 0
+    assert list(np.flatnonzero(np.isnan(untrained.evaluate(X, Y, weight)))) == [2]
+
+
 def test_a_member_by_itself_is_the_member(trained):
     for row in (0, 5):
         alone = trained.member(IDS[row])

@@ -201,6 +201,25 @@ def test_linen_collections_are_carried_too():
     assert same(alone.params, fitted.select(["m4"]).params)
 
 
+class LinenDrawn(linen.Module):
+    @linen.compact
+    def __call__(self, x, train: bool, deterministic: bool):
+        x = linen.BatchNorm(use_running_average=not train)(linen.Dense(4)(x))
+        return linen.Dense(1)(linen.Dropout(0.5, deterministic=deterministic)(x))
+
+
+def test_a_linen_module_that_cannot_draw_with_frozen_statistics_says_so():
+    made = make(IDS[:2], model=swarm.linen_functions(LinenNormed(), X[0]))
+    for draw in (
+        lambda: made.predict(X[:2], key=1),
+        lambda: made.member_function(IDS[0])(X[0], key=jax.random.key(1)),
+    ):
+        with pytest.raises(SwarmError, match=r"key: module LinenNormed draws nothing.*determin"):
+            draw()
+    able = make(IDS[:2], model=swarm.linen_functions(LinenDrawn(), X[0]))
+    assert not same(able.predict(X[:2], key=1), able.predict(X[:2]))
+
+
 def test_ones_own_loss_hands_the_state_on():
     functions = swarm.module_functions(Normed)
     train = functions.train
