@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sys
-import tomllib
 
 import jax
 import numpy as np
@@ -14,7 +13,6 @@ import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import sampling
-from forecaster.forecasting.parts import fit_in_part, learn_common
 from forecaster.home import Home
 from forecaster.storage import OpenRun, Run, shards
 from tests.conftest import error, prices, run
@@ -96,28 +94,6 @@ def test_a_fit_in_shards_has_the_bits_of_one_in_one_piece(data, sharded):
     assert some.ids == ("GGG", "AAA")
     with pytest.raises(KeyError):
         fc.load(folder, ids=["nobody"])
-
-
-def test_a_single_series_has_the_bits_that_it_has_in_company():
-    config = fc.Config(**tomllib.loads(SETTINGS))
-    kinds = [("A", 300, "B"), ("B", 280, "W"), ("C", 320, "MS"), ("D", 300, "D"), ("F", 310, "B")]
-    frames = [
-        pd.DataFrame(
-            {
-                "unique_id": name,
-                "ds": pd.date_range("1990", periods=rows, freq=frequency),
-                "y": 100 + np.cumsum(np.random.default_rng(seed).standard_t(5, rows)),
-            }
-        )
-        for seed, (name, rows, frequency) in enumerate(kinds, start=1)
-    ]
-    panel = fc.Panel.from_frame(pd.concat(frames))
-    common = learn_common(panel, config, 0, 320)
-    together = fit_in_part(panel, common, config, 0).model
-    for name in panel.ids:
-        alone = fit_in_part(panel.only([name]), common, config, 0).model
-        same = np.testing.assert_array_equal
-        jax.tree.map(same, alone.params, together.only([name]).params)
 
 
 def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
