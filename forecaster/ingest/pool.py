@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-THREAD = "forecaster ingest"  # the name of the pool's threads
 _TICK = 0.2  # seconds between looks at the clock
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -67,7 +66,7 @@ class _Pool(Generic[Item, Result]):
 
     def start_thread(self) -> None:
         """One more thread that works on waiting items."""
-        threading.Thread(target=self._loop, daemon=True, name=THREAD).start()
+        threading.Thread(target=self._loop, daemon=True, name="forecaster ingest").start()
 
     def wait(self) -> Iterator[Done[Item, Result]]:
         """The next item that is done; where none is for a moment, those that are overdue."""

@@ -1,6 +1,5 @@
 """Real yfinance code against a stand-in for Yahoo on the loopback interface."""
 
-import threading
 import time
 from typing import Any
 
@@ -8,12 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import stamina
+import yfinance
+from yfinance.data import YfData
 
 from forecaster.errors import NoNetwork, RateLimited, UsageError
-from forecaster.ingest.pool import THREAD
 from forecaster.ingest.source import Stored
 from forecaster.ingest.yahoo import Yahoo
+from forecaster.ingest.yahoo.limiter import Limiter
 from forecaster.ingest.yahoo.source import ATTEMPTS
+from forecaster.ingest.yahoo.transport import open_session
 from forecaster.series.exchanges import exchange_of, sessions
 from tests.ingest.standin import Company, StandIn, standing_in
 
@@ -26,10 +28,6 @@ def _no_waits():
 
 @pytest.fixture
 def server():
-    # yfinance has one session for all: a thread that an error before has left would use this one's.
-    for thread in threading.enumerate():
-        if thread.name == THREAD:
-            thread.join(timeout=2)
     with standing_in() as server:
         for name in ("AAPL", "BRK-B", "KO"):
             server.companies[name] = Company.invented(name)
@@ -43,6 +41,23 @@ def yahoo(server: StandIn, **options) -> Yahoo:
 
 def fetch(server: StandIn, names, start=None, known=None, **options) -> dict[str, Any]:
     return {item.unique_id: item for item in yahoo(server, **options).fetch(names, start, known)}
+
+
+def test_a_run_never_asks_through_the_session_of_another(server, monkeypatch):
+    """yfinance has one session for all; a thread of a run that has ended may still set it."""
+    ended = Limiter(500.0)
+    other = open_session(ended, lambda url: "http://127.0.0.1:9/")
+    ended.strike(0.0, 60.0)
+    ended.stop()
+
+    class Ticker(yfinance.Ticker):
+        def __init__(self, *args: Any, **kwargs: Any):
+            super().__init__(*args, **kwargs)
+            YfData(session=other)
+
+    monkeypatch.setattr(yfinance, "Ticker", Ticker)
+    got = fetch(server, ["AAPL", "KO"])
+    assert got["AAPL"].frame is not None and got["KO"].frame is not None, got
 
 
 def test_prices_arrive_in_the_layout_of_the_store(server):

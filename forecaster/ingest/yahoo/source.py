@@ -24,7 +24,7 @@ from forecaster.ingest.pool import run_all
 from forecaster.ingest.source import Date, Fetched, Known, Stored
 from forecaster.ingest.update import bring_up_to_date, earliest
 from forecaster.ingest.yahoo.limiter import Limiter
-from forecaster.ingest.yahoo.transport import open_session
+from forecaster.ingest.yahoo.transport import open_session, through
 from forecaster.series import exchange_of, last_closed, nearest_time, timezone_of
 
 ATTEMPTS = 30  # requests for one ticker, most of them refused
@@ -175,9 +175,10 @@ class _Client:
         # A day early: the session may have opened before midnight in the timezone assumed.
         first = pd.Timestamp("1962-01-02") if since is None else max(since, _EVER) - _DAY
         try:
-            table = ticker.history(
-                start=first, interval="1d", auto_adjust=False, actions=True, timeout=20
-            )
+            with through(self._session):
+                table = ticker.history(
+                    start=first, interval="1d", auto_adjust=False, actions=True, timeout=20
+                )
         except (SourceError, KeyboardInterrupt):
             raise
         except Exception as error:  # yfinance raises whatever its parsing runs into

@@ -6,7 +6,8 @@ before yfinance sees them.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -18,10 +19,15 @@ from forecaster.ingest.yahoo.limiter import Limiter
 TIMEOUT = 20.0  # seconds for one answer
 _CHART = "/finance/chart/"
 _COOKIE_HOST = "fc.yahoo.com"
+_thread = threading.local()  # its ``session``: the one that requests of this thread go through
 
 
 def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) -> Any:
     """A ``curl_cffi`` session; each request waits for its turn and raises one of our errors.
+
+    yfinance keeps one session for the whole process, the last that it was given. So a thread says
+    :func:`through` which one its requests go through: else one that is left over from a run that
+    has ended would pass its session, and the limits of that run, to the next.
 
     ``rewrite(url)``: the address to ask instead, for a stand-in of the server.
     """
@@ -33,6 +39,9 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
 
     class Transport(requests.Session):
         def request(self, method: Any, url: str, *args: Any, **kwargs: Any) -> Any:
+            return getattr(_thread, "session", self)._request(method, url, *args, **kwargs)
+
+        def _request(self, method: Any, url: str, *args: Any, **kwargs: Any) -> Any:
             if urlsplit(url).hostname != _COOKIE_HOST:
                 return self._ask(method, url, *args, **kwargs)
             with cookie_lock:  # yfinance would ask for the cookie with every chart
@@ -63,6 +72,20 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
 
     # Yahoo refuses clients that do not look like a browser.
     return Transport(impersonate="chrome")
+
+
+@contextmanager
+def through(session: Any) -> Iterator[None]:
+    """Meanwhile all requests of this thread go through that session of :func:`open_session`."""
+    before = getattr(_thread, "session", None)
+    _thread.session = session
+    try:
+        yield
+    finally:
+        if before is None:
+            del _thread.session
+        else:
+            _thread.session = before
 
 
 def _judge(url: str, answer: Any) -> None:
