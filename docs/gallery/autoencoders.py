@@ -68,5 +68,6 @@ left.set(title="drawn by ten members", xticks=[], yticks=range(5, 100, 10), ytic
 counts = np.zeros((10, 10), int)
 np.add.at(counts, (y[1200:], told), 1)
 right.imshow(np.log1p(counts), cmap="Blues")
-right.set(title="true digit, and whose bound was best", xticks=range(10), yticks=range(10))
+right.set(title="new images", xlabel="member with the best bound", ylabel="digit")
+right.set(xticks=range(10), yticks=range(10))
 figure.savefig("autoencoders.png")

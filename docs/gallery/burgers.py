@@ -49,9 +49,8 @@ def residual(params, batch, key):
     return jax.vmap(one)(batch.inputs["tx"], batch.inputs["viscosity"]).mean()
 
 
-def decaying(learning_rate):
-    schedule = optax.cosine_decay_schedule(1.0, epochs)
-    return optax.chain(optax.adam(learning_rate), optax.scale_by_schedule(schedule))
+def decay(learning_rate):
+    return optax.adam(optax.cosine_decay_schedule(learning_rate, epochs))
 
 
 def differences(t, u, v):
@@ -61,18 +60,15 @@ def differences(t, u, v):
 
 random = np.random.default_rng(0)
 tx = random.uniform((0, -1), (1, 1), (len(viscosity), points, 2)).astype(np.float32)
-swarm = Swarm(
-    (init, jax.vmap(network, (None, 0))), [f"viscosity {v:g}" for v in viscosity],
-    loss_fn=residual, optimizer=decaying, hyperparams={"learning_rate": 0.005},
-)  # fmt: skip
+swarm = Swarm((init, jax.vmap(network, (None, 0))), [f"viscosity {v:g}" for v in viscosity],
+              loss_fn=residual, optimizer=decay, hyperparams={"learning_rate": 0.005})  # fmt: skip
 inputs = {"tx": tx, "viscosity": np.repeat(viscosity[:, None], points, 1)}
 swarm = swarm.fit(inputs, epochs=epochs, batch_size=None)
 
 x, times = np.linspace(-1, 1, 401, dtype=np.float32), [0.0, 0.25, 0.5, 1.0]
 figure, places = plt.subplots(1, len(viscosity), sharey=True)
 for row, (place, v) in enumerate(zip(places, viscosity, strict=True)):
-    start = -np.sin(np.pi * x)
-    solved = solve_ivp(differences, (0, 1), start, "BDF", t_eval=times, args=(v,)).y.T
+    solved = solve_ivp(differences, (0, 1), -np.sin(np.pi * x), "BDF", times, args=(v,)).y.T
     for t, truth, colour in zip(times, solved, ["C5", "C0", "C1", "C2"], strict=True):
         found = swarm.predict(Shared(np.stack([np.full_like(x, t), x], 1)))[row]
         place.plot(x, truth, color=colour, lw=4, alpha=0.3)

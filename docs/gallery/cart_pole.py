@@ -26,8 +26,7 @@ def move(state, action):
     """Position, speed, angle, angular speed after 20 ms; whether the pole had fallen before."""
     _, speed, angle, turning = state
     push = (20.0 * action - 10 + 0.05 * turning**2 * jnp.sin(angle)) / 1.1
-    falling = 9.8 * jnp.sin(angle) - jnp.cos(angle) * push
-    falling /= 0.5 * (4 / 3 - 0.1 * jnp.cos(angle) ** 2 / 1.1)
+    falling = (9.8 * jnp.sin(angle) - jnp.cos(angle) * push) / (2 / 3 - jnp.cos(angle) ** 2 / 22)
     slope = jnp.stack([speed, push - 0.05 * falling * jnp.cos(angle) / 1.1, turning, falling])
     return state + 0.02 * slope, (jnp.abs(state[0]) > 2.4) | (jnp.abs(angle) > 0.2095)
 
@@ -56,9 +55,8 @@ def rollout(params, state, key):
 def clipped(params, batch, key):
     out, seen = functions.apply(params, batch.inputs), batch.targets
     taken = jnp.take_along_axis(nnx.log_softmax(out[:, :2]), seen["action"][:, None], 1)[:, 0]
-    advantage, ratio = seen["return"] - seen["value"], jnp.exp(taken - seen["before"])
-    advantage -= jnp.average(advantage, weights=batch.weight)
-    advantage /= jnp.sqrt(jnp.average(advantage**2, weights=batch.weight)) + 1e-6
+    ratio = jnp.exp(taken - seen["before"])
+    advantage = jax.nn.standardize(seen["return"] - seen["value"], where=batch.weight > 0)
     gain = jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.8, 1.2) * advantage)
     return jnp.average(0.005 * (out[:, 2] - seen["return"]) ** 2 - gain, weights=batch.weight)
 
@@ -66,16 +64,15 @@ def clipped(params, batch, key):
 rates = np.geomspace(1e-4, 1e-1, agents)
 swarm = Swarm(functions, [f"agent {i}" for i in range(agents)], loss_fn=clipped,
               optimizer=optax.adam, hyperparams={"learning_rate": rates})  # fmt: skip
-play, state, falls = jax.jit(jax.vmap(rollout)), np.zeros((agents, carts, 4), np.float32), []
+play, state, stood = jax.jit(jax.vmap(rollout)), np.zeros((agents, carts, 4), np.float32), []
 for keys in jax.random.split(jax.random.key(0), (updates, agents)):
     state, states, seen = play(swarm.params, state, keys)
     swarm = swarm.fit(states, seen, epochs=4, batch_size=256)
-    falls.append(np.asarray(seen["fallen"]).mean(1))
-stood = 1 / np.maximum(np.array(falls), 1 / (steps * carts))  # steps between two falls
+    stood.append(1 / np.maximum(np.asarray(seen["fallen"]).mean(1), 1 / (steps * carts)))
 print(f"steps between falls: {stood[0].max():.0f} at first, {stood[-1].max():.0f} in the end")
 
 figure, place = plt.subplots(figsize=(6, 3.4))
-drawn = place.pcolormesh(np.arange(1, updates + 1), rates, stood.T, norm="log", shading="nearest")
+drawn = place.pcolormesh(np.arange(1, updates + 1), rates, np.transpose(stood), norm="log")
 figure.colorbar(drawn, label="steps between two falls")
 place.set(title="each row is an agent", xlabel="update", ylabel="learning rate", yscale="log")
 figure.savefig("cart_pole.png")

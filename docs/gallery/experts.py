@@ -66,5 +66,5 @@ for place, found in zip(places[1:], (mixed, alone), strict=True):
 titles = ["whom the gate asks", "error of the mixture", "error of one network"]
 for place, title in zip(places, titles, strict=True):
     place.set(title=title, aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-figure.colorbar(drawn, shrink=0.7)
+figure.colorbar(drawn, shrink=0.7, label="absolute error")
 figure.savefig("experts.png")

@@ -1,3 +1,4 @@
+from . import recurrence as recurrence
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import arithmetic as arithmetic
 from .checks import SwarmError as SwarmError
@@ -6,6 +7,7 @@ from .checks import broadcast_hyperparams as broadcast_hyperparams
 from .cost import Cost as Cost
 from .data import Shared as Shared
 from .data import Streamed as Streamed
+from .data_parallel import shard_batch as shard_batch
 from .equinox_modules import equinox_functions as equinox_functions
 from .examples import stack as stack
 from .executors import Executor as Executor

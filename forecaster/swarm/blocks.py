@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Int32
 
+from forecaster.swarm.data_parallel import shard_batch
 from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, OptState, Params, Task
 from forecaster.swarm.training import (
     Losses,
@@ -136,7 +137,7 @@ def _epoch(
     if not whole:
         return train_on_batches(task, state, data, hyperparams, batch_key, loss_key)
     optimizer, key = task.optimizer(hyperparams), jax.random.split(loss_key, 1)[0]
-    batch = task.take(data, None)
+    batch = shard_batch(task.take(data, None))
     return update(task, optimizer, state.params, state.opt_state, batch, key, hyperparams)
 
 

@@ -51,6 +51,15 @@ class Checkpoint:
         object.__setattr__(self, "path", Path(self.path))
 
 
+def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
+    """A checkpoint as it is, or one at this path. Raises SwarmError for anything else."""
+    if isinstance(given, str | Path):
+        return Checkpoint(Path(given))
+    if given is not None and not isinstance(cast(object, given), Checkpoint):
+        raise SwarmError(f"checkpoint: expected Checkpoint(path) or a path; got {given!r:.80}")
+    return given
+
+
 class Saved(NamedTuple):
     """What a checkpoint holds: which members have started, all states, losses (member, epoch)."""
 
@@ -79,6 +88,7 @@ def fingerprint(
     data: Data | Streamed,
     precision: str = "float32",
     measured: str = "",
+    data_parallel: int = 1,
 ) -> str:
     """A hash of everything that decides the members' training, except the task's code.
 
@@ -93,6 +103,8 @@ def fingerprint(
         digest.update(np.ascontiguousarray(array).data)
     if precision != "float32":
         digest.update(products_of(precision).encode())
+    if data_parallel != 1:  # other sums, other last bits
+        digest.update(f"data_parallel {data_parallel}".encode())
     return f"{digest.hexdigest()} {measured}".rstrip()
 
 
@@ -207,9 +219,9 @@ def _read(
     if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
         _check_measured(path, metadata.get("fit", ""), digest)
         raise SwarmError(
-            f"{path}: a checkpoint of another fit: ids, seed, hyperparameters or data differ, or "
-            "what computes bfloat16, or it was written by another version. Start anew, or restore "
-            "what was changed"
+            f"{path}: a checkpoint of another fit: ids, seed, hyperparameters, data or "
+            "data_parallel differ, or what computes bfloat16, or it was written by another "
+            "version. Start anew, or restore what was changed"
         )
     if computes is not None:
         check_arithmetic(str(path), metadata, computes)

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -49,6 +49,18 @@ def names_of(ids: Sequence[str] | int) -> tuple[str, ...]:
         raise SwarmError(f"ids: expected names or a whole number of 1 or more; got {ids!r}")
     check_ids(tuple(ids))
     return tuple(ids)
+
+
+def listed(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """Names as a tuple. Raises SwarmError for a single string, which would be taken as letters."""
+    if isinstance(names, str):
+        raise SwarmError(
+            f"{what}: expected names; got the single string {names!r}. For one name write "
+            f"[{names!r}]"
+        )
+    if not isinstance(cast(object, names), Iterable):
+        raise SwarmError(f"{what}: expected names, such as ['a', 'b']; got {names!r}")
+    return tuple(names)
 
 
 def check_counts(**counts: int | np.integer | None) -> None:
@@ -109,8 +121,39 @@ def check_duration(epochs: int, patience: object, *, validated: bool) -> None:
         raise SwarmError(
             "patience: nothing to measure it by; give validation_data=(inputs, targets)"
         )
-    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
-        raise SwarmError(f"epochs: expected a whole number of 1 or more; got {epochs!r}")
+    try:
+        whole = np.ndim(epochs) == 0 and not isinstance(epochs, bool) and int(epochs) == epochs
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole or epochs < 1:
+        raise SwarmError(
+            "epochs: expected a whole number of 1 or more, the same for all members; got "
+            f"{epochs!r}. Members stop at different times by patience"
+        )
+
+
+def by_name(values: Mapping[str, Any] | None, what: str, such_as: str) -> dict[str, Any]:
+    """Values by their names, none for None. Raises SwarmError for another type or other names."""
+    given = cast(Mapping[Any, Any], {} if values is None else values)
+    if not isinstance(cast(object, given), Mapping) or any(not isinstance(n, str) for n in given):
+        raise SwarmError(f"{what}: expected values by name, such as {such_as}; got {given!r:.80}")
+    return dict(given)
+
+
+def check_callable(function: object, what: str) -> None:
+    """Raise SwarmError unless it is a function or None; ``what``: its name and arguments."""
+    if function is not None and not callable(function):
+        raise SwarmError(
+            f"{what}: expected a function; got {function!r:.80}. Leave it out for none"
+        )
+
+
+def is_true(answer: object) -> bool:
+    """Whether a function of the caller's returned True, of Python, NumPy or JAX, and no more."""
+    if isinstance(answer, bool):
+        return answer
+    kind, shape = getattr(answer, "dtype", None), getattr(answer, "shape", None)
+    return shape == () and kind == np.bool_ and bool(answer)
 
 
 def row_of(ids: Sequence[str], name: str) -> int:
@@ -121,6 +164,15 @@ def row_of(ids: Sequence[str], name: str) -> int:
             f"{', ...' if len(ids) > 5 else ''}"
         )
     return ids.index(name)
+
+
+def check_known_names(given: Mapping[str, object], ours: Mapping[str, object]) -> None:
+    """Raise SwarmError where a hyperparameter is to be changed that there is not."""
+    if unknown := given.keys() - ours.keys():
+        raise SwarmError(
+            f"no hyperparameter {', '.join(sorted(unknown))}; there are {', '.join(ours)}. Others "
+            "are given when the swarm is made"
+        )
 
 
 def check_same_names(others: Mapping[str, object], ours: Mapping[str, object]) -> None:

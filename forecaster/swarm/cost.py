@@ -98,6 +98,7 @@ def cost_of(
     lanes: int | None = None,
     chunk: int | None = None,
     memory: int | None = None,
+    data_parallel: int = 1,
     repeats: int = 5,
 ) -> Cost:
     """Count and measure what training takes.
@@ -105,20 +106,21 @@ def cost_of(
     - ``task``, ``data``: as for :func:`fit`.
     - ``hyperparams``: by name, arrays (member,).
     - ``members``: how many there are.
-    - ``lanes``, ``chunk``, ``memory``: as for :func:`fit`.
+    - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: as for :func:`fit`.
     - ``repeats``: epochs that are timed; their median counts.
     """
     held = Held(data, members)
-    mesh = lane_mesh(lanes)
+    mesh = lane_mesh(lanes, data_parallel)
+    width = mesh.shape["lane"]
     chunk = chunk or chunk_size(task, held, hyperparams)
-    room = members_at_once(memory, task, held, hyperparams, mesh.size)
-    layout = Layout.of(min(members, room, mesh.size * chunk), mesh.size, chunk)
+    room = members_at_once(memory, task, held, hyperparams, mesh.size) // data_parallel
+    layout = Layout.of(max(1, min(members, room, width * chunk)), width, chunk)
     measured = _measure(task, held, hyperparams, layout, mesh, repeats)
     each = measured.seconds / layout.capacity
     steps, flops, parameters = _step(task, held, hyperparams)
     return Cost(
         members=members,
-        lanes=mesh.size,
+        lanes=width,
         chunk=chunk,
         parameters=parameters,
         steps_per_epoch=steps,
@@ -155,7 +157,7 @@ def _measure(
         put(lambda rows: take_members(dict(hyperparams), rows)),
         put(lambda rows: take_members(limits, rows)),
     )
-    common, epochs = (replicate(held.shared, mesh),), np.ones(mesh.size, np.int32)
+    common, epochs = (replicate(held.shared, mesh),), np.ones(layout.lanes, np.int32)
     begin, train = compiled(task, mesh, 1)
     state = begin(common, None, put(lambda rows: keys[rows]), *placed)
     began = time.perf_counter()

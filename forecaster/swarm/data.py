@@ -121,7 +121,7 @@ class Held:
             self._load = data.load
         else:
             by_member, shared = split_shared(data)
-            self.shared = _with_room(by_member, shared)
+            self.shared = with_room(by_member, shared)
             self._load = functools.partial(take_members, by_member)
         first = self.rows(np.arange(1))
         self.bytes_each = total_bytes(first)
@@ -140,7 +140,7 @@ class Held:
         return take_members(data, back)
 
 
-def _with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
+def with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
     """Shared arrays with spare rows, where members choose theirs.
 
     A program is compiled for as many rows as there are. So neighbouring numbers of them get the

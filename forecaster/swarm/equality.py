@@ -1,9 +1,12 @@
 """Whether two functions, models or settings do the same, as far as can be told."""
 
+import collections
+import dis
 import functools
+import itertools
 import types
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +14,68 @@ import numpy as np
 
 from forecaster.swarm.task import AnyArray
 
+Globals: TypeAlias = dict[str, Any]
+"""Values of globals, by the way that leads to them."""
+
+_MOST = 1000  # values that are looked at for the globals they name
+
 
 def same_function(one: Any, other: Any) -> bool:
     """Whether two functions do the same: one object, or the same code on the same values."""
     return _same(one, other, frozenset())
+
+
+def globals_named(value: Any) -> Globals:
+    """The globals that functions name, with the values they have now.
+
+    ``value``: a function, or tuples, methods and classes of such. Functions and classes among the
+    globals are followed where they are of the same module: libraries do not change. At most 1000
+    values are looked at, the nearest first.
+    """
+    found: Globals = {}
+    seen: dict[int, Any] = {}  # the values, too: an id is one's own only as long as one lives
+    to_come = collections.deque([("", value)])
+    while to_come and len(seen) < _MOST:
+        way, one = to_come.popleft()
+        if id(one) in seen:
+            continue
+        seen[id(one)] = one
+        if isinstance(one, types.FunctionType):
+            for name in _names(one.__code__):
+                if name in one.__globals__:
+                    found[f"{way}.{name}"] = known = one.__globals__[name]
+                    if getattr(known, "__module__", None) == one.__module__:
+                        to_come.append((f"{way}.{name}", known))
+        inner = vars(one).values() if isinstance(one, type) else _parts(one) or ()
+        for number, part in enumerate(itertools.islice(inner, _MOST)):
+            to_come.append((f"{way}[{number}]", part))
+    return found
+
+
+def changed_globals(before: Globals, now: Globals) -> list[str]:
+    """The names of globals that have another value; those on one side alone do not count."""
+    return sorted(
+        {
+            way.rpartition(".")[2]
+            for way in before.keys() & now.keys()
+            if not _same(before[way], now[way], frozenset())
+        }
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that code names, that of functions inside it, too."""
+
+    def each(code: types.CodeType) -> Iterator[str]:
+        for step in dis.get_instructions(code):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                yield step.argval
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                yield from each(constant)
+
+    return tuple(dict.fromkeys(each(code)))
 
 
 def _same(one: Any, other: Any, above: frozenset[tuple[int, int]]) -> bool:

@@ -1,5 +1,6 @@
 """Examples as callers have them, checked and brought into the shape that training wants."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -85,9 +86,12 @@ def training_data(
     x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
     held_back = part(ids, x, y, used, "validation ", check=check)
     _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
-    data = Supervised(*training, *held_back, bootstrap=bootstrap)
-    check_validated(ids, data)
-    return data
+    return Supervised(*training, *held_back, bootstrap=bootstrap)
+
+
+def first_of(data: Supervised | Streamed) -> Supervised:
+    """The data, or of a stream those of the first member."""
+    return cast(Supervised, data.load(np.arange(1))) if isinstance(data, Streamed) else data
 
 
 def part(
@@ -116,14 +120,34 @@ def part(
                 f"{what}{name}: expected {examples} examples, as in the inputs; got {count}"
             )
     if weight is None:
-        ones = np.ones(examples, np.float32)
-        weight = Shared(ones) if shared else np.broadcast_to(ones, (len(ids), examples))
+        weight = _all_count(None if shared else len(ids), examples)
     else:
         weight = _checked_weight(ids, weight, f"{what}sample_weight")
     if check:
         _finite(ids, inputs, weight, f"{what}inputs")
         _finite(ids, targets, weight, f"{what}targets")
     return Examples(inputs, targets, weight)
+
+
+def validated_data(ids: Sequence[str], data: Data | Streamed) -> Data | Streamed:
+    """The same data; where a member has no validation example SwarmError, of a stream when due."""
+    if not isinstance(data, Streamed):
+        check_validated(ids, data)
+        return data
+
+    def load(rows: Rows) -> Data:
+        loaded = data.load(rows)
+        check_validated([ids[int(row)] for row in rows], loaded)
+        return loaded
+
+    return Streamed(load)
+
+
+@functools.lru_cache(maxsize=64)
+def _all_count(members: int | None, examples: int) -> _Weight:
+    """The weight 1.0 of all examples, shared unless a number of members is given."""
+    ones = np.broadcast_to(np.float32(1), (examples,))
+    return Shared(ones) if members is None else np.broadcast_to(ones, (members, examples))
 
 
 def check_validated(ids: Sequence[str], data: Data) -> None:
@@ -266,19 +290,18 @@ def _shapes_of_one(tree: Tree) -> list[tuple[int, ...]]:
 
 def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
     """Raise SwarmError unless every number of an example that counts is finite."""
-    counts = _counting(tree, weight)
     shared = isinstance(tree, Shared)
     axes = 1 if shared and tree.rows is None else 2  # before those of one example
     for leaf in jax.tree.leaves(tree.values if shared else tree):
-        if leaf.dtype.kind != "f":
+        if leaf.dtype.kind != "f" or (finite := np.isfinite(leaf)).all():
             continue
-        bad = ~np.isfinite(leaf).all(tuple(range(axes, leaf.ndim))) & counts
+        bad = ~finite.all(tuple(range(axes, leaf.ndim))) & _counting(tree, weight)
         if bad.any():
             raise SwarmError(
                 f"{what}: expected finite numbers; got NaN or infinity, first in "
                 f"{_first_of(bad, None if shared else ids)}. Give such examples "
-                "sample_weight 0.0, leave them out, or pass check=False: members that meet them "
-                "are then set aside as diverged"
+                "sample_weight 0.0, leave them out, or pass check=False: members that train on "
+                "them are then set aside as diverged"
             )
 
 

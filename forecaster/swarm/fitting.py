@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, UInt32
@@ -14,6 +14,7 @@ from forecaster.swarm.checkpoint import (
     Checkpoint,
     Finished,
     arithmetic,
+    checkpoint_of,
     fingerprint,
     forget,
     read,
@@ -23,10 +24,13 @@ from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
     broadcast_limits,
+    check_callable,
     check_counts,
     check_ids,
+    is_true,
 )
 from forecaster.swarm.data import Streamed, check_data
+from forecaster.swarm.examples import validated_data
 from forecaster.swarm.executors import Executor, Failed, Local
 from forecaster.swarm.gathering import Gathered
 from forecaster.swarm.history import History
@@ -36,7 +40,7 @@ from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
 from forecaster.swarm.shards import Cutter, Shard, ShardResult, Work, Worker, train_shard
 from forecaster.swarm.task import ArrayLike, Data, Task
-from forecaster.swarm.training import Losses, State, Status
+from forecaster.swarm.training import Losses, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +79,10 @@ def fit(
     chunk: int | None = None,
     block: int = 5,
     lanes: int | None = None,
+    data_parallel: int = 1,
     memory: int | None = None,
     previous: FitResult | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Checkpoint | str | Path | None = None,
     executor: Executor | None = None,
     on_progress: Callable[[Progress], object] | None = None,
 ) -> FitResult:
@@ -102,11 +107,14 @@ def fit(
     - ``block``: epochs between two looks from the host; more where they are over in less than a
       tenth of a second
     - ``lanes``: devices to train on; all by default
+    - ``data_parallel``: devices that share each batch of a member, with its weights on each; a lane
+      is then so many devices. The result is that of one device up to rounding. It pays for a few
+      large networks with large batches; see the guide of the engine
     - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that
       needs more goes through in turns
     - ``previous``: continue this training
-    - ``checkpoint``: makes the fit resumable after an interruption at any moment, also by
-      ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
+    - ``checkpoint``: or its path; makes the fit resumable after an interruption at any moment, also
+      by ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
     - ``executor``: where members train; by default on the lanes of this process. Another one takes
       them in shards, each of which is kept by the checkpoint when it is done; the bits are the same
     - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
@@ -115,30 +123,36 @@ def fit(
 
     Members whose workers were lost again and again are in the result's ``failed``.
 
-    Raises SwarmError when ids repeat, when data and ids differ in number, or when the checkpoint
-    to resume is of another fit or computed by another kernel; FileNotFoundError when there is none;
-    SwarmWriteError when a checkpoint cannot be written.
+    Raises SwarmError when ids repeat, when data and ids differ in number, when a member of
+    :class:`Supervised` data has no validation example that counts (of streamed ones: when it is
+    its turn), or when the checkpoint to resume is of another fit or computed by another kernel;
+    FileNotFoundError when there is none; SwarmWriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()
     ids = tuple(ids)
     check_ids(ids)
     settings = broadcast_hyperparams(hyperparams, len(ids))
     limits = broadcast_limits(epochs, patience, len(ids))
-    check_counts(chunk=chunk, block=block, memory=memory)
+    checkpoint = checkpoint_of(checkpoint)
+    check_callable(on_progress, "on_progress(progress)")
+    check_counts(chunk=chunk, block=block, memory=memory, data_parallel=data_parallel)
     if not isinstance(data, Streamed):
         check_data(data, len(ids))
+    if task.validate is not None:
+        data = validated_data(ids, data)
     if previous is not None and previous.ids != ids:
         raise SwarmError("previous: of other members; expected the same ids in the same order")
     keys = member_keys(seed, ids) if keys is None else keys
     origin = keys if previous is None else previous.state
     losses = None if previous is None else previous.losses
-    machine = Worker(chunk, block, lanes, memory)
+    machine = Worker(chunk, block, lanes, memory, data_parallel)
     work = Work(task, data, ids, settings, limits, origin, losses, machine)
     digest = ""
     if checkpoint:
-        computed = checkpoint.precision
-        said = described(task)
-        digest = fingerprint(ids, seed, settings, limits, origin, data, computed, said)
+        computed, said = checkpoint.precision, described(task)
+        digest = fingerprint(
+            ids, seed, settings, limits, origin, data, computed, said, data_parallel
+        )
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     _train(work, gathered, executor or Local(), watch)
@@ -276,12 +290,13 @@ class _Watch:
             compiling=compiling,
             history=lambda: history.losses,
         )
-        stop = self._on_progress(progress)
-        return isinstance(stop, bool | np.bool_) and bool(cast(Any, stop))
+        return is_true(self._on_progress(progress))
 
 
-def restart_from_best(state: State) -> State:
-    """States that train on from the best weights, all but the diverged."""
+def restart_from_best(result: FitResult) -> FitResult:
+    """Members that train on from the best weights, all but the diverged."""
+    state = result.state
     diverged = state.status == Status.DIVERGED
     status = np.where(diverged, Status.DIVERGED, Status.TRAINING).astype(np.int32)
-    return state._replace(params=state.best_params, status=status, best_epoch=state.epoch)
+    start = state._replace(params=state.best_params, status=status, best_epoch=state.epoch)
+    return dataclasses.replace(result, state=start)

@@ -5,6 +5,8 @@ import zlib
 from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from forecaster.swarm.keras_checks import check_backend, check_draws, check_losses
 from forecaster.swarm.lanes import use_all_cores
@@ -16,8 +18,9 @@ from forecaster.swarm.variables import Variables
 def keras_functions(model: Any) -> Functions:
     """A model from a Keras model, sequential or functional, on Keras's JAX backend.
 
-    It serves as the pattern: each member has initial weights of its own. Params are by the paths of
-    the model's variables; those that are not trained are carried along. With a key the model runs
+    It serves as the pattern: each member has initial weights of its own, and what is not trained,
+    as in frozen or adapted layers, has the model's values. Params are by the paths of the model's
+    variables; those that are not trained are carried along. With a key the model runs
     as in training, so a batch norm then sees the batch, in ``predict`` too. Importing Keras starts
     JAX: call :func:`use_all_cores` before.
 
@@ -31,7 +34,7 @@ def keras_functions(model: Any) -> Functions:
     check_losses(model, model.losses)
     check_draws(model, pattern.init)
     made = pattern.init, pattern.apply, pattern.export, pattern.train
-    return Functions(*made, made_of=(model,), takes=frozenset())
+    return Functions(*made, made_of=(model, pattern.kept), takes=frozenset())
 
 
 class _Pattern:
@@ -40,13 +43,15 @@ class _Pattern:
     def __init__(self, keras: Any, model: Any):
         self._keras, self._model = keras, model
         self._weights: list[str] = [variable.path for variable in model.trainable_variables]
-        self._others: list[str] = [variable.path for variable in model.non_trainable_variables]
+        others: list[Any] = list(model.non_trainable_variables)
+        self._others: list[str] = [variable.path for variable in others]
+        # Copies: the model may be trained or adapted again, its arrays given away.
+        self.kept = {v.path: np.array(v.value) for v in others if not _is_seed(v.path)}
 
     def init(self, key: jax.Array) -> Params:
         made = self._copy(key)
         trained = {p: v.value for p, v in zip(self._weights, made.trainable_variables, strict=True)}
-        others = zip(self._others, made.non_trainable_variables, strict=True)
-        state = {path: variable.value for path, variable in others if not _is_seed(path)}
+        state = {path: jnp.asarray(value) for path, value in self.kept.items()}
         return Variables(trained, state) if state else trained
 
     def apply(self, params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None) -> Any:
@@ -68,6 +73,9 @@ class _Pattern:
         for path, variable in zip([*self._weights, *self._others], variables, strict=True):
             if not _is_seed(path):
                 variable.assign((trained | state)[path])
+        for layer in made._flatten_layers():
+            if hasattr(layer, "finalize_state"):  # constants of adapted layers, from their weights
+                layer.finalize_state()
         return made
 
     def _copy(self, key: jax.Array) -> Any:

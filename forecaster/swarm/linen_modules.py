@@ -1,7 +1,6 @@
 """From a Linen module to pure functions."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,14 +9,13 @@ from flax import errors
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
-from forecaster.swarm.modules import Functions, arguments, method_of
+from forecaster.swarm.modules import Functions, arguments, flags, method_of
+from forecaster.swarm.shapes import sample_shapes
 from forecaster.swarm.task import Hyperparams, Params, Tree
 from forecaster.swarm.variables import Variables
 
 if TYPE_CHECKING:
     from flax import linen
-
-_TRAINING = "train", "training", "is_training"  # what modules call such an argument
 
 
 def linen_functions(
@@ -34,8 +32,9 @@ def linen_functions(
     """
     use_all_cores()  # before anything starts JAX
     model = _Model(module, sample, tuple(streams))
-    made_of = module, tuple(streams)
-    return Functions(model.init, model.apply, model.export, model.train, made_of, frozenset())
+    made_of, shapes = (module, tuple(streams)), sample_shapes(*sample)
+    pure = model.init, model.apply, model.export, model.train
+    return Functions(*pure, made_of, frozenset(), shapes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,10 +126,7 @@ class _Model:
         method = options.pop("method", None)
         called = method or "__call__"
         called = getattr(type(self.module), called) if isinstance(called, str) else called
-        says = dict.fromkeys(_TRAINING, training)
-        says |= {"deterministic": not drawn, "use_running_average": not training}
-        taken = inspect.signature(called).parameters
-        options = {name: said for name, said in says.items() if name in taken} | options
+        options = flags(called, training=training, drawn=drawn) | options
         args, options = arguments(method_of(self.module, method), inputs, **options)
         return args, options if method is None else options | {"method": method}
 

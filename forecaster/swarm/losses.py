@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Key
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.modules import Functions
+from forecaster.swarm.shapes import naming_arrays
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 from forecaster.swarm.variables import Variables
 
@@ -52,6 +53,15 @@ def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:
     return "hyperparams" in inspect.signature(loss_fn).parameters
 
 
+def _is_towards_zero(loss: ElementwiseLoss) -> bool:
+    """Whether a loss has None for its targets by default; one that passes them over may."""
+    try:
+        taken = list(inspect.signature(loss).parameters.values())
+    except (TypeError, ValueError):  # of a function that is not Python's
+        return False
+    return len(taken) > 1 and taken[1].default is None
+
+
 def _mean_loss(
     functions: Functions,
     loss: ElementwiseLoss,
@@ -62,14 +72,22 @@ def _mean_loss(
     hyperparams: Hyperparams,
 ) -> Loss:
     """An elementwise loss, averaged over the valid examples; and the state a model is left in."""
+    if batch.targets is None and _is_towards_zero(loss):
+        raise SwarmError(
+            "targets: expected some for a loss that takes None for 0.0, as optax's do; got "
+            "None. Give targets, the inputs themselves for an autoencoder, or make the swarm with "
+            "loss_fn(params, batch, key)"
+        )
     used = jnp.asarray(batch.weight > 0)
     inputs, targets = _known((batch.inputs, batch.targets), used)
     if carries := key is not None and isinstance(params, Variables):
         inputs = _without_padding(inputs, used)
     call = _train_of(functions) if carries else functions.apply
-    out = call(_cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams)
+    with naming_arrays(inputs=inputs):
+        out = call(_cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams)
     predictions, state = out if carries else (out, None)
-    losses = loss(_cast(predictions, dtype and jnp.float32), targets)
+    with naming_arrays(predictions=predictions, targets=targets):
+        losses = loss(_cast(predictions, dtype and jnp.float32), targets)
     _check_losses(losses, len(used), predictions, targets)
     each = losses.reshape(losses.shape[0], -1).mean(1)
     total = batch.weight.sum()
@@ -86,7 +104,8 @@ def predictions_of(
 ) -> tuple[Tree, Tree]:
     """A member's predictions with nothing random, and the targets; of padding, those of zeros."""
     inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
-    out = functions.apply(_cast(params, dtype), _cast(inputs, dtype), hyperparams=hyperparams)
+    with naming_arrays(inputs=inputs):
+        out = functions.apply(_cast(params, dtype), _cast(inputs, dtype), hyperparams=hyperparams)
     return _cast(out, dtype and jnp.float32), targets
 
 
@@ -158,9 +177,10 @@ def _whole_loss(
     extra = {"hyperparams": hyperparams} if takes_hyperparams(loss_fn) else {}
     batch = batch._replace(inputs=_cast(batch.inputs, dtype))
     try:
-        out: object = loss_fn(_cast(params, dtype), batch, key, **extra)
+        with naming_arrays(inputs=batch.inputs, targets=batch.targets):
+            out: object = loss_fn(_cast(params, dtype), batch, key, **extra)
     except TypeError as error:
-        if key is None:
+        if key is None and "NoneType" in str(error):
             raise SwarmError(
                 f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
                 "nothing is random: its key is None; use a key only when there is one"

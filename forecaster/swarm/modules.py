@@ -7,16 +7,16 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jaxtyping import Float, Key
 
+from forecaster.swarm.builders import Build, checked_build
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
+from forecaster.swarm.shapes import Shapes
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 from forecaster.swarm.variables import Variables
-
-Build: TypeAlias = Callable[[nnx.Rngs], nnx.Module]
-"""A function that makes a module from random streams."""
 
 _Path: TypeAlias = tuple[Any, ...]
 _Untrained: TypeAlias = Sequence[tuple[_Path, Any]]  # paths and variables
@@ -32,6 +32,7 @@ class Functions(NamedTuple):
     - ``train``: as ``apply``, of a model with state, in training; returns ``(predictions, state)``
     - ``made_of``: what decides the model; two of equal ones are the same model
     - ``takes``: names of the hyperparameters that it uses; None where that is not known
+    - ``examples``: shapes of single examples that it was made with; None where there were none
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]
@@ -40,6 +41,7 @@ class Functions(NamedTuple):
     train: Callable[..., tuple[Tree, Tree]] | None = None
     made_of: tuple[Any, ...] = ()
     takes: frozenset[str] | None = None
+    examples: Shapes | None = None
 
 
 class Rate(nnx.Variable[jax.Array]):
@@ -71,24 +73,70 @@ class Dropout(nnx.Module):
 def module_functions(build: Build) -> Functions:
     """Split a Flax module once into pure functions; ``build(rngs)`` makes one.
 
+    It may be the class itself, and gets ``rngs`` by name where it has a parameter of this name.
+
     Params are a plain nested dict of arrays. Variables that are neither weights (``nnx.Param``) nor
-    random streams, such as running statistics or those of a type of your own, are the state of
-    :class:`Variables`. ``apply`` and ``train`` take a ``method`` to call in place of the module:
-    its name, or a function of the module and the inputs.
+    random streams, such as running statistics or those of a type of your own, and plain arrays are
+    the state of :class:`Variables`. ``apply`` and ``train`` take a ``method`` to call in place of
+    the module: its name, or a function of the module and the inputs.
 
     Raises SwarmError where ``build`` is no such function; errors inside of it are its own.
     """
     use_all_cores()  # before anything starts JAX
-    split = _split(_abstract(build))
-    has_rates = any(isinstance(variable, Rate) for _, variable in split.random)
-    defaults = _rates(build) if has_rates else dict[_Path, float]()
+    model = _Model(checked_build(build))
+    split = model.split
+    rates = (variable for _, variable in split.random if isinstance(variable, Rate))
+    takes = frozenset(rate.get_metadata()["hyperparameter"] for rate in rates)
+    train = model.train if split.carries else None
+    return Functions(model.init, model.apply, model.export, train, (build,), takes)
 
-    def init(key: jax.Array) -> Params:
-        module = build(nnx.Rngs(key))
+
+class _Model:
+    """A module as its graphs, and how to make one."""
+
+    def __init__(self, build: Build):
+        self._build, self.split = build, _split(build)
+        has_rates = any(isinstance(variable, Rate) for _, variable in self.split.random)
+        self._defaults = _rates(build) if has_rates else dict[_Path, np.ndarray]()
+
+    def init(self, key: jax.Array) -> Params:
+        module = _with_arrays(self._build(nnx.Rngs(key)))
         weights = nnx.to_pure_dict(nnx.state(module, nnx.Param))
-        return Variables(weights, _carried(module)) if split.carries else weights
+        return Variables(weights, _carried(module)) if self.split.carries else weights
 
-    def call(
+    def apply(
+        self,
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
+        random = "sampling" if self.split.carries else "training"
+        mode = "using" if key is None else random
+        return self._call(mode, params, inputs, key, hyperparams, options)[0]
+
+    def train(
+        self,
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> tuple[Tree, Tree]:
+        predictions, module = self._call("training", params, inputs, key, hyperparams, options)
+        return predictions, _carried(module)
+
+    def export(self, params: Params, hyperparams: Hyperparams) -> nnx.Module:
+        module = self._build(nnx.Rngs(0))
+        for part in _parts(params):
+            nnx.update(module, jax.tree.map(on_device, part))
+        _set_rates(module, hyperparams)
+        module.eval()
+        return module
+
+    def _call(
+        self,
         mode: str,
         params: Params,
         inputs: Sequence[Tree],
@@ -96,42 +144,11 @@ def module_functions(build: Build) -> Functions:
         hyperparams: Hyperparams | None,
         options: Mapping[str, Any],
     ) -> tuple[Tree, nnx.Module]:
-        random = _state(split.random, key, hyperparams or {}, defaults)
-        module: Any = nnx.merge(split.graphs[mode], *_parts(params), random)
-        return _call(module, *inputs, **options), module
-
-    def apply(
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> Tree:
-        random = "sampling" if split.carries else "training"
-        mode = "using" if key is None else random
-        return call(mode, params, inputs, key, hyperparams, options)[0]
-
-    def train(
-        params: Params,
-        *inputs: Tree,
-        key: jax.Array | None = None,
-        hyperparams: Hyperparams | None = None,
-        **options: Any,
-    ) -> tuple[Tree, Tree]:
-        predictions, module = call("training", params, inputs, key, hyperparams, options)
-        return predictions, _carried(module)
-
-    def export(params: Params, hyperparams: Hyperparams) -> nnx.Module:
-        module = build(nnx.Rngs(0))
-        for part in _parts(params):
-            nnx.update(module, jax.tree.map(on_device, part))
-        _set_rates(module, hyperparams)
-        module.eval()
-        return module
-
-    rates = (variable for _, variable in split.random if isinstance(variable, Rate))
-    takes = frozenset(rate.get_metadata()["hyperparameter"] for rate in rates)
-    return Functions(init, apply, export, train if split.carries else None, (build,), takes)
+        random = _state(self.split.random, key, hyperparams or {}, self._defaults)
+        module: Any = nnx.merge(self.split.graphs[mode], *_parts(params), random)
+        call = method_of(module, options.get("method"))
+        said = flags(call, training=mode == "training", drawn=mode != "using")
+        return _call(module, *inputs, **(said | dict(options))), module
 
 
 class _Split(NamedTuple):
@@ -145,14 +162,21 @@ class _Split(NamedTuple):
 _RANDOM = nnx.RngState, Rate
 
 
-def _split(module: nnx.Module) -> _Split:
-    split = functools.partial(cast(Callable[..., tuple[Any, ...]], nnx.split), module)
-    module.eval()
-    using, *_ = split(...)
-    module.set_attributes(deterministic=False, raise_if_not_found=False)
-    sampling, *_ = split(...)
-    module.train()
-    training, _, random, carried = split(nnx.Param, _RANDOM, ...)
+def _split(build: Build) -> _Split:
+    graphs: dict[str, Any] = {}
+
+    def parts() -> tuple[Any, Any]:
+        module = _with_arrays(_module(build))
+        split = functools.partial(cast(Callable[..., tuple[Any, ...]], nnx.split), module)
+        module.eval()
+        graphs["using"] = split(...)[0]
+        module.set_attributes(deterministic=False, raise_if_not_found=False)
+        graphs["sampling"] = split(...)[0]
+        module.train()
+        graphs["training"], _, random, carried = split(nnx.Param, _RANDOM, ...)
+        return random, carried
+
+    random, carried = jax.eval_shape(parts)  # no numbers, only shapes
     for path, variable in cast(_Untrained, nnx.to_flat_state(carried)):
         kinds = [getattr(leaf, "dtype", None) for leaf in jax.tree.leaves(variable)]
         if any(kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key) for kind in kinds):
@@ -160,7 +184,6 @@ def _split(module: nnx.Module) -> _Split:
                 f"module variable {'.'.join(map(str, path))} holds a random key; expected random "
                 "streams of nnx.Rngs, as in self.rngs = rngs.fork(), which draw anew in every step"
             )
-    graphs = {"using": using, "sampling": sampling, "training": training}
     carries = bool(jax.tree.leaves(carried))
     return _Split(graphs, cast(_Untrained, nnx.to_flat_state(random)), carries)
 
@@ -180,18 +203,20 @@ def _state(
     untrained: _Untrained,
     key: jax.Array | None,
     hyperparams: Hyperparams,
-    defaults: Mapping[_Path, float],
+    defaults: Mapping[_Path, np.ndarray],
 ) -> Any:
     """Random streams that start from the key, and rates from the hyperparameters."""
     values: list[tuple[_Path, Any]] = []
     for position, (path, variable) in enumerate(untrained):
+        shape = np.shape(variable.get_value())  # () but in layers made by vmap, with one for each
         if isinstance(variable, nnx.RngKey):
             value = jax.random.fold_in(jax.random.key(0) if key is None else key, position)
+            value = jax.random.split(value, shape) if shape else value
         elif isinstance(variable, nnx.RngState):
-            value = jnp.uint32(0)
+            value = jnp.zeros(shape, jnp.uint32)
         else:
             name = variable.get_metadata()["hyperparameter"]
-            value = jnp.float32(hyperparams.get(name, defaults[path]))
+            value = jnp.broadcast_to(jnp.float32(hyperparams.get(name, defaults[path])), shape)
         values.append((path, variable.replace(value)))
     return cast(Any, nnx.from_flat_state(values))
 
@@ -210,6 +235,24 @@ def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tre
             f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
             "nnx.Dropout(0.1, rngs=rngs)"
         ) from error
+
+
+_TRAINING = "train", "training", "is_training"  # what modules call such an argument
+
+
+def flags(call: Callable[..., Any], *, training: bool, drawn: bool) -> dict[str, bool]:
+    """What a module is told by name of what is being done, of the arguments that it takes.
+
+    - ``training``: whether its state is updated
+    - ``drawn``: whether what is random in it is drawn
+    """
+    says = dict.fromkeys(_TRAINING, training)
+    says |= {"deterministic": not drawn, "use_running_average": not training}
+    try:
+        taken = inspect.signature(call).parameters
+    except ValueError:  # it does not say what it takes
+        return {}
+    return {name: said for name, said in says.items() if name in taken}
 
 
 def method_of(module: Any, method: Any) -> Callable[..., Any]:
@@ -249,7 +292,8 @@ def _set_rates(module: nnx.Module, hyperparams: Hyperparams) -> None:
         if isinstance(node, Rate):
             name = node.get_metadata()["hyperparameter"]
             if name in hyperparams:
-                node.set_value(jnp.float32(hyperparams[name]))
+                rate = jnp.float32(hyperparams[name])
+                node.set_value(jnp.broadcast_to(rate, np.shape(node.get_value())))
 
 
 def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:
@@ -276,29 +320,29 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
     return Functions(init, run, export, made_of=(init, apply), takes=frozenset())
 
 
-def _abstract(build: Build) -> nnx.Module:
-    """The module without its numbers."""
-
-    def built() -> nnx.Module:
-        return build(nnx.Rngs(0))
-
-    try:
-        inspect.signature(build).bind(None)
-    except TypeError as error:
-        raise SwarmError(
-            f"the model: expected a function build(rngs) that returns a flax.nnx module, or a pair "
-            f"(init, apply); calling it failed: {error}"
-        ) from error
-    except ValueError:  # a builtin that does not say what it takes
-        pass
-    module = cast(object, nnx.eval_shape(built))
+def _module(build: Build) -> nnx.Module:
+    """The module that a function makes. Raises SwarmError unless it makes one."""
+    module = cast(object, build(nnx.Rngs(0)))
     if not isinstance(module, nnx.Module):
         raise SwarmError(f"build(rngs): expected a flax.nnx module; got {type(module).__name__}")
     return module
 
 
-def _rates(build: Build) -> Mapping[_Path, float]:
+def _with_arrays(module: nnx.Module) -> nnx.Module:
+    """The module with plain arrays among its variables, also where they are traced.
+
+    Flax tells arrays from settings when they are assigned, and may take traced ones for settings.
+    """
+    for _, node in list(nnx.iter_graph(module)):
+        if isinstance(node, nnx.Pytree):
+            for name, value in list(vars(node).items()):
+                if isinstance(value, jax.Array) and not nnx.is_data(value):
+                    setattr(node, name, nnx.data(value))
+    return module
+
+
+def _rates(build: Build) -> Mapping[_Path, np.ndarray]:
     """The rates that a module is built with, by path."""
     with jax.ensure_compile_time_eval():  # numbers, also when called while tracing
         rates = cast(_Untrained, nnx.to_flat_state(nnx.state(build(nnx.Rngs(0)), Rate)))
-        return {path: float(rate.get_value()) for path, rate in rates}
+        return {path: np.asarray(rate.get_value()) for path, rate in rates}

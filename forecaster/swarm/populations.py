@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import numpy as np
 
-from forecaster.swarm.checks import SwarmError, check_ids, row_of, shares
+from forecaster.swarm.checks import SwarmError, check_ids, listed, row_of, shares
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import map_members
 from forecaster.swarm.members import mean_members
@@ -39,10 +39,10 @@ def selected_rows(
 ) -> tuple[list[int], tuple[str, ...]]:
     """The positions of these names among the members, and what they are called from now on.
 
-    Raises SwarmError when there is no member of a name, when one comes twice without ``ids``, and
-    when these are not as many or not all different.
+    Raises SwarmError for a single string, when there is no member of a name, when one comes twice
+    without ``ids``, and when these are not as many or not all different.
     """
-    names, rows = tuple(names), {name: row for row, name in enumerate(members)}
+    names, rows = listed(names, "select"), {name: row for row, name in enumerate(members)}
     if not names:
         raise SwarmError("no members would be left; expected at least one")
     if ids is None:
@@ -53,10 +53,17 @@ def selected_rows(
                 "the copies names of their own: select(names, ids=[...])"
             )
         ids = names
+    ids = listed(ids, "ids")
     if len(ids) != len(names):
         raise SwarmError(f"ids: expected {len(names)}, one for each name; got {len(ids)}")
-    check_ids(tuple(ids))
-    return [rows[name] if name in rows else row_of(members, name) for name in names], tuple(ids)
+    check_ids(ids)
+    return [rows[name] if name in rows else row_of(members, name) for name in names], ids
+
+
+def names_without(members: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The members but for these. Raises SwarmError where there is none of a name."""
+    dropped = {row_of(members, name) for name in listed(names, "drop")}
+    return [name for row, name in enumerate(members) if row not in dropped]
 
 
 def copy_members(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -25,12 +26,13 @@ class Program:
     """A function over all lanes; it is traced and compiled for the shapes that it is called with.
 
     ``program(common, by_lane, *trees)``: what all members share, arrays (lane,), and trees of
-    arrays (lane, chunk, ...). The result is one of the latter kind.
+    arrays (lane, chunk, ...), on the devices or numpy. The result is one of the latter kind.
     """
 
     def __init__(self, function: Callable[..., Tree], mesh: Mesh, options: Mapping[str, Any]):
         # Said outright: arrays without numbers would come out on all lanes, and not go in again.
-        self._jitted = jax.jit(function, out_shardings=NamedSharding(mesh, P("lane")))
+        self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
+        self._jitted = jax.jit(function, out_shardings=self._split)
         self._mesh, self._options = mesh, dict(options)
         self._by_shape: dict[Any, Any] = {}
 
@@ -47,13 +49,28 @@ class Program:
         return self._by_shape[key]
 
     def lower(self, *args: Tree) -> Any:
-        """The program for arguments of these shapes, as JAX lowers it."""
-        return self._jitted.lower(*args)
+        """The program for arguments of these shapes, as JAX lowers it.
+
+        Arrays on the host are taken for what they will be on the devices.
+        """
+        common, *by_lane = args
+        shapes = [
+            jax.tree.map(functools.partial(_as_placed, sharding), tree)
+            for sharding, tree in ((self._whole, common), (self._split, tuple(by_lane)))
+        ]
+        return self._jitted.lower(shapes[0], *shapes[1])
 
     @property
     def ready(self) -> bool:
         """Whether it was called before."""
         return bool(self._by_shape)
+
+
+def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    array = cast(np.ndarray, leaf)
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
 
 def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
@@ -111,8 +128,9 @@ def spread(
     def everywhere(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
         specs = (P(), *([P("lane")] * (1 + len(args))))
         mapped = jax.shard_map(
-            lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), check_vma=False
-        )
+            lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), axis_names={"lane"},
+            check_vma=False,
+        )  # fmt: skip
         return mapped(common, by_lane, *args)
 
     name = name or getattr(function, "__name__", "")

@@ -12,11 +12,12 @@ from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
 from forecaster.swarm.checks import SwarmError, warn
-from forecaster.swarm.equality import same_function
+from forecaster.swarm.equality import Globals, changed_globals, globals_named, same_function
 from forecaster.swarm.losses import Batch, filled, takes_hyperparams
 from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer, names_taken
+from forecaster.swarm.shapes import naming_arrays
 from forecaster.swarm.supervised import supervised
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training import State, init_state, train_step
@@ -30,6 +31,7 @@ class Machine(NamedTuple):
     lanes: int | None
     chunk: int | None
     memory: int | None
+    data_parallel: int = 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,6 +44,15 @@ class Recipe:
     optimizer: Optimizer
     accumulate: int
     compute_dtype: DTypeLike | None
+    globals_then: Mapping[str, Globals] = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keep the globals that the functions name: what is compiled goes on using these."""
+        model = self.functions.made_of or self.functions
+        functions = {"model": model, "loss": self.loss, "loss_fn": self.loss_fn}
+        functions |= {"optimizer": self.optimizer}
+        named = {name: globals_named(function) for name, function in functions.items()}
+        object.__setattr__(self, "globals_then", named)
 
     @functools.lru_cache(maxsize=8)  # noqa: B019, a recipe lives as long as its programs
     def task(
@@ -80,7 +91,8 @@ class Recipe:
         """A member's predictions."""
 
         def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
-            return self.functions.apply(params, inputs, hyperparams=hyperparams)
+            with naming_arrays(inputs=inputs):
+                return self.functions.apply(params, inputs, hyperparams=hyperparams)
 
         return predict
 
@@ -96,7 +108,8 @@ class Recipe:
             key = cast(jax.Array, jax.random.wrap_key_data(own))
             for word in (words[0], words[1]):
                 key = jax.random.fold_in(key, word)
-            return self.functions.apply(params, inputs, key=key, hyperparams=hyperparams)
+            with naming_arrays(inputs=inputs):
+                return self.functions.apply(params, inputs, key=key, hyperparams=hyperparams)
 
         return sample
 
@@ -170,6 +183,13 @@ class Recipe:
                 raise SwarmError(
                     f"the other swarm: has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of one swarm learn alike"
+                )
+        for name, ours in self.globals_then.items():
+            if changed := changed_globals(ours, other.globals_then[name]):
+                raise SwarmError(
+                    f"the other swarm: has another {name}: expected {', '.join(changed)} as it was "
+                    "when this swarm was made; got another value of this global. Members of one "
+                    "swarm share one: make both swarms with the same values"
                 )
 
 

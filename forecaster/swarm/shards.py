@@ -60,6 +60,7 @@ class Worker(NamedTuple):
     block: int
     lanes: int | None
     memory: int | None
+    data_parallel: int = 1
 
 
 class Job(NamedTuple):
@@ -116,10 +117,12 @@ def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> ShardResu
     began = time.perf_counter()
     machine, members = job.machine, len(shard.rows)
     held = Held(_whole_again(shard.data, job.shared | shard.shared), members)
-    mesh = lane_mesh(machine.lanes)
+    mesh = lane_mesh(machine.lanes, machine.data_parallel)
+    lanes = mesh.shape["lane"]
     chunk = machine.chunk or chunk_size(job.task, held, shard.hyperparams)
     limit = members_at_once(machine.memory, job.task, held, shard.hyperparams, mesh.size)
-    layout = Layout.of(members, mesh.size, chunk, max(limit, mesh.size * chunk))
+    limit //= machine.data_parallel  # whose devices have the same members
+    layout = Layout.of(members, lanes, chunk, max(limit, lanes * chunk))
     schedule = Schedule(
         job.task, held, shard.hyperparams, shard.limits, shard.origin, mesh, layout, machine.block
     )

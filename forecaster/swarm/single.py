@@ -11,6 +11,7 @@ from jaxtyping import Float
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Shared
 from forecaster.swarm.members import take_members
+from forecaster.swarm.naming import renamed
 from forecaster.swarm.supervised import Model
 from forecaster.swarm.swarm import Swarm
 from forecaster.swarm.task import Params, Tree
@@ -27,6 +28,7 @@ class Single:
     def __init__(self, model: Model, **options: Any):
         self.swarm = Swarm(model, 1, **options)
 
+    @renamed(weight="sample_weight", validation="validation_data")
     def fit(self, inputs: Tree, targets: Tree = None, **options: Any) -> "Single":
         """The network after training: ``network = network.fit(...)``.
 
@@ -38,21 +40,28 @@ class Single:
             options["validation_data"] = tuple(map(_shared, cast(tuple[Tree, ...], given)))
         return self._with(self.swarm.fit(_shared(inputs), _shared(targets), **options))
 
+    @renamed(weight="sample_weight")
     def step(
-        self, inputs: Tree, targets: Tree = None, sample_weight: Tree = None
+        self, inputs: Tree, targets: Tree = None, sample_weight: Tree = None, **options: Any
     ) -> tuple["Single", float]:
-        """The network after one step on a batch, and the loss."""
-        after, loss = self.swarm.step(_shared(inputs), _shared(targets), _shared(sample_weight))
+        """The network after one step on a batch, and the loss; ``options`` as of a swarm."""
+        given = _shared(inputs), _shared(targets), _shared(sample_weight)
+        after, loss = self.swarm.step(*given, **options)
         return self._with(after), float(loss[0])
 
-    def predict(self, inputs: Tree, *, key: int | jax.Array | None = None) -> Tree:
-        """Predictions, (example, ...); ``key`` as of :meth:`Swarm.predict`."""
-        return take_members(self.swarm.predict(_shared(inputs), key=key), 0)
+    def predict(
+        self, inputs: Tree, *, key: int | jax.Array | None = None, check: bool = True
+    ) -> Tree:
+        """Predictions, (example, ...); ``key`` and ``check`` as of :meth:`Swarm.predict`."""
+        return take_members(self.swarm.predict(_shared(inputs), key=key, check=check), 0)
 
-    def evaluate(self, inputs: Tree, targets: Tree = None, sample_weight: Tree = None) -> float:
-        """The loss, averaged over the examples."""
+    @renamed(weight="sample_weight")
+    def evaluate(
+        self, inputs: Tree, targets: Tree = None, sample_weight: Tree = None, *, check: bool = True
+    ) -> float:
+        """The loss, averaged over the examples; ``check`` as of :meth:`Swarm.evaluate`."""
         given = _shared(inputs), _shared(targets), _shared(sample_weight)
-        return float(self.swarm.evaluate(*given)[0])
+        return float(self.swarm.evaluate(*given, check=check)[0])
 
     @property
     def params(self) -> Params:
@@ -103,4 +112,17 @@ def _shared(tree: Tree) -> Tree:
     """Arrays without a member axis, as those that all members share."""
     if isinstance(tree, Shared):
         raise SwarmError("Single: expected arrays (example, ...); got Shared. Give it their values")
-    return None if tree is None else Shared(jax.tree.map(np.asarray, tree))
+    return None if tree is None else Shared(jax.tree.map(_array, tree, is_leaf=_is_numbers))
+
+
+def _is_numbers(tree: Tree) -> bool:
+    """Whether it is a list of numbers, or of such lists: an array, not a tree of arrays."""
+    leaves = jax.tree.leaves(tree)
+    return isinstance(tree, list) and all(isinstance(leaf, int | float) for leaf in leaves)
+
+
+def _array(leaf: Any) -> np.ndarray:
+    try:
+        return np.asarray(leaf)
+    except ValueError as error:
+        raise SwarmError(f"Single: expected arrays (example, ...) of numbers; {error}") from error

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import operator
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast
@@ -12,6 +13,7 @@ import numpy as np
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
 from forecaster.swarm.members import named_leaves
 from forecaster.swarm.result import FitResult
+from forecaster.swarm.shapes import Shape, Shapes
 from forecaster.swarm.training import Losses, State, Status
 from forecaster.swarm.writing import write_file
 
@@ -28,13 +30,14 @@ class _Header(TypedDict):
     ids: list[str]
     seed: int
     seconds: float
+    examples: dict[str, Shape]
 
 
 def save(
     path: Path,
-    ids: Sequence[str],
     seed: int,
     hyperparams: Mapping[str, np.ndarray],
+    known: Shapes,
     result: FitResult,
 ) -> None:
     """Write a swarm, whole or not at all. Raises SwarmWriteError when it cannot be written."""
@@ -43,14 +46,15 @@ def save(
     arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
     arrays |= {f"state{name}": leaf for name, leaf in named_leaves(result.state)}
     arrays |= {f"losses{name}": leaf for name, leaf in named_leaves(result.losses)}
-    header = {"schema": _VERSION, "ids": list(ids), "seed": seed, "seconds": result.seconds}
+    header: dict[str, Any] = {"schema": _VERSION, "ids": list(result.ids), "seed": seed}
+    header |= {"seconds": result.seconds, "examples": _listed(known)}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
     write_file(path, lambda temporary: temporary.write_bytes(raw))
 
 
-def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]]:
-    """Ids, seed and hyperparameters of a saved swarm.
+def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray], Shapes]:
+    """Ids, seed and hyperparameters of a saved swarm, and the shapes of its examples.
 
     Raises SwarmError when the file is damaged, or when an array has not a row for each member, so
     that no more members are made than the file has room for. FileNotFoundError when there is none.
@@ -66,7 +70,8 @@ def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]
             for name in shapes
             if name.startswith(_HYPERPARAMS)
         }
-    return ids, header["seed"], broadcast_hyperparams(hyperparams, len(ids))
+    hyperparams = broadcast_hyperparams(hyperparams, len(ids))
+    return ids, header["seed"], hyperparams, header["examples"]
 
 
 def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
@@ -185,4 +190,22 @@ def _checked(path: Path, fields: Mapping[str, object]) -> _Header:
         raise SwarmError(f"{path}: seed: expected a whole number of 64 bits; got {seed!r:.50}")
     if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise SwarmError(f"{path}: seconds: expected a number; got {seconds!r:.50}")
-    return {"ids": names, "seed": seed, "seconds": float(seconds)}
+    examples = _checked_examples(path, fields.get("examples", {}))  # files of before have none
+    return {"ids": names, "seed": seed, "seconds": float(seconds), "examples": examples}
+
+
+def _listed(shapes: Shapes) -> dict[str, Any]:
+    return {name: [list(shape.sizes), shape.type] for name, shape in shapes.items()}
+
+
+def _checked_examples(path: Path, given: object) -> dict[str, Shape]:
+    """The shapes of examples by name. Raises SwarmError for anything else."""
+    try:
+        return {
+            name: Shape(tuple(map(operator.index, sizes)), np.dtype(str(kind)).name)
+            for name, (sizes, kind) in cast(dict[str, Any], given).items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SwarmError(
+            f"{path}: examples: expected sizes and types by name; got {given!r:.50}"
+        ) from error

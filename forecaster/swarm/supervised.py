@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.checks import SwarmError, check_counts
 from forecaster.swarm.data import Shared
+from forecaster.swarm.data_parallel import shard_batch
 from forecaster.swarm.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
 from forecaster.swarm.metrics import Metric, Watched, watched
 from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
@@ -166,7 +167,7 @@ def _measure(
 ) -> dict[str, jax.Array]:
     """Metrics of the validation examples, or of those of training where there are no others."""
     inputs, targets, weight = data[3:6] if validated else data[:3]
-    batch = Batch(inputs, targets, cast(jax.Array, weight))
+    batch = shard_batch(Batch(inputs, targets, cast(jax.Array, weight)))
     predictions, targets = predict(params, batch, hyperparams)
     return seen.values(predictions, targets, batch.weight)
 
@@ -215,5 +216,5 @@ def _validate(
             "got none. Give them, or make the task with validated=False"
         )
     weight = cast(jax.Array, data.validation_weight)
-    batch = Batch(data.validation_inputs, data.validation_targets, weight)
+    batch = shard_batch(Batch(data.validation_inputs, data.validation_targets, weight))
     return loss(params, whole(batch), None, hyperparams)

@@ -1,13 +1,10 @@
 """Many independent models of one kind, as one value."""
 
-import dataclasses
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
@@ -17,15 +14,17 @@ from forecaster.swarm.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
+    by_name,
     check_duration,
     check_ids,
+    check_known_names,
     check_same_names,
+    listed,
     names_of,
-    row_of,
 )
 from forecaster.swarm.cost import Cost, cost_of
 from forecaster.swarm.data import Shared, Streamed
-from forecaster.swarm.examples import part, training_data
+from forecaster.swarm.examples import first_of, part, training_data
 from forecaster.swarm.fitting import Progress, fit, restart_from_best
 from forecaster.swarm.keys import key_words
 from forecaster.swarm.lanes import map_members
@@ -35,11 +34,11 @@ from forecaster.swarm.naming import renamed
 from forecaster.swarm.optimizers import Optimizer, adamw
 from forecaster.swarm.recipe import LEARNING_RATE, Machine, Recipe
 from forecaster.swarm.result import FitResult
+from forecaster.swarm.shapes import Shapes, expecting, shapes_of
 from forecaster.swarm.stepping import OnDevices
 from forecaster.swarm.supervised import Model, functions_of
 from forecaster.swarm.task import ArrayLike, Params, Tree
-from forecaster.swarm.trained import Fitted, Trained, Use, warn_dropped
-from forecaster.swarm.trained import HostHyperparams as _Hyperparams
+from forecaster.swarm.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 
 _Arrays: TypeAlias = Tree | Shared
 """A pytree of arrays with a leading member axis, or of shared ones."""
@@ -64,9 +63,8 @@ class Swarm(Trained):
       given. Those that neither optimiser, model nor loss takes give a SwarmWarning
     - ``seed``: decides every member's random key, together with its name
     - ``accumulate``: steps whose gradients are averaged into one update
-    - ``compute_dtype``: of the model's arithmetic, e.g. ``jax.numpy.bfloat16``; weights stay
-      float32
-    - ``lanes``, ``chunk``, ``memory``: how to use the machine; see :func:`fit`
+    - ``compute_dtype``: of the model's arithmetic, not of weights; e.g. ``jax.numpy.bfloat16``
+    - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: how to use the machine; see :func:`fit`
 
     Raises SwarmError when any of these is not what it should be.
     """
@@ -86,18 +84,20 @@ class Swarm(Trained):
         lanes: int | None = None,
         chunk: int | None = None,
         memory: int | None = None,
+        data_parallel: int = 1,
     ):
         ids = names_of(ids)
-        hyperparams = {"learning_rate": LEARNING_RATE} | dict(hyperparams or {})
-        self.hyperparams: _Hyperparams = broadcast_hyperparams(hyperparams, len(ids))
-        self.seed = seed
-        self._machine = Machine(lanes, chunk, memory)
+        given = by_name(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
+        hyperparams = {"learning_rate": LEARNING_RATE} | given
+        self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
+        self.seed, self._machine = seed, Machine(lanes, chunk, memory, data_parallel)
         self._recipe = Recipe(
             functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
         )
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)
+        self._known: Shapes = self._recipe.functions.examples or {}
         self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
 
     # Training
@@ -118,7 +118,7 @@ class Swarm(Trained):
         monitor: str | None = None,
         mode: str = "min",
         check: bool = True,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: Checkpoint | str | Path | None = None,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> "Swarm":
         """Train every member for ``epochs`` more epochs; returns the trained swarm.
@@ -145,101 +145,104 @@ class Swarm(Trained):
           and which weights are best, ``"min"`` or ``"max"``
         - ``check``: raise SwarmError when a number is not finite; otherwise the members that meet
           it are set aside
-        - ``checkpoint``: see :class:`Checkpoint`
+        - ``checkpoint``: see :class:`Checkpoint`; or its path
         - ``on_progress``: called with a :class:`Progress` after every block of epochs; where it
           returns True, all members end where they are
 
         A member that diverges keeps its best weights and is listed in ``diverged``; the others do
         not notice. Members that have diverged before do not train.
         """
+        if not getattr(checkpoint, "resume", False):  # otherwise the last one's is on the disk
+            warn_dropped(self._fitted)
         keys = self._keys if bootstrap else None
         data = training_data(
             self.ids, inputs, targets, sample_weight, validation_data, keys, check=check
         )
-        example = data.load(np.arange(1)) if isinstance(data, Streamed) else data
-        validated = example.validation_inputs is not None
+        example = first_of(data)
+        given, validated = shapes_of(*example[:2]), example.validation_inputs is not None
         check_duration(epochs, patience, validated=validated)
         seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
-        start = restart_from_best(self._result.state)
-        result = fit(
-            self._recipe.task(batch_size, validated=validated, seen=seen),
-            data,
-            self.ids,
-            seed=self.seed,
-            epochs=self.epochs + epochs,
-            patience=epochs if patience is None else patience,
-            hyperparams=self.hyperparams,
-            previous=dataclasses.replace(self._result, state=start),
-            checkpoint=checkpoint,
-            on_progress=on_progress,
-            **self._machine._asdict(),
-        )
+        with expecting(self._known, given, "fit"):
+            result = fit(
+                self._recipe.task(batch_size, validated=validated, seen=seen),
+                data,
+                self.ids,
+                seed=self.seed,
+                epochs=self.epochs + epochs,
+                patience=epochs if patience is None else patience,
+                hyperparams=self.hyperparams,
+                previous=restart_from_best(self._result),
+                checkpoint=checkpoint,
+                on_progress=on_progress,
+                **self._machine._asdict(),
+            )
         new = self._with(result)
-        self._fitted = Fitted(weakref.ref(new), new._use)
+        new._known, self._fitted = given, new._as_fitted()
         return new
 
     @renamed(weight="sample_weight")
     def step(
-        self, inputs: _Arrays, targets: _Arrays | None = None, sample_weight: _Arrays | None = None
+        self,
+        inputs: _Arrays,
+        targets: _Arrays | None = None,
+        sample_weight: _Arrays | None = None,
+        *,
+        check: bool = True,
     ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
         """One step of every member on one batch; returns the swarm after it, and the losses.
 
         It goes on from the weights that :meth:`predict` uses: the best ones. A step counts as an
         epoch. What is random in it is drawn by the member's key and the epoch. Nothing changes of a
-        member that diverges, or whose weights of examples are all 0.0.
+        member that diverges, or whose weights of examples are all 0.0. ``check``: as of :meth:`fit`
         """
-        batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
-        if (now := self._on_devices()) is None:
-            state, loss = self._map(self._recipe.step, self._result.state, self.hyperparams, batch)
-            return self._with(self._result.after_step(state, loss)), loss
-        new = self._with(None)
-        new._devices, loss = now.step(self._recipe.step, self.hyperparams, batch)
+        warn_dropped(self._fitted)
+        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
+        given, function = shapes_of(*batch[:2]), self._recipe.step
+        with expecting(self._known, given, "step"):
+            if (now := self._on_devices()) is None:
+                state, loss = self._map(function, self._result.state, self.hyperparams, batch)
+                new = self._with(self._result.after_step(state, loss))
+            else:
+                new = self._with(None)
+                new._devices, loss = now.step(function, self.hyperparams, batch)
+        new._known = given
         return new, loss
 
     # Using
 
-    def predict(self, inputs: _Arrays, *, key: int | jax.Array | None = None) -> Tree:
+    def predict(
+        self, inputs: _Arrays, *, key: int | jax.Array | None = None, check: bool = True
+    ) -> Tree:
         """Every member's predictions, (member, example, ...).
 
         - ``inputs``: (member, example, ...), or :class:`Shared` ones
         - ``key``: a seed or a random key; with one, what is random in the model is drawn, as for
           dropout at test time or samples, by it and the member's own. Statistics stay frozen
+        - ``check``: raise SwarmError when an input is not finite; otherwise the model gets it
         """
         warn_dropped(self._fitted)
-        inputs = part(self.ids, inputs, None, None, "", at_least=0)[0]
-        function = self._recipe.predict
+        inputs = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
+        function, given = self._recipe.predict, shapes_of(inputs)
         if key is not None:
             function = self._recipe.sample
             inputs = inputs, self._keys, Shared(key_words(key))
-        if now := self._on_devices():
-            return now.predict(function, self.hyperparams, inputs)
-        return self._map(function, self.params, self.hyperparams, inputs)
+        with expecting(self._known, given, "predict"):
+            return self._used(function, inputs)
 
     @renamed(weight="sample_weight")
     def evaluate(
-        self, inputs: _Arrays, targets: _Arrays | None = None, sample_weight: _Arrays | None = None
+        self,
+        inputs: _Arrays,
+        targets: _Arrays | None = None,
+        sample_weight: _Arrays | None = None,
+        *,
+        check: bool = True,
     ) -> Float[np.ndarray, " member"]:
-        """Every member's loss, averaged over its examples; NaN where it has none that count."""
+        """Every member's mean loss, NaN where nothing counts; ``check`` as of :meth:`predict`."""
         warn_dropped(self._fitted)
-        batch = cast(Tree, part(self.ids, inputs, targets, sample_weight, ""))
-        return self._map(self._recipe.evaluate, self.params, self.hyperparams, batch)
-
-    def member(self, name: str) -> Any:
-        """One member by itself: an ordinary Flax module, or a function of inputs."""
-        warn_dropped(self._fitted)
-        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
-        scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
-        return self._recipe.functions.export(params, scalars)
-
-    def member_function(self, name: str) -> Callable[..., Tree]:
-        """One member as a pure function ``f(inputs, *, params=..., key=None)``.
-
-        For ``jax.grad``, ``jit`` and ``vmap``, by inputs or, given ``params`` in the place of its
-        own, by weights; ``key``: for what is random in it.
-        """
-        warn_dropped(self._fitted)
-        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
-        return self._recipe.function(params, hyperparams)
+        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
+        with expecting(self._known, shapes_of(*batch[:2]), "evaluate"):
+            return self._used(self._recipe.evaluate, batch)
 
     def cost(
         self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
@@ -250,7 +253,8 @@ class Swarm(Trained):
         """
         data = training_data(self.ids, inputs, targets, None, None, None)
         task, machine = self._recipe.task(batch_size), self._machine._asdict()
-        return cost_of(task, data, self.hyperparams, len(self), **machine)
+        with expecting(self._known, shapes_of(*first_of(data)[:2]), "cost"):
+            return cost_of(task, data, self.hyperparams, len(self), **machine)
 
     # Putting together and taking apart
 
@@ -266,8 +270,7 @@ class Swarm(Trained):
 
     def drop(self, names: Sequence[str]) -> "Swarm":
         """All but these members."""
-        dropped = {row_of(self.ids, name) for name in names}
-        return self.select([name for row, name in enumerate(self.ids) if row not in dropped])
+        return self.select(populations.names_without(self.ids, names))
 
     def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
         """This swarm with the members of another, or with new untrained members of these names.
@@ -276,7 +279,7 @@ class Swarm(Trained):
         another model, loss or optimiser.
         """
         if not isinstance(other, Swarm):
-            other = self._new_members(tuple(other))
+            other = self._new_members(listed(other, "append"))
         self._recipe.check_same(other._recipe)
         storage.check_same_shapes(self._result.state, other._result.state, "the other swarm")
         check_same_names(other.hyperparams, self.hyperparams)
@@ -311,11 +314,7 @@ class Swarm(Trained):
 
     def with_hyperparams(self, **hyperparams: ArrayLike) -> "Swarm":
         """The same members with other hyperparameters."""
-        if unknown := hyperparams.keys() - self.hyperparams.keys():
-            raise SwarmError(
-                f"no hyperparameter {', '.join(sorted(unknown))}; there are "
-                f"{', '.join(self.hyperparams)}. Others are given when the swarm is made"
-            )
+        check_known_names(hyperparams, self.hyperparams)
         changed = broadcast_hyperparams(hyperparams, len(self))
         return self._with(self._result, self.hyperparams | changed)
 
@@ -328,7 +327,7 @@ class Swarm(Trained):
         SwarmWriteError when it cannot be written.
         """
         warn_dropped(self._fitted)
-        storage.save(Path(path), self.ids, self.seed, self.hyperparams, self._result)
+        storage.save(Path(path), self.seed, self.hyperparams, self._known, self._result)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
@@ -337,10 +336,10 @@ class Swarm(Trained):
         Raises SwarmError when the file is damaged or of another model, FileNotFoundError when there
         is none.
         """
-        ids, seed, hyperparams = storage.read_header(Path(path))
-        first = {name: values[:1] for name, values in hyperparams.items()}
-        made = cls(model, ids[:1], hyperparams=first, seed=seed, **options)
+        ids, seed, hyperparams, known = storage.read_header(Path(path))
+        made = cls(model, ids[:1], hyperparams=take_members(hyperparams, [0]), seed=seed, **options)
         result = storage.read(Path(path), ids, made._result.state)
+        made._known = known or made._known
         return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
 
     @classmethod
@@ -374,12 +373,12 @@ class Swarm(Trained):
         self._devices = self._devices or OnDevices.of(self._result, self._machine.lanes)
         return self._devices
 
-    def _with(self, result: FitResult | None, hyperparams: _Hyperparams | None = None) -> "Swarm":
+    def _with(self, result: FitResult | None, values: HostHyperparams | None = None) -> "Swarm":
         new = object.__new__(Swarm)
         new.__dict__ |= self.__dict__
         new._at_host, new._devices, new._use, new._fitted = result, None, Use(), None
         new._ids = self._ids if result is None else result.ids
-        new.hyperparams = dict(self.hyperparams if hyperparams is None else hyperparams)
+        new.hyperparams = dict(self.hyperparams if values is None else values)
         return new
 
     def _new_members(self, names: tuple[str, ...]) -> "Swarm":
@@ -388,9 +387,14 @@ class Swarm(Trained):
         hyperparams = take_members(self.hyperparams, [0] * len(names))
         return self._with(self._untrained(names, hyperparams), hyperparams)
 
-    def _untrained(self, ids: tuple[str, ...], hyperparams: _Hyperparams) -> FitResult:
-        lanes, init = self._machine.lanes, self._recipe.init_state
-        return populations.untrained_members(init, ids, self.seed, hyperparams, lanes)
+    def _untrained(self, ids: tuple[str, ...], hyperparams: HostHyperparams) -> FitResult:
+        init = self._recipe.init_state
+        return populations.untrained_members(init, ids, self.seed, hyperparams, self._machine.lanes)
+
+    def _used(self, function: Callable[..., Tree], data: Tree) -> Tree:
+        if now := self._on_devices():
+            return now.use(function, self.hyperparams, data)
+        return self._map(function, self.params, self.hyperparams, data)
 
     def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
         return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)

@@ -49,10 +49,11 @@ class Task:
     - ``batches(data, key) -> (index, active)``: an epoch's batches, a pytree whose leaves have a
       leading axis of steps, and a bool (step,). A step that is not active changes nothing, so
       members with less data than others simply have fewer active steps
-    - ``take(data, index) -> batch``: gathers one batch
+    - ``take(data, index) -> batch``: gathers one batch, a pytree of arrays (example, ...); with
+      ``data_parallel`` devices share them along this axis
     - ``validate(params, data, hyperparams) -> scalar``: decides early stopping and the best
       weights; lower is better. With ``None`` nobody stops early, and the latest weights are the
-      best
+      best. With ``data_parallel`` devices share what goes through :func:`shard_batch` in it
     - ``measure(params, data, hyperparams) -> {name: scalar}``: what else is kept of every epoch, by
       the names in ``metrics``
     - ``criterion(metrics) -> scalar``: decides in place of the validation loss; lower is better

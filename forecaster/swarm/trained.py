@@ -1,15 +1,20 @@
 """What there is to see of members that were trained."""
 
 import weakref
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32, Shaped
 
-from forecaster.swarm.checks import warn
+from forecaster.swarm.checks import row_of, warn
+from forecaster.swarm.members import take_members
+from forecaster.swarm.modules import on_device
+from forecaster.swarm.recipe import Recipe
 from forecaster.swarm.result import FitResult
-from forecaster.swarm.task import AnyArray, Params
+from forecaster.swarm.task import AnyArray, Params, Tree
 from forecaster.swarm.training import Losses, Status
 from forecaster.swarm.variables import count_weights
 
@@ -34,7 +39,7 @@ class Fitted(NamedTuple):
 
     @property
     def dropped(self) -> bool:
-        """Whether nobody kept it, and nobody looked at it."""
+        """Whether nobody kept it, and nobody did anything with it but show it."""
         return self.swarm() is None and not self.use.used
 
 
@@ -52,15 +57,21 @@ class Trained:
 
     hyperparams: HostHyperparams
     _ids: tuple[str, ...]
+    _recipe: Recipe
+    _fitted: Fitted | None
+    _use: Use
 
     def __len__(self) -> int:
         """How many members."""
         return len(self.ids)
 
     def __repr__(self) -> str:
+        used = self._use.used
         counts = {s.name.lower(): int((self.status == s).sum()) for s in Status}
         shown = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-        return f"Swarm of {len(self)} ({shown}), {self.parameters} parameters each"
+        text = f"Swarm of {len(self)} ({shown}), {self.parameters} parameters each"
+        self._use.used = used  # being shown is no use: notebooks show whatever is left over
+        return text
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -93,6 +104,7 @@ class Trained:
     @property
     def losses(self) -> Losses:
         """Training and validation loss, each (member, epoch), NaN where a member did not train."""
+        warn_dropped(self._fitted)
         return self._result.losses
 
     @property
@@ -112,7 +124,30 @@ class Trained:
 
     def summary(self) -> "pd.DataFrame":
         """A row per member: status, epochs, losses, hyperparameters."""
+        warn_dropped(self._fitted)
         return self._result.summary().assign(**self.hyperparams)
+
+    def member(self, name: str) -> Any:
+        """One member by itself: an ordinary Flax module, or a function of inputs."""
+        warn_dropped(self._fitted)
+        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
+        scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
+        return self._recipe.functions.export(params, scalars)
+
+    def member_function(self, name: str) -> Callable[..., Tree]:
+        """One member as a pure function ``f(inputs, *, params=..., key=None)``.
+
+        For ``jax.grad``, ``jit`` and ``vmap``, by inputs or, given ``params`` in the place of its
+        own, by weights; ``key``: for what is random in it.
+        """
+        warn_dropped(self._fitted)
+        params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
+        params = jax.tree.map(on_device, params)  # modules write into arrays of their state
+        return self._recipe.function(params, hyperparams)
+
+    def _as_fitted(self) -> Fitted:
+        """This one, as the swarm that it was fitted from remembers it."""
+        return Fitted(weakref.ref(self), self._use)
 
     @property
     def _result(self) -> FitResult:

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Bool, Float, Int32, Key, UInt32
 
+from forecaster.swarm.data_parallel import replicated, shard_batch
 from forecaster.swarm.task import (
     AnyArray,
     Data,
@@ -179,7 +180,7 @@ def train_on_batches(
         carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
     ) -> tuple[tuple[Params, OptState], jax.Array]:
         index, is_active, key = batch_of_step
-        batch = task.take(data, index)
+        batch = shard_batch(task.take(data, index))
         params, opt_state, loss = update(task, optimizer, *carry, batch, key, hyperparams)
         return where(is_active, (params, opt_state), carry), jnp.where(is_active, loss, 0)
 
@@ -241,7 +242,7 @@ def update(
     - ``params``, ``opt_state``: what it knows, and what its optimiser remembers
     - ``batch``, ``key``, ``hyperparams``: what its loss is made from
     """
-    loss, grads, after = value_and_grad(task.loss, params, batch, key, hyperparams)
+    loss, grads, after = replicated(value_and_grad(task.loss, params, batch, key, hyperparams))
     weights, extra = trained(params), dict[str, Any]()
     if isinstance(optimizer, optax.GradientTransformationExtraArgs):
         # For optimisers that search along a line.

@@ -154,6 +154,35 @@ def test_keras_layers_inside_of_others_start_by_the_members_key(keras):
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_frozen_and_adapted_keras_layers_keep_their_values(keras):
+    layers = keras.layers
+    adapted = layers.Normalization()
+    adapted.adapt(5 + 3 * x[0])
+    inner = keras.Sequential([layers.Input((3,)), layers.Dense(4)], name="inner")
+    inner.trainable = False
+    model = keras.Sequential([layers.Input((3,)), adapted, inner, layers.Dense(1)])
+    inner.set_weights([np.arange(12.0).reshape(3, 4), np.ones(4)])
+    functions = swarm.keras_functions(model)
+    params = jax.jit(jax.vmap(functions.init))(jax.random.split(jax.random.key(0)))
+    kept = {variable.path: variable.numpy() for variable in model.non_trainable_variables}
+    assert len(kept) == 5 == len(params.state) and len(params.params) == 2
+    for path, value in kept.items():
+        np.testing.assert_array_equal(params.state[path], np.stack([value] * 2))
+    inner.set_weights([np.zeros((3, 4)), np.ones(4)])  # too late
+    one = jax.tree.map(lambda leaf: leaf[1], params)
+    normal = (x[0] - np.mean(5 + 3 * x[0], 0)) / np.std(5 + 3 * x[0], 0)
+    hidden = normal @ np.arange(12.0).reshape(3, 4) + 1
+    out = next(value for path, value in one.params.items() if path.endswith("kernel"))
+    for predicted in (functions.apply(one, x[0]), functions.export(one, {})(x[0])):
+        np.testing.assert_allclose(predicted, hidden @ out, rtol=1e-3, atol=1e-3)
+    embedding = layers.Embedding(4, 2, trainable=False)
+    words = keras.Sequential([layers.Input((3,)), embedding, layers.Flatten(), layers.Dense(1)])
+    table = np.arange(8.0).reshape(4, 2)
+    embedding.set_weights([table])
+    (state,) = swarm.keras_functions(words).init(jax.random.key(0)).state.values()
+    np.testing.assert_array_equal(state, table)
+
+
 def test_losses_of_a_keras_model_itself_are_refused(keras):
     class Penalised(keras.layers.Layer):
         def call(self, x):

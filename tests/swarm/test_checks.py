@@ -10,7 +10,7 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import Shared, Swarm, SwarmError, SwarmWarning
-from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits, check_counts
+from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits, check_counts, is_true
 from tests.swarm.test_swarm import HELD_BACK, IDS, N, Widened, X, Y, make
 
 
@@ -50,6 +50,19 @@ def nan():
     broken[4, 2, 1] = np.nan
     return broken
 
+
+def unused():
+    weight = np.ones(HELD_BACK[0].shape[:2], np.float32)
+    weight[4] = 0
+    return weight
+
+
+def supervised(rows):
+    given = X, Y, np.ones(X.shape[:2], np.float32), *HELD_BACK, unused()
+    return swarm.Supervised(*(array[rows] for array in given))
+
+
+TASK = swarm.supervised(Widened, optax.squared_error, optimizer=optax.adam(0.01))
 
 ERRORS = {
     "zero members": (lambda: make([]), "no members: ids is empty"),
@@ -171,6 +184,54 @@ ERRORS = {
         lambda: make().with_params({"a": np.zeros(3)}),
         "params: expected shapes",
     ),
+    "no validation that counts": (
+        lambda: make().fit(X, Y, validation_data=(*HELD_BACK, unused())),
+        "validation_data: expected an example with a sample_weight.*got none for 1: m4",
+    ),
+    "no validation that counts, of a stream": (
+        lambda: make().fit(swarm.Streamed(supervised), epochs=1),
+        "validation_data: expected an example with a sample_weight.*got none for 1: m4",
+    ),
+    "no validation that counts, of a task": (
+        lambda: swarm.fit(TASK, supervised(np.arange(N)), IDS, seed=0, epochs=1, hyperparams={}),
+        "validation_data: expected an example with a sample_weight.*got none for 1: m4",
+    ),
+    "metrics without names": (
+        lambda: make().fit(X, Y, metrics=cast(Any, [optax.squared_error])),
+        r"metrics: expected values by name, such as \{'accuracy': accuracy\}; got \[<",
+    ),
+    "metrics by numbers": (
+        lambda: make().fit(X, Y, metrics=cast(Any, {1: optax.squared_error})),
+        "metrics: expected values by name",
+    ),
+    "hyperparams without names": (
+        lambda: make(hyperparams=[0.1]),
+        r"hyperparams: expected values by name, such as .*; got \[0.1\]",
+    ),
+    "progress to nobody": (
+        lambda: make().fit(X, Y, on_progress=cast(Any, 3)),
+        r"on_progress\(progress\): expected a function; got 3",
+    ),
+    "a checkpoint that is none": (
+        lambda: make().fit(X, Y, checkpoint=cast(Any, 3)),
+        r"checkpoint: expected Checkpoint\(path\) or a path; got 3",
+    ),
+    "epochs of each member": (
+        lambda: make().fit(X, Y, epochs=cast(Any, [3, 4])),
+        r"epochs: expected a whole number.*the same for all members; got \[3, 4\]",
+    ),
+    "epochs in words": (
+        lambda: make().fit(X, Y, epochs=cast(Any, "ten")),
+        "epochs: expected a whole number.*got 'ten'",
+    ),
+    "an elementwise loss without targets": (
+        lambda: make().fit(X, epochs=1),
+        "targets: expected some for a loss that takes None.*got None.*loss_fn",
+    ),
+    "ragged lists": (
+        lambda: swarm.Single(Widened, loss=optax.squared_error).predict([[1.0, 2.0], [3.0]]),
+        r"Single: expected arrays \(example, ...\) of numbers",
+    ),
     "rows outside": (
         lambda: make().fit(Shared(X, np.arange(N) + 1), Shared(Y, np.arange(N) + 1)),
         "rows of inputs: expected whole numbers from 0 to 8; got int64 from 1 to 9",
@@ -184,6 +245,23 @@ def test_bad_input_is_a_named_error(what):
     call, message = ERRORS[what]
     with pytest.raises(SwarmError, match=f"(?s){message}"):
         call()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_single_network_takes_lists_former_names_and_a_path(tmp_path):
+    single = swarm.Single(Widened, loss=optax.squared_error)
+    with pytest.warns(SwarmWarning, match=r"fit\(weight=...\) is now sample_weight"):
+        fitted = single.fit(
+            X[0].tolist(), Y[0].tolist(), weight=np.ones(32), epochs=1, checkpoint=tmp_path / "c"
+        )
+    assert (tmp_path / "c").exists() and fitted.predict(X[0].tolist()).shape == (32, 1)
+
+
+def test_true_is_true_of_any_library():
+    for true in (np.True_, np.array(True), jax.numpy.array(True)):
+        assert is_true(true) and not is_true(~true)
+    assert is_true(True)
+    assert not any(map(is_true, (None, 1, "yes", np.ones(2, bool), np.float32(1), [True])))
 
 
 def test_hyperparameters_that_nothing_uses_are_named():

@@ -1,5 +1,7 @@
 """What a swarm refuses to join, and what it notices."""
 
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -12,7 +14,7 @@ from flax import linen, nnx
 
 from forecaster import swarm
 from forecaster.swarm import Single, Swarm, SwarmError
-from forecaster.swarm.equality import same_function
+from forecaster.swarm.equality import changed_globals, globals_named, same_function
 from tests.swarm.test_swarm import Network, X, Y, make
 
 
@@ -75,8 +77,11 @@ def test_functions_are_the_same_by_their_code_and_values():
 
 def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
     made = make(["a"])
-    made.fit(X[:1], Y[:1], epochs=1)
+    assert "1 finished" in repr(made.fit(X[:1], Y[:1], epochs=1))  # as a notebook shows it
     for use in (
+        lambda: made.losses,
+        lambda: made.summary(),
+        lambda: made.step(X[:1], Y[:1]),
         lambda: made.predict(X[:1]),
         lambda: made.evaluate(X[:1], Y[:1]),
         lambda: made.save(tmp_path / "s"),
@@ -86,13 +91,29 @@ def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
         with pytest.warns(swarm.SwarmWarning, match=r"Write swarm = swarm.fit\(...\)") as caught:
             use()
         assert caught[0].filename == __file__
+    made = make(["a"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.fit(X[:1], Y[:1], epochs=1).evaluate(X[:1], Y[:1])  # used, and not needed any more
         made.predict(X[:1])
         kept = made.fit(X[:1], Y[:1], epochs=1)
         made.evaluate(X[:1], Y[:1])
+        others = [made.fit(X[:1], Y[:1], epochs=1) for _ in range(2)]  # all of them kept
+        assert made.summary().shape == others[0].summary().shape and repr(made)
+        made.step(X[:1], Y[:1])
     assert kept.epochs == [1]
+
+
+def test_a_second_fit_notices_that_the_first_was_dropped(tmp_path):
+    made, calls = make(["a"]), []
+    checkpoint = swarm.Checkpoint(tmp_path / "c")
+    made.fit(X[:1], Y[:1], epochs=1, checkpoint=checkpoint, on_progress=calls.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.fit(X[:1], Y[:1], epochs=1, checkpoint=swarm.Checkpoint(tmp_path / "c", resume=True))
+    with pytest.warns(swarm.SwarmWarning, match=r"Write swarm = swarm.fit\(...\)") as caught:
+        made.fit(X[:1], Y[:1], epochs=1)
+    assert len(caught) == 1 and caught[0].filename == __file__
 
 
 def test_warnings_point_at_the_line_that_called():
@@ -101,3 +122,71 @@ def test_warnings_point_at_the_line_that_called():
     with pytest.warns(swarm.SwarmWarning) as caught:
         single.predict(X[0])
     assert caught[0].filename == __file__
+
+
+def test_a_single_string_is_not_taken_as_letters():
+    made = Swarm((lambda key: jnp.zeros(3), lambda params, x: x @ params), 12, loss=optax.l2_loss)
+    for call in (
+        lambda: made.select("10"),
+        lambda: made.select(["1", "0"], ids="ab"),
+        lambda: made.drop("10"),
+        lambda: made.append("new"),
+    ):
+        with pytest.raises(SwarmError, match=r"expected names; got the single string '.*\['.*'\]"):
+            call()
+    assert made.select(["10"]).ids == ("10",) and len(made.drop(["10"])) == 11
+
+
+def test_rooms_within_are_there_without_being_loaded_first():
+    look = "from forecaster import swarm; assert swarm.recurrence.lstm and swarm.recurrence.gru"
+    subprocess.run([sys.executable, "-c", look], check=True)
+
+
+CELL = """
+def activation(x):
+    return x * SCALE
+
+def init(key):
+    return {"w": jnp.ones((3, 1))}
+
+def apply(params, x):
+    return jax.tree.map(lambda leaf: activation(leaf), x @ params["w"])
+
+def loss(predictions, targets):
+    return WEIGHT * (predictions - targets) ** 2
+
+def optimizer(learning_rate):
+    return optax.adam(learning_rate, b1=B1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [("SCALE", 2.0, "model"), ("WEIGHT", np.ones(1) * 3, "loss"), ("B1", 0.5, "optimizer")],
+)
+def test_members_that_read_another_global_are_not_appended(name, value, part):
+    """As a notebook runs a cell again: one set of globals, the same code, another value."""
+    cell: dict[str, Any] = {"jnp": jnp, "jax": jax, "optax": optax, "__name__": "notebook"}
+    cell |= {"SCALE": 1.0, "WEIGHT": np.ones(1), "B1": 0.9}
+
+    def made(ids):
+        exec(CELL, cell)
+        return Swarm(
+            (cell["init"], cell["apply"]), ids, loss=cell["loss"], optimizer=cell["optimizer"]
+        )
+
+    first = made(["a"])
+    cell["WEIGHT"] = cell["WEIGHT"].copy()
+    assert len(first.append(made(["b"]))) == 2
+    cell[name] = value
+    with pytest.raises(SwarmError, match=f"another {part}: expected {name} as it was.*made"):
+        first.append(made(["c"]))
+
+
+def test_globals_of_functions_that_name_each_other_are_found_once():
+    cell: dict[str, Any] = {"__name__": "notebook", "RATE": 1}
+    exec("def one(x): return two(x) + RATE\ndef two(x): return one(x) * missing", cell)
+    before = globals_named(cell["one"])
+    assert sorted(before) == [".RATE", ".two", ".two.one"]
+    cell |= {"RATE": 2, "missing": 3}
+    assert changed_globals(before, globals_named(cell["one"])) == ["RATE"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.swarm import Shared, Streamed, Supervised, SwarmError, stack
-from forecaster.swarm.examples import part, training_data
+from forecaster.swarm.examples import part, training_data, validated_data
 
 IDS = ("A", "B")
 X = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
@@ -69,8 +69,23 @@ def test_each_member_has_validation_examples():
     none = np.array([[1, 1], [0, 0]], np.float32)
     rows = np.array([1, 0])
     for weight, name in ((none, "B"), (Shared(none, rows), "A"), (Shared(none[1]), "A, B")):
+        data = training_data(IDS, X, Y, None, (X[:, :2], Y[:, :2], weight), None)
         with pytest.raises(SwarmError, match=rf"validation_data: .* got none for \d: {name}\. "):
-            training_data(IDS, X, Y, None, (X[:, :2], Y[:, :2], weight), None)
+            validated_data(IDS, data)
+
+
+def test_each_member_of_a_stream_has_validation_examples():
+    weight = np.array([[1, 1], [0, 0]], np.float32)
+
+    def load(rows):
+        used = np.ones((len(rows), 4), np.float32)
+        return Supervised(X[rows], Y[rows], used, X[rows, :2], Y[rows, :2], weight[rows])
+
+    stream = validated_data(IDS, Streamed(load))
+    assert isinstance(stream, Streamed)
+    stream.load(np.array([0]))
+    with pytest.raises(SwarmError, match=r"validation_data: .* got none for 1: B\. "):
+        stream.load(np.array([1, 0]))
 
 
 @pytest.mark.parametrize("rows", [[0, 9], np.array([-1, 0]), np.zeros(3, int), [[0], [1]]])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen, nnx
 
+from forecaster import swarm
 from forecaster.swarm import Dropout, SwarmError, linen_functions, module_functions, use_all_cores
 from forecaster.swarm.modules import pure_functions
 
@@ -120,3 +121,92 @@ def test_linen_modules_without_state_have_params_only(key):
     params = functions.init(key)
     assert set(params) == {"kernel", "bias"}
     np.testing.assert_array_equal(functions.export(params, {})(X), functions.apply(params, X))
+
+
+class Arrays(nnx.Module):
+    """Plain arrays: fixed, drawn, in a list, and those of WeightNorm."""
+
+    def __init__(self, rngs):
+        self.position = jnp.linspace(0, 1, 3)
+        self.frequencies = jax.random.normal(rngs.params(), (3, 3))
+        self.scales = nnx.List([jnp.full(3, 2.0)])
+        self.out = nnx.WeightNorm(nnx.Linear(3, 1, rngs=rngs), rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(jnp.sin((x + self.position) @ self.frequencies) * self.scales[0])
+
+
+def test_plain_arrays_of_a_module_are_its_members_own(key):
+    functions = module_functions(Arrays)
+    assert functions.train is not None
+    params = jax.jit(jax.vmap(functions.init))(jax.random.split(key))
+    assert set(params.params) == {"out"}
+    np.testing.assert_allclose(params.state["position"], [[0, 0.5, 1]] * 2)
+    drawn = params.state["frequencies"]
+    assert (drawn[0] != drawn[1]).all()
+    one = jax.tree.map(lambda leaf: leaf[1], params)
+    out, state = jax.jit(functions.train)(one, X, key=key)
+    jax.tree.map(np.testing.assert_array_equal, state, one.state)
+    np.testing.assert_allclose(functions.export(one, {})(X), out, rtol=1e-5, atol=1e-6)
+    kernel = one.params["out"]["layer_instance"]["kernel"]
+    hidden = np.sin((X + np.linspace(0, 1, 3)) @ drawn[1]) * 2
+    np.testing.assert_allclose(out, hidden @ kernel / np.linalg.norm(kernel), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dropout", [nnx.Dropout, Dropout])
+def test_dropout_in_layers_made_by_vmap_draws_for_each(key, dropout):
+    class Layers(nnx.Module):
+        def __init__(self, rngs):
+            make = nnx.vmap(lambda rngs: dropout(0.5, rngs=rngs))
+            self.layers = nnx.split_rngs(splits=3)(make)(rngs)
+
+        def __call__(self, x):
+            return nnx.vmap(lambda layer, x: layer(x), in_axes=(0, None))(self.layers, x)
+
+    functions = module_functions(Layers)
+    params, ones = functions.init(key), jnp.ones((20, 5))
+    out = functions.apply(params, ones, key=key)
+    assert out.shape == (3, 20, 5) and set(np.unique(out)) == {0, 2}
+    assert (out[0] != out[1]).any() and (out[1] != out[2]).any()
+    np.testing.assert_array_equal(functions.apply(params, ones), np.ones((3, 20, 5)))
+    exported = functions.export(params, {"dropout": 0.25})
+    np.testing.assert_array_equal(exported(ones), np.ones((3, 20, 5)))
+
+
+class Told(nnx.Module):
+    def __init__(self, *, rngs):
+        self.norm = nnx.BatchNorm(3, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x, train=False, deterministic=True):
+        x = self.norm(x, use_running_average=not train)
+        return self.dropout(x, deterministic=deterministic)
+
+
+def test_a_module_is_told_what_is_being_done(key):
+    functions = module_functions(Told)  # which takes rngs by name alone
+    assert functions.train is not None
+    params = functions.init(key)
+    out, state = functions.train(params, X + 1, key=key)
+    assert (state["norm"]["mean"] != 0).all() and (out == 0).any()
+    used = functions.apply(params, X + 1)
+    np.testing.assert_allclose(used, X + 1, rtol=1e-4)
+    drawn = functions.apply(params, X + 1, key=key)  # with frozen statistics
+    np.testing.assert_allclose(drawn, np.where(drawn == 0, 0, 2 * used), rtol=1e-5)
+    assert (drawn == 0).any()
+    told = functions.apply(params, X + 1, key=key, deterministic=True)
+    np.testing.assert_array_equal(told, used)
+
+
+def test_a_module_in_place_of_build_is_named():
+    made = nnx.Linear(3, 1, rngs=nnx.Rngs(0))
+    with pytest.raises(SwarmError, match=r"expected a function build\(rngs\); got a module of fla"):
+        swarm.Swarm(made, 2)  # pyright: ignore
+    with pytest.raises(SwarmError, match=r"Give swarm.linen_functions\(module, example"):
+        swarm.Swarm(linen.Dense(1), 2)
+    eqx = pytest.importorskip("equinox")
+    mlp = eqx.nn.MLP(3, 1, 8, 1, key=jax.random.key(0))
+    with pytest.raises(SwarmError, match=r"swarm.equinox_functions\(make\), as in make = .* MLP"):
+        swarm.Swarm(mlp, 2)
+    with pytest.raises(SwarmError, match=r"expected a function make\(key\); got"):
+        swarm.equinox_functions(mlp)

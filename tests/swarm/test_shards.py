@@ -30,7 +30,7 @@ class Elsewhere:
 
     def __init__(self, members=None, lost=(), most=99):
         self.members_per_shard, self.lost, self.most = members, set(lost), most
-        self.trained = []
+        self.trained, self.validated = [], []
 
     def lanes(self):
         return [1, 1]
@@ -38,10 +38,11 @@ class Elsewhere:
     def run(self, function, common, parts, *, per_core=False):
         common = cloudpickle.dumps((function, common))
         for part in parts:
-            if len(self.trained) == self.most:
+            trains = not hasattr(part, "span")  # or validates networks of prices
+            if trains and len(self.trained) == self.most:
                 raise KeyboardInterrupt
-            self.trained.append(part.rows.tolist())
-            if self.lost & {*part.rows.tolist()}:
+            (self.trained if trains else self.validated).append(part.rows.tolist())
+            if trains and self.lost & {*part.rows.tolist()}:
                 yield part, Failed("lost three times")
                 continue
             function, job = pickle.loads(common)

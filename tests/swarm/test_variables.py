@@ -172,6 +172,8 @@ def test_spectral_norm():
     sigma = jax.tree.leaves({k: v for k, v in flat(fitted.params.state).items() if "sigma" in k})
     norms = np.linalg.norm(kernels, 2, axis=(1, 2))
     np.testing.assert_allclose(np.ravel(sigma[0]), norms, rtol=0.1)
+    alone = fitted.member_function(fitted.ids[0])(X[0])  # it writes into its kernel
+    np.testing.assert_allclose(alone, fitted.predict(X)[0], atol=1e-5)
 
 
 def flat(tree):

@@ -14,6 +14,7 @@ from jax import Array
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
+from forecaster.swarm.data_parallel import by_example
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.matrix import on_matrix_units
 from forecaster.swarm.recurrence.native import Steps
@@ -80,14 +81,24 @@ def gru(
     arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
     kernel, bias, new_bias, inputs, valid = arrays
     native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
-    steps = "last" if last_only else "all"
+    run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
+    run = functools.partial(run, compiled=compiled)
+    return by_example(run, (kernel, bias, new_bias), (inputs, valid), last_only=last_only)
+
+
+def _run(
+    steps: Steps, precision: Precision, kernel: Array, bias: Array, new_bias: Array,
+    inputs: Array, valid: Array, *, compiled: bool,
+) -> Array:  # fmt: skip
+    """By whatever computes it best here."""
+    arrays = kernel, bias, new_bias, inputs, valid
     if not compiled:
         valid = jax.lax.stop_gradient(valid)
-        hidden = _forward(check_precision(precision), kernel, bias, new_bias, inputs, valid)[0]
-        return hidden[-1] if last_only else hidden
-    if check_precision(precision) == "bfloat16" and native.matrix_usable(*arrays):
-        return on_matrix_units("gru", steps, kernel, bias, new_bias, inputs, valid)
-    return _gru(steps, precision, kernel, bias, new_bias, inputs, valid)
+        hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
+        return hidden[-1] if steps == "last" else hidden
+    if precision == "bfloat16" and native.matrix_usable(*arrays):
+        return on_matrix_units("gru", steps, *arrays)
+    return _gru(steps, precision, *arrays)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))

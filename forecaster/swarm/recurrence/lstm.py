@@ -18,6 +18,7 @@ from jax import Array
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
+from forecaster.swarm.data_parallel import by_example
 from forecaster.swarm.recurrence import native
 from forecaster.swarm.recurrence.matrix import on_matrix_units
 from forecaster.swarm.recurrence.native import Steps
@@ -87,12 +88,21 @@ def lstm(
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
     native.check_shapes(kernel, 4, inputs, valid, bias)
-    steps = "last" if last_only else "all"
+    run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
+    run = functools.partial(run, compiled=compiled)
+    return by_example(run, (kernel, bias), (inputs, valid), last_only=last_only)
+
+
+def _run(
+    steps: Steps, precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array,
+    *, compiled: bool,
+) -> Array:  # fmt: skip
+    """By whatever computes it best here."""
     if not compiled:
         valid = jax.lax.stop_gradient(valid)
-        hidden = _forward(check_precision(precision), kernel, bias, inputs, valid)[0]
-        return hidden[-1] if last_only else hidden
-    if check_precision(precision) == "bfloat16" and native.matrix_usable(*arrays):
+        hidden = _forward(precision, kernel, bias, inputs, valid)[0]
+        return hidden[-1] if steps == "last" else hidden
+    if precision == "bfloat16" and native.matrix_usable(kernel, bias, inputs, valid):
         return on_matrix_units("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
     return _lstm(steps, precision, kernel, bias, inputs, valid)
 

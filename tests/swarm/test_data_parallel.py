@@ -1,0 +1,172 @@
+"""One member's batch split over devices: the same training, up to rounding.
+
+Sums over examples are added up in another order, an error of some 1e-7 in a step. Over the forty
+steps here that comes to about 1e-6 of weights around 1; the bounds are ten times that.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from forecaster import swarm
+from forecaster.swarm import GRU, LSTM, Checkpoint, Shared, Single, Swarm, SwarmError, programs
+
+ROOT = Path(__file__).parents[2]
+RTOL, ATOL = 1e-4, 1e-5
+EXAMPLES, HELD_BACK, BATCH = 101, 27, 17  # none of them even
+
+
+class Network(nnx.Module):
+    """A recurrence, perhaps batch statistics, dropout and a last layer."""
+
+    def __init__(self, cell, rngs, *, norm=False):
+        self.cell = cell(3, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs) if norm else None
+        self.dropout = nnx.Dropout(0.2, rngs=rngs)
+        self.out = nnx.Linear(8, 1, rngs=rngs)
+
+    def __call__(self, x):
+        hidden = self.cell(x.swapaxes(0, 1), last_only=True)
+        return self.out(self.dropout(hidden if self.norm is None else self.norm(hidden)))
+
+
+def lstm(rngs):
+    return Network(LSTM, rngs)
+
+
+def gru(rngs):
+    return Network(GRU, rngs)
+
+
+def normed(rngs):
+    return Network(LSTM, rngs, norm=True)
+
+
+def perceptron(rngs):
+    layers = nnx.Linear(15, 8, rngs=rngs), nnx.tanh, nnx.Linear(8, 1, rngs=rngs)
+    return nnx.Sequential(lambda x: x.reshape(len(x), -1), *layers)
+
+
+def examples():
+    x = np.random.default_rng(0).normal(size=(EXAMPLES, 5, 3)).astype(np.float32)
+    return x, x.sum((1, 2))[:, None]
+
+
+def train(build, **options):
+    x, y = map(Shared, examples())
+    held_back = Shared(x.values[:HELD_BACK]), Shared(y.values[:HELD_BACK])
+    made = Swarm(
+        build, 3, loss=optax.squared_error, chunk=2,
+        hyperparams={"learning_rate": [0.01, 0.02, 0.2]}, **options,
+    )  # fmt: skip
+    return made.fit(
+        x, y, validation_data=held_back, epochs=6, patience=2, batch_size=BATCH,
+        metrics={"error": lambda p, y: abs(p - y)},
+    )  # fmt: skip
+
+
+def assert_alike(one, other):
+    """The same training: weights, losses, and when members stopped and were best."""
+    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=RTOL, atol=ATOL)
+    for a, b in zip(jax.tree.leaves(one.losses), jax.tree.leaves(other.losses), strict=True):
+        np.testing.assert_allclose(a, b, rtol=RTOL, atol=ATOL)
+    for column in ("status", "epochs", "best_epoch"):
+        assert (one.summary()[column] == other.summary()[column]).all()
+
+
+def what_is_sent():
+    """What the devices of a lane send each other in the programs that were compiled last."""
+    texts = [program.as_text() for program in programs._compiled.values()]
+    kinds = "all-reduce", "all-gather", "all-to-all", "collective-permute"
+    return {kind for kind in kinds for text in texts if f" {kind}(" in text}
+
+
+def in_four_devices(code, *arguments):
+    flags = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"}
+    code = f"from tests.swarm.test_data_parallel import *\nassert len(jax.devices()) == 4\n{code}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env=os.environ | flags | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_split_batch_trains_as_a_whole_one_and_only_sums_are_sent():
+    """Two lanes of two devices; a batch, validation examples and an epoch that do not divide."""
+    in_four_devices(
+        "one = train(lstm, lanes=2)\n"
+        "assert not what_is_sent()\n"
+        "two = train(lstm, data_parallel=2)\n"
+        "assert_alike(one, two)\n"
+        "assert 'stopped_early' in set(one.summary()['status'])\n"
+        "assert what_is_sent() == {'all-reduce'}\n"  # around the compiled recurrence, too
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["", "off"])
+@pytest.mark.parametrize("build", ["lstm", "gru", "normed", "perceptron"])
+def test_three_and_four_devices_train_as_one(build, kernel, monkeypatch):
+    monkeypatch.setenv("FORECASTER_KERNEL", kernel)
+    in_four_devices(
+        f"one = train({build}, lanes=1)\n"
+        f"for devices in (3, 4):\n    assert_alike(one, train({build}, data_parallel=devices))\n"
+    )
+
+
+@pytest.mark.slow
+def test_all_examples_at_once_of_one_network():
+    in_four_devices("all_at_once()")
+
+
+def all_at_once():
+    made = [Single(perceptron, loss=optax.squared_error, data_parallel=n) for n in (1, 4)]
+    fitted = [one.fit(*examples(), epochs=30, batch_size=None).swarm for one in made]
+    assert_alike(*fitted)
+
+
+@pytest.mark.slow
+def test_an_interrupted_fit_ends_with_the_same_bits(tmp_path):
+    in_four_devices("interrupted(Path(sys.argv[1]))", tmp_path / "checkpoint")
+
+
+def interrupted(path):
+    x, y = examples()
+    task = swarm.supervised(perceptron, optax.squared_error, batch_size=BATCH, validated=False)
+    data = Shared(swarm.Supervised(x, y, np.ones(len(x), np.float32)))
+    settings = {"learning_rate": 0.01, "weight_decay": 0.0, "clip": 1.0}
+
+    def fit(data_parallel=2, **options):
+        return swarm.fit(
+            task, data, ["a"], seed=0, epochs=12, block=3, hyperparams=settings,
+            data_parallel=data_parallel, **options,
+        )  # fmt: skip
+
+    whole, resumed = fit(), Checkpoint(path, resume=True)
+    part = fit(checkpoint=Checkpoint(path), on_progress=lambda now: now.epochs_done >= 3)
+    assert part.epochs[0] < 12
+    rest = fit(checkpoint=resumed)
+    for a, b in zip(jax.tree.leaves(whole.params), jax.tree.leaves(rest.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(SwarmError, match=r"another fit: .* data_parallel differ"):
+        fit(checkpoint=resumed, data_parallel=4)
+
+
+def test_a_number_of_devices_that_cannot_be_is_an_error():
+    there = swarm.lane_mesh().size
+    message = f"data_parallel: expected at most the number of devices, {there}; got 99"
+    with pytest.raises(SwarmError, match=message):
+        train(perceptron, data_parallel=99)
+    with pytest.raises(SwarmError, match="data_parallel: expected a whole number of 1 or more"):
+        train(perceptron, data_parallel=0)
+    if there > 1:
+        with pytest.raises(SwarmError, match=f"{there}, divided by data_parallel={there}; got 2"):
+            swarm.lane_mesh(2, data_parallel=there)

@@ -1,0 +1,78 @@
+"""Single calls: how they go over the devices, and that nobody notices."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from forecaster.swarm import Shared, Swarm
+from forecaster.swarm.lanes import CHUNK
+from forecaster.swarm.stepping import OnDevices, Spread, spread_of
+from tests.swarm.test_swarm import same
+
+NAMES = [f"m{i}" for i in range(70)]  # more than go by at once
+RANDOM = np.random.default_rng(0)
+SMALL, LARGE = (RANDOM.normal(size=(70, n, 30)).astype(np.float32) for n in (3, 400))
+
+
+def line():
+    return (lambda key: jax.random.normal(key, (30, 2))), (lambda params, x: x @ params)
+
+
+@pytest.fixture(scope="module")
+def many() -> Swarm:
+    return Swarm(line(), NAMES, loss=optax.squared_error)
+
+
+def targets(x: np.ndarray) -> np.ndarray:
+    return x[..., :2] * 0.5
+
+
+@pytest.mark.usefixtures("many")  # which starts JAX
+def test_small_calls_stay_on_one_lane_whoever_is_there():
+    assert spread_of(None, 60, SMALL) == spread_of(None, 60, SMALL[:1]) == Spread(1, 64)
+    assert spread_of(None, 60, Shared(SMALL[0])) == Spread(1, 64)
+    assert spread_of(None, 60, Shared(SMALL, np.arange(9) % 3)) == Spread(1, 64)
+    assert spread_of(2, 60, LARGE) == Spread(2, CHUNK)
+    assert spread_of(None, 4932, np.zeros((16, 8, 8))) == Spread(1, 16)
+
+
+@pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
+def test_single_calls_have_the_same_bits_alone_and_in_company(many, x):
+    alone, y = many.select(["m66"]), targets(x)
+    own = slice(66, 67)
+    np.testing.assert_array_equal(many.predict(x)[66], alone.predict(x[own])[0])
+    np.testing.assert_array_equal(many.evaluate(x, y)[66], alone.evaluate(x[own], y[own])[0])
+    for _ in range(3):
+        many, losses = many.step(x, y)
+        alone, loss = alone.step(x[own], y[own])
+        assert losses[66] == loss[0]
+    assert same(many.select(["m66"]).params, alone.params)
+
+
+def test_batches_of_all_sizes_follow_each_other(many):
+    """Each size is spread in its own way; states go along, as if they came to the host between."""
+    went, expected = many, many
+    for x in (SMALL, LARGE, LARGE, SMALL):
+        went, losses = went.step(x, targets(x))
+        loaded = expected.select(NAMES)  # by the host
+        expected, _ = loaded.step(x, targets(x))
+        predicted = went.predict(SMALL), went.predict(LARGE)
+        assert all(map(same, predicted, (expected.predict(SMALL), expected.predict(LARGE))))
+    assert (went.epochs == 4).all()
+    np.testing.assert_array_equal(went.losses.train[:, 3], losses)
+    assert same(went.losses.train, expected.losses.train) and same(went.params, expected.params)
+
+
+def test_weights_stay_where_they_are(many, monkeypatch):
+    many.predict(SMALL)
+    monkeypatch.setattr("forecaster.swarm.stepping._on_devices", None)  # would fail
+    many.predict(SMALL)
+    many.predict(Shared(SMALL[0]))
+    assert isinstance(many._on_devices(), OnDevices)
+
+
+def test_numbers_of_64_bits_are_those_of_32(many):
+    x = SMALL.astype(np.float64)
+    np.testing.assert_array_equal(many.predict(x), many.predict(SMALL))
+    assert many.predict(x).dtype == np.float32
