@@ -42,7 +42,7 @@ def _hash_bars(bars: np.ndarray) -> np.ndarray:
         return (mixed ^ (mixed >> np.uint64(29))).sum(-1, dtype=np.uint64)
 
 
-class _Copies(NamedTuple):
+class Copies(NamedTuple):
     """Rows whose prices come again, all (copy,).
 
     - ``series``, ``positions``: which rows
@@ -56,15 +56,23 @@ class _Copies(NamedTuple):
     same_volumes: np.ndarray
 
 
-def confirm_copies(copied: np.ndarray, panel: Panel) -> np.ndarray:
-    """Keep copies that come with their volume, or on a day with many.
+def when_known(copies: Copies, listed: np.ndarray) -> np.ndarray:
+    """The position at which each copy is known as one, (copy,); never where it is none.
 
-    Of thin or cheap stocks two sessions are sometimes the same by chance. Of consecutive copies the
-    later is flagged too, since either may be the wrong one. ``copied`` is changed in place; returns
-    when each copy is known, both (series, time).
+    Copies come with their volume, or on a day with many: of thin or cheap stocks two sessions are
+    sometimes the same by chance. ``copies``: of all series; ``listed``: with a row, (time,).
     """
-    copies = _compare_with_originals(copied, panel)
-    known = np.minimum(copies.same_volumes, _known_together(copies, panel.mask.sum(0)))
+    return np.minimum(copies.same_volumes, _known_together(copies, listed))
+
+
+def confirm_copies(
+    copied: np.ndarray, panel: Panel, copies: Copies, known: np.ndarray
+) -> np.ndarray:
+    """Keep those copies that are known as such, (copy,).
+
+    Of consecutive copies the later is flagged too, since either may be the wrong one. ``copied`` is
+    changed in place; returns when each copy is known, both (series, time).
+    """
     copied[:] = False
     known_at = np.full(copied.shape, _NEVER, np.int32)
     confirmed = known < _NEVER
@@ -80,7 +88,7 @@ def confirm_copies(copied: np.ndarray, panel: Panel) -> np.ndarray:
     return known_at
 
 
-def _known_together(copies: _Copies, listed: np.ndarray) -> np.ndarray:
+def _known_together(copies: Copies, listed: np.ndarray) -> np.ndarray:
     """The position at which a copy is one of many of its day, (copy,); never where it is not.
 
     ``listed``: series with a row, (time,).
@@ -97,7 +105,7 @@ def _known_together(copies: _Copies, listed: np.ndarray) -> np.ndarray:
     return known
 
 
-def _compare_with_originals(copied: np.ndarray, panel: Panel) -> _Copies:
+def compare_with_originals(copied: np.ndarray, panel: Panel) -> Copies:
     """Where copied rows come again, and when with their volume.
 
     Leaves out those whose original is too far away, in a series with long gaps.
@@ -116,7 +124,7 @@ def _compare_with_originals(copied: np.ndarray, panel: Panel) -> _Copies:
             same &= volume[row, span] == volume[row, time]
             same_volume = time + 1 + int(same.argmax()) if same.any() else _NEVER
         entries.append((row, time, original, same_volume))
-    return _Copies(*np.array(entries, int).reshape(-1, 4).T)
+    return Copies(*np.array(entries, int).reshape(-1, 4).T)
 
 
 def next_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -8,13 +8,15 @@ import pandas as pd
 from forecaster.series import NEW_YORK, Panel, exchange_of, sessions, union_of
 
 
-def count_gaps(panel: Panel) -> dict[str, int]:
+def count_gaps(panel: Panel, common: np.ndarray | None = None) -> dict[str, int]:
     """By series, how many sessions of its exchange are missing between its first and last row.
 
     Where the exchange is not known, sessions are the times at which at least half of the series
-    that are listed then have a row.
+    that are listed then have a row: ``common`` (time,), by default among these series.
     """
-    common, days = _common_times(panel), _days(panel)
+    if common is None:
+        common = common_times(panel.mask.sum(0), listed_at(panel))
+    days = _days(panel)
     gaps = {}
     for row, name in enumerate(panel.ids):
         observed = panel.mask[row]
@@ -87,12 +89,19 @@ def _days(panel: Panel) -> np.ndarray:
     return panel.times.astype("datetime64[D]").astype("datetime64[ns]")
 
 
-def _common_times(panel: Panel) -> np.ndarray:
-    """Times at which at least half of the series that are listed then have a row."""
+def listed_at(panel: Panel) -> np.ndarray:
+    """How many series have begun at each time and not ended, (time,)."""
     first = panel.mask.argmax(1)
     last = panel.mask.shape[1] - 1 - panel.mask[:, ::-1].argmax(1)
-    steps = np.arange(len(panel.times))
-    listed = np.zeros(len(steps) + 1, int)
+    listed = np.zeros(len(panel.times) + 1, int)
     np.add.at(listed, first, 1)
     np.add.at(listed, last + 1, -1)
-    return panel.mask.sum(0) * 2 >= np.maximum(np.cumsum(listed)[:-1], 1)
+    return np.cumsum(listed)[:-1]
+
+
+def common_times(count: np.ndarray, listed: np.ndarray) -> np.ndarray:
+    """Times at which at least half of the series that are listed then have a row.
+
+    ``count``, ``listed`` (time,): how many have a row, and how many are listed.
+    """
+    return count * 2 >= np.maximum(listed, 1)

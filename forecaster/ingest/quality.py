@@ -18,7 +18,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.copies import BAR, come_again, confirm_copies, next_rows
+from forecaster.ingest.copies import (
+    BAR,
+    Copies,
+    come_again,
+    compare_with_originals,
+    confirm_copies,
+    next_rows,
+    when_known,
+)
 from forecaster.ingest.gaps import is_daily, is_session
 from forecaster.ingest.source import Date
 from forecaster.series import UNCONFIRMED, Flags, Panel
@@ -42,23 +50,48 @@ _FEW_SERIES = 10  # fewer say nothing about how large the moves of a day are
 _BLOCK = 500  # series at once
 
 
-def find_flags(panel: Panel, *, exchanges: bool = True) -> pd.DataFrame:
+class Together(NamedTuple):
+    """What only all series of a store together show of some of them.
+
+    - ``day_scale`` (time,): how much larger than usual the moves of all were on a day
+    - ``copies``, ``known``: the sessions of these series that come again, and when that is known
+    """
+
+    day_scale: np.ndarray
+    copies: Copies
+    known: np.ndarray
+
+
+def find_flags(
+    panel: Panel, *, exchanges: bool = True, together: Together | None = None
+) -> pd.DataFrame:
     """Flagged rows of a panel of prices: ``unique_id, ds, flag, known``.
 
     ``known``: the time from which on the row has the flag, whatever comes after. It is later than
     ``ds`` for copied and reversed sessions and for jumps; until then a jump is unconfirmed.
-    ``exchanges``: whether ids are symbols that name their exchange.
+    ``exchanges``: whether ids are symbols that name their exchange. ``together``: of a panel that
+    is a part of another one, on its time axis.
     """
     flagged = {flag: np.zeros(panel.mask.shape, bool) for flag in FLAGS}
     copies_known_at = None
-    if panel.target != "y" and panel.times.dtype.kind == "M":
-        copies_known_at = _flag_prices(panel, flagged)
+    if has_flags(panel):
+        copies_known_at = _flag_prices(panel, flagged, together)
         if exchanges and is_daily(panel):
             for row, name in enumerate(panel.ids):
                 flagged["closed"][row] = ~is_session(panel, name)
     tables = [_table(panel, flag, rows, copies_known_at) for flag, rows in flagged.items()]
+    return one_table(tables)
+
+
+def one_table(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Flags of several tables in their usual order."""
     flags = pd.concat(tables, ignore_index=True)
     return flags.sort_values(["unique_id", "ds", "flag"], ignore_index=True)
+
+
+def has_flags(panel: Panel) -> bool:
+    """Whether these are prices by date."""
+    return panel.target != "y" and panel.times.dtype.kind == "M"
 
 
 def _table(
@@ -176,16 +209,38 @@ class _Rows(NamedTuple):
         target[self.series, self.positions] = values[self.series, self.ranks]
 
 
-def _flag_prices(panel: Panel, flagged: dict[str, np.ndarray]) -> np.ndarray:
+def _flag_prices(
+    panel: Panel, flagged: dict[str, np.ndarray], together: Together | None
+) -> np.ndarray:
     """Set all flags but ``closed``; returns the positions at which copies are known."""
-    day_scale = _day_scale(panel)
+    if together is None:
+        begun = first_rows(panel).cumsum()
+        day_scale = day_scale_of(relative_moves(panel), begun)
+    else:
+        day_scale = together.day_scale
     # Work in blocks: some twenty arrays of the panel's size are needed on the way.
     for low in range(0, len(panel.ids), _BLOCK):
         block = slice(low, low + _BLOCK)
         rows = _Rows.of(panel.only(panel.ids[block]))
         for flag, marked in _marks(rows, day_scale).items():
             rows.put(flagged[flag][block], marked)
-    return confirm_copies(flagged["copied"], panel)
+    if together is None:
+        copies = compare_with_originals(flagged["copied"], panel)
+        known = when_known(copies, panel.mask.sum(0))
+    else:
+        copies, known = together.copies, together.known
+    return confirm_copies(flagged["copied"], panel, copies, known)
+
+
+def copies_in(panel: Panel) -> Copies:
+    """The sessions of these series that come again, confirmed or not."""
+    copied = np.zeros(panel.mask.shape, bool)
+    if set(BAR) <= set(panel.channels):
+        for low in range(0, len(panel.ids), _BLOCK):
+            block = slice(low, low + _BLOCK)
+            rows = _Rows.of(panel.only(panel.ids[block]))
+            rows.put(copied[block], come_again(*(rows.channel(name) for name in BAR)))
+    return compare_with_originals(copied, panel)
 
 
 def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
@@ -227,21 +282,30 @@ def _usual(moves: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(middle), np.maximum(1.4826 * middle, 0.002), 0.02)
 
 
-def _day_scale(panel: Panel) -> np.ndarray:
-    """How much larger than usual the moves of all series are on a day, 1 at least, (time,).
+def first_rows(panel: Panel) -> np.ndarray:
+    """How many series begin at each time, (time,)."""
+    return np.bincount(panel.mask.argmax(1), panel.mask.any(1), len(panel.times))
 
-    1 as long as there have been few series: one that begins later changes no earlier day.
-    """
-    begun = np.bincount(panel.mask.argmax(1), panel.mask.any(1), len(panel.times)).cumsum()
-    if begun[-1] < _FEW_SERIES:
-        return np.ones(len(panel.times))
+
+def relative_moves(panel: Panel) -> np.ndarray:
+    """Sizes of moves in units of the series' usual ones, (series, time); NaN where no row is."""
     size = np.full(panel.mask.shape, np.nan, np.float32)
     for row, observed in enumerate(panel.mask):
         moves = _moves(panel.channel(panel.target)[row, observed][None])
         size[row, observed] = (np.abs(moves) / _usual(moves))[0]
-    scale = np.ones(len(panel.times))
-    for time in np.flatnonzero(panel.mask.any(0) & (begun >= _FEW_SERIES)):
-        scale[time] = max(1.0, 1.4826 * float(np.median(size[panel.mask[:, time], time])))
+    return size
+
+
+def day_scale_of(sizes: np.ndarray, begun: np.ndarray) -> np.ndarray:
+    """How much larger than usual the moves of all series are on a day, 1 at least, (time,).
+
+    1 as long as there have been few series: one that begins later changes no earlier day.
+    ``sizes`` (series, time): of :func:`relative_moves`; ``begun`` (time,): series up to each time.
+    """
+    scale = np.ones(len(begun))
+    there = ~np.isnan(sizes)
+    for time in np.flatnonzero(there.any(0) & (begun >= _FEW_SERIES)):
+        scale[time] = max(1.0, 1.4826 * float(np.median(sizes[there[:, time], time])))
     return scale
 
 

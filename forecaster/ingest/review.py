@@ -11,20 +11,19 @@ from forecaster import atomic
 from forecaster.ingest.gaps import count_gaps, gaps_in_values
 from forecaster.ingest.manifest import Quality
 from forecaster.ingest.quality import RULES, find_flags
+from forecaster.ingest.review_parts import AT_A_TIME, review_in_parts
 from forecaster.ingest.series_file import Arrays, sha256
 from forecaster.series import Panel
 
 if TYPE_CHECKING:
     from forecaster.ingest.store import Store
 
-_AT_A_TIME = 1_000  # series
-
 
 def review(store: "Store") -> None:
     """Find flags and gaps in all series of a store, and keep them beside the prices.
 
-    Flags are of the prices as they are stored: closes before adjustment. All series are reviewed
-    together, because that tells an error that many have on one day from a day of large moves.
+    Flags are of the prices as they are stored: closes before adjustment. All series count together,
+    because that tells an error that many have on one day from a day of large moves.
     """
     found = _review_values(store) or _review_prices(store)
     if found is None:
@@ -41,6 +40,8 @@ def review(store: "Store") -> None:
 
 def _review_prices(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
     """Flags and gaps of all series together; None where none can be read."""
+    if len(store.ids) > AT_A_TIME:
+        return review_in_parts(store)
     series, _ = store.read_arrays(store.ids)
     if not series:
         return None
@@ -55,8 +56,8 @@ def _review_values(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None
     """
     times: dict[str, np.ndarray] = {}
     shared: dict[tuple[str, bytes], np.ndarray] = {}
-    for low in range(0, len(store.ids), _AT_A_TIME):
-        series, _ = store.read_arrays(store.ids[low : low + _AT_A_TIME])
+    for low in range(0, len(store.ids), AT_A_TIME):
+        series, _ = store.read_arrays(store.ids[low : low + AT_A_TIME])
         for name, part in series.items():
             if "y" not in part.channels:
                 return None

@@ -1,0 +1,153 @@
+"""The review of more prices than fit into memory: series some at a time, on the time axis of all.
+
+What only all of them together show goes through small counts and a file: how large the moves of a
+day were (a median over all series), which sessions many have copied, which days are sessions. Flags
+and gaps are those of a review in one piece.
+"""
+
+import dataclasses
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from forecaster.errors import NoSeries
+from forecaster.ingest.copies import Copies, when_known
+from forecaster.ingest.gaps import common_times, count_gaps, listed_at
+from forecaster.ingest.quality import (
+    Together,
+    copies_in,
+    day_scale_of,
+    find_flags,
+    first_rows,
+    has_flags,
+    one_table,
+    relative_moves,
+)
+from forecaster.series import (
+    Frequency,
+    Layout,
+    Panel,
+    infer_frequency,
+    most_common,
+    on_axis,
+    union_of,
+)
+
+if TYPE_CHECKING:
+    from forecaster.ingest.store import Store
+
+AT_A_TIME = 1_000
+"""Series."""
+_BLOCK_BYTES = 64 * 2**20  # of the moves of all series at some times
+
+
+class _Axis(NamedTuple):
+    """What is known after each series was read once: as of the panel that they would make."""
+
+    layout: Layout
+    frequency: Frequency
+    times: np.ndarray
+
+
+class _Seen(NamedTuple):
+    """What some series show, on the axis of all: counts by time, and sessions that come again."""
+
+    begun: np.ndarray
+    counted: np.ndarray
+    listed: np.ndarray
+    copies: Copies
+
+
+def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
+    """Flags and gaps of the prices in a store; None where no series can be read."""
+    ids = store.ids
+    parts = [ids[low : low + AT_A_TIME] for low in range(0, len(ids), AT_A_TIME)]
+    axis = _axis(store, parts)
+    if axis is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix=".tmp-review-", dir=store.folder) as folder:
+        files = [Path(folder) / f"{number}.npy" for number in range(len(parts))]
+        seen = [
+            _look(panel, file)
+            for panel, file in zip(_panels(store, parts, axis), files, strict=True)
+            if panel is not None
+        ]
+        begun = np.sum([part.begun for part in seen], axis=0).cumsum()
+        count = np.sum([part.counted for part in seen], axis=0)
+        listed = np.sum([part.listed for part in seen], axis=0)
+        scale = _day_scale([file for file in files if file.exists()], begun)
+    copies = [part.copies for part in seen]
+    known = when_known(Copies(*(np.concatenate(each) for each in zip(*copies, strict=True))), count)
+    ends = np.cumsum([len(part.series) for part in copies])[:-1]
+    common = common_times(count, listed)
+    tables: list[pd.DataFrame] = []
+    gaps: dict[str, int] = {}
+    panels = (panel for panel in _panels(store, parts, axis) if panel is not None)
+    for panel, its, when in zip(panels, copies, np.split(known, ends), strict=True):
+        tables.append(find_flags(panel, together=Together(scale, its, when)))
+        gaps |= count_gaps(panel, common)
+    return one_table(tables), gaps
+
+
+def _axis(store: "Store", parts: Sequence[Sequence[str]]) -> _Axis | None:
+    """Read all series, twice; None where none can be used."""
+    kinds: Counter[str] = Counter()
+    channels: dict[str, None] = {}
+    for names in parts:
+        for times, _, its in store.read_arrays(names)[0].values():
+            kinds["M" if times.dtype.kind == "M" else "i"] += 1
+            channels |= dict.fromkeys(its)
+    layout = Layout("M" if 2 * kinds["M"] >= kinds.total() else "i", tuple(channels))
+    frequencies: Counter[Frequency] = Counter()
+    times: np.ndarray | None = None
+    for names in parts:
+        panel = _panel(store, names, layout)
+        if panel is None:
+            continue
+        frequencies.update(infer_frequency(panel.times[row]) for row in panel.mask)
+        times = panel.times if times is None else union_of([times, panel.times])
+    return None if times is None else _Axis(layout, most_common(frequencies), times)
+
+
+def _panel(store: "Store", names: Sequence[str], layout: Layout) -> Panel | None:
+    """Some series; None where none of them can be used."""
+    series, _ = store.read_arrays(names)
+    try:
+        return Panel.from_arrays(series, layout=layout)
+    except NoSeries:
+        return None
+
+
+def _panels(store: "Store", parts: Sequence[Sequence[str]], axis: _Axis) -> Iterator[Panel | None]:
+    """Each part of the series on the axis of all."""
+    for names in parts:
+        panel = _panel(store, names, axis.layout)
+        if panel is not None:
+            panel = dataclasses.replace(on_axis(panel, axis.times), frequency=axis.frequency)
+        yield panel
+
+
+def _look(panel: Panel, file: Path) -> _Seen:
+    """What some series show; the sizes of their moves go into a file."""
+    copies = Copies(*(np.zeros(0, int) for _ in Copies._fields))
+    if has_flags(panel):
+        np.save(file, relative_moves(panel))
+        copies = copies_in(panel)
+    return _Seen(first_rows(panel), panel.mask.sum(0), listed_at(panel), copies)
+
+
+def _day_scale(files: Sequence[Path], begun: np.ndarray) -> np.ndarray:
+    """As :func:`day_scale_of` of all series, some times after the others."""
+    sizes = [np.load(file, mmap_mode="r") for file in files]
+    series = sum(len(part) for part in sizes)
+    width = max(1, _BLOCK_BYTES // max(1, 4 * series))
+    scale = np.ones(len(begun))
+    for low in range(0, len(begun), width) if sizes else ():
+        at = slice(low, low + width)
+        scale[at] = day_scale_of(np.concatenate([part[:, at] for part in sizes]), begun[at])
+    return scale
