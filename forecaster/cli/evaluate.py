@@ -1,13 +1,16 @@
 """``forecaster evaluate`` and ``forecaster report``."""
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from forecaster.cli.resuming import THE_ONLY, refuse_others, resumable
 from forecaster.cli.shared import (
     PARTLY,
+    Bars,
     as_columns,
     bars,
     cluster,
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles
+    from forecaster.storage import UnfinishedFit
 
+_FOR_PAGES = 0.25  # of the memory, that tables may take for figures and a report to be made
 _groups_option = click.option(
     "--groups",
     metavar="FILE.csv",
@@ -72,7 +77,14 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
 @market_option
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
+@click.option("--memory", metavar="SIZE",
+              help="Memory to work in, such as 2GB; series that do not fit into it together are "
+              "read, trained, measured and written in shards.  [default: 60 % of what is "
+              "free]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]",
+              help="Continue the evaluation in shards that was interrupted; of several, the one of "
+              "this name (see `status`).")  # fmt: skip
 @click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
@@ -86,13 +98,15 @@ def evaluate(
     covariates: "CovariateFiles", columns: tuple[str, ...],
     date_format: str | None, windows: int | None, step: int, baselines: str, torch_sample: int,
     refit: int, ends: str, config: str | None, seed: int, output: str | None, groups: str | None,
-    ray: str | None, *, overwrite: bool, **options: str | int | None,
+    ray: str | None, memory: str | None, resume: str | None, *, overwrite: bool,
+    **options: str | int | None,
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
     Networks learn nothing from after the first cutoff (with --refit, from after a later one).
     Writes all forecasts, scores per series and horizon, tests, figures, and a report to open in a
-    browser.
+    browser. One whose series do not fit into memory together (--memory) can be continued by
+    --resume after an interruption; it has no figures and no report where its tables are too large.
 
     \b
     Examples:
@@ -101,7 +115,11 @@ def evaluate(
       forecaster evaluate --source simulated --windows 60 --step 5 --output try
       forecaster evaluate --tickers sp500.txt --groups sectors.csv
       forecaster evaluate --tickers sp500.txt --baselines naive,garch --ray auto
+      forecaster evaluate --source files:meters.parquet --memory 4GB
+      forecaster evaluate --resume
     """
+    if resume is not None:
+        return _resume(ctx, home, resume or None, ray)
     from forecaster.cli.skipped import advised
     from forecaster.config import Config, read_settings
 
@@ -112,21 +130,25 @@ def evaluate(
 
     if output is not None:
         check_parent(Path(output))
-    from forecaster.evaluation import BacktestCallbacks, BacktestOptions
+    from forecaster.evaluation import BacktestOptions
     from forecaster.ingest import open_source, read_groups
 
     wanted, membership = read_tickers(tickers)
     grouped = read_groups(from_text(groups)) if groups is not None else None
     opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
-    from forecaster.pipeline import Callbacks, DataRequest, evaluate_from_home
+    from forecaster.pipeline import DataRequest, evaluate_from_home, parse_memory
     from forecaster.report import check_uplot
 
     check_uplot()
+    budget = None if memory is None else parse_memory(memory)
     backtest = BacktestOptions(
         windows, step, tuple(names), refit or False, seed, torch_sample, membership, ends,
         groups=grouped,
     )  # fmt: skip
-    with cluster(ray) as executor, advised(settings), bars() as bar:
+    with (
+        cluster(ray) as executor, advised(settings), resumable("evaluate") as on_begin,
+        bars() as bar,
+    ):  # fmt: skip
         evaluation = evaluate_from_home(
             home,
             DataRequest(opened, wanted, start, end, mask, covariates),
@@ -134,19 +156,59 @@ def evaluate(
             backtest,
             folder=Path(output) if output else None,
             overwrite=overwrite,
-            finish=_write_pages,
+            memory=budget,
+            finish=_pages_within(budget),
             executor=executor,
-            fetching=Callbacks(bar.fetching, say),
-            evaluating=BacktestCallbacks(
-                bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")
-            ),
+            **_calls(bar, on_begin),
         )
-    _print_result(evaluation)
-    ctx.exit(PARTLY if evaluation.summary.skipped else 0)
+    _print_result(ctx, evaluation)
+
+
+def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
+    refuse_others(ctx, "resume", "continues with what was asked for before", but="ray")
+    from forecaster.pipeline import resume_evaluation
+
+    with cluster(ray) as executor, resumable("evaluate") as on_begin, bars() as bar:
+        evaluation = resume_evaluation(
+            home, name, finish=_pages_within(None), executor=executor, **_calls(bar, on_begin)
+        )
+    _print_result(ctx, evaluation)
+
+
+def _calls(bar: Bars, on_begin: "Callable[[UnfinishedFit], None]") -> dict[str, Any]:
+    """What is called meanwhile."""
+    from forecaster.evaluation import BacktestCallbacks
+    from forecaster.pipeline import Callbacks
+
+    return {
+        "fetching": Callbacks(bar.fetching, say, bar.training, on_begin, say, bar.sharding),
+        "evaluating": BacktestCallbacks(
+            bar.training, bar.counting("PyTorch"), bar.counting("Forecasting")
+        ),
+    }
+
+
+def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":
+    """Add pages to an evaluation's folder before it appears, where its tables fit into memory."""
+
+    def finish(evaluation: "Evaluation") -> None:
+        from forecaster.evaluation import Evaluation, bytes_of_tables
+        from forecaster.pipeline import free_memory
+
+        need, free = bytes_of_tables(evaluation.folder), memory or free_memory()
+        if need < _FOR_PAGES * free:
+            return _write_pages(Evaluation.read(evaluation.folder))
+        say(
+            f"No figures and no report: the tables of {evaluation.summary.series:,} series take "
+            f"about {need / 1e9:.1f} GB in memory; `forecaster report DIR` makes it where there is "
+            f"{need / _FOR_PAGES / 1e9:.0f} GB. The tables are there as Parquet."
+        )
+
+    return finish
 
 
 def _write_pages(evaluation: "Evaluation") -> None:
-    """Add figures, tables and the report to an evaluation's folder before it appears."""
+    """Add figures, tables and the report to an evaluation's folder."""
     from forecaster.report import build_report, write_figures, write_tables
 
     write_figures(evaluation)
@@ -154,14 +216,16 @@ def _write_pages(evaluation: "Evaluation") -> None:
     build_report(evaluation)
 
 
-def _print_result(evaluation: "Evaluation") -> None:
+def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
     _print_verdict(evaluation)
-    show(f"Report: {evaluation.folder / 'report.html'}")
+    page = evaluation.folder / "report.html"
+    show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
     name_stale(evaluation.summary.provenance.stale or {})
     name_skipped(evaluation.summary.skipped, evaluation.summary.config)
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         say_reasons(failed)
+    ctx.exit(PARTLY if evaluation.summary.skipped else 0)
 
 
 @click.command()

@@ -1,13 +1,12 @@
 """``forecaster fit``."""
 
-import contextlib
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from forecaster.cli.resuming import THE_ONLY, refuse_others, resumable
 from forecaster.cli.shared import (
     PARTLY,
     as_columns,
@@ -23,10 +22,9 @@ from forecaster.cli.shared import (
     say,
     source_options,
 )
-from forecaster.cli.stopping import exit_code, word
 from forecaster.cli.tables import console, show_facts
 from forecaster.config import MODELS, TRANSFORMS
-from forecaster.errors import UsageError, WriteError
+from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,10 +32,8 @@ if TYPE_CHECKING:
     from forecaster.home import Home
     from forecaster.ingest import CovariateFiles
     from forecaster.pipeline import RunFacts, SavedFit
-    from forecaster.storage import UnfinishedFit
 
 _WORSE = 1.02  # times the error of a simple forecast, from which on a fit is not worth having
-_THE_ONLY = ""  # fit that was interrupted, for --resume without a name
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
     "transform", "season", "market", "start", "members", "precision",
@@ -118,7 +114,7 @@ _SETTINGS = (
 @click.option(
     "--resume",
     is_flag=False,
-    flag_value=_THE_ONLY,
+    flag_value=THE_ONLY,
     metavar="[NAME]",
     help="Continue the fit that was interrupted; of several, the one of this name (see `status`).",
 )
@@ -198,7 +194,7 @@ def fit(
     from forecaster.cli.skipped import advised
 
     with (
-        cluster(ray) as executor, advised(settings), _resumable() as on_begin, bars() as bar,
+        cluster(ray) as executor, advised(settings), resumable() as on_begin, bars() as bar,
     ):  # fmt: skip
         callbacks = Callbacks(bar.fetching, say, bar.training, on_begin, say, bar.sharding)
         result = fit_to_home(
@@ -215,10 +211,10 @@ def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None)
             "--memory, or begin anew without --resume"
         )
     why = "continues with the settings of the interrupted fit"
-    _refuse_others(ctx, "resume", why, but="ray")
+    refuse_others(ctx, "resume", why, but="ray")
     from forecaster.pipeline import Callbacks, resume_fit
 
-    with cluster(ray) as executor, _resumable() as on_begin, bars() as bar:
+    with cluster(ray) as executor, resumable() as on_begin, bars() as bar:
         callbacks = Callbacks(
             on_wait=say, on_training=bar.training, on_begin=on_begin, on_shard=bar.sharding
         )
@@ -237,47 +233,11 @@ def _check_tuned(settings: dict[str, Any]) -> None:
 
 
 def _discard(ctx: click.Context, home: "Home", name: str) -> None:
-    _refuse_others(ctx, "discard", "trains nothing")
+    refuse_others(ctx, "discard", "trains nothing")
     from forecaster.storage import discard
 
     discard(home, name)
     click.echo(f"Removed {name}")
-
-
-def _refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> None:
-    """Raise UsageError for options that mean nothing beside this one; all ``but`` one."""
-    from click.core import ParameterSource
-
-    for name in ctx.params.keys() - {"home", option, but}:
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{option} {why}; leave out --{name}")
-
-
-@contextlib.contextmanager
-def _resumable() -> Iterator[Callable[["UnfinishedFit"], None]]:
-    """Say how to continue when the block is interrupted, or its result cannot be written.
-
-    Gives what is to be called with the fit when it begins.
-    """
-    begun: list[UnfinishedFit] = []
-    try:
-        yield begun.append
-    except KeyboardInterrupt as error:
-        if not (begun and begun[0].has_progress):
-            raise
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            say(f"{word(error)}. {_how_to_resume(begun[0])}")
-        raise SystemExit(exit_code(error)) from None
-    except WriteError as error:
-        if not (begun and begun[0].has_progress):
-            raise
-        raise WriteError(f"{error}. {_how_to_resume(begun[0])}") from error.__cause__
-
-
-def _how_to_resume(unfinished: "UnfinishedFit") -> str:
-    others = len(list(unfinished.folder.parent.glob("*/"))) > 1
-    name = f" {unfinished.name}" if others else ""
-    return f"Continue with `forecaster fit --resume{name}`."
 
 
 def _finish(ctx: click.Context, result: "SavedFit") -> None:

@@ -171,15 +171,17 @@ def _print_unfinished(home: "Home") -> None:
     from forecaster.storage import unfinished_fits
 
     table = Table("fit", "of", "progress", "state", title="Unfinished fits", title_justify="left")
+    commands: dict[str, str] = {}
     for fit in unfinished_fits(home):
+        commands[fit.command] = f"`forecaster {fit.command} --resume NAME`"
         holder = f" ({fit.holder})" if fit.holder else ""
         state = f"running{holder}" if fit.running else "interrupted"
         table.add_row(fit.name, fit.what, fit.progress, state)
     if table.row_count:
         print_table(table)
         console().print(
-            "`forecaster fit --resume NAME` continues an interrupted one, `--discard NAME` removes "
-            "it."
+            f"{' or '.join(commands.values())} continues an interrupted one, `forecaster fit "
+            "--discard NAME` removes it."
         )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,15 +16,15 @@ from forecaster.evaluation.baselines import Runner, check_torch, memory_used
 from forecaster.evaluation.cutoffs import cutoffs_of, usual_windows
 from forecaster.evaluation.result import FORECASTS, Evaluation, check_folder
 from forecaster.evaluation.rolling_origin import FrameWriter, Origins, RollingOrigin
-from forecaster.evaluation.scores import season_at
 from forecaster.evaluation.summary import Provenance, Seconds, Summary
 from forecaster.evaluation.tables import LATEST, Tables
 from forecaster.forecasting import KEYS, renamed_columns, with_declared
 from forecaster.ingest import Groups, Membership
-from forecaster.series import OwnEnds, Panel, aligned_if, show_time
+from forecaster.series import OwnEnds, Panel, aligned_if, default_season, show_time
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """Bands whose bounds and median are the 19 quantiles from 5 to 95 %, and a wider one."""
+NOTHING = "no series belonged to the universe at any cutoff; look at its file"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +118,7 @@ def evaluate_to_folder(
     names, cache = options.runner_names, options.cache
     config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
-    windows = options.n_windows or usual_windows(panel, config, options.step_size)
+    windows = options.n_windows or usual_windows(len(panel.times), config, options.step_size)
     options = dataclasses.replace(options, n_windows=windows)
     cutoffs = cutoffs_of(panel, config.horizon, windows, options.step_size)
     known = panel.until(panel.times[cutoffs[0]])
@@ -129,8 +129,9 @@ def evaluate_to_folder(
         fitting = time.perf_counter() - began
         with atomic.write_folder(folder, replace=overwrite) as temporary:
             tables = write_forecasts(
-                temporary / FORECASTS, forecasters, options, own, on_forecast=callbacks.forecast
-            )
+                temporary / FORECASTS, forecasters, options, default_season(known.frequency), own,
+                on_forecast=callbacks.forecast,
+            )  # fmt: skip
             seconds = _seconds(forecasters, fitting, time.perf_counter() - began)
             stamped = (provenance or Provenance()).stamped()
             summary = summarise(
@@ -182,7 +183,10 @@ class Forecasters:
         )  # fmt: skip
         if not options.with_torch:
             return Forecasters(networks, runner)
-        trained = _by_torch(networks, panel, options, callbacks.torch, executor)
+        model, cutoffs = networks.parts[0]
+        ids = torch_sample(model.ids, options.torch_sample)
+        known = panel.until(panel.times[cutoffs[0]]).only(ids)
+        trained = by_torch(networks, known, options.seed, callbacks.torch, executor)
         return Forecasters(networks, runner, *trained)
 
     @property
@@ -224,20 +228,38 @@ def write_forecasts(
     path: Path,
     forecasters: Forecasters,
     options: BacktestOptions,
+    season: int,
     own: OwnEnds | None = None,
     *,
     on_forecast: Callable[[int, int], None] | None = None,
 ) -> Tables:
     """Forecast all series batch by batch into a Parquet file; returns the tables of all.
 
-    ``own``: where series' ends were aligned; the file has their own times.
-
-    Raises DataError when there is nothing to write.
+    Arguments as of :func:`forecast_batches`. Raises DataError when there is nothing to write.
     """
-    batches, done, total = [], 0, len(forecasters.networks.panel.ids)
+    batches = forecast_batches(path, forecasters, options, season, own, on_forecast=on_forecast)
+    if not batches:
+        raise DataError(NOTHING)
+    return Tables.combined(batches)
+
+
+def forecast_batches(
+    path: Path,
+    forecasters: Forecasters,
+    options: BacktestOptions,
+    season: int,
+    own: OwnEnds | None = None,
+    *,
+    on_forecast: Callable[[int, int], None] | None = None,
+) -> list[Tables]:
+    """Forecast series batch by batch into a Parquet file; returns the tables of each.
+
+    - ``season``: steps in that of most series at the first cutoff; a batch may have another
+    - ``own``: where series' ends were aligned; the file has their own times
+    """
+    batches, done, total = list[Tables](), 0, len(forecasters.networks.panel.ids)
     whole, step = forecasters.networks.panel, options.step_size
     first = whole.times[forecasters.networks.cutoffs[0]]
-    season = season_at(whole, first)  # of all series: a batch may have another
     with FrameWriter(path) as writer:
         for every in forecasters.forecasts():
             forecasts, panel = every.of_members(options.membership), every.origins.panel
@@ -258,9 +280,7 @@ def write_forecasts(
                 on_forecast(done, total)
             stored = forecasts.to_store()
             writer.write(stored if own is None else own.restored(stored))
-    if not batches:
-        raise DataError("no series belonged to the universe at any cutoff; look at its file")
-    return Tables.combined(batches)
+    return batches
 
 
 def summarise(
@@ -303,27 +323,27 @@ def summarise(
     )
 
 
-def _by_torch(
+def torch_sample(ids: Sequence[str], most: int) -> list[str]:
+    """The series that PyTorch trains, evenly picked."""
+    return list(ids[:: max(1, len(ids) // max(1, most))][:most])
+
+
+def by_torch(
     networks: RollingOrigin,
-    panel: Panel,
-    options: BacktestOptions,
+    known: Panel,
+    seed: int,
     on_series: Callable[[int, int], None] | None,
     executor: swarm.Executor | None,
 ) -> tuple[RollingOrigin | None, dict[str, str]]:
-    """Networks of some series, evenly picked, trained by PyTorch on what ours have seen.
+    """Networks of some series trained by PyTorch on what ours have seen, ``known``.
 
     Also returns the series on which it failed, with the reason.
     """
     from forecaster.evaluation.baselines import fit_by_torch
 
-    model, _ = networks.parts[0]
-    sample = options.torch_sample
-    ids = model.ids[:: max(1, len(model.ids) // max(1, sample))][:sample]
-    known = panel.until(panel.times[networks.cutoffs[0]]).only(ids)
+    ids = known.ids
     try:
-        trained = fit_by_torch(
-            known, networks.config, options.seed, executor=executor, on_series=on_series
-        )
+        trained = fit_by_torch(known, networks.config, seed, executor=executor, on_series=on_series)
     except DataError as error:
         return None, dict.fromkeys(ids, str(error).splitlines()[-1].strip())
     failed = {name: why for name, why in trained.skipped.items() if name in ids}

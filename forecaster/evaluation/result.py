@@ -13,10 +13,12 @@ from forecaster.paths import open_for_arrow
 from forecaster.showing import as_html, as_text, names_in_short
 
 FORECASTS = "forecasts.parquet"
-_SCORES, _TESTS, _DAILY, _SUMMARY = (
+SCORES, TESTS, DAILY, SUMMARY = (
     "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
 )  # fmt: skip
-_REQUIRED = {FORECASTS, _SCORES, _TESTS, _DAILY, _SUMMARY}
+_SPOKEN = ("coverage-80", "coverage-95")
+_BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # of a row in memory, on the way to a page
+_REQUIRED = {FORECASTS, SCORES, TESTS, DAILY, SUMMARY}
 _ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv"}
 
 
@@ -54,17 +56,25 @@ class Evaluation:
         return f"Evaluation of {summary.series:,} series", facts
 
     @staticmethod
-    def read(folder: Path) -> "Evaluation":
+    def read(folder: Path, *, in_short: bool = False) -> "Evaluation":
         """The evaluation in a folder.
+
+        ``in_short``: only what :func:`forecaster.evaluation.verdict` says something of, a fraction
+        of the tables of very many series.
 
         Raises UsageError when there is none, DataError when it cannot be read.
         """
         try:
-            summary = Summary.read(folder / _SUMMARY)
-            scores, tests, daily = (_read(folder / name) for name in (_SCORES, _TESTS, _DAILY))
+            summary = Summary.read(folder / SUMMARY)
+            if in_short:
+                scores = _read(folder / SCORES, _in_words(folder / SCORES))
+                tests = _read(folder / TESTS, filters=[("horizon", "==", 0)])
+            else:
+                scores, tests = (_read(folder / name) for name in (SCORES, TESTS))
+            daily = _read(folder / DAILY)
         except FileNotFoundError as error:
             raise UsageError(
-                f"{folder} holds no evaluation: {Path(error.filename or _SUMMARY).name} is "
+                f"{folder} holds no evaluation: {Path(error.filename or SUMMARY).name} is "
                 f"missing; make one with `forecaster evaluate --output {folder}`"
             ) from error
         except (OSError, ValueError) as error:
@@ -73,11 +83,11 @@ class Evaluation:
 
     def write(self) -> None:
         """Write everything but the forecasts into the folder."""
-        tables = {_SCORES: self.scores, _TESTS: self.tests, _DAILY: self.daily}
+        tables = {SCORES: self.scores, TESTS: self.tests, DAILY: self.daily}
         for name, table in tables.items():
             with open_for_arrow(self.folder / name, "wb") as file:
                 table.to_parquet(file, index=False)
-        self.summary.write(self.folder / _SUMMARY)
+        self.summary.write(self.folder / SUMMARY)
 
     def grouped(self, groups: Mapping[str, str]) -> "Evaluation":
         """The same evaluation with its series in these groups."""
@@ -123,9 +133,33 @@ class Evaluation:
             yield rest
 
 
-def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+def bytes_of_tables(folder: Path) -> int:
+    """About how much memory the tables of an evaluation take, and what a page makes of them."""
+    return sum(_rows(folder / name) * each for name, each in _BYTES.items())
+
+
+def _rows(path: Path) -> int:
+    import pyarrow.parquet as pq
+
     with open_for_arrow(path) as file:
-        return pd.read_parquet(file, columns=columns)
+        return pq.read_metadata(file).num_rows
+
+
+def _in_words(path: Path) -> list[str]:
+    """The columns of scores that are spoken of."""
+    import pyarrow.parquet as pq
+
+    with open_for_arrow(path) as file:
+        names = pq.read_schema(file).names
+    said = {"unique_id", "horizon", "model", "mae", "crps", "rmse"}
+    return [name for name in names if name in said or name in _SPOKEN]
+
+
+def _read(
+    path: Path, columns: list[str] | None = None, filters: list[tuple[str, str, int]] | None = None
+) -> pd.DataFrame:
+    with open_for_arrow(path) as file:
+        return pd.read_parquet(file, columns=columns, filters=filters)
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:

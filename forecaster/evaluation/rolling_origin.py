@@ -11,8 +11,7 @@ import pandas as pd
 
 from forecaster import atomic, swarm
 from forecaster.config import Config
-from forecaster.errors import UsageError
-from forecaster.evaluation.cutoffs import advised_of_windows, cutoffs_of
+from forecaster.evaluation.cutoffs import advised_of_windows, cutoffs_of, groups_of
 from forecaster.forecasting import (
     RISE,
     Model,
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 NAIVE = "Naive"
-_AT_ONCE = 64  # series whose forecasts are in memory at the same time
+AT_ONCE = 64
+"""Series whose forecasts are in memory at the same time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,21 +145,36 @@ class RollingOrigin:
         panel, own = aligned_if(ends, panel)
         cutoffs = cutoffs_of(panel, config.horizon, n_windows, step_size)
         parts = []
-        for group in _groups(cutoffs, refit=refit):
+        for group in groups_of(cutoffs, refit=refit):
             known = panel.until(panel.times[group[0]])
-            with advised_of_windows(panel, config, n_windows, step_size):
+            most = int(panel.mask.sum(1).max())
+            with advised_of_windows(most, config, n_windows, step_size):
                 model = fit(
                     known, config, seed, network=network, executor=executor, on_progress=on_progress
                 )
             parts.append((model, group))
-        first = parts[0][0]
+        return RollingOrigin.of_models(panel, parts, levels, own)
+
+    @staticmethod
+    def of_models(
+        panel: Panel,
+        parts: Sequence[tuple[Model, np.ndarray]],
+        level: Sequence[float],
+        ends: OwnEnds | None = None,
+    ) -> "RollingOrigin":
+        """Of models that are trained already, on what was known at their first cutoffs.
+
+        ``panel``: with all rows; others as the fields. Raises ModelError when none of the series
+        can be forecast.
+        """
+        first, cutoffs = parts[0]
         # A bad row must not decide, before it is seen, whether its series is forecast at all.
         # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
         fitted = known.only(first.ids, first.skipped)
         # Nor may how far apart the rows will be, which `latest` would look at.
         panel = match_panel(first, first.transform.without_bad_rows(fitted), latest=False)
-        return RollingOrigin(panel, tuple(parts), levels, own)
+        return RollingOrigin(panel, tuple(parts), tuple(level), ends)
 
     @property
     def config(self) -> Config:
@@ -176,8 +191,8 @@ class RollingOrigin:
 
         Forecasts have a row per entry, and no keys.
         """
-        for first in range(0, len(self.panel.ids), _AT_ONCE):
-            batch = self.panel.only(self.panel.ids[first : first + _AT_ONCE])
+        for first in range(0, len(self.panel.ids), AT_ONCE):
+            batch = self.panel.only(self.panel.ids[first : first + AT_ONCE])
             left_out = self._wrong_at_cutoffs(batch)
             origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out)
             if len(origins.keys):
@@ -336,16 +351,6 @@ def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
                 writer.write(frame)
 
     atomic.write_file(path, write)
-
-
-def _groups(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:
-    """Cutoffs that share a model."""
-    if refit is False:
-        return [cutoffs]
-    every = 1 if refit is True else refit
-    if every < 1:
-        raise UsageError(f"refit: expected True, False or a whole number of 1 or more; got {refit}")
-    return [cutoffs[start : start + every] for start in range(0, len(cutoffs), every)]
 
 
 def _rows_of(panel: Panel, ids: Sequence[str]) -> np.ndarray:

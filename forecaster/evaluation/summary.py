@@ -30,6 +30,7 @@ class Provenance:
     - ``data_sha256``: the hash of the stored data
     - ``mask``: rows with these flags were left out of training
     - ``stale``: series that could not be updated before, with the reason
+    - ``unfinished``: what it was called while it was under way, where it went in shards
     """
 
     created: str = ""
@@ -39,6 +40,7 @@ class Provenance:
     data_sha256: str | None = None
     mask: tuple[str, ...] | None = None
     stale: Mapping[str, str] | None = None
+    unfinished: str | None = None
 
     def stamped(self) -> "Provenance":
         """With the time and the versions of now."""

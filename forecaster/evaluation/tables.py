@@ -4,6 +4,7 @@ Series are forecast in batches, as all forecasts at once need not fit into memor
 reduced to its tables, and those are combined in the end.
 """
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +22,8 @@ LATEST = "latest"
 """The column of the values that were known at the cutoffs."""
 ALL = 0
 """The horizon that stands for all of them: means over the horizons, each in its own units."""
+TOGETHER = ("horizon", "test", "model")
+"""Of tests whose p-values are adjusted together, over series."""
 VALUE_AT_RISK = (0.05, 0.025)
 """Probabilities at which values at risk are tested."""
 
@@ -129,8 +132,19 @@ def daily_losses(frame: pd.DataFrame, losses: Losses, scores: pd.DataFrame) -> p
 
 def daily_means(batches: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Means over all series, from the sums of batches."""
-    sums = pd.concat(batches).groupby(["cutoff", "model"], sort=False).sum()
-    return sums.div(sums.pop("series"), axis=0).reset_index()
+    return means_of_sums(functools.reduce(added, batches))
+
+
+def added(sums: pd.DataFrame, batch: pd.DataFrame) -> pd.DataFrame:
+    """The sums of a further batch added: one after the other, so that it is the same in parts."""
+    together = pd.concat([sums, batch])
+    return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
+
+
+def means_of_sums(sums: pd.DataFrame) -> pd.DataFrame:
+    """Daily losses as means over all series."""
+    keyed = sums.set_index(["cutoff", "model"])
+    return keyed.div(keyed.pop("series"), axis=0).reset_index()
 
 
 def series_tests(
@@ -225,6 +239,6 @@ def _direction(series: str, model: str, frame: pd.DataFrame) -> Iterator[SeriesT
 
 def adjusted(tests: pd.DataFrame) -> pd.DataFrame:
     """With ``p_adjusted``: p-values adjusted over series, per horizon, test and model."""
-    groups = tests.groupby(["horizon", "test", "model"])["p_value"]
+    groups = tests.groupby(list(TOGETHER))["p_value"]
     p_adjusted = groups.transform(lambda column: significance.false_discovery(column.to_numpy()))
     return tests.assign(p_adjusted=p_adjusted).reset_index(drop=True)

@@ -1,11 +1,15 @@
 """From a source to an evaluation."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
 
 from forecaster import atomic, swarm
 from forecaster.config import Config
+from forecaster.errors import DataError, ModelError, UsageError
 from forecaster.evaluation import (
     BacktestCallbacks,
     BacktestOptions,
@@ -17,14 +21,39 @@ from forecaster.evaluation import (
 from forecaster.evaluation.baselines import check_available, check_torch
 from forecaster.home import Home
 from forecaster.ingest import (
+    Groups,
+    Ingested,
+    Membership,
+    Store,
     check_flags,
     flags_of,
     ingested,
+    masked_rows,
     panel_from_store,
 )
+from forecaster.paths import as_text, from_text
+from forecaster.pipeline.evaluating_shards import Job, evaluate_shards
 from forecaster.pipeline.market import wanted_of, with_market_of
-from forecaster.pipeline.memory import check_room
+from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
+from forecaster.series import Panel
+from forecaster.storage import (
+    EvaluationRequest,
+    FitRequest,
+    UnfinishedFit,
+    data_digest,
+    ids_to_read,
+    tell_of_others,
+)
+
+
+class _Calls(NamedTuple):
+    """Who works, and what is called; see :func:`evaluate_from_home`."""
+
+    finish: Callable[[Evaluation], None] | None
+    executor: swarm.Executor | None
+    fetching: Callbacks
+    evaluating: BacktestCallbacks
 
 
 def evaluate_from_home(
@@ -35,6 +64,7 @@ def evaluate_from_home(
     *,
     folder: Path | None = None,
     overwrite: bool = False,
+    memory: int | None = None,
     finish: Callable[[Evaluation], None] | None = None,
     executor: swarm.Executor | None = None,
     fetching: Callbacks | None = None,
@@ -48,42 +78,222 @@ def evaluate_from_home(
     - ``options``: what to evaluate against what; baselines are kept under ``home``
     - ``folder``: by default a new one under ``home``; one that exists is an error unless it is an
       evaluation to ``overwrite``
+    - ``memory``: bytes that may be taken; by default a share of what is free. Series that need more
+      are evaluated in shards, with the same results; the store stays locked until they are, and the
+      evaluation is read in short (:meth:`Evaluation.read`)
     - ``finish``: adds to the evaluation's folder before it appears
     - ``executor``: where networks train and slow baselines are made, as for :func:`forecaster.fit`
     - ``fetching``, ``evaluating``: what is called meanwhile
+
+    One in shards that is interrupted is continued by :func:`resume_evaluation`.
     """
-    fetching = fetching or Callbacks()
-    check_flags(data.mask)
+    _check(data, config, options, memory)
     atomic.sweep(home.evaluations)
     folder = (folder or home.new_evaluation()).resolve()
     check_folder(folder, overwrite=overwrite)
+    swarm.keep_compiled(home.cache)
+    options = dataclasses.replace(options, cache=home.baselines_cache)
+    calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
+    with ingested(
+        home, data.source, wanted_of(data, config),
+        start=data.start, on_series=calls.fetching.on_series, on_wait=calls.fetching.on_wait,
+    ) as arrived:  # fmt: skip
+        ids, config = with_market_of(arrived, data, config)
+        parts = _portions(arrived.store, ids, data, config, memory, executor)
+        if parts.series_per_shard is not None:
+            arrived = arrived._replace(ids=ids)
+            request = _request(arrived, data, config, options, parts)
+            asked = _as_request(options, folder, arrived.stale, overwrite=overwrite)
+            request = dataclasses.replace(request, evaluation=asked)
+            return _begin(home, arrived.store, request, options, calls)
+        panel = _panel(arrived, ids, data, config)
+    panel = data.covariates.added_to(panel)
+    origin = _provenance(arrived.store, arrived.ids, data.source.name, data.mask, arrived.stale)
+    return evaluate_to_folder(
+        folder, panel, config, options, overwrite=overwrite,
+        provenance=origin, finish=finish, executor=executor, callbacks=evaluating,
+    )  # fmt: skip
+
+
+def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: int | None) -> None:
+    """Raise UsageError for what can be known to go wrong before anything is fetched."""
+    check_flags(data.mask)
     check_available([name for name in options.baselines if name != "torch"])
     if options.with_torch:
         check_torch(config, refit=options.refit)
-    swarm.keep_compiled(home.cache)
-    with ingested(
-        home, data.source, wanted_of(data, config),
-        start=data.start, on_series=fetching.on_series, on_wait=fetching.on_wait,
-    ) as arrived:  # fmt: skip
-        store = arrived.store
-        ids, config = with_market_of(arrived, data, config)
-        check_room(store, arrived.ids, config, "an evaluation")
-        panel = panel_from_store(
-            store, arrived.ids, dict(arrived.skipped), start=data.start, end=data.end
+    if options.membership is not None and options.ends == "own":
+        raise UsageError("dates of membership belong to common cutoffs; leave out ends = own")
+    if memory is not None and data.covariates:
+        raise UsageError(
+            "--memory: an evaluation with --future or --static takes all series into memory, since "
+            "what these files become is learned from all of them; leave out one or the other"
         )
-        if config.market is not None:
-            panel = panel.with_market(config.market, forecast=config.market in ids)
-        if data.mask:
-            panel = panel.with_flags(flags_of(store.flags(), data.mask))
-    panel = data.covariates.added_to(panel)
-    provenance = Provenance(
-        source=data.source.name,
-        data_sha256=store.digest(arrived.ids),
-        mask=tuple(data.mask),
-        stale=arrived.stale,
+
+
+def _portions(
+    store: Store,
+    ids: list[str],
+    data: DataRequest,
+    config: Config,
+    memory: int | None,
+    executor: swarm.Executor | None,
+) -> Portions:
+    """How many series are in memory together. Raises UsageError where too few would be."""
+    if not data.covariates:
+        return portions(store, ids, config, memory, executor)
+    # What these become is learned from all series.
+    check_room(store, ids, config, "an evaluation with covariates")
+    return Portions(None, None)
+
+
+def _panel(arrived: Ingested, ids: list[str], data: DataRequest, config: Config) -> Panel:
+    """All series with all of their rows, and the flags of those that look wrong."""
+    panel = panel_from_store(
+        arrived.store, arrived.ids, dict(arrived.skipped), start=data.start, end=data.end
     )
-    return evaluate_to_folder(
-        folder, panel, config, dataclasses.replace(options, cache=home.baselines_cache),
-        overwrite=overwrite, provenance=provenance, finish=finish, executor=executor,
-        callbacks=evaluating,
+    if config.market is not None:
+        panel = panel.with_market(config.market, forecast=config.market in ids)
+    return panel.with_flags(flags_of(arrived.store.flags(), data.mask)) if data.mask else panel
+
+
+def _provenance(
+    store: Store, ids: list[str], source: str, mask: Sequence[str], stale: Mapping[str, str]
+) -> Provenance:
+    return Provenance(
+        source=source, data_sha256=store.digest(ids), mask=tuple(mask), stale=dict(stale)
+    )
+
+
+def _request(
+    arrived: Ingested, data: DataRequest, config: Config, options: BacktestOptions, parts: Portions
+) -> FitRequest:
+    """The training of an evaluation of series that are read some at a time."""
+    read = ids_to_read(arrived.ids, config)
+    masked = masked_rows(arrived.store, read, data.mask, data.end)
+    return FitRequest(
+        source=data.source.name,
+        ids=tuple(arrived.ids),
+        skipped=dict(arrived.skipped),
+        data_sha256=data_digest(arrived.store, read, masked),
+        config=config,
+        seed=options.seed,
+        start=None if data.start is None else str(pd.Timestamp(data.start).date()),
+        end=None if data.end is None else str(pd.Timestamp(data.end).date()),
+        mask=tuple(data.mask),
+        **parts._asdict(),
+    )
+
+
+def _begin(
+    home: Home, store: Store, request: FitRequest, options: BacktestOptions, calls: _Calls
+) -> Evaluation:
+    """An evaluation in shards, from its beginning."""
+    if options.groups:
+        options.groups.of(request.ids)  # before the work
+    tell_of_others(home, calls.fetching.on_notice or (lambda message: None))
+    with UnfinishedFit.begin(home, request) as unfinished:
+        return _go_on(unfinished, store, options, calls)
+
+
+def _go_on(
+    unfinished: UnfinishedFit, store: Store, options: BacktestOptions, calls: _Calls
+) -> Evaluation:
+    """Do what is left of an evaluation in shards, and discard what was kept of it."""
+    request = unfinished.request
+    asked = request.evaluation
+    assert asked is not None
+    if calls.fetching.on_begin:
+        calls.fetching.on_begin(unfinished)
+    job = Job(unfinished, options, calls.executor, calls.fetching, calls.evaluating)
+    flags = flags_of(store.flags(), request.mask) if request.mask else None
+    origin = _provenance(
+        store, ids_to_read(request.ids, request.config), request.source, request.mask, asked.stale
+    )
+    evaluation = evaluate_shards(
+        job, store, flags, from_text(asked.folder),
+        dataclasses.replace(origin.stamped(), unfinished=unfinished.name), calls.finish,
+        overwrite=asked.overwrite,
+    )  # fmt: skip
+    unfinished.discard()
+    return evaluation
+
+
+def resume_evaluation(
+    home: Home,
+    name: str | None = None,
+    *,
+    finish: Callable[[Evaluation], None] | None = None,
+    executor: swarm.Executor | None = None,
+    fetching: Callbacks | None = None,
+    evaluating: BacktestCallbacks | None = None,
+) -> Evaluation:
+    """Continue an evaluation in shards that was interrupted, with the same results.
+
+    ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
+    running. Others as for :func:`evaluate_from_home`. Raises UsageError when there is none, it is
+    running, or several could be meant; ModelError when data or program have changed since.
+    """
+    calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
+    swarm.keep_compiled(home.cache)
+    with UnfinishedFit.find(home, name, command="evaluate") as unfinished:
+        asked = unfinished.request.evaluation
+        if asked is None:
+            raise ModelError(f"{unfinished.name}: holds no evaluation, in spite of its name")
+        folder = from_text(asked.folder)
+        if (there := _ended(folder, unfinished.name)) is not None:
+            unfinished.discard()
+            return there
+        check_folder(folder, overwrite=asked.overwrite)
+        store = Store.open(home, unfinished.request.source)
+        with store.locked(calls.fetching.on_wait):
+            unfinished.masked_rows(store)  # which are as they were
+            options = _options(unfinished.request, home.baselines_cache)
+            return _go_on(unfinished, store, options, calls)
+
+
+def _ended(folder: Path, name: str) -> Evaluation | None:
+    """The evaluation in a folder, where its process was killed once it was written."""
+    try:
+        evaluation = Evaluation.read(folder, in_short=True)
+    except (UsageError, DataError):
+        return None
+    return evaluation if evaluation.summary.provenance.unfinished == name else None
+
+
+def _as_request(
+    options: BacktestOptions, folder: Path, stale: Mapping[str, str], *, overwrite: bool
+) -> EvaluationRequest:
+    """What is to be written down of an evaluation."""
+    spans, groups = options.membership and options.membership.spans, options.groups
+    return EvaluationRequest(
+        folder=as_text(folder),
+        overwrite=overwrite,
+        n_windows=options.n_windows,
+        step_size=options.step_size,
+        baselines=tuple(options.baselines),
+        refit=options.refit,
+        torch_sample=options.torch_sample,
+        ends=options.ends,
+        spans=None if spans is None else tuple(
+            (str(name), start.isoformat(), end.isoformat())
+            for name, start, end in spans.itertuples(index=False)
+        ),
+        groups=None if groups is None else dict(groups.group),
+        groups_file=None if groups is None else as_text(groups.path),
+        stale=dict(stale),
+    )  # fmt: skip
+
+
+def _options(request: FitRequest, cache: Path) -> BacktestOptions:
+    """What was written down."""
+    asked, membership, groups = request.evaluation, None, None
+    assert asked is not None
+    if asked.spans is not None:
+        rows = [(name, pd.Timestamp(start), pd.Timestamp(end)) for name, start, end in asked.spans]
+        membership = Membership(pd.DataFrame(rows, columns=["unique_id", "start", "end"]))
+    if asked.groups is not None:
+        groups = Groups(from_text(asked.groups_file or ""), asked.groups)
+    return BacktestOptions(
+        asked.n_windows, asked.step_size, asked.baselines, asked.refit, request.seed,
+        asked.torch_sample, membership, asked.ends, cache, groups,
     )  # fmt: skip

@@ -280,8 +280,9 @@ def _train_in_shards(
     Where some were lost with their workers, the rest is saved, and the fit kept to try them again.
     """
     request = unfinished.request
-    scanned = scan(stored.store, request, stored.masked)
-    reader = Reader(stored.store, request, stored.masked, scanned.layout, scanned.frequency)
+    reader = Reader.of(stored.store, request, stored.masked)
+    scanned = scan(reader)
+    reader = reader.knowing(scanned.layout, scanned.frequency)
     if callbacks.on_begin:
         callbacks.on_begin(unfinished)
     parts = train_shards(reader, scanned, unfinished, executor, callbacks)

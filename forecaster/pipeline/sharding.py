@@ -8,7 +8,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -54,6 +54,33 @@ class Scanned(NamedTuple):
     last: Any
 
 
+class Reads(Protocol):
+    """Panels of some series at a time, for :func:`scan` and :func:`train_shards`."""
+
+    @property
+    def request(self) -> FitRequest:
+        """What is to be done."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Where the series are."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """Of the panel of all."""
+        ...
+
+    def panel(self, ids: Sequence[str]) -> Panel:
+        """Some series. Raises NoSeries or StoreError when none of them can be read."""
+        ...
+
+    def knowing(self, layout: Layout, frequency: Frequency) -> "Reads":
+        """The same, with what was seen of all series."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Reader:
     """Panels of some stored series at a time, as those of all would have them.
@@ -80,20 +107,27 @@ class Reader:
             return panel
         return dataclasses.replace(panel, frequency=self.frequency)
 
+    def knowing(self, layout: Layout, frequency: Frequency) -> "Reader":
+        """The same, with what was seen of all series."""
+        return dataclasses.replace(self, layout=layout, frequency=frequency)
 
-def scan(store: Store, request: FitRequest, masked: pd.DataFrame) -> Scanned:
+    @staticmethod
+    def of(store: Store, request: FitRequest, masked: pd.DataFrame) -> "Reader":
+        """Before anything was seen of the series."""
+        return Reader(store, request, masked, Layout(kind_of_times(store, request.ids)))
+
+
+def scan(reader: Reads) -> Scanned:
     """Read each series once, some at a time. Raises NoSeries when none can be learned from."""
-    reader = Reader(store, request, masked, Layout(_kind(store, request.ids)))
     scanned, same = _scan(reader)
     if not same:  # what was seen of some series alone is not what all of them are
-        reader = dataclasses.replace(reader, layout=scanned.layout, frequency=scanned.frequency)
-        scanned, _ = _scan(reader)
+        scanned, _ = _scan(reader.knowing(scanned.layout, scanned.frequency))
     if not scanned.rows:
-        raise NoSeries({**request.skipped, **scanned.skipped})
+        raise NoSeries({**reader.request.skipped, **scanned.skipped})
     return scanned
 
 
-def _scan(reader: Reader) -> tuple[Scanned, bool]:
+def _scan(reader: Reads) -> tuple[Scanned, bool]:
     """What is found, and whether each part of the series looked like all of them."""
     request = reader.request
     rows: dict[str, int] = {}
@@ -115,7 +149,8 @@ def _scan(reader: Reader) -> tuple[Scanned, bool]:
         rows |= found
         skipped |= reasons
         channels |= dict.fromkeys(panel.channels)
-        frequencies.update(infer_frequency(panel.times[seen]) for seen in panel.mask)
+        rows_of = (panel.times[seen] for seen in panel.mask if seen.any())
+        frequencies.update(infer_frequency(times) for times in rows_of)
         seen.add((panel.channels, panel.frequency))
         ends += [panel.times[0], panel.times[-1]]
     layout = reader.layout._replace(channels=tuple(channels))
@@ -133,7 +168,7 @@ def store_damages(store: Store, names: Sequence[str]) -> dict[str, str]:
     return store.damages(names) or dict.fromkeys(names, "cannot be read")
 
 
-def _kind(store: Store, ids: Sequence[str]) -> str:
+def kind_of_times(store: Store, ids: Sequence[str]) -> str:
     """What most series' times are, by the list of contents: "M" for dates or "i"."""
     firsts = [store.manifest.series[name].first for name in ids]
     whole = sum(first.lstrip("-").isdecimal() for first in firsts)
@@ -148,7 +183,7 @@ def shards_of(ids: Sequence[str], size: int | None) -> Iterator[Sequence[str]]:
 
 
 def train_shards(
-    reader: Reader,
+    reader: Reads,
     scanned: Scanned,
     unfinished: UnfinishedFit,
     executor: swarm.Executor | None,
@@ -227,7 +262,7 @@ def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
 
 
 def _common(
-    reader: Reader,
+    reader: Reads,
     sample: Sequence[str],
     scanned: Scanned,
     on_training: Callable[[swarm.Progress], None] | None,
@@ -241,7 +276,7 @@ def _common(
 
 
 def _train(
-    reader: Reader,
+    reader: Reads,
     group: Sequence[Sequence[str]],
     common: Common,
     unfinished: UnfinishedFit,

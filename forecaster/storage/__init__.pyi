@@ -5,11 +5,11 @@ from .encoding import Encoding as Encoding
 from .opened import OpenRun as OpenRun
 from .prices import forecasting_panel as forecasting_panel
 from .prices import stored_newcomers as stored_newcomers
+from .request import EvaluationRequest as EvaluationRequest
 from .request import FitRequest as FitRequest
 from .request import data_digest as data_digest
 from .request import ids_to_read as ids_to_read
 from .resuming import UnfinishedFit as UnfinishedFit
-from .resuming import UnfinishedStatus as UnfinishedStatus
 from .resuming import discard as discard
 from .resuming import take_saved as take_saved
 from .resuming import tell_of_others as tell_of_others
@@ -26,8 +26,11 @@ from .saving import save_run as save_run
 from .shards import SHARDS as SHARDS
 from .shards import SavedPart as SavedPart
 from .shards import load as load
+from .shards import load_parts as load_parts
+from .shards import part_ids as part_ids
 from .shards import read_part as read_part
 from .shards import read_report as read_report
 from .shards import save_part as save_part
 from .shards import save_shards as save_shards
 from .shards import shard_name as shard_name
+from .unfinished import UnfinishedStatus as UnfinishedStatus

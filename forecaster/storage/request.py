@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 
@@ -30,6 +30,32 @@ def versions(precision: str = "float32") -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True)
+class EvaluationRequest:
+    """What an evaluation in shards was asked to do beside training its networks.
+
+    - ``folder``, ``overwrite``: where it is written, as text of any locale (:mod:`.paths`)
+    - ``n_windows, step_size, baselines, refit, torch_sample, ends``: as of
+      :class:`forecaster.evaluation.BacktestOptions`
+    - ``spans``: of membership of a universe, ``unique_id, start, end`` each; None: all are members
+    - ``groups``, ``groups_file``: the group of each name in a file
+    - ``stale``: series that could not be updated before, with the reason
+    """
+
+    folder: str
+    overwrite: bool
+    n_windows: int | None
+    step_size: int
+    baselines: tuple[str, ...]
+    refit: bool | int
+    torch_sample: int
+    ends: str
+    spans: tuple[tuple[str, str, str], ...] | None
+    groups: Mapping[str, str] | None
+    groups_file: str | None
+    stale: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class FitRequest:
     """What a fit was asked to do, once its data have arrived in the store.
 
@@ -45,6 +71,8 @@ class FitRequest:
     - ``series_per_shard``: how many series are saved together, see
       :mod:`forecaster.storage.shards`; None: all
     - ``series_at_a_time``: how many are in memory together, those of some shards
+    - ``evaluation``: where it is an evaluation, whose networks are trained on what was known at its
+      cutoffs
     """
 
     source: str
@@ -61,6 +89,7 @@ class FitRequest:
     covariates_sha256: str | None = None
     series_per_shard: int | None = None
     series_at_a_time: int | None = None
+    evaluation: EvaluationRequest | None = None
     # None until it is made: they depend on the precision.
     versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]
 
@@ -75,7 +104,8 @@ class FitRequest:
 
     def __str__(self) -> str:
         kind = f"{self.config.column} {self.config.hidden}{', tuned' if self.tune else ''}"
-        return f"{len(self.ids)} series of {self.source}, {kind}"
+        what = "" if self.evaluation is None else "an evaluation of "
+        return f"{what}{len(self.ids)} series of {self.source}, {kind}"
 
 
 def ids_to_read(ids: Sequence[str], config: Config) -> list[str]:
@@ -92,6 +122,8 @@ def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request down, whole or not at all."""
     fields = {"schema": _SCHEMA, **dataclasses.asdict(request)}
+    if request.evaluation is None:
+        del fields["evaluation"]  # of which earlier versions know nothing
     text = json.dumps(fields, indent=1, allow_nan=False)
     atomic.write_file(path, lambda to: to.write_text(text))
 
@@ -107,6 +139,8 @@ def read_request(path: Path) -> FitRequest:
         reading = Reading(**files.pop("reading", {}))
         fields["covariates"] = CovariateFiles(**files, reading=reading)
         fields.setdefault("versions", {})
+        if (evaluation := fields.get("evaluation")) is not None:
+            fields["evaluation"] = _evaluation(evaluation)
         request = FitRequest(**fields)
         _check_types(request)
     except (
@@ -115,6 +149,22 @@ def read_request(path: Path) -> FitRequest:
         raise ModelError(f"{path}: cannot be read ({error}); fit without --resume") from error
     if not (isinstance(schema, int) and 1 <= schema <= _SCHEMA):
         raise ModelError(f"{path}: of another version of forecaster; fit without --resume")
+    return request
+
+
+def _evaluation(fields: dict[str, Any]) -> EvaluationRequest:
+    """Raises TypeError or ValueError for what no evaluation has asked for."""
+    spans = fields["spans"]
+    if spans is not None:
+        spans = tuple((str(name), str(start), str(end)) for name, start, end in spans)
+    request = EvaluationRequest(
+        **{**fields, "spans": spans, "baselines": tuple(map(str, fields["baselines"]))}
+    )
+    counts = (request.step_size, request.torch_sample)
+    if any(type(count) is not int or count < 1 for count in counts):
+        raise TypeError("expected step_size and torch_sample of 1 or more")
+    if not all(isinstance(text, str) for text in (request.folder, request.ends)):
+        raise TypeError("expected a folder and ends as text")
     return request
 
 

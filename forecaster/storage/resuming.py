@@ -35,6 +35,7 @@ from forecaster.storage.request import (
 )
 from forecaster.storage.saving import runs_by_fit
 from forecaster.storage.shards import SHARDS, finished_parts, remove_parts, shard_name
+from forecaster.storage.unfinished import EVALUATION, UnfinishedStatus, command_of
 
 if TYPE_CHECKING:  # unfinished fits are listed without JAX
     from forecaster.swarm import Checkpoint
@@ -96,13 +97,15 @@ class UnfinishedFit:
         return UnfinishedFit(folder, request, checkpoint, lock, new=True)
 
     @staticmethod
-    def find(home: Home, name: str | None = None) -> "UnfinishedFit":
+    def find(home: Home, name: str | None = None, *, command: str = "fit") -> "UnfinishedFit":
         """The fit to resume: the one of this name, or the only one that is not running.
+
+        ``command``: that is to continue it, ``fit`` or ``evaluate``.
 
         Raises UsageError when there is none, it is running, or there are several; ModelError when
         it cannot be read, or was begun by other versions of the program or another kernel.
         """
-        folder = _choose(home, name)
+        folder = _choose(home, name, command)
         lock = _locked(folder)
         try:
             request = read_request(folder / _REQUEST)
@@ -146,14 +149,27 @@ class UnfinishedFit:
         except StoreError:
             pass  # prices whose flags are out of date have changed too
         raise ModelError(
-            "the stored data have changed since the fit was interrupted; run `forecaster fit` "
-            f"without --resume ({_how_to_discard(self.name)})"
+            f"the stored data have changed since the {command_of(self.name)} was interrupted; run "
+            f"`forecaster {command_of(self.name)}` without --resume ({_how_to_discard(self.name)})"
         )
 
     @property
     def shards(self) -> Path:
         """Where the finished shards of a fit that goes through in shards are."""
         return self.folder / SHARDS
+
+    def stage(self, number: int) -> "UnfinishedFit":
+        """Where the networks of one of several trainings are; the first is this itself."""
+        if number == 0:
+            return self
+        folder = self.shards / f"after-{shard_name(number)}"
+        with atomic.as_write_error(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        return dataclasses.replace(self, folder=folder)
+
+    def measured(self, number: int) -> Path:
+        """Where a measured part of an evaluation is."""
+        return self.shards / f"measured-{shard_name(number)}"
 
     def checkpoint_of(self, shard: int) -> "Checkpoint":
         """Where the progress of one shard is kept."""
@@ -174,37 +190,6 @@ class UnfinishedFit:
         _remove(self.folder, self.lock)
 
 
-@dataclasses.dataclass(frozen=True)
-class UnfinishedStatus:
-    """What can be told of an unfinished fit from outside.
-
-    - ``name``: what it is resumed by
-    - ``what``: series, source and kind of network, or why it cannot be read
-    - ``saved``: seconds since 1970 when its progress was last kept; None: there is none yet
-    - ``running``: whether a process trains it
-    - ``holder``: which process, where that can be told
-    - ``shards``: how many are finished, of a fit in shards, and of how many at most; else None
-    """
-
-    name: str
-    what: str
-    saved: float | None
-    running: bool
-    holder: str
-    shards: tuple[int, int] | None = None
-
-    @property
-    def progress(self) -> str:
-        """Since when it has some."""
-        if self.saved is None:
-            return "none yet"
-        done = "" if self.shards is None else "{} of {} shards done, ".format(*self.shards)
-        return f"{done}kept at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.saved))}"
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.what}, progress {self.progress}"
-
-
 def unfinished_fits(home: Home) -> list[UnfinishedStatus]:
     """All fits that are under way or were interrupted, the oldest first.
 
@@ -219,7 +204,7 @@ def take_saved(home: Home, name: str | None = None) -> Path | None:
     ``name``: as for :meth:`UnfinishedFit.find`, which finds the fits where this gives None. Raises
     UsageError when there is none, it is running, or there are several.
     """
-    folder = _choose(home, name)
+    folder = _choose(home, name, "fit")
     run = _runs(home).get(folder.name)
     if run is not None:
         _remove(folder, _locked(folder))
@@ -231,7 +216,7 @@ def discard(home: Home, name: str) -> None:
 
     Raises UsageError when there is none of this name, or it is running.
     """
-    folder = _choose(home, name)
+    folder = _choose(home, name, None)
     _remove(folder, _locked(folder))
 
 
@@ -259,7 +244,8 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
     for other in unfinished_fits(home):
         if not other.running:
             on_notice(
-                f"Kept an interrupted fit, {other}. `forecaster fit --resume {other.name}` "
+                f"Kept an interrupted fit, {other}. `forecaster {other.command} --resume "
+                f"{other.name}` "
                 f"continues it, `forecaster fit --discard {other.name}` removes it."
             )
 
@@ -271,7 +257,8 @@ def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path,
         # even between mkdir's finding that one there and its look at what it is.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             home.unfinished.mkdir(parents=True, exist_ok=True)
-            folder = home.new_unfinished(request.config.model, run)
+            model = EVALUATION if request.evaluation else request.config.model
+            folder = home.new_unfinished(model, run)
             folder.mkdir()
             lock = FolderLock(folder)
             if lock.try_acquire():
@@ -281,8 +268,11 @@ def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path,
     raise OSError("too many fits begin at the same time")
 
 
-def _choose(home: Home, name: str | None) -> Path:
-    """The folder of a name, or of the only fit that is not running."""
+def _choose(home: Home, name: str | None, command: str | None) -> Path:
+    """The folder of a name, or of the only fit that is not running.
+
+    ``command``: that is to continue it; None: it does not matter.
+    """
     folders = {folder.name: folder for folder in home.unfinished_fits()}
     if name is not None:
         named = {run_name(folder): folder.name for folder in folders.values()}
@@ -290,8 +280,11 @@ def _choose(home: Home, name: str | None) -> Path:
         if name not in folders:
             there = f"; there are {', '.join(folders)}" if folders else ""
             raise UsageError(f"no unfinished fit {name!r} under {home}{there}")
+        if command not in (None, right := command_of(name)):
+            raise UsageError(f"{name}: `forecaster {right} --resume {name}` continues it")
         return folders[name]
-    idle = [folder for folder in folders.values() if not is_held(folder)]
+    of_kind = [folder for folder in folders.values() if command in (None, command_of(folder.name))]
+    idle = [folder for folder in of_kind if not is_held(folder)]
     if len(idle) > 1:
         idle = _not_saved(home, idle)
     if len(idle) == 1:
@@ -301,9 +294,12 @@ def _choose(home: Home, name: str | None) -> Path:
         raise UsageError(
             f"{len(idle)} unfinished fits under {home}; name one, --resume NAME:\n{lines}"
         )
-    if folders:
-        raise _still_running(next(iter(folders.values())))
-    raise UsageError(f"no unfinished fit under {home}; run `forecaster fit` without --resume")
+    if of_kind:
+        raise _still_running(of_kind[0])
+    what = "evaluation in shards" if command == "evaluate" else "fit"
+    raise UsageError(
+        f"no unfinished {what} under {home}; run `forecaster {command}` without --resume"
+    )
 
 
 def _runs(home: Home) -> dict[str, Path]:

@@ -345,6 +345,23 @@ def load_shards(
     return joined if joined.ids == tuple(ids) else joined.only(list(ids))
 
 
+def part_ids(part: SavedPart) -> tuple[str, ...]:
+    """The series of a finished shard that have a network."""
+    return () if part.empty else tuple(read_rest(part.folder)["ids"])
+
+
+def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Model":
+    """Some series of finished shards as one model.
+
+    - ``parts``: by the folder of a shard, the series of it
+    - ``spread``: what bands start from
+    """
+    from forecaster.forecasting import join_models
+
+    model = join_models([load_whole(folder).only(list(ids)) for folder, ids in parts.items()])
+    return dataclasses.replace(model, spread=spread)
+
+
 def finished_parts(folder: Path) -> list[Path]:
     """What tells of each finished shard of a fit that is under way; not those to be tried again.
 

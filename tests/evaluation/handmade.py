@@ -28,7 +28,7 @@ SUMMARY: dict[str, Any] = {
         "season": None, "market": None,
         "start": "independent", "members": 1, "shrinkage": 3.0, "epochs": 4,
         "patience": 4, "batch_size": 32, "learning_rate": 0.01, "weight_decay": 0.001, "clip": 1.0,
-        "precision": "float32",
+        "precision": "float32", "data_parallel": 1,
     },
     "target": "adj_close",
     "skipped": {"ZZZ": "too short"},

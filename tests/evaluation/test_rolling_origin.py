@@ -7,7 +7,8 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import Origins, cutoffs_of
-from forecaster.evaluation.rolling_origin import FrameWriter, _groups, write_frames
+from forecaster.evaluation.cutoffs import groups_of
+from forecaster.evaluation.rolling_origin import FrameWriter, write_frames
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
 
@@ -58,12 +59,12 @@ def test_a_series_is_not_forecast_from_a_cutoff_it_was_not_observed_at(panel):
     ],
 )
 def test_cutoffs_that_share_a_model(refit, groups):
-    assert [group.tolist() for group in _groups(np.arange(1, 6), refit=refit)] == groups
+    assert [group.tolist() for group in groups_of(np.arange(1, 6), refit=refit)] == groups
 
 
 def test_refitting_every_zero_cutoffs_is_refused():
     with pytest.raises(UsageError, match="refit: expected True, False or a whole number"):
-        _groups(np.arange(3), refit=0)
+        groups_of(np.arange(3), refit=0)
 
 
 def test_frames_are_written_one_after_another(tmp_path):

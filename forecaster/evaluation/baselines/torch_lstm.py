@@ -66,7 +66,9 @@ def fit_by_torch(
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
     check_torch(config)
-    config = dataclasses.replace(config, start="independent", members=1, precision="float32")
+    config = dataclasses.replace(
+        config, start="independent", members=1, precision="float32", data_parallel=1
+    )
     run = functools.partial(_by_processes, workers=workers or cores())
     if executor is not None and not executor.is_local:
         run = functools.partial(_elsewhere, executor=executor)

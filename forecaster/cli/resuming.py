@@ -1,0 +1,53 @@
+"""What is said of work that was interrupted, and what its options do not go with."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from forecaster.cli.shared import say
+from forecaster.cli.stopping import exit_code, word
+from forecaster.errors import UsageError, WriteError
+
+if TYPE_CHECKING:
+    from forecaster.storage import UnfinishedFit
+
+THE_ONLY = ""
+"""The fit that was interrupted, for --resume without a name."""
+
+
+def refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> None:
+    """Raise UsageError for options that mean nothing beside this one; all ``but`` one."""
+    from click.core import ParameterSource
+
+    for name in ctx.params.keys() - {"home", option, but}:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{option} {why}; leave out --{name}")
+
+
+@contextlib.contextmanager
+def resumable(command: str = "fit") -> Iterator[Callable[["UnfinishedFit"], None]]:
+    """Say how to continue when the block is interrupted, or its result cannot be written.
+
+    ``command``: that continues it. Gives what is to be called with the fit when it begins.
+    """
+    begun: list[UnfinishedFit] = []
+    try:
+        yield begun.append
+    except KeyboardInterrupt as error:
+        if not (begun and begun[0].has_progress):
+            raise
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            say(f"{word(error)}. {_how_to_resume(begun[0], command)}")
+        raise SystemExit(exit_code(error)) from None
+    except WriteError as error:
+        if not (begun and begun[0].has_progress):
+            raise
+        raise WriteError(f"{error}. {_how_to_resume(begun[0], command)}") from error.__cause__
+
+
+def _how_to_resume(unfinished: "UnfinishedFit", command: str) -> str:
+    others = len(list(unfinished.folder.parent.glob("*/"))) > 1
+    name = f" {unfinished.name}" if others else ""
+    return f"Continue with `forecaster {command} --resume{name}`."

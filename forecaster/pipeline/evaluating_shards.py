@@ -1,0 +1,265 @@
+"""An evaluation whose series do not fit into memory together: train, measure, write, forget.
+
+First the networks of all series, in shards as of a fit, once for each training that is asked for;
+then, with what bands start from known, some series at a time are forecast and measured. Results are
+those of an evaluation in one piece, bit for bit, but for what a summary says of time and memory.
+"""
+
+import dataclasses
+import gc
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from forecaster import atomic, swarm
+from forecaster.evaluation import (
+    AT_ONCE,
+    LEVELS,
+    BacktestCallbacks,
+    BacktestOptions,
+    Evaluation,
+    Forecasters,
+    Provenance,
+    RollingOrigin,
+    Seconds,
+    Summary,
+    advised_of_windows,
+    by_torch,
+    cutoffs_in,
+    groups_of,
+    join_parts,
+    measure_part,
+    read_part,
+    summary_of_parts,
+    torch_sample,
+    usual_windows,
+)
+from forecaster.evaluation.baselines import Runner
+from forecaster.forecasting import Model
+from forecaster.ingest import Store
+from forecaster.pipeline.past import Known, Past
+from forecaster.pipeline.requests import Callbacks
+from forecaster.pipeline.sharding import common_spread_of, scan, shards_of, train_shards
+from forecaster.series import Flags, OwnEnds, default_season
+from forecaster.storage import SavedPart, UnfinishedFit, load_parts, part_ids
+
+
+class Trained(NamedTuple):
+    """The networks of one training, as they lie on the disk.
+
+    - ``known``: what they learned from; ``season``: steps in one of most series then
+    - ``cutoffs``: that they forecast from, positions on the axis of all times
+    - ``parts``: the finished shards; ``spread``: what bands start from
+    - ``skipped``: series without a network, with the reason
+    - ``shard_of``: by series, the shard with its network
+    """
+
+    known: Known
+    season: int
+    cutoffs: np.ndarray
+    parts: list[SavedPart]
+    spread: np.ndarray
+    skipped: dict[str, str]
+    shard_of: dict[str, Path]
+
+    def model(self, ids: Sequence[str]) -> Model:
+        """The networks of those of these series that have one; where none has, those of another."""
+        there = [name for name in ids if name in self.shard_of] or [next(iter(self.shard_of))]
+        of_shard: dict[Path, list[str]] = {}
+        for name in there:
+            of_shard.setdefault(self.shard_of[name], []).append(name)
+        return load_parts(of_shard, self.spread)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """An evaluation in shards that is under way."""
+
+    unfinished: UnfinishedFit
+    options: BacktestOptions
+    executor: swarm.Executor | None
+    callbacks: Callbacks
+    evaluating: BacktestCallbacks
+
+
+def evaluate_shards(
+    job: Job,
+    store: Store,
+    flags: Flags | None,
+    folder: Path,
+    provenance: Provenance,
+    finish: Callable[[Evaluation], None] | None,
+    *,
+    overwrite: bool,
+) -> Evaluation:
+    """Do what of it is not done yet, and write the evaluation's folder, whole or not at all.
+
+    - ``flags``: of the rows that are not learned from once that is known
+    - ``finish``: as for :func:`forecaster.evaluation.evaluate_to_folder`
+
+    The result is read in short. Raises NoSeries when no network can be used, DataError when there
+    is no forecast.
+    """
+    began = time.perf_counter()
+    options = job.options
+    ends = "common" if options.membership is not None else options.ends
+    past = Past.of(store, job.unfinished.request, flags, ends)
+    trained = _trained(job, past)
+    fitting = time.perf_counter() - began
+    parts = _measured(job, past, trained)
+    summaries = [summary for _, summary in parts]
+    seconds = Seconds(
+        training=sum(part.seconds for each in trained for part in each.parts),
+        fitting=round(fitting, 2),
+        torch=next((s.seconds.torch for s in summaries if s.seconds.torch is not None), None),
+        baselines=_summed([summary.seconds.baselines for summary in summaries]),
+        all=round(time.perf_counter() - began, 2),
+    )
+    summary = _joined(past, trained, options, summaries, seconds, provenance)
+    with atomic.write_folder(folder, replace=overwrite) as temporary:
+        join_parts([part for part, its in parts if its.series], temporary, summary)
+        evaluation = Evaluation.read(temporary, in_short=True)
+        if finish:
+            finish(evaluation)
+    return dataclasses.replace(evaluation, folder=folder)
+
+
+def _trained(job: Job, past: Past) -> list[Trained]:
+    """Train all networks, or find those that are trained already."""
+    config, options, times = past.request.config, job.options, past.times
+    assert times is not None
+    windows = options.n_windows or usual_windows(len(times), config, options.step_size)
+    cutoffs = cutoffs_in(times, config.horizon, windows, options.step_size)
+    trained: list[Trained] = []
+    for number, group in enumerate(groups_of(cutoffs, refit=options.refit)):
+        with advised_of_windows(past.most, config, windows, options.step_size):
+            trained.append(_train(job, Known(past, times[group[0]]), group, number))
+    return trained
+
+
+def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
+    """The networks that forecast from some cutoffs."""
+    scanned = scan(known)
+    known = known.knowing(scanned.layout, scanned.frequency)
+    stage = job.unfinished.stage(number)
+    parts = train_shards(known, scanned, stage, job.executor, job.callbacks)
+    skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
+    shard_of = {name: part.folder for part in parts for name in part_ids(part)}
+    spread = common_spread_of(known.request, scanned, parts)
+    season = default_season(scanned.frequency)
+    return Trained(known, season, cutoffs, parts, spread, skipped, shard_of)
+
+
+def _measured(job: Job, past: Past, trained: Sequence[Trained]) -> list[tuple[Path, Summary]]:
+    """Forecast and measure all series, or find what is measured already; the parts, in order."""
+    torch = _Torch(job, past, trained)
+    ids = list(trained[0].shard_of)
+    size = past.request.series_per_shard or len(ids)
+    # With each training come further models of the same series. Batches are those of one piece.
+    size = max(1, size // len(trained) // AT_ONCE) * AT_ONCE
+    parts: list[tuple[Path, Summary]] = []
+    on_forecast = job.evaluating.forecast or (lambda done, total: None)
+    for number, names in enumerate(shards_of(ids, size)):
+        folder, done = job.unfinished.measured(number), number * size
+        key = _key(names, trained, torch.ids)
+        summary = read_part(folder, key)
+        if summary is None:
+            summary = _measure(
+                job, past, trained, names, torch, folder, key,
+                lambda some, _, done=done: on_forecast(done + some, len(ids)),
+            )  # fmt: skip
+        parts.append((folder, summary))
+    return parts
+
+
+def _measure(
+    job: Job,
+    past: Past,
+    trained: Sequence[Trained],
+    names: Sequence[str],
+    torch: "_Torch",
+    folder: Path,
+    key: str,
+    on_forecast: Callable[[int, int], None],
+) -> Summary:
+    """Forecast and measure some series, and write what came of it."""
+    config, options = past.request.config, job.options
+    networks, own = _rolling(past, trained, names)
+    first = trained[0].known
+    with Runner(
+        options.runner_names, config.horizon, LEVELS, first.with_all_rows(names[:1]),
+        season=config.season, cache=options.cache, executor=job.executor,
+    ) as runner:  # fmt: skip
+        forecasters = Forecasters(networks, runner, *torch.trained())
+        try:
+            return measure_part(
+                folder, forecasters, options, trained[0].season, own, key, on_forecast=on_forecast
+            )
+        finally:
+            gc.collect()
+
+
+def _rolling(
+    past: Past, trained: Sequence[Trained], names: Sequence[str]
+) -> tuple[RollingOrigin, OwnEnds | None]:
+    """The networks of some series, ready to forecast from all cutoffs."""
+    panel, own = past.panel(names)
+    parts = [(each.model(names), each.cutoffs) for each in trained]
+    return RollingOrigin.of_models(panel, parts, LEVELS, own), own
+
+
+class _Torch:
+    """PyTorch's networks of a sample, trained when they are first needed."""
+
+    def __init__(self, job: Job, past: Past, trained: Sequence[Trained]):
+        self._job, self._past, self._trained = job, past, trained
+        kept, options = list(trained[0].shard_of), job.options
+        self.ids = torch_sample(kept, options.torch_sample) if options.with_torch else []
+        self._made: tuple[RollingOrigin | None, dict[str, str]] | None = None
+
+    def trained(self) -> tuple[RollingOrigin | None, dict[str, str]]:
+        """The networks, and the series on which PyTorch failed, with the reason."""
+        if self._made is None and self.ids:
+            job = self._job
+            networks, _ = _rolling(self._past, self._trained, self.ids)
+            known = self._trained[0].known.with_all_rows(self.ids)
+            self._made = by_torch(
+                networks, known, job.options.seed, job.evaluating.torch, job.executor
+            )
+        return self._made or (None, {})
+
+
+def _key(names: Sequence[str], trained: Sequence[Trained], torch: Sequence[str]) -> str:
+    """What decides the forecasts of some series, beside the request."""
+    digest = hashlib.sha256("\0".join([*names, "", *torch]).encode("utf-8", "surrogateescape"))
+    for each in trained:
+        digest.update(each.spread.tobytes())
+        digest.update("".join("01"[name in each.shard_of] for name in names).encode())
+    return digest.hexdigest()
+
+
+def _summed(seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for each in seconds for name in each)
+    return {name: round(sum(each.get(name, 0.0) for each in seconds), 2) for name in names}
+
+
+def _joined(
+    past: Past,
+    trained: Sequence[Trained],
+    options: BacktestOptions,
+    summaries: Sequence[Summary],
+    seconds: Seconds,
+    provenance: Provenance,
+) -> Summary:
+    """The summary of the whole."""
+    kept = list(trained[0].shard_of)
+    joined = summary_of_parts(summaries, seconds=seconds, provenance=provenance)
+    return dataclasses.replace(
+        joined,
+        skipped={**past.request.skipped, **trained[0].skipped, **joined.skipped},
+        groups=options.groups.of(kept) if options.groups else {},
+    )

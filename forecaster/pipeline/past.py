@@ -1,0 +1,170 @@
+"""Stored series as they were known at the cutoffs of an evaluation, some at a time.
+
+They are on the time axis of all, so that cutoffs are where they are in one piece.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Shaped
+
+from forecaster.errors import NoSeries, StoreError
+from forecaster.ingest import Store, panel_from_store
+from forecaster.pipeline.sharding import kind_of_times, shards_of, store_damages
+from forecaster.series import (
+    ENDS,
+    Flags,
+    Frequency,
+    Layout,
+    OwnEnds,
+    Panel,
+    Time,
+    check_market,
+    on_axis,
+    union_of,
+)
+from forecaster.storage import FitRequest, ids_to_read
+
+
+class Spans(NamedTuple):
+    """When all series were observed, after each was read once.
+
+    - ``layout``, ``times``: of the panel that they would make
+    - ``most``: rows of the longest
+    - ``skipped``: series that cannot be read, with the reason
+    - ``own``: whether times only count the rows of each, see :func:`forecaster.series.aligned_if`
+    """
+
+    layout: Layout
+    times: Shaped[np.ndarray, " time"]
+    most: int
+    skipped: dict[str, str]
+    own: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Past:
+    """Panels of some stored series with all rows, and the flags of those that look wrong.
+
+    - ``times``: of all series; None: not known yet
+    - ``own``: whether each series is evaluated at its own end
+    - ``most``: rows of the longest series
+    """
+
+    store: Store
+    request: FitRequest
+    flags: Flags | None
+    layout: Layout
+    times: Shaped[np.ndarray, " time"] | None = None
+    own: bool = False
+    most: int = 0
+
+    @staticmethod
+    def of(store: Store, request: FitRequest, flags: Flags | None, ends: str) -> "Past":
+        """Read all series once. Raises NoSeries when there is none."""
+        past = Past(store, request, flags, Layout(kind_of_times(store, request.ids)))
+        spans, same = past._scan()
+        if not same:
+            past = dataclasses.replace(past, layout=spans.layout)
+            spans, _ = past._scan()
+        assert ends in ENDS
+        own = ends == "own" or (ends == "auto" and spans.own)
+        request = dataclasses.replace(request, skipped=spans.skipped)
+        return Past(store, request, flags, spans.layout, spans.times, own, spans.most)
+
+    def panel(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
+        """Some series; where their ends are aligned, also how to find their own times again.
+
+        Raises NoSeries or StoreError when none of them can be read.
+        """
+        panel = self._read(ids)
+        if self.times is not None:
+            panel = on_axis(panel, self.times)
+        if self.flags is not None:
+            panel = panel.with_flags(self.flags)
+        return OwnEnds.align(panel) if self.own else (panel, None)
+
+    def _read(self, ids: Sequence[str]) -> Panel:
+        request, market = self.request, self.request.config.market
+        panel = panel_from_store(
+            self.store, ids_to_read(ids, request.config), start=request.start, end=request.end,
+            layout=self.layout,
+        )  # fmt: skip
+        return panel if market is None else panel.with_market(market, forecast=market in ids)
+
+    def _scan(self) -> tuple[Spans, bool]:
+        """What is found, and whether each part of the series has the channels of all."""
+        skipped: dict[str, str] = dict(self.request.skipped)
+        axes: list[np.ndarray] = []
+        channels: dict[tuple[str, ...], None] = {}
+        firsts, lasts = set[object](), set[object]()
+        most, target = 0, ""
+        for names in shards_of(self.request.ids, self.request.series_per_shard):
+            try:
+                panel = self._read(names)
+            except NoSeries as error:
+                skipped |= error.skipped
+                continue
+            except StoreError:
+                skipped |= store_damages(self.store, names)
+                continue
+            check_market(panel)
+            skipped |= panel.skipped
+            axes = [union_of([*axes, panel.times])]
+            channels[panel.channels] = None
+            most, target = max(most, int(panel.mask.sum(1).max())), panel.target
+            firsts |= set(panel.times[panel.mask.argmax(1)].tolist())
+            latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
+            lasts |= set(panel.times[latest].tolist())
+        if not axes:
+            raise NoSeries(skipped)
+        counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len(lasts) > 1
+        every = tuple(dict.fromkeys(name for part in channels for name in part))
+        layout = self.layout._replace(channels=every)
+        spans = Spans(layout, axes[0], most, skipped, counts and target == "y")
+        return spans, list(channels) == [every]
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What was known of series at a cutoff, as networks learn from it; see :class:`Past`.
+
+    ``frequency``: that most series had then; None: not known yet
+    """
+
+    past: Past
+    cutoff: Time | Shaped[np.ndarray, ""]
+    frequency: Frequency | None = None
+
+    @property
+    def request(self) -> FitRequest:
+        """What is to be done."""
+        return self.past.request
+
+    @property
+    def store(self) -> Store:
+        """Where the series are."""
+        return self.past.store
+
+    @property
+    def layout(self) -> Layout:
+        """Of the panel of all."""
+        return self.past.layout
+
+    def panel(self, ids: Sequence[str]) -> Panel:
+        """Some series, without the rows that were known then to look wrong."""
+        return self.with_all_rows(ids).masked()
+
+    def with_all_rows(self, ids: Sequence[str]) -> Panel:
+        """Some series, and the flags of then."""
+        panel, _ = self.past.panel(ids)
+        known = panel.until(self.cutoff)
+        if self.frequency is None:
+            return known
+        return dataclasses.replace(known, frequency=self.frequency)
+
+    def knowing(self, layout: Layout, frequency: Frequency) -> "Known":
+        """The same, with what was seen of all series."""
+        return dataclasses.replace(self, frequency=frequency)

@@ -1,0 +1,212 @@
+"""An evaluation in shards: the results of one in one piece, whatever interrupts it."""
+
+import contextlib
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from forecaster.forecasting import sampling
+from forecaster.home import Home
+from forecaster.pipeline import evaluating_shards, sharding
+from tests.conftest import error, prices, run
+from tests.swarm.test_shards import Elsewhere
+
+NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG"]
+SETTINGS = """
+hidden = 2
+lookback = 20
+burn_in = 5
+horizon = 2
+validation = 60
+epochs = 3
+members = 2
+"""
+OPTIONS = ("--windows", 24, "--step", 2, "--baselines", "naive,drift")
+TABLES = ("forecasts", "scores", "tests", "daily")
+
+
+def small(patch, shard=2):
+    """Samples of three series, shards of two, and batches of two."""
+    patch.setattr(sampling, "MOST_SERIES", 3)
+    patch.setattr("forecaster.evaluation.rolling_origin.AT_ONCE", 2)
+    patch.setattr(evaluating_shards, "AT_ONCE", 2)
+    if shard:
+        patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", shard)
+
+
+@pytest.fixture(autouse=True)
+def in_shards(monkeypatch):
+    small(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Series of unequal length, of which one is too short and one ends early, and settings."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    rows = dict(zip(NAMES, [300, 280, 320, 300, 40, 300, 290], strict=True))
+    parts = [prices(name, rows[name]) for name in NAMES]
+    parts[3] = prices("DDD", 260)
+    pd.concat(parts).to_csv(folder / "p.csv", index=False)
+    (folder / "c.toml").write_text(SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, shard=0)
+        done = run(*evaluating(folder), "--home", folder / "whole", "--output", folder / "one")
+    assert done.exit_code == 3, done.output
+    return folder
+
+
+def evaluating(folder, *more):
+    source = f"files:{folder / 'p.csv'}"
+    return ("evaluate", "--source", source, "--config", folder / "c.toml", *OPTIONS, *more)
+
+
+def same(one, other):
+    """All bits of the tables, and what summaries say of the forecasts."""
+    for name in TABLES:
+        first, second = (pd.read_parquet(folder / f"{name}.parquet") for folder in (one, other))
+        pd.testing.assert_frame_equal(first, second, check_exact=True)
+    of_the_run = {"created", "seconds", "peak_memory_gb", "unfinished"}
+    said = [json.loads((folder / "summary.json").read_text()) for folder in (one, other)]
+    assert {k: v for k, v in said[0].items() if k not in of_the_run} == {
+        k: v for k, v in said[1].items() if k not in of_the_run
+    }
+
+
+def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path):
+    done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
+    assert done.exit_code == 3, done.output
+    assert "Skipped 2" in done.stderr and "report.html" in done.stdout
+    same(data / "one", tmp_path / "out")
+    whole = run("report", data / "one").stdout.splitlines()
+    assert done.stdout.splitlines()[:-1] == whole[:-1]  # the verdict of tables read in short
+    assert (tmp_path / "out" / "figures").is_dir() and not Home(tmp_path).unfinished.exists()
+
+
+def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
+    fit_in_part, measure_part, trained = sharding.fit_in_part, evaluating_shards.measure_part, []
+
+    def stop_training(panel, *rest, **options):
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(panel.ids)
+        return fit_in_part(panel, *rest, **options)
+
+    def stop_measuring(folder, *rest, **options):
+        if len(trained) == 4:
+            raise KeyboardInterrupt
+        trained.append(folder.name)
+        return measure_part(folder, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sharding, "fit_in_part", stop_training)
+        message = error(
+            *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
+        )
+    assert "`forecaster evaluate --resume`" in message and not (tmp_path / "out").exists()
+    told = run("status", "--home", tmp_path).stdout
+    assert (
+        "`forecaster evaluate --resume NAME` continues" in " ".join(told.split())
+        and "an evaluation of 7" in told
+    )
+    (name,) = [folder.name for folder in Home(tmp_path).unfinished_fits()]
+    said = error("fit", "--resume", name, "--home", tmp_path, code=2)
+    assert f"`forecaster evaluate --resume {name}` continues it" in said
+    assert "no unfinished fit" in error("fit", "--resume", "--home", tmp_path, code=2)
+    assert "leave out --windows" in error(
+        "evaluate", "--resume", "--windows", 3, "--home", tmp_path, code=2
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            sharding,
+            "fit_in_part",
+            lambda p, *a, **k: trained.append(p.ids) or fit_in_part(p, *a, **k),
+        )
+        patch.setattr(evaluating_shards, "measure_part", stop_measuring)
+        error("evaluate", "--resume", "--home", tmp_path, code=130)
+    assert trained == [("AAA", "BBB"), ("CCC", "DDD"), ("FFF", "GGG"), "measured-0000"]
+    monkeypatch.setattr(sharding, "fit_in_part", None)
+    monkeypatch.setattr(
+        evaluating_shards,
+        "measure_part",
+        lambda f, *a, **k: trained.append(f.name) or measure_part(f, *a, **k),
+    )
+    done = run("evaluate", "--resume", "--home", tmp_path)
+    assert done.exit_code == 3, done.output
+    assert trained[4:] == ["measured-0001", "measured-0002"]
+    same(data / "one", tmp_path / "out")
+    assert not Home(tmp_path).unfinished.exists()
+
+
+def test_one_that_was_killed_once_it_was_written_is_not_made_again(data, tmp_path, monkeypatch):
+    from forecaster.storage import UnfinishedFit
+
+    def killed(self):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(UnfinishedFit, "discard", killed)
+        error(*evaluating(data), "--home", tmp_path, "--output", out, code=130)
+    written = (out / "summary.json").read_bytes()
+    monkeypatch.setattr(evaluating_shards, "join_parts", None)
+    assert run("evaluate", "--resume", "--home", tmp_path).exit_code == 3
+    assert (out / "summary.json").read_bytes() == written and not Home(tmp_path).unfinished.exists()
+
+
+def test_pages_are_left_out_where_the_tables_are_too_large_for_them(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("forecaster.pipeline.free_memory", lambda: 10**4)
+    done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
+    assert done.exit_code == 3 and "No figures and no report: the tables of 5 series" in done.stderr
+    assert f"Tables: {tmp_path / 'out'}" in done.stdout and "Point forecasts" in done.stdout
+    same(data / "one", tmp_path / "out")
+
+
+KINDS = {
+    "refit": ("--refit", 8),
+    "market": ("--market", "CCC"),
+    "beside a market": ("--market", "CCC", "--tickers", "AAA,BBB,DDD,FFF,GGG"),
+    "members": ("--tickers", "members.csv", "--groups", "groups.csv"),
+    "seasonal": (),
+    "own ends": (),
+    "torch": ("--baselines", "torch,garch", "--torch-sample", 3),
+    "elsewhere": ("--ray", "auto"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, monkeypatch):
+    members = ["AAA,2019-01-01,", "BBB,2019-01-01,2021-01-05", "GGG,2020-12-01,"]
+    (tmp_path / "members.csv").write_text("\n".join(["ticker,start,end", *members]))
+    (tmp_path / "groups.csv").write_text("ticker,group\nAAA,one\nGGG,two\n")
+    options = [tmp_path / o if str(o).endswith(".csv") else o for o in KINDS[kind]]
+    if kind == "torch":
+        pytest.importorskip("torch")
+        pytest.importorskip("arch")
+    if kind == "elsewhere":
+        monkeypatch.setattr(
+            sys.modules["forecaster.cli.evaluate"],
+            "cluster",
+            lambda address: contextlib.nullcontext(Elsewhere(2)),
+        )
+    if kind in ("seasonal", "own ends"):
+        settings = SETTINGS + ('transform = "seasonal"\n' if kind == "seasonal" else "")
+        (tmp_path / "c.toml").write_text(settings)
+        options = ["--config", tmp_path / "c.toml"]
+    if kind == "own ends":
+        table = pd.read_csv(data / "p.csv")
+        table = table.assign(ds=table.groupby("ticker").cumcount() + 1, y=table["close"])
+        table = table.rename(columns={"ticker": "unique_id"})[["unique_id", "ds", "y"]]
+        table.to_csv(tmp_path / "rows.csv", index=False)
+        options += ["--source", f"files:{tmp_path / 'rows.csv'}"]
+    done = run(*evaluating(data), *options, "--home", tmp_path / "a", "--output", tmp_path / "x")
+    assert done.exit_code in (0, 3), done.output
+    assert "unfinished" in json.loads((tmp_path / "x" / "summary.json").read_text())
+    small(monkeypatch, shard=99)
+    done = run(*evaluating(data), *options, "--home", tmp_path / "a", "--output", tmp_path / "y")
+    assert done.exit_code in (0, 3), done.output
+    summary = json.loads((tmp_path / "y" / "summary.json").read_text())
+    assert "unfinished" not in summary and summary["own_ends" if kind == "own ends" else "series"]
+    same(tmp_path / "x", tmp_path / "y")
