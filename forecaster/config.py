@@ -67,6 +67,8 @@ class Config:
     - ``precision``: of an LSTM's or GRU's matrix products: ``float32``, or ``bfloat16``, which is
       faster on processors with matrix units (AMX) and computed in float32 on others; sums, states
       and activations are float32 either way
+    - ``data_parallel``: devices that share each batch of the pooled start, whose networks are those
+      of one device up to rounding; it pays on several GPUs with networks of many hundred units
 
     Raises UsageError when a setting is out of its range.
     """
@@ -94,6 +96,7 @@ class Config:
     weight_decay: float = 1e-3
     clip: float = 1.0
     precision: str = "float32"
+    data_parallel: int = 1
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -133,6 +136,12 @@ class Config:
             raise UsageError(
                 f"transform {self.transform} has no market; a market works with log_return, of "
                 "prices. Leave out market, or transform"
+            )
+        if self.data_parallel > 1 and self.start != "pooled":
+            raise UsageError(
+                f"data_parallel: expected 1 with start {self.start}, whose networks are small and "
+                f"lie on all devices side by side; got {self.data_parallel}. Leave it out, or take "
+                "start = 'pooled'"
             )
         if self.precision == "bfloat16" and self.model not in ("lstm", "gru"):
             own = "; a network of your own has swarm.LSTM(..., precision=)" if self.is_own else ""

@@ -39,6 +39,11 @@ def test_defaults_that_depend_on_others_are_resolved_once():
         ({"model": "a.b:C", "precision": "bfloat16"}, "float32 with .* swarm.LSTM.*, precision="),
         ({"market": 3}, "market: expected the name of a series, such as SPY; got 3"),
         ({"market": "SPY", "transform": "combined"}, "transform combined has no market; .* prices"),
+        ({"data_parallel": 0}, "data_parallel: expected a whole number of 1 or more; got 0"),
+        (
+            {"data_parallel": 2, "start": "independent"},
+            "data_parallel: expected 1 with start independent, .*; got 2. Leave it out",
+        ),
         ({"size": 3}, "fast.toml: no setting 'size'; there are: model, head"),
     ],
 )

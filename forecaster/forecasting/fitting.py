@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from forecaster import swarm
 from forecaster.config import Config
@@ -16,10 +16,9 @@ from forecaster.errors import NoSeries, UsageError
 from forecaster.forecasting.conformal import common_spread
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.predicting import distributions, targets_at
 from forecaster.forecasting.sampling import sample_of
-from forecaster.forecasting.task import split_of, validation_of
 from forecaster.forecasting.training import train
+from forecaster.forecasting.validating import validated
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed, behind_market, spacing_of
 from forecaster.swarm.recurrence import products_of
@@ -72,7 +71,7 @@ def fit(
         train, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,
     )  # fmt: skip
-    return fit_with(trainer, panel, config, seed, tuned=tune)
+    return fit_with(trainer, panel, config, seed, tuned=tune, executor=executor)
 
 
 def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
@@ -85,7 +84,13 @@ def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
 
 
 def fit_with(
-    trainer: Trainer, panel: Panel, config: Config, seed: int, *, tuned: bool = False
+    trainer: Trainer,
+    panel: Panel,
+    config: Config,
+    seed: int,
+    *,
+    tuned: bool = False,
+    executor: swarm.Executor | None = None,
 ) -> Model:
     """Fit as :func:`fit` does, with networks that another function trains.
 
@@ -94,10 +99,11 @@ def fit_with(
     - ``panel, config, seed``: as for :func:`fit`
     - ``tuned``: whether the settings were searched; noted in the model's provenance, as is what the
       precision came to
+    - ``executor``: where the forecasts over the validation span are made
     """
     config, panel = with_declared(config, panel)
     panel, transform = _prepared(panel.masked(), config, tuned=tuned)
-    return fit_part(trainer, panel, transform, config, seed, tuned=tuned).model
+    return fit_part(trainer, panel, transform, config, seed, tuned=tuned, executor=executor).model
 
 
 def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
@@ -143,18 +149,19 @@ def fit_part(
     *,
     steps: int | None = None,
     tuned: bool = False,
+    executor: swarm.Executor | None = None,
 ) -> Part:
     """Fit series that a transform can take, which may be a part of a larger panel.
 
     - ``transform``: knows these series
     - ``steps``: of the longest history of the larger panel
-    - ``trainer, config, seed, tuned``: as for :func:`fit_with`
+    - ``trainer, config, seed, tuned, executor``: as for :func:`fit_with`
 
     The model's spread is that of these series.
     """
     transformed = transform.apply(panel, config.horizon, steps)
     networks, seconds = trainer(config, transformed, panel.ids, seed)
-    scores, errors = _validated(networks, transform, transformed, panel)
+    scores, errors = validated(networks, transform, transformed, panel, executor)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", panel.mask.sum(1))
     spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
@@ -179,26 +186,6 @@ def fit_part(
     if not kept:
         raise NoSeries(model.skipped, lost=lost)
     return Part(model.only(kept), panel.ids, scores, lost)
-
-
-def _validated(
-    networks: Networks, transform: Transform, transformed: Transformed, panel: Panel
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Of forecasts over the validation span: normal scores of their outcomes, and errors."""
-    split = split_of(networks.config, transformed.z.shape[1])
-    origins = np.tile(split.validation_origins, (len(panel.ids), 1))
-    # Of short histories the earliest origins lie before the first step; they count for none.
-    mixture = distributions(networks, transformed, np.maximum(origins, 0))
-    held_back = validation_of(networks.config, panel.mask.sum(1))
-    validated = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
-    outcomes = np.where(
-        validated[:, :, None], targets_at(transformed, np.maximum(origins, 0)), np.nan
-    )
-    with np.errstate(over="ignore", invalid="ignore"):
-        median = mixture.quantiles(np.zeros(mixture.shape))
-        seasons = transform.basic_seasons(panel.ids)
-        errors = _validation_errors(transformed, np.maximum(origins, 0), validated, median, seasons)
-        return mixture.scores(outcomes), errors
 
 
 def _prepared(panel: Panel, config: Config, *, tuned: bool) -> tuple[Panel, Transform]:
@@ -226,48 +213,6 @@ def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
         if rows < needed:
             reasons[name] = f"{rows} rows; {needed} needed ({config.why_rows}{seasonal})"
     return panel.only([name for name in panel.ids if name not in reasons], reasons)
-
-
-def _validation_errors(
-    transformed: Transformed,
-    origins: Int[np.ndarray, "series origin"],
-    validated: Bool[np.ndarray, "series origin"],
-    location: Float[np.ndarray, "series origin horizon"],
-    seasons: Int[np.ndarray, " series"],
-) -> dict[str, Float[np.ndarray, " series"]]:
-    """Mean absolute errors over the validation span and all horizons.
-
-    ``mae`` in the series' own units; ``mae_relative_to_naive`` over that of the last value,
-    ``mae_relative_to_seasonal_naive`` over that of the season before, NaN without a season.
-    """
-    last_step = transformed.z.shape[1] - 1
-    ahead = origins[:, :, None] + 1 + np.arange(location.shape[-1])
-    inside = (ahead <= last_step) & validated[:, :, None]
-    rows = np.arange(len(origins))[:, None, None]
-    actual = transformed.invert(transformed.z[rows, np.minimum(ahead, last_step)])
-    forecast = transformed.invert(
-        transformed.base[rows[:, :, 0], origins]
-        + transformed.scale[rows[:, :, 0], origins] * location
-    )
-    naive = transformed.invert(np.take_along_axis(transformed.z, origins, axis=1))[:, :, None]
-
-    back = np.maximum(seasons, 1)[:, None]
-    steps_ahead = np.arange(1, location.shape[-1] + 1)
-    back = -(-steps_ahead // back) * back - steps_ahead  # from the origin, (series, horizon)
-    before = np.maximum(origins[:, :, None] - back[:, None], 0)
-    seasonal = transformed.invert(transformed.z[rows, before])
-
-    def mae(guess: np.ndarray) -> np.ndarray:
-        return np.where(inside, np.abs(actual - guess), 0).sum((1, 2)) / inside.sum((1, 2))
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = mae(forecast)
-        by_season = np.where(seasons > 0, error / mae(seasonal), np.nan)
-        return {
-            "mae": error,
-            "mae_relative_to_naive": error / mae(naive),
-            "mae_relative_to_seasonal_naive": by_season,
-        }
 
 
 def _broken(report: pd.DataFrame) -> dict[str, str]:

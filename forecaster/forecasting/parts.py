@@ -109,7 +109,10 @@ def fit_in_part(
         train, tune=tune, network=network, pooled=common.pooled,
         checkpoint=checkpoint, executor=executor, on_progress=on_progress,
     )  # fmt: skip
-    return fit_part(trainer, panel, transform, config, seed, steps=common.steps, tuned=tune)
+    return fit_part(
+        trainer, panel, transform, config, seed,
+        steps=common.steps, tuned=tune, executor=executor,
+    )  # fmt: skip
 
 
 def spread_of(

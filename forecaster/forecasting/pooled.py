@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.errors import UsageError
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
@@ -61,6 +62,7 @@ def train_pooled(
     windows = _windows_in(split, data)
     batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
     task = _pooled_task(config, split, features, network, batch, max(1, math.ceil(windows / batch)))
+    _check_devices(config)
     # The same networks whatever the series' names are.
     names = [f"all series\x1f{k}" for k in range(config.members)]
     fitted = swarm.fit(
@@ -75,9 +77,19 @@ def train_pooled(
             "weight_decay": config.weight_decay,
             "clip": config.clip,
         },
+        data_parallel=config.data_parallel,
         on_progress=_named(on_progress),
     )
     return Pooled(fitted.params, fitted.best_epoch, fitted.best_loss, fitted.seconds)
+
+
+def _check_devices(config: Config) -> None:
+    devices = swarm.lane_mesh().size
+    if config.data_parallel > devices:
+        raise UsageError(
+            f"data_parallel: expected at most the number of devices, {devices}; got "
+            f"{config.data_parallel}. Take {devices}, or leave it out"
+        )
 
 
 def _windows_in(split: Split, data: Series[np.ndarray]) -> int:
@@ -132,7 +144,7 @@ def _pooled_task(
             earliest = jnp.maximum(series.first, series.boundary)
             return cut(mode, series, starts, earliest, split.steps - 1)
 
-        return mean_loss(params, _as_one(jax.vmap(one)(data)))
+        return mean_loss(params, swarm.shard_batch(_as_one(jax.vmap(one)(data))))
 
     return swarm.Task(
         init=functions(config, features, network).init,

@@ -240,16 +240,26 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
 def distributions(
     networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
 ) -> Mixture:
-    """The distributions of forecasts made at these steps, in standardised units.
+    """The distributions of forecasts made at these steps by all networks, standardised units."""
+    its, data = networks, transformed
+    return mixture_of(its.config, its.network, its.params, data.features, data.first, origins)
 
-    The rows of ``transformed`` and ``origins`` are the networks' series.
-    """
-    series, each = leading_axes(networks.params)
+
+def mixture_of(
+    config: Config,
+    network: OwnNetwork | None,
+    params: Params,
+    features: Float[np.ndarray, "series step feature"],
+    first: Int[np.ndarray, " series"],
+    origins: Int[np.ndarray, "series origin"],
+) -> Mixture:
+    """The same of networks' weights, each array (series, member, ...), and of features alone."""
+    series, each = leading_axes(params)
     rows = np.repeat(np.arange(series), each)
-    data = transformed.features, transformed.first.astype(np.int32), origins.astype(np.int32)
+    data = features, first.astype(np.int32), origins.astype(np.int32)
     parts = swarm.map_members(
-        _forecast_function(networks.config, transformed.features.shape[-1], networks.network),
-        merge_members(networks.params),
+        _forecast_function(config, features.shape[-1], network),
+        merge_members(params),
         swarm.Shared(data, rows) if each > 1 else data,
         members=series * each,
     )

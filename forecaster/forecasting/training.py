@@ -141,7 +141,7 @@ def _search(
     options: _Options,
 ) -> tuple[Networks, float]:
     """One network per series, of settings that are searched for it, independent of the others."""
-    config = dataclasses.replace(config, start="independent", members=1)
+    config = dataclasses.replace(config, start="independent", members=1, data_parallel=1)
 
     def make(hidden):
         return cached_task(

@@ -1,3 +1,4 @@
+from .axes import on_axis as on_axis
 from .combined import Nature as Nature
 from .covariates import Future as Future
 from .covariates import Scaling as Scaling

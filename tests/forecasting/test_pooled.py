@@ -1,12 +1,19 @@
 """Networks that start from one of all series, and their averages."""
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
+from forecaster import swarm
+from forecaster.errors import UsageError
 from forecaster.forecasting.predicting import distributions, targets_at
 from forecaster.series.anchors import DOUBT
 from forecaster.series.panel import Panel
@@ -102,3 +109,50 @@ def test_short_series_hold_back_what_they_can_spare(waves):
     assert known[model.ids.index("s01")] == 40
     assert known[model.ids.index("s00")] == 15
     assert not model.skipped
+
+
+def assert_same_start(panel, settings, devices):
+    """By one device and by several: float32 sums in another order, over forty steps of Adam."""
+    one, several = (
+        fc.fit(panel, dataclasses.replace(settings, data_parallel=n), seed=1) for n in (1, devices)
+    )
+    starts = (jax.tree.leaves(model.networks.start) for model in (one, several))
+    for a, b in zip(*starts, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert np.abs(jax.tree.leaves(several.networks.start)[0]).max() > 0
+    assert one.report["epochs"].equals(several.report["epochs"])
+
+
+def test_devices_that_share_a_batch_give_the_start_of_one(panel, pooled):
+    there = swarm.lane_mesh().size
+    message = (
+        f"data_parallel: expected at most the number of devices, {there}; got 99. Take {there}"
+    )
+    with pytest.raises(UsageError, match=message):
+        fc.fit(panel, dataclasses.replace(pooled, data_parallel=99), seed=1)
+    if there == 1:
+        pytest.skip("this machine has one core")
+    assert_same_start(panel, pooled, 2)
+
+
+SHARED = """
+from tests.conftest import TICKERS
+from tests.forecasting.test_pooled import *
+panel = fc.load_panel("simulated", TICKERS[:3], start="2023-01-01")
+settings = fc.Config(
+    model=sys.argv[1], hidden=4, lookback=30, burn_in=10, horizon=3, validation=100, epochs=3,
+    members=2, batch_size=33,
+)
+assert_same_start(panel, settings, 4)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gru", "transformer", "nhits"])
+def test_batches_that_do_not_divide_are_shared_too(model):
+    flags = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", SHARED, model], capture_output=True, text=True,
+        env=os.environ | flags | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,83 @@
+"""How many series a command takes into memory at a time: budgets, and what is free."""
+
+import pandas as pd
+import pytest
+
+from forecaster.config import Config
+from forecaster.errors import UsageError
+from forecaster.forecasting import bytes_of_sample, bytes_of_series, sampling
+from forecaster.home import Home
+from forecaster.ingest import Store
+from forecaster.pipeline import memory
+from tests.conftest import error, prices, run
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """Seven series."""
+    path = tmp_path_factory.mktemp("budgets") / "p.csv"
+    parts = [prices(f"S{number}", 300 - 5 * number) for number in range(7)]
+    pd.concat(parts).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def store(file):
+    home = Home(file.parent / "home")
+    assert run("ingest", "--source", f"files:{file}", "--home", file.parent / "home").exit_code == 0
+    (store,) = Store.all_of(home)
+    return store
+
+
+def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
+    assert memory.free_memory() > 2**26
+    monkeypatch.setattr(memory, "_GROUP", tmp_path)
+    before = memory.free_memory()
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("1000000\n")
+    (tmp_path / "memory.stat").write_text("anon 900000\ninactive_file 50000\n")
+    assert memory.free_memory() == 2_050_000  # pages of files that were read can be had
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.free_memory() > before / 2
+    assert memory.parse_memory("1.5 GiB") == 3 * 2**29 and memory.parse_memory("2gb") == 2 * 10**9
+
+
+def test_a_budget_decides_how_many_are_trained_at_a_time(store, monkeypatch):
+    monkeypatch.setattr(memory, "MOST_PER_SHARD", 2_000)
+    monkeypatch.setattr(memory, "_FEWEST", 1)
+    each = memory._bytes_of_each(store, store.ids, Config())
+    room = memory._PROGRAM + 3 * each
+    assert memory.portions(store, store.ids, Config(), room).series_per_shard == 3
+    assert memory.portions(store, store.ids, Config(), room + 4 * each).series_per_shard is None
+    assert memory.portions(store, store.ids, Config(), None).series_per_shard is None
+    assert memory._bytes_of_each(store, store.ids, Config(members=9)) > each
+
+
+def test_a_budget_that_would_have_no_effect_is_refused(tmp_path):
+    message = error("fit", "--resume", "--memory", "4GB", "--home", tmp_path, code=2)
+    assert "as many series at a time as the fit was begun with; leave out --memory" in message
+
+
+def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
+    file, store, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(sampling, "MOST_SERIES", 1_000)
+    sample = bytes_of_sample(Config(), 10**6, 5_000, 1)
+    assert sample > 20 * bytes_of_series(Config(), 5_000, 1)  # a few series alone would fit
+    assert sample == bytes_of_sample(Config(), 10**5, 5_000, 1)  # whatever there is
+    monkeypatch.setattr("forecaster.pipeline.memory.bytes_of_sample", lambda *size: 1_234 * 10**6)
+    least = f"{(memory._PROGRAM + 1_234e6) / 1e9:.1f}GB"
+    message = error(
+        "fit", "--source", f"files:{file}", "--memory", "1GB", "--home", tmp_path, code=2
+    )
+    assert "--memory 1.00GB is too little for these 7 series" in message
+    assert f"expected --memory {least} or more" in message and "what all of them share" in message
+    with pytest.raises(UsageError, match="is too little"):
+        memory.portions(store, store.ids, Config(), memory._PROGRAM + 1_233 * 10**6)
+    assert memory.portions(store, store.ids, Config(), memory.parse_memory(least))
+
+
+@pytest.mark.parametrize("size", ["2", "lots", "-1GB", "10MB", "800MB"])
+def test_a_budget_is_a_size(size, tmp_path):
+    message = error("fit", "--source", "simulated", "--memory", size, "--home", tmp_path, code=2)
+    assert "--memory" in message and "expected" in message
