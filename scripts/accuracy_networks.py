@@ -89,9 +89,9 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
     chosen = sample(prices, "ticker", 2700, options.series)
     config = fc.Config()
     yield "stocks", Job(fc.load_panel(chosen), config, 50, 5)
-    config = fc.Config(horizon=13, lookback=52, validation=104, transform="difference")
+    config = fc.Config(horizon=13)
     yield "m4_weekly", Job(m4(folder / "m4_weekly_train.parquet", 500, options), config, 4, 13)
-    config = fc.Config(horizon=48, lookback=72, validation=168, transform="seasonal", season=24)
+    config = fc.Config(horizon=48)
     yield "m4_hourly", Job(m4(folder / "m4_hourly_train.parquet", 700, options), config, 3, 48)
 
 

@@ -4,15 +4,18 @@
 
 The queue is the program's own (`forecaster.distributed.queue.dispatch`), as is the size of shards;
 workers, their losses, the driver and its disk are simulated in virtual time. The first cases are of
-the queue alone, as of `swarm.fit`. In the last two the driver also reads, prepares and validates
-all series by itself, some at a time, while nobody trains, as `forecaster fit` does: in groups that
-fit into its memory, and all together. Writes `cluster.csv` beside this script, and the figure
-`cluster.png`. Efficiency: the seconds of work over workers times
-the time that all of it takes, against workers that never wait and are never lost.
+the queue alone, as of `swarm.fit`. In the last three the driver also reads and prepares all series
+by itself, some at a time, while nobody trains, as `forecaster fit` does: in groups that fit into
+its memory, and all together; the workers validate what they have trained, in parts of their own.
+For comparison, in the first of these the driver validates, too, as it did before. Writes
+`cluster.csv` beside this script, and the figure `cluster.png`. Efficiency: the seconds of training
+over workers times the time that all of it takes, against workers that never wait and are never
+lost.
 """
 
 import dataclasses
 import heapq
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +49,16 @@ class Case:
     sent: float = 0.01
     disk: float = np.inf
     state: int = 30_000  # bytes of a network's state
-    # Seconds of the driver for a network while no worker trains: forecasts of the validation span,
-    # reading, preparing, writing. Measured on 200 stocks of six years, beside the time of training.
+    # Seconds of the driver for a network while no worker trains: reading, preparing, writing.
     alone: float = 0.0
+    validated: float = 0.0  # a core's seconds for a network's forecasts of the validation span
     group: int | None = None  # networks that are in memory together; None: all
 
 
-# Training took 28 s of two lanes there, all else 5 s: 0.09 of a core's seconds for a network.
-ALONE = 0.09 * Case.network
+# Measured by driver.py, see there, as shares of the time of training.
+MEASURED = pd.read_csv(OUT.with_name("driver.csv")).median()
+SHARES = Case.network * MEASURED / MEASURED["training"]
+ALONE, VALIDATED = SHARES["driver"] + SHARES["pickling"], SHARES["validating"]
 CASES = {
     "even": Case(),
     "uneven shards": Case(uneven=0.5),
@@ -61,8 +66,9 @@ CASES = {
     "lost every hour": Case(uneven=0.5, lost=3600.0),
     "one disk, 2 GB/s": Case(uneven=0.5, disk=2e9),
     "one disk, 200 MB/s": Case(uneven=0.5, disk=2e8),
-    "fit, 6,000 at a time": Case(uneven=0.5, alone=ALONE, group=6_000),
-    "fit, all at a time": Case(uneven=0.5, alone=ALONE),
+    "fit, driver validates": Case(uneven=0.5, alone=ALONE + VALIDATED, group=6_000),
+    "fit, 6,000 at a time": Case(uneven=0.5, alone=ALONE, validated=VALIDATED, group=6_000),
+    "fit, all at a time": Case(uneven=0.5, alone=ALONE, validated=VALIDATED),
 }
 AT_ONCE, USUAL = 8, 10.0  # networks of a worker, seconds of a shard
 
@@ -72,6 +78,7 @@ class SimulatedCrew:
 
     def __init__(self, case: Case, workers: int, random: np.random.Generator):
         self.case, self.random, self.now = case, random, 0.0
+        self.each = case.network  # seconds that what is done to a network takes
         self.workers = [Worker(str(k), str(k)) for k in range(workers)]
         slow = random.random(workers) < case.slow
         self.speed = dict(zip(self.workers, np.where(slow, 1 / 3, 1.0), strict=True))
@@ -89,11 +96,12 @@ class SimulatedCrew:
         self.free.remove(worker)
         self.now += case.sent
         spread = self.random.lognormal(-(case.uneven**2) / 2, case.uneven)
-        work = part * case.network * spread
+        work = part * self.each * spread
         seconds = work / self.speed[worker]
         died = self.random.exponential(case.lost) if np.isfinite(case.lost) else np.inf
         outcome = part if died > seconds else Lost("simulated")
-        self.work += work if died > seconds else 0.0
+        if self.each == case.network:  # training alone is what is to be done
+            self.work += work if died > seconds else 0.0
         self._plan(self.now + min(died, seconds), worker, outcome)
 
     def _plan(self, when, worker, outcome):
@@ -108,7 +116,7 @@ class SimulatedCrew:
         if isinstance(outcome, Lost):
             self._plan(self.now + self.case.back, worker, None)
         else:
-            self.now += outcome * self.case.state / self.case.disk
+            self.now += outcome * self.case.state / self.case.disk  # nothing without a limit
             self.free.append(worker)
         return [(worker, outcome)]
 
@@ -129,9 +137,19 @@ def simulate(case: Case, workers: int, networks: int, seed: int = 0) -> tuple[fl
         group = min(together, networks - first)
         done = sum(part for part, _ in dispatch(crew, shards(group), lambda said: None))
         assert done == group
+        crew.each = case.validated or case.network
+        size = min(3 * 256, math.ceil(group / (3 * workers)))  # as in forecasting/validating.py
+        for _ in dispatch(crew, _parts(group if case.validated else 0, size), lambda said: None):
+            pass
+        crew.each = case.network
         crew.now += group * case.alone
     power = sum(crew.speed.values())
     return crew.now, crew.work / power / crew.now
+
+
+def _parts(networks: int, size: int):
+    for low in range(0, networks, size):
+        yield min(size, networks - low)
 
 
 def main():
@@ -154,7 +172,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8.5, 4), layout="constrained")
-    for (name, part), marker in zip(table.groupby("case", sort=False), "osD^vPX*", strict=True):
+    for (name, part), marker in zip(table.groupby("case", sort=False), "osD^vPX*h", strict=True):
         axes.plot(part["workers"], part["efficiency"], marker=marker, label=name)
     axes.set(xscale="log", ylim=(0, 1.05), xlabel="workers, of one core each", ylabel="efficiency")
     axes.set_title("A fit of 5,000 networks per worker, simulated")

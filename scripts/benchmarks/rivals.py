@@ -1,271 +1,43 @@
 """Small networks by ours and by what else trains many at once: first result, and repeated calls.
 
     python scripts/benchmarks/rivals.py [--only NAME] [--repeats 5] [--sides ours,vmap,torch]
+    python scripts/benchmarks/rivals.py --figure-only
 
-The examples of TurbaNet (its README and tests, two spirals), larger networks, and networks of the
-digits' size; full batches, Adam, the same data for all sides. A first call is made in a process of
-its own, which has imported its libraries and compiles everything; repeated calls take turns in one
-process. Writes ``rivals.csv`` beside this script: seconds of the first call, the median of the
-repeated ones, and how many times as long as ours each took.
+The examples of TurbaNet (its README and tests, two spirals), larger networks, networks of the
+digits' size, convolutional networks on the digits, transformers, LSTMs and GRUs, and 1 to 1,024
+members of one size; full batches, Adam, the same data for all sides (``rival_work.py``,
+``rival_sides.py``). A first call is made in a process of its own, which has imported its libraries
+and compiles everything; repeated calls take turns in one process. Writes ``rivals.csv`` beside this
+script: seconds of the first call, the median of the repeated ones, milliseconds of an epoch (of all
+members), and how many times as long as ours each took; draws ``rivals.png`` from it.
 
 TurbaNet takes part where it can be imported (``pip install --ignore-requires-python turbanet``).
 """
 
 import argparse
-import dataclasses
 import importlib.util
-import itertools
 import json
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
+import pandas as pd
+from rival_sides import MAKERS, takes_part
+from rival_work import WORK
 
-SIDES = ("ours", "vmap", "turbanet", "torch")
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """What is trained: layer sizes, members, steps, examples."""
-
-    sizes: tuple[int, ...]
-    members: int
-    steps: int
-    examples: int
-    kind: str = "fit"  # or predict, step: single calls on new data, ``steps`` times
-
-    def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs (example, input) and targets (example, output), the same for all sides."""
-        random = np.random.default_rng(0)
-        x = random.normal(size=(self.examples, self.sizes[0])).astype(np.float32)
-        y = np.tanh(x @ random.normal(size=(self.sizes[0], self.sizes[-1]))).astype(np.float32)
-        return x, y
-
-
-WORK = {
-    "10 of 9-8-1": Work((9, 8, 1), 10, 2000, 10),
-    "100 of 6-8-8-2": Work((6, 8, 8, 2), 100, 1000, 32),
-    "10 of 2-10-10-10-10-1 (two spirals)": Work((2, 10, 10, 10, 10, 1), 10, 2000, 128),
-    "1 of 2-256-256-1": Work((2, 256, 256, 1), 1, 256, 128),
-    "16 of 2-256-256-1": Work((2, 256, 256, 1), 16, 64, 128),
-    "64 of 2-256-256-1": Work((2, 256, 256, 1), 64, 32, 128),
-    "predict, 16 of 8-64-64-4": Work((8, 64, 64, 4), 16, 200, 8, "predict"),
-    "step, 16 of 8-64-64-4": Work((8, 64, 64, 4), 16, 200, 8, "step"),
-    "128 of 64-32-10 (digits)": Work((64, 32, 10), 128, 50, 1024),
-    "1000 of 4-8-1": Work((4, 8, 1), 1000, 500, 64),
-}
-
-
-def by_ours(work: Work) -> Callable[[], Any]:
-    import optax
-    from flax import nnx
-
-    from forecaster.swarm import Shared, Swarm
-
-    x, y = work.data()
-
-    def network(rngs):
-        layers = []
-        for inputs, outputs in itertools.pairwise(work.sizes):
-            layers += [nnx.Linear(inputs, outputs, rngs=rngs), nnx.relu]
-        return nnx.Sequential(*layers[:-1])
-
-    made = Swarm(
-        network, [f"n{i}" for i in range(work.members)], loss=optax.squared_error,
-        optimizer=optax.adam, hyperparams={"learning_rate": 1e-3},
-    )  # fmt: skip
-    many = np.broadcast_to(x, (work.members, *x.shape))
-    targets = np.broadcast_to(y, (work.members, *y.shape))
-
-    def fit() -> float:
-        fitted = made.fit(Shared(x), Shared(y), epochs=work.steps, batch_size=None)
-        return float(fitted.losses.train[:, -1].mean())
-
-    def predict() -> float:
-        out = None
-        for _ in range(work.steps):
-            out = made.predict(many)
-        return float(np.asarray(out).mean())
-
-    def step() -> float:
-        swarm, losses = made, None
-        for _ in range(work.steps):
-            swarm, losses = swarm.step(many, targets)
-        return float(np.asarray(losses).mean())
-
-    return {"fit": fit, "predict": predict, "step": step}[work.kind]
-
-
-class Plain(NamedTuple):
-    """A network and its training, written down: functions of one member."""
-
-    init: Callable[[Any], Any]  # of a key
-    apply: Callable[[Any, Any], Any]  # of weights and inputs
-    begin: Callable[[Any], Any]  # the optimiser's state, of weights
-    step: Callable[[Any, Any, Any], Any]  # of weights with that state, inputs and targets
-
-
-def plain(work: Work) -> Plain:
-    """The network of a work in JAX and optax alone."""
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    adam = optax.adam(1e-3)
-
-    def init(key):
-        layers = []
-        for inputs, outputs in itertools.pairwise(work.sizes):
-            key, own = jax.random.split(key)
-            scale = inputs**-0.5
-            layers.append((scale * jax.random.normal(own, (inputs, outputs)), jnp.zeros(outputs)))
-        return layers
-
-    def apply(params, x):
-        for kernel, bias in params[:-1]:
-            x = jax.nn.relu(x @ kernel + bias)
-        kernel, bias = params[-1]
-        return x @ kernel + bias
-
-    def step(carry, x, y):
-        params, state = carry
-        loss, grads = jax.value_and_grad(lambda p: ((apply(p, x) - y) ** 2).mean())(params)
-        updates, state = adam.update(grads, state, params)
-        return (optax.apply_updates(params, updates), state), loss
-
-    return Plain(init, apply, adam.init, step)
-
-
-def by_vmap(work: Work) -> Callable[[], Any]:
-    """One vmap, one scan over the steps, one program."""
-    import jax
-    import jax.numpy as jnp
-
-    x, y = map(jnp.asarray, work.data())
-    network = plain(work)
-
-    def train(key):
-        params = network.init(key)
-        carry = params, network.begin(params)
-        return jax.lax.scan(lambda c, _: network.step(c, x, y), carry, length=work.steps)
-
-    keys = jax.random.split(jax.random.key(0), work.members)
-    if work.kind == "fit":
-        program = jax.jit(jax.vmap(train))
-        return lambda: float(np.asarray(program(keys)[1])[:, -1].mean())
-    params = jax.jit(jax.vmap(network.init))(keys)
-    state = jax.jit(jax.vmap(network.begin))(params)
-    one, use = jax.jit(jax.vmap(network.step)), jax.jit(jax.vmap(network.apply))
-    many = np.broadcast_to(np.asarray(x), (work.members, *x.shape))
-    targets = np.broadcast_to(np.asarray(y), (work.members, *y.shape))
-
-    def predict() -> float:
-        out = None
-        for _ in range(work.steps):
-            out = use(params, many)
-        return float(np.asarray(out).mean())
-
-    def steps() -> float:
-        carry, losses = (params, state), None
-        for _ in range(work.steps):
-            carry, losses = one(carry, many, targets)
-        return float(np.asarray(losses).mean())
-
-    return predict if work.kind == "predict" else steps
-
-
-def by_turbanet(work: Work) -> Callable[[], Any]:
-    import optax
-    import turbanet  # pyright: ignore[reportMissingImports]
-    from flax import linen
-
-    x, y = work.data()
-
-    class Network(linen.Module):
-        @linen.compact
-        def __call__(self, x):
-            for outputs in work.sizes[1:-1]:
-                x = linen.relu(linen.Dense(outputs)(x))
-            return linen.Dense(work.sizes[-1])(x)
-
-    made = turbanet.TurbaTrainState.swarm(Network(), optax.adam(1e-3), work.members, x[:1])
-    many = np.broadcast_to(x, (work.members, *x.shape))
-    targets = np.broadcast_to(y, (work.members, *y.shape))
-
-    def train() -> float:
-        swarm, losses = made, None
-        for _ in range(work.steps):
-            swarm, losses, _ = swarm.train(many, targets, turbanet.mse)
-        return float(np.asarray(losses).mean())
-
-    def predict() -> float:
-        out = None
-        for _ in range(work.steps):
-            out = made.predict(many)
-        return float(np.asarray(out).mean())
-
-    return predict if work.kind == "predict" else train
-
-
-def by_torch(work: Work) -> Callable[[], Any]:
-    """An ensemble as PyTorch's tutorial on them has it: functional_call under vmap, one Adam."""
-    import torch
-
-    x, y = map(torch.tensor, work.data())
-
-    def network():
-        layers = []
-        for inputs, outputs in itertools.pairwise(work.sizes):
-            layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
-        return torch.nn.Sequential(*layers[:-1])
-
-    base = network().to("meta")
-    start, _ = torch.func.stack_module_state([network() for _ in range(work.members)])
-
-    def outputs(params, x):
-        return torch.func.functional_call(base, params, (x,))
-
-    def train() -> float:
-        params = {name: value.detach().clone().requires_grad_() for name, value in start.items()}
-        adam = torch.optim.Adam(params.values(), lr=1e-3, fused=True)
-        losses = torch.zeros(())
-        for _ in range(work.steps):
-            adam.zero_grad()
-            predicted = torch.vmap(outputs, in_dims=(0, None))(params, x)
-            losses = ((predicted - y) ** 2).mean((1, 2))
-            losses.sum().backward()
-            adam.step()
-        return float(losses.mean())
-
-    def predict() -> float:
-        with torch.no_grad():
-            out = torch.zeros(())
-            for _ in range(work.steps):
-                out = torch.vmap(outputs, in_dims=(0, None))(start, x)
-        return float(out.mean())
-
-    return predict if work.kind == "predict" else train
-
-
-MAKERS = {"ours": by_ours, "vmap": by_vmap, "turbanet": by_turbanet, "torch": by_torch}
+TABLE = Path(__file__).with_suffix(".csv")
+_ENOUGH = 6.0  # seconds of repeated calls after which a side is not called a third time
 
 
 def first_call(side: str, name: str) -> float:
     """Seconds from the networks' making to the first result, in this process."""
-    import optax  # noqa: F401
-
-    if side == "ours":
-        pass
-    if side == "turbanet":
-        import turbanet  # noqa: F401  # pyright: ignore[reportMissingImports]
-    if side == "torch":
-        import torch  # noqa: F401
-    if side != "torch":
+    libraries = {"torch": ["torch"], "turbanet": ["turbanet"], "sklearn": ["sklearn.ensemble"]}
+    for library in ["optax", "sklearn.datasets", *libraries.get(side, [])]:
+        importlib.import_module(library)
+    if side not in ("torch", "sklearn"):
         import jax
         from flax import linen, nnx  # noqa: F401
 
@@ -290,7 +62,10 @@ def first_calls(name: str, sides: list[str], repeats: int) -> dict[str, float]:
 
 
 def repeated_calls(name: str, sides: list[str], repeats: int) -> dict[str, float]:
-    """The median of repeated calls, in turns, the order reversed every other time."""
+    """The median of repeated calls, in turns, the order reversed every other time.
+
+    Sides that take long take fewer turns, two at the least.
+    """
     from forecaster import swarm
 
     swarm.use_all_cores()
@@ -298,6 +73,8 @@ def repeated_calls(name: str, sides: list[str], repeats: int) -> dict[str, float
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for repeat in range(-1, repeats):
         for side in sides if repeat % 2 else reversed(sides):
+            if len(seconds[side]) >= 2 and sum(seconds[side]) > _ENOUGH:
+                continue
             began = time.perf_counter()
             runs[side]()
             if repeat >= 0:
@@ -310,38 +87,80 @@ def main() -> None:
     if options.first:
         print(first_call(options.first, options.only))
         return
-    sides = [side for side in options.sides.split(",") if side != "turbanet" or _has("turbanet")]
-    table = []
-    for name in WORK if options.only is None else [n for n in WORK if options.only in n]:
-        repeated = repeated_calls(name, sides, options.repeats) if not options.no_repeated else {}
-        first = first_calls(name, sides, options.first_repeats) if options.first_repeats else {}
-        for side in sides:
-            row: dict[str, Any] = {"work": name, "side": side}
-            for kind, seconds in (("repeated", repeated), ("first", first)):
-                if seconds:
-                    row[f"{kind}_seconds"] = round(seconds[side], 4)
-                    row[f"{kind}_ratio"] = round(seconds[side] / seconds["ours"], 3)
-            table.append(row)
-            print(row, flush=True)
-    if options.only is None or options.output:
-        import pandas as pd
-
-        path = options.output or Path(__file__).with_suffix(".csv")
-        pd.DataFrame(table).to_csv(path, index=False)
+    path = options.output or TABLE
+    if not options.figure_only:
+        names = [name for name in WORK if options.only is None or options.only in name]
+        table = pd.DataFrame([row for name in names for row in measured(name, options)])
+        if options.only is not None and not options.output:
+            return
+        table.to_csv(path, index=False)
+    draw(pd.read_csv(path), path.with_suffix(".png"))
 
 
-def _has(library: str) -> bool:
-    return importlib.util.find_spec(library) is not None
+def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each side of a work."""
+    work, rows = WORK[name], []
+    sides = [side for side in options.sides.split(",") if takes_part(side, work) and _has(side)]
+    firsts = min(1, options.first_repeats) if work.sweep else options.first_repeats
+    repeated = {} if options.no_repeated else repeated_calls(name, sides, options.repeats)
+    first = first_calls(name, sides, firsts) if firsts else {}
+    for side in sides:
+        row: dict[str, Any] = {"work": name, "members": work.members, "side": side}
+        for kind, seconds in (("repeated", repeated), ("first", first)):
+            if seconds:
+                row[f"{kind}_seconds"] = round(seconds[side], 4)
+                row[f"{kind}_ratio"] = round(seconds[side] / seconds["ours"], 3)
+        if repeated:
+            row["epoch_ms"] = round(1e3 * repeated[side] / work.steps, 4)
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def draw(table: pd.DataFrame, path: Path) -> None:
+    """How many times as long as ours each side takes, and time by the number of members."""
+    import matplotlib.pyplot as plt
+
+    sweep = [name for name, work in WORK.items() if work.sweep]
+    swept = table["work"].isin(sweep)
+    works = list(table.loc[~swept, "work"].drop_duplicates())[::-1]
+    figure, axes = plt.subplots(2, 2, figsize=(11, 10), layout="constrained", height_ratios=(2, 1))
+    for axis, kind in zip(axes[0], ("repeated", "first"), strict=True):
+        for number, side in enumerate(MAKERS):
+            part = table[(table["side"] == side) & ~swept]
+            if side != "ours" and f"{kind}_ratio" in part:
+                rows = [works.index(work) for work in part["work"]]
+                axis.plot(part[f"{kind}_ratio"], rows, "o", color=f"C{number}", label=side)
+        axis.axvline(1.0, color="C0")
+        axis.set(xscale="log", title=f"{kind} calls", xlabel="time / ours (right of 1: ours wins)")
+        axis.set_yticks(range(len(works)), works if axis is axes[0, 0] else [""] * len(works))
+        axis.grid(alpha=0.3)
+    for axis, column in zip(axes[1], ("epoch_ms", "first_seconds"), strict=True):
+        for number, side in enumerate(MAKERS):
+            part = table[(table["side"] == side) & swept]
+            if len(part) and column in part:
+                axis.plot(part["members"], part[column], "o-", color=f"C{number}", label=side)
+        axis.set(xscale="log", yscale="log", xlabel="members of 8-32-1", ylabel=column)
+        axis.grid(alpha=0.3)
+    axes[0, 0].legend()
+    axes[1, 0].legend()
+    figure.savefig(path, dpi=130)
+    print(f"Drew {path}")
+
+
+def _has(side: str) -> bool:
+    return side in ("ours", "vmap") or importlib.util.find_spec(side) is not None
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", help="rows whose name contains this; writes no file by itself")
-    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--sides", default=",".join(MAKERS))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--first-repeats", type=int, default=3, help="0: no first calls")
+    parser.add_argument("--first-repeats", type=int, default=2, help="0: no first calls")
     parser.add_argument("--no-repeated", action="store_true")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, help="a CSV; the figure lies beside it")
+    parser.add_argument("--figure-only", action="store_true")
     parser.add_argument("--first", help=argparse.SUPPRESS)
     return parser.parse_args()
 

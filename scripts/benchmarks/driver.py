@@ -1,0 +1,108 @@
+"""What the driver of a fit on a cluster does itself, beside its workers: processor time of its own.
+
+    python scripts/benchmarks/driver.py PRICES.parquet [FEW] [MANY] [REPEATS]
+
+A whole `forecaster fit` of stocks in a file, whose workers are in this process: what they are sent
+and send back is pickled as for a cluster, and the processor time of their work is taken off. So is
+that of the network that all series start from, which is trained once however many there are.
+What a fit takes however many series there are, such as reading the file, is taken off, too: two
+numbers of series are measured in turns, by default 20 and 60. Writes `driver.csv` beside this
+script: milliseconds for each further network, of the driver alone, of validating (which the driver
+did before it went to the workers), of pickling and of training. It is processor time, so that other
+programs count less.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import cloudpickle
+import pandas as pd
+
+from forecaster import swarm
+from forecaster.config import Config
+from forecaster.forecasting import parts, training
+from forecaster.forecasting.validating import validate_part
+from forecaster.home import Home
+from forecaster.ingest import open_source
+from forecaster.pipeline import DataRequest, fit_to_home
+
+OUT = Path(__file__).with_suffix(".csv")
+
+
+class Counted:
+    """Two workers in this process; their processor time by function, and that of pickling."""
+
+    is_local = False
+    members_per_shard = 120
+
+    def __init__(self):
+        self.seconds = {"training": 0.0, "validating": 0.0, "pickling": 0.0}
+
+    def lanes(self):
+        return [2, 2]
+
+    def run(self, function, common, parts, *, per_core=False):
+        what = "validating" if function is validate_part else "training"
+        for part in parts:
+            sent = self._timed("pickling", cloudpickle.dumps, part)
+            result = self._timed(what, lambda sent=sent: function(common, cloudpickle.loads(sent)))
+            back = cloudpickle.dumps(result)  # by the worker
+            yield part, self._timed("pickling", cloudpickle.loads, back)
+
+    def _timed(self, what, work, *args):
+        began = time.process_time()
+        result = work(*args)
+        self.seconds[what] += time.process_time() - began
+        return result
+
+
+def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
+    """Seconds of each part of the work."""
+    pooled, start = 0.0, parts.train_pooled
+
+    def timed(*args, **options):
+        nonlocal pooled
+        began = time.process_time()
+        made = start(*args, **options)
+        pooled += time.process_time() - began
+        return made
+
+    parts.train_pooled = training.train_pooled = timed
+    executor = Counted()
+    with tempfile.TemporaryDirectory() as folder:
+        request = DataRequest(open_source(f"files:{path}"), tickers)
+        began = time.process_time()
+        fit_to_home(Home(Path(folder)), request, config, 0, executor=executor)
+        total = time.process_time() - began
+    parts.train_pooled = training.train_pooled = start
+    its = executor.seconds
+    alone = total - pooled - its["training"] - its["validating"]
+    return {
+        "driver": alone, "pickling": its["pickling"], "validating": its["validating"],
+        "training": its["training"],
+    }  # fmt: skip
+
+
+def main(path: str, few: str = "20", many: str = "60", repeats: str = "2") -> None:
+    frame = pd.read_parquet(path)
+    names = frame[next(name for name in frame if name in ("unique_id", "ticker", "symbol", "Name"))]
+    tickers = sorted(map(str, names.unique()))
+    del frame, names
+    swarm.keep_compiled(Path(tempfile.gettempdir()) / "forecaster-driver")
+    config = Config()
+    measure(path, tickers[: int(few)], config)  # compiles
+    rows = []
+    for _ in range(int(repeats)):
+        small, large = (measure(path, tickers[: int(n)], config) for n in (few, many))
+        networks = config.members * (int(many) - int(few))
+        rows.append({name: 1e3 * (large[name] - small[name]) / networks for name in small})
+        print(rows[-1], flush=True)
+    table = pd.DataFrame(rows).round(2)
+    table.to_csv(OUT, index=False)
+    print("median", table.median().to_dict())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
