@@ -1,6 +1,7 @@
 """How good forecasts are: stocks against others, baskets, and markets whose truth is known.
 
-    python scripts/accuracy/accuracy.py [stocks baskets simulated m4] [--every 4] [--quick]
+    python scripts/accuracy/accuracy.py [stocks statistical baskets simulated m4] [--every 4]
+        [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
 files; ``pip install 'forecaster[garch,statistical]'`` brings the rivals. Each part writes a CSV
@@ -12,6 +13,8 @@ start of the networks differs from the default:
   of GARCH(1,1)-t, ``better``, the share of stocks for which it is lower; the shares of outcomes
   inside the 80 and 95 % bands, below the 5 % and above the 95 % quantile; and inside the 80 % band
   on the tenth of days whose bands were widest (``calm``: the tenth with the narrowest)
+- ``statistical.csv``: the same with ETS and Theta, which take a second and more for each forecast:
+  a tenth of these stocks, each fifth day
 - ``baskets.csv``: how often the return over five days of equal-weight baskets lies inside the 80 %
   band of sample paths: of all these stocks, and of a hundred random baskets of ten
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
@@ -38,13 +41,20 @@ HERE = Path(__file__).parent
 YEARS = (2011, 2013, 2015)
 SHARES = np.arange(1, 20) / 20
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
-RIVALS = ("naive", "empirical", "ewma", "har", "garch", "gjr", "ets", "theta")
-PARTS = ("stocks", "baskets", "simulated", "m4")
+RIVALS = ("naive", "empirical", "ewma", "har", "garch", "gjr")
+STATISTICAL = ("naive", "garch", "ets", "theta")
+PARTS = ("stocks", "statistical", "baskets", "simulated", "m4")
 
 
 def main() -> None:
     options = arguments()
-    parts = {"stocks": stocks, "baskets": baskets, "simulated": simulated, "m4": competition}
+    parts = {
+        "stocks": stocks,
+        "statistical": statistical,
+        "baskets": baskets,
+        "simulated": simulated,
+        "m4": competition,
+    }
     for name in options.parts or PARTS:
         table = pd.DataFrame(parts[name](options))
         print(table.round(4).to_string(index=False), flush=True)
@@ -71,7 +81,7 @@ def arguments() -> argparse.Namespace:
 
 
 def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Rows of one year after the other."""
+    """Rows of one year after the other, of the default and of independent networks."""
     with tempfile.TemporaryDirectory() as cache:
         for year in options.years:
             panel, days = prices(year, options.every)
@@ -83,12 +93,33 @@ def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
                 )
                 names = RIVALS if start == "pooled" else ("garch",)
                 backtest = BacktestOptions(days, baselines=names, cache=Path(cache))
-                folder = Path(cache) / f"{year}-{start}"
-                evaluate_to_folder(folder, panel, config, backtest)
-                for row in scored(folder):
+                for row in compared(panel, config, backtest):
                     if start == "pooled" or row["model"] == "LSTM":
-                        row["model"] += f" {start}" if row["model"] == "LSTM" else ""
-                        yield {"year": year, "stocks": len(panel.ids), **row}
+                        row["model"] = f"LSTM {start}" if row["model"] == "LSTM" else row["model"]
+                        yield {"year": year, **row}
+
+
+def statistical(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Rows of one year after the other, of the default, ETS and Theta."""
+    with tempfile.TemporaryDirectory() as cache:
+        for year in options.years:
+            panel, days = prices(year, 10 * options.every)
+            step = 100 if options.quick else 5
+            backtest = BacktestOptions(
+                max(1, days // step), step, baselines=STATISTICAL, cache=Path(cache)
+            )
+            for row in compared(panel, options.config, backtest):
+                yield {"year": year, **row}
+
+
+def compared(
+    panel: fc.Panel, config: fc.Config, backtest: BacktestOptions
+) -> Iterator[dict[str, object]]:
+    """The rows of all models."""
+    with tempfile.TemporaryDirectory() as folder:
+        evaluate_to_folder(Path(folder) / "result", panel, config, backtest)
+        for row in scored(Path(folder) / "result"):
+            yield {"stocks": len(panel.ids), **row}
 
 
 def prices(year: int, every: int) -> tuple[fc.Panel, int]:
