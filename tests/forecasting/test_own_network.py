@@ -47,6 +47,16 @@ class Window(nnx.Module):
         return self.second(nnx.relu(self.first(hidden)))
 
 
+class Told(nnx.Module):
+    """Has to be told whether it trains, and says in its outputs what it was told."""
+
+    def __init__(self, inputs, *, rngs):
+        self.layer = nnx.Linear(inputs, 4, rngs=rngs)
+
+    def __call__(self, inputs, valid, train, deterministic):
+        return self.layer(inputs) + 10.0 * train - 100.0 * deterministic
+
+
 class Leaks(linen.Module):
     causal = True
 
@@ -90,6 +100,15 @@ class Naive(linen.Module):
 @pytest.fixture(scope="module")
 def own(panel, config) -> fc.Model:
     return fc.fit(panel, config, seed=1, network=Decays)
+
+
+def test_an_nnx_module_is_told_whether_it_trains(config):
+    made = functions(config, 3, Told)
+    params = jax.tree.map(jnp.ones_like, made.init(jax.random.key(0)))
+    windows = jnp.zeros((2, config.lookback, 3)), jnp.ones((2, config.lookback))
+    used = made.apply(params, *windows, last_only=True)[0]
+    trained = made.apply(params, *windows, last_only=True, key=jax.random.key(1))[0]
+    np.testing.assert_allclose(trained - used, 4 * 110.0)
 
 
 def test_a_model_is_made_of_it(panel, own, config):

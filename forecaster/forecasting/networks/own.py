@@ -14,9 +14,10 @@ step; ``lookback``, ``horizon``, ``hidden`` and ``layers`` of the config; ``outp
 ``rngs`` in ``flax.nnx``.
 
 A class attribute ``causal = True`` says that it returns features of every step and that none
-depends on later inputs: it is then trained at every step of a window, otherwise at the last. A
-linen ``__call__`` with an argument ``deterministic`` is told by it that it does not train; when it
-does, there is a random stream ``dropout``.
+depends on later inputs: it is then trained at every step of a window, otherwise at the last.
+
+A ``__call__`` with an argument ``deterministic``, or ``train``, ``training`` or ``is_training``, is
+told by it whether it trains; when it does, linen modules have a random stream ``dropout``.
 """
 
 import functools
@@ -39,6 +40,7 @@ from forecaster.forecasting.networks.base import Network, Sizes, last_layer
 from forecaster.forecasting.networks.classes import OwnNetwork
 
 _TAKEN = ("unique_id", "ds", "cutoff", "y", "Naive", "probability_of_rise")  # columns of forecasts
+_TRAINS = {"deterministic": False, "train": True, "training": True, "is_training": True}
 _GIVEN = ("inputs", "lookback", "horizon", "hidden", "layers", "outputs", "rngs")
 
 
@@ -148,8 +150,10 @@ def _parameters(network: OwnNetwork) -> dict[str, inspect.Parameter]:
     return dict(rest)
 
 
-def _takes_deterministic(network: OwnNetwork) -> bool:
-    return "deterministic" in inspect.signature(cast(Any, network).__call__).parameters
+def _told(network: OwnNetwork, *, training: bool) -> dict[str, bool]:
+    """What its call is told by name, of the arguments that it takes."""
+    taken = inspect.signature(cast(Any, network).__call__).parameters
+    return {name: said == training for name, said in _TRAINS.items() if name in taken}
 
 
 class _Linen(linen.Module):
@@ -163,7 +167,7 @@ class _Linen(linen.Module):
     def __call__(
         self, inputs: Array, valid: Array, *, last_only: bool = True, deterministic: bool = True
     ) -> tuple[Array, Array]:
-        told = {"deterministic": deterministic} if _takes_deterministic(type(self.network)) else {}
+        told = _told(type(self.network), training=not deterministic)
         states = cast(Any, self.network)(inputs, valid, **told)
         states = _at_steps(type(self.network), states, inputs, last_only=last_only)
         head, zeros = self.sizes.head, linen.initializers.zeros
@@ -198,12 +202,18 @@ class _Nnx(Network):
         super().__init__(sizes)
         self.sizes = sizes
         self.network: Any = network(**_with_rngs(network, given, rngs))
-        self.out = None
-        if "outputs" not in given:
-            self.out = last_layer(_width(network, given, sizes), sizes.head.outputs, rngs=rngs)
+        # Assigned once: Flax decides by the first value whether an attribute holds arrays.
+        self.out = (
+            None
+            if "outputs" in given
+            else last_layer(_width(network, given, sizes), sizes.head.outputs, rngs=rngs)
+        )
 
-    def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        states = self.network(inputs, valid)
+    def __call__(
+        self, inputs: Array, valid: Array, *, last_only: bool, deterministic: bool = True
+    ) -> tuple[Array, Array]:
+        told = _told(type(self.network), training=not deterministic)
+        states = self.network(inputs, valid, **told)
         states = _at_steps(type(self.network), states, inputs, last_only=last_only)
         if self.out is None:
             _check_outputs(type(self.network), states, self.sizes)
@@ -230,7 +240,8 @@ def _width(network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes) ->
 
     def called() -> Array:
         arrays = (jnp.zeros(shape, jnp.float32) for shape in _shapes(sizes))
-        return cast(Any, network(**_with_rngs(network, given, nnx.Rngs(0))))(*arrays)
+        made = cast(Any, network(**_with_rngs(network, given, nnx.Rngs(0))))
+        return made(*arrays, **_told(network, training=False))
 
     states = cast(Any, nnx.eval_shape(called))
     _check_shape(network, states, _shapes(sizes)[0])
