@@ -140,18 +140,23 @@ class Layout:
 
 
 def place(load: Callable[[Rows], Tree], rows: Rows, layout: Layout, mesh: Mesh) -> Tree:
-    """Put a group's members on their lanes: ``load(rows)`` gives arrays (row, ...).
+    """Put a group's members on their lanes, as :func:`packed_rows` has them."""
+    return jax.device_put(packed_rows(load, rows, layout), NamedSharding(mesh, P("lane")))
 
-    Returns arrays (lane, chunk, ...). The first lanes are filled first; what stays free repeats the
-    first member.
+
+def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
+    """A group's members as numpy arrays (lane, chunk, ...): ``load(rows)`` gives arrays (row, ...).
+
+    The first lanes are filled first; what stays free repeats the first member. A program takes them
+    as they are, in less time than it takes to place them first.
     """
-    packed = np.full(layout.at_once, rows[0])
-    packed[: len(rows)] = rows
+    filled = np.full(layout.at_once, rows[0])
+    filled[: len(rows)] = rows
 
-    def shape(leaf: np.ndarray) -> np.ndarray:
-        return leaf.reshape(layout.lanes, layout.chunk, *leaf.shape[1:])
+    def shape(leaf: Any) -> np.ndarray:
+        return _as_jax(leaf).reshape(layout.lanes, layout.chunk, *np.shape(leaf)[1:])
 
-    return jax.device_put(jax.tree.map(shape, load(packed)), NamedSharding(mesh, P("lane")))
+    return jax.tree.map(shape, load(filled))
 
 
 def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
@@ -255,11 +260,7 @@ def _split(trees: Sequence[Tree]) -> tuple[Sequence[Tree], tuple[Tree, ...]]:
 
 
 def packed(tree: Tree, number: int, layout: Layout) -> Tree:
-    """The members of a group, numpy arrays (lane, chunk, ...) of what is (member, ...).
-
-    The same as what :func:`place` puts on the devices. A program takes them as they are, in less
-    time than it takes to place them first.
-    """
+    """The members of a group, as :func:`packed_rows`, of arrays (member, ...)."""
     first = number * layout.at_once
 
     def pack(leaf: Any) -> np.ndarray:

@@ -21,18 +21,19 @@ _KeyData: TypeAlias = UInt32[jax.Array, "2"]
 
 CACHE = 4 * 2**20
 MOST, MOST_ON_GPU = 4, 512
-# Members that save less than so many bytes go by twice as many, those with more weights one by one.
-TINY, LARGE = 2**15, 2**15
+# Members that save less than so many bytes go by more at once, those with more weights one by one.
+MORE = {2**15: 16, 2**18: 8}
+LARGE = 2**15
 
 
 def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     """Members that a lane trains at once: as many as keep what they save in the cache.
 
     Measured on server CPUs: fastest while what is saved fits in about 4 MB, and never much faster
-    above 4 members, or 8 of the smallest; smaller chunks leave less idle in small swarms. Members
-    with large matrices gain nothing from each other. The size must not depend on how many members
-    there are: programs of different chunks may round differently, and a member's bits would change
-    with its company.
+    above 4 members, or 8 and 16 of small ones; smaller chunks leave less idle in small swarms.
+    Members with large matrices gain nothing from each other. The size must not depend on how many
+    members there are: programs of different chunks round differently, and a member's bits would
+    change with its company.
 
     On GPUs, where a launch costs more than the work of a few members: as many as fit in an eighth
     of the memory, 512 at most.
@@ -44,7 +45,7 @@ def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
         return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
     if weights(task) >= LARGE:
         return 1
-    most = 2 * MOST if saved <= TINY else MOST
+    most = next((more for bytes_, more in MORE.items() if saved <= bytes_), MOST)
     return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, most))
 
 

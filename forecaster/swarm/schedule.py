@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int
 
 from forecaster.swarm import checkpoint as _checkpoint
@@ -55,7 +56,7 @@ _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 
 
 class Group(NamedTuple):
-    """Members that train at once, on the devices."""
+    """Members that train at once, on the devices; states before their first block on the host."""
 
     rows: Rows
     state: State  # leaves (lane, chunk, ...)
@@ -224,23 +225,28 @@ class Schedule:
         """The states that these members start from."""
         turns, parts = self.layout.turns(rows), list[State]()
         for turn in turns:
-            origin, *fixed = self._place_tree(self.origin, turn), *self._fixed(turn)
+            origin, *fixed = self._packed(self.origin, turn), *self._fixed(turn)
             parts.append(jax.device_get(self._begin((self._shared,), None, origin, *fixed)))
         return _lanes.unpack(parts, [len(turn) for turn in turns])
 
     def _place(self, rows: Rows) -> Group:
-        """Have these members on the devices, all that training needs."""
-        return Group(rows, self._place_tree(self._snapshot.state, rows), self._fixed(rows))
+        """Have what training needs of these members on the devices, where it stays.
+
+        States go there with the first block, which returns others.
+        """
+        fixed = jax.device_put(self._fixed(rows), NamedSharding(self.mesh, P("lane")))
+        return Group(rows, self._packed(self._snapshot.state, rows), fixed)
 
     def _fixed(self, rows: Rows) -> tuple[Tree, ...]:
+        """Data, hyperparameters and limits, on the host."""
         return (
-            _lanes.place(self.held.rows, rows, self.layout, self.mesh),
-            self._place_tree(self.hyperparams, rows),
-            self._place_tree(self.limits, rows),
+            _lanes.packed_rows(self.held.rows, rows, self.layout),
+            self._packed(self.hyperparams, rows),
+            self._packed(self.limits, rows),
         )
 
-    def _place_tree(self, tree: Tree, rows: Rows) -> Tree:
-        return _lanes.place(lambda rows: take_members(tree, rows), rows, self.layout, self.mesh)
+    def _packed(self, tree: Tree, rows: Rows) -> Tree:
+        return _lanes.packed_rows(lambda rows: take_members(tree, rows), rows, self.layout)
 
     def _train_block(self) -> None:
         """Train the groups for a block, and choose the length of the next one."""
@@ -300,7 +306,7 @@ class Schedule:
         for row in (int(row) for row in np.flatnonzero(bad >= 0)):
             lost = last_sound(lambda epochs: self._trained(before, epochs), row, int(bad[row]))
             state = write_members(state, np.array([row]), lost)
-        return after._replace(state=self._place_tree(state, np.arange(len(before.rows))))
+        return after._replace(state=self._packed(state, np.arange(len(before.rows))))
 
     def _bring_back(self) -> None:
         """Have the states of all members on the host, and none on the devices."""

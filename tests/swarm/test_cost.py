@@ -76,5 +76,5 @@ def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(jax, "local_devices", lambda: [Gpu()])
             on_gpus.append(chunk_size(task, Held(data, 4), hyperparams))
-    assert sizes[0] == 8 and sizes[2] == 1 and sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 16 and sizes[2] == 1 and sizes == sorted(sizes, reverse=True)
     assert on_gpus[0] == 512 and 2 <= on_gpus[2] < on_gpus[1] < 512
