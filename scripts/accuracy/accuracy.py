@@ -13,8 +13,8 @@ start of the networks differs from the default:
   of GARCH(1,1)-t, ``better``, the share of stocks for which it is lower; the shares of outcomes
   inside the 80 and 95 % bands, below the 5 % and above the 95 % quantile; and inside the 80 % band
   on the tenth of days whose bands were widest (``calm``: the tenth with the narrowest)
-- ``statistical.csv``: the same with ETS and Theta, which take a second and more for each forecast:
-  a tenth of these stocks, each fifth day
+- ``statistical.csv``: the same with ETS and Theta, which are slow: a tenth of these stocks, each
+  fifth day
 - ``baskets.csv``: how often the return over five days of equal-weight baskets lies inside the 80 %
   band of sample paths: of all these stocks, and of a hundred random baskets of ten
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
