@@ -1,7 +1,10 @@
 """Small networks by ours and by what else trains many at once: first result, and repeated calls.
 
-    python scripts/benchmarks/rivals.py [--only NAME] [--repeats 5] [--sides ours,vmap,torch]
+    python scripts/benchmarks/rivals.py [--only NAME ...] [--repeats 5] [--sides ours,vmap,torch]
     python scripts/benchmarks/rivals.py --figure-only
+
+Without ``--only`` it takes about half an hour on two cores; with it, rows of other works stay as
+they are in the file.
 
 The examples of TurbaNet (its README and tests, two spirals), larger networks, networks of the
 digits' size, convolutional networks on the digits, transformers, LSTMs and GRUs, and 1 to 1,024
@@ -85,15 +88,17 @@ def repeated_calls(name: str, sides: list[str], repeats: int) -> dict[str, float
 def main() -> None:
     options = arguments()
     if options.first:
-        print(first_call(options.first, options.only))
+        print(first_call(options.first, options.only[0]))
         return
     path = options.output or TABLE
     if not options.figure_only:
-        names = [name for name in WORK if options.only is None or options.only in name]
-        table = pd.DataFrame([row for name in names for row in measured(name, options)])
-        if options.only is not None and not options.output:
-            return
-        table.to_csv(path, index=False)
+        names = [name for name in WORK if any(part in name for part in options.only or [""])]
+        rows = [row for name in names for row in measured(name, options)]
+        if options.only and path.exists():
+            before = pd.read_csv(path).to_dict("records")
+            rows += [row for row in before if row["work"] not in names]
+            rows.sort(key=lambda row: list(WORK).index(row["work"]))
+        pd.DataFrame(rows).to_csv(path, index=False)
     draw(pd.read_csv(path), path.with_suffix(".png"))
 
 
@@ -154,7 +159,7 @@ def _has(side: str) -> bool:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--only", help="rows whose name contains this; writes no file by itself")
+    parser.add_argument("--only", action="append", help="works whose name contains this")
     parser.add_argument("--sides", default=",".join(MAKERS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--first-repeats", type=int, default=2, help="0: no first calls")
