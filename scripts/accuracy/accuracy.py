@@ -19,7 +19,7 @@ start of the networks differs from the default:
   band of sample paths: of all these stocks, and of a hundred random baskets of ten
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
   one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
-- ``m4.csv``: M4's hourly and weekly series, see ``m4.py``
+- ``m4.csv``: M4's hourly and weekly series, and every twentieth with ETS and Theta, see ``m4.py``
 """
 
 import argparse
@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from figures import FIGURES
+from m4 import STATISTICAL as STATISTICAL_M4
 from m4 import m4
 from scipy import stats
 
@@ -162,9 +163,11 @@ def scored(folder: Path) -> Iterator[dict[str, object]]:
 
 
 def competition(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Rows of M4's hourly series, then of the weekly ones."""
-    every = 100 if options.quick else 1
-    return m4(options.config, origins=1 if options.quick else 2, every=every)
+    """Rows of M4's hourly series, then of the weekly ones; then of a part, with ETS and Theta."""
+    origins = 1 if options.quick else 2
+    yield from m4(options.config, origins=origins, every=100 if options.quick else 1)
+    every = 200 if options.quick else 20
+    yield from m4(options.config, origins=origins, every=every, rivals=STATISTICAL_M4)
 
 
 def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:

@@ -62,15 +62,16 @@ def draw_stocks(table: pd.DataFrame, path: Path) -> None:
 def draw_m4(table: pd.DataFrame, path: Path) -> None:
     """OWA of each model on M4's hourly and weekly series, by origin."""
     kinds = list(table["panel"].unique())
-    figure, axes = plt.subplots(1, len(kinds), figsize=(10, 3.2), squeeze=False)
-    for axis, kind in zip(axes[0], kinds, strict=True):
+    rows = -(-len(kinds) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(10, 2.8 * rows), squeeze=False)
+    for axis, kind in zip(axes.flat, kinds, strict=False):
         part = table[table["panel"] == kind]
         order = part.groupby("model")["owa"].mean().sort_values().index[::-1]
         worst = min(2.0, part["owa"].max())
-        for marker, (origin, rows) in zip(MARKERS, part.groupby("origin"), strict=False):
-            places = [order.get_loc(model) for model in rows["model"]]
-            colours = [OURS if name == "LSTM" else OTHERS for name in rows["model"]]
-            axis.scatter(np.minimum(rows["owa"], worst), places, c=colours, marker=marker, s=34,
+        for marker, (origin, one) in zip(MARKERS, part.groupby("origin"), strict=False):
+            places = [order.get_loc(model) for model in one["model"]]
+            colours = [OURS if name == "LSTM" else OTHERS for name in one["model"]]
+            axis.scatter(np.minimum(one["owa"], worst), places, c=colours, marker=marker, s=34,
                          label=f"{origin + 1} horizon{'s' if origin else ''} before the end",
                          zorder=3)  # fmt: skip
         for place, model in enumerate(order):
@@ -86,7 +87,7 @@ def draw_m4(table: pd.DataFrame, path: Path) -> None:
         axis.grid(axis="x", color=GRID)
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(axis="y", length=0)
-    axes[0][-1].legend(frameon=False, fontsize=8, loc="lower right")
+    axes[0, -1].legend(frameon=False, fontsize=8, loc="upper right")
     finish(figure, path)
 
 
