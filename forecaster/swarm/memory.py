@@ -21,7 +21,8 @@ _KeyData: TypeAlias = UInt32[jax.Array, "2"]
 
 CACHE = 4 * 2**20
 MOST, MOST_ON_GPU = 4, 512
-# Members that save less than so many bytes go by more at once, those with more weights one by one.
+# Members that save no more than so many bytes go by more at once, where their data are as small;
+# those with more weights one by one.
 MORE = {2**15: 16, 2**18: 8}
 LARGE = 2**15
 
@@ -45,7 +46,8 @@ def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
         return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
     if weights(task) >= LARGE:
         return 1
-    most = next((more for bytes_, more in MORE.items() if saved <= bytes_), MOST)
+    small = (n for most, n in MORE.items() if saved <= most and n * held.bytes_each <= CACHE)
+    most = next(small, MOST)
     return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, most))
 
 
@@ -136,7 +138,7 @@ def members_at_once(
         return max(1, (memory - lanes * total_bytes(held.shared)) // each)
     if memory is None:
         memory = _used() + min(_machine() // 4, 4 * 2**30)
-    # One lane's members are in the host's hands while they are packed.
+    # Members are in the host's hands while they are packed.
     each += math.ceil((held.bytes_each + 2 * state) / lanes)
     everybody = 3 * state * held.members
     left = memory - _used() - everybody - lanes * total_bytes(held.shared)

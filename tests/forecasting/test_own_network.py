@@ -53,8 +53,9 @@ class Told(nnx.Module):
     def __init__(self, inputs, *, rngs):
         self.layer = nnx.Linear(inputs, 4, rngs=rngs)
 
-    def __call__(self, inputs, valid, train, deterministic):
-        return self.layer(inputs) + 10.0 * train - 100.0 * deterministic
+    def __call__(self, inputs, valid, train, deterministic, training, is_training):
+        said = 10.0 * train + 1e3 * training + 1e4 * is_training - 100.0 * deterministic
+        return self.layer(inputs) + said
 
 
 class Leaks(linen.Module):
@@ -108,7 +109,7 @@ def test_an_nnx_module_is_told_whether_it_trains(config):
     windows = jnp.zeros((2, config.lookback, 3)), jnp.ones((2, config.lookback))
     used = made.apply(params, *windows, last_only=True)[0]
     trained = made.apply(params, *windows, last_only=True, key=jax.random.key(1))[0]
-    np.testing.assert_allclose(trained - used, 4 * 110.0)
+    np.testing.assert_allclose(trained - used, 4 * 11110.0)
 
 
 def test_a_model_is_made_of_it(panel, own, config):

@@ -55,12 +55,23 @@ class Gpu:
         return {"bytes_limit": 2**27}
 
 
+def test_small_members_with_much_data_go_by_few(monkeypatch):
+    from forecaster.swarm import memory
+    from forecaster.swarm.data import Held
+
+    monkeypatch.setattr(memory, "saved_bytes", lambda *_: 1000)
+    monkeypatch.setattr(memory, "weights", lambda _: 100)
+    for floats, expected in ((1000, 16), (100_000, 8), (1_000_000, 4)):
+        data = np.ones((2, floats), np.float32)
+        assert chunk_size(None, Held(data, 2), {}) == expected  # pyright: ignore
+
+
 def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
     from forecaster.swarm import Supervised, supervised
     from forecaster.swarm.data import Held
 
     sizes, on_gpus = [], []
-    for width in (4, 512, 2048):
+    for width in (4, 64, 512, 2048):
         task = supervised(
             lambda rngs, width=width: nnx.Sequential(
                 nnx.Linear(8, width, rngs=rngs), nnx.tanh, nnx.Linear(width, 1, rngs=rngs)
@@ -76,5 +87,5 @@ def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(jax, "local_devices", lambda: [Gpu()])
             on_gpus.append(chunk_size(task, Held(data, 4), hyperparams))
-    assert sizes[0] == 16 and sizes[2] == 1 and sizes == sorted(sizes, reverse=True)
-    assert on_gpus[0] == 512 and 2 <= on_gpus[2] < on_gpus[1] < 512
+    assert sizes[:2] == [16, 8] and sizes[-1] == 1 and sizes == sorted(sizes, reverse=True)
+    assert on_gpus[0] == 512 and 2 <= on_gpus[3] < on_gpus[2] < on_gpus[1] < 512

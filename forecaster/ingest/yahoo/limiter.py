@@ -42,7 +42,7 @@ class Limiter:
 
         Raises Interrupted when :meth:`stop` is called meanwhile.
         """
-        while True:
+        while not self._stopped.is_set():
             with self._lock:
                 now = time.monotonic()
                 if now >= self._next:
@@ -50,8 +50,8 @@ class Limiter:
                     self._next = now + self._gap * random.uniform(0.9, 1.1)
                     return now
                 wait = self._next - now
-            if self._stopped.wait(wait):
-                raise Interrupted("stopped while waiting for a turn")
+            self._stopped.wait(wait)
+        raise Interrupted("stopped while waiting for a turn")
 
     def succeeded(self) -> None:
         """An answer arrived: cool-downs begin short again."""

@@ -169,13 +169,13 @@ class _Client:
 
         # It caches error pages: a server that has recovered would not even be asked again.
         YfData.cache_get.cache_clear()
-        ticker = yfinance.Ticker(name, session=self._session)
-        if zone is not None and hasattr(ticker, "_tz"):
-            ticker._tz = zone  # else it asks twice for each ticker, once for the timezone alone
         # A day early: the session may have opened before midnight in the timezone assumed.
         first = pd.Timestamp("1962-01-02") if since is None else max(since, _EVER) - _DAY
         try:
             with through(self._session):
+                ticker = yfinance.Ticker(name, session=self._session)
+                if zone is not None and hasattr(ticker, "_tz"):
+                    ticker._tz = zone  # else it asks twice for each ticker, once for the timezone
                 table = ticker.history(
                     start=first, interval="1d", auto_adjust=False, actions=True, timeout=20
                 )
