@@ -101,8 +101,10 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
     known = frame[now.notna()]
     now = now[now.notna()].astype(frame["origin"].dtype)
     back = known[(now - known["origin"]).to_numpy() >= least]
-    back = back[back["origin"] == back.groupby("unique_id")["origin"].transform("max")]
-    return back[back["made"] == back.groupby("unique_id")["made"].transform("max")]
+    for latest in ("origin", "made"):
+        groups = back.groupby("unique_id", observed=True)
+        back = back[back[latest] == groups[latest].transform("max")]
+    return back
 
 
 def _joined(tables: "list[pa.Table]") -> pd.DataFrame:

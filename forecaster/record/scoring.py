@@ -61,7 +61,7 @@ class Scorecard:
         ``forecasts`` (origins of series, by run), ``outcomes``, ``open``; the share that each band
         held, ``held-80``; ``crps`` and ``mae`` relative to "unchanged".
         """
-        parts = self.rows.groupby(by, sort=True)
+        parts = self.rows.groupby(by, sort=True, observed=True)
         table = pd.DataFrame([self._scores(part) for _, part in parts], index=[n for n, _ in parts])
         return table.rename_axis("by").reset_index()
 
@@ -179,7 +179,7 @@ def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     row_of = {name: row for row, name in enumerate(panel.ids)}
     parts = []
-    for (name, target), part in frame.groupby(["unique_id", "target"], sort=False):  # pyright: ignore[reportGeneralTypeIssues]
+    for (name, target), part in frame.groupby(["unique_id", "target"], sort=False, observed=True):  # pyright: ignore[reportGeneralTypeIssues]
         stored = str(name) in row_of and target in panel.channels
         parts.append(_scored(part, panel, row_of[str(name)], str(target)) if stored else part)
     return pd.concat(parts)

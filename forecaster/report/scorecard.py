@@ -100,7 +100,7 @@ def _data(card: Scorecard) -> Json:
         "steps": _columns(by_step),
         "series": {
             str(name): _series(rows, card.levels)
-            for name, rows in card.rows.groupby("unique_id", sort=False)
+            for name, rows in card.rows.groupby("unique_id", sort=False, observed=True)
         },
     }
 

@@ -71,7 +71,9 @@ def as_time(time: Time | Shaped[np.ndarray, ""], kind: str) -> Shaped[np.ndarray
     if kind != "M":
         return array.astype(np.int64)
     if array.dtype != np.dtype("datetime64[ns]"):
-        array = np.asarray(nearest_time(cast(Date, array[()])).to_datetime64())
+        # Text as Python's own: pandas 2 does not take NumPy's.
+        value = str(array) if array.dtype.kind == "U" else array[()]
+        array = np.asarray(nearest_time(cast(Date, value)).to_datetime64())
     return array
 
 
