@@ -79,7 +79,9 @@ def _compared(
     rows: pd.DataFrame, latest: pd.DataFrame, known: Mapping[str, pd.Series], steps: Sequence[int]
 ) -> Compared:
     width, median = (
-        rows.pivot_table(index="unique_id", columns="step", values=name, dropna=False)
+        rows.pivot_table(
+            index="unique_id", columns="step", values=name, dropna=False, observed=True
+        )
         .reindex(index=latest.index, columns=list(steps))
         .to_numpy(float)
         for name in ("width", COLUMN)
