@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 from flax import errors
 
-from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
-from forecaster.swarm.modules import Functions, arguments, flags, method_of
+from forecaster.swarm.modules import Functions, arguments, flags, method_of, nothing_drawn
 from forecaster.swarm.shapes import sample_shapes
 from forecaster.swarm.task import Hyperparams, Params, Tree
 from forecaster.swarm.variables import Variables
@@ -96,12 +95,7 @@ class _Model:
         if self._draws(params, inputs, options, training=True) and not self._draws(
             params, inputs, options, training=False
         ):
-            raise SwarmError(
-                f"key: module {type(self.module).__name__} draws nothing with frozen statistics, "
-                "because one argument says both; expected another one for what is random, as in "
-                "__call__(self, x, train, deterministic) with linen.Dropout(0.1, "
-                "deterministic=deterministic)"
-            )
+            raise nothing_drawn(self.module, "linen.Dropout(0.1, deterministic=deterministic)")
 
     def _draws(
         self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool

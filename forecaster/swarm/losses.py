@@ -40,12 +40,20 @@ def loss_of(
     loss_fn: Callable[..., Any] | None,
     dtype: DTypeLike | None,
 ) -> Callable[..., Any]:
-    """The ``loss`` of a task. Raises SwarmError unless there is exactly one of the two."""
-    if loss is not None and loss_fn is None:
+    """The ``loss`` of a task. Raises as :func:`check_one_loss`."""
+    check_one_loss(loss, loss_fn)
+    if loss is not None:
         return functools.partial(_mean_loss, functions, loss, dtype)
-    if loss is None and loss_fn is not None:
-        return functools.partial(_whole_loss, loss_fn, dtype)
-    raise SwarmError("give either loss, elementwise, or loss_fn(params, batch, key)")
+    return functools.partial(_whole_loss, cast(Callable[..., Any], loss_fn), dtype)
+
+
+def check_one_loss(loss: object, loss_fn: object) -> None:
+    """Raise SwarmError unless there is exactly one of the two."""
+    if (loss is None) == (loss_fn is None):
+        raise SwarmError(
+            "give either loss, elementwise, or loss_fn(params, batch, key); got "
+            f"{'neither' if loss is None else 'both'}. For example loss=optax.squared_error"
+        )
 
 
 def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:

@@ -112,9 +112,28 @@ class _Model:
         hyperparams: Hyperparams | None = None,
         **options: Any,
     ) -> Tree:
-        random = "sampling" if self.split.carries else "training"
-        mode = "using" if key is None else random
-        return self._call(mode, params, inputs, key, hyperparams, options)[0]
+        if key is None:
+            return self._call("using", params, inputs, key, hyperparams, options)[0]
+        if not self.split.carries:
+            return self._call("training", params, inputs, key, hyperparams, options)[0]
+        predictions, module, drew = self._call(
+            "sampling", params, inputs, key, hyperparams, options
+        )
+        if not drew and self._draws_in_training(params, inputs, options):
+            raise nothing_drawn(module, "nnx.Dropout(0.1, rngs=rngs)(x, deterministic=...)")
+        return predictions
+
+    def _draws_in_training(
+        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any]
+    ) -> bool:
+        """Whether the module takes from a random stream there, found without computing anything."""
+        drew: list[bool] = []
+
+        def call(params: Params, inputs: Sequence[Tree]) -> None:
+            drew.append(self._call("training", params, inputs, None, None, options)[2])
+
+        jax.eval_shape(call, params, inputs)
+        return drew[0]
 
     def train(
         self,
@@ -124,7 +143,7 @@ class _Model:
         hyperparams: Hyperparams | None = None,
         **options: Any,
     ) -> tuple[Tree, Tree]:
-        predictions, module = self._call("training", params, inputs, key, hyperparams, options)
+        predictions, module, _ = self._call("training", params, inputs, key, hyperparams, options)
         return predictions, _carried(module)
 
     def export(self, params: Params, hyperparams: Hyperparams) -> nnx.Module:
@@ -143,12 +162,16 @@ class _Model:
         key: jax.Array | None,
         hyperparams: Hyperparams | None,
         options: Mapping[str, Any],
-    ) -> tuple[Tree, nnx.Module]:
+    ) -> tuple[Tree, nnx.Module, bool]:
+        """Predictions, the module after the call, and whether it took from a random stream."""
         random = _state(self.split.random, key, hyperparams or {}, self._defaults)
         module: Any = nnx.merge(self.split.graphs[mode], *_parts(params), random)
         call = method_of(module, options.get("method"))
         said = flags(call, training=mode == "training", drawn=mode != "using")
-        return _call(module, *inputs, **(said | dict(options))), module
+        before = _counts(module)
+        predictions = _call(module, *inputs, **(said | dict(options)))
+        drew = any(one is not other for one, other in zip(before, _counts(module), strict=True))
+        return predictions, module, drew
 
 
 class _Split(NamedTuple):
@@ -192,6 +215,23 @@ def _carried(module: nnx.Module) -> Tree:
     """What a module keeps beside weights and random streams; what it only shows is not kept."""
     others = nnx.Not(nnx.Any(nnx.Param, nnx.Intermediate, *_RANDOM))
     return nnx.to_pure_dict(nnx.state(module, others))
+
+
+def _counts(module: nnx.Module) -> list[Any]:
+    """How often each random stream was taken from: others are other objects, also in a trace."""
+    return [count.get_value() for _, count in nnx.to_flat_state(nnx.state(module, nnx.RngCount))]
+
+
+def nothing_drawn(module: object, drawing: str) -> SwarmError:
+    """The error of a module that goes without what is random wherever its statistics are frozen.
+
+    ``drawing``: how a layer is told of it by itself
+    """
+    return SwarmError(
+        f"key: module {type(module).__name__} draws nothing with frozen statistics, because one "
+        "argument says both; expected another one for what is random, as in "
+        f"__call__(self, x, train, deterministic) with {drawing}"
+    )
 
 
 def _parts(params: Params) -> tuple[Tree, ...]:

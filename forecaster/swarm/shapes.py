@@ -15,10 +15,14 @@ _CALLED = "forecaster.swarm: the caller's code got, of one member, "
 
 
 class Shape(NamedTuple):
-    """What a single example is."""
+    """What a single example is.
+
+    ``shared``: whether it came in arrays without a member axis
+    """
 
     sizes: tuple[int, ...]
     type: str
+    shared: bool = False
 
 
 Shapes: TypeAlias = Mapping[str, Shape]
@@ -84,7 +88,9 @@ def _difference(known: Shapes, given: Shapes) -> str:
     for name, expected in known.items():
         own = "".join(f", {size}" for size in expected.sizes)
         advice = f"Give arrays (member, example{own}), or Shared ones (example{own})"
-        sizes, kind = given[name]
+        sizes, kind, shared = given[name]
+        if shared:
+            advice = f"Give arrays (example{own})"
         if sizes != expected.sizes:
             return (
                 f"{name}: expected single examples of shape {expected.sizes}, as in training; got "
@@ -111,7 +117,7 @@ def _leaves(**trees: Tree) -> list[tuple[str, Any]]:
 
 def _named(name: str, tree: Tree, axes: int) -> dict[str, Shape]:
     return {
-        place: Shape(tuple(np.shape(leaf))[axes:], str(_type_of(leaf)))
+        place: Shape(tuple(np.shape(leaf))[axes:], str(_type_of(leaf)), axes == 1)
         for place, leaf in _leaves(**{name: tree})
     }
 

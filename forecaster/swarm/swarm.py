@@ -28,6 +28,7 @@ from forecaster.swarm.examples import first_of, part, training_data
 from forecaster.swarm.fitting import Progress, fit, restart_from_best
 from forecaster.swarm.keys import key_words
 from forecaster.swarm.lanes import map_members
+from forecaster.swarm.losses import check_one_loss
 from forecaster.swarm.members import append_members, broadcast_params, take_members
 from forecaster.swarm.metrics import Metric, watched
 from forecaster.swarm.naming import renamed
@@ -86,14 +87,13 @@ class Swarm(Trained):
         memory: int | None = None,
         data_parallel: int = 1,
     ):
-        ids = names_of(ids)
+        ids, functions = names_of(ids), functions_of(model)
+        check_one_loss(loss, loss_fn)
         given = by_name(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
         hyperparams = {"learning_rate": LEARNING_RATE} | given
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = seed, Machine(lanes, chunk, memory, data_parallel)
-        self._recipe = Recipe(
-            functions_of(model), loss, loss_fn, optimizer, accumulate, compute_dtype
-        )
+        self._recipe = Recipe(functions, loss, loss_fn, optimizer, accumulate, compute_dtype)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
         self._use, self._fitted = Use(), cast(Fitted | None, None)

@@ -198,6 +198,32 @@ def test_a_module_is_told_what_is_being_done(key):
     np.testing.assert_array_equal(told, used)
 
 
+class ToldAtOnce(Told):
+    """One argument for the statistics and for what is random."""
+
+    def __call__(self, x, train=False):
+        return super().__call__(x, train=train, deterministic=not train)
+
+
+class Normed(Told):
+    """Nothing random is in use."""
+
+    def __call__(self, x, train=False):
+        return self.norm(x, use_running_average=not train)
+
+
+def test_a_key_that_draws_nothing_is_refused_by_name(key):
+    functions = module_functions(ToldAtOnce)
+    params = functions.init(key)
+    assert (functions.train(params, X, key=key)[0] == 0).any()
+    functions.apply(params, X)
+    with pytest.raises(SwarmError, match=r"key: module ToldAtOnce draws nothing.*deterministic"):
+        jax.jit(lambda key: functions.apply(params, X, key=key))(key)
+    functions = module_functions(Normed)
+    params = functions.init(key)
+    np.testing.assert_array_equal(functions.apply(params, X, key=key), functions.apply(params, X))
+
+
 def test_a_module_in_place_of_build_is_named():
     made = nnx.Linear(3, 1, rngs=nnx.Rngs(0))
     with pytest.raises(SwarmError, match=r"expected a function build\(rngs\); got a module of fla"):
