@@ -9,6 +9,7 @@ for rounding, in half the time. An ``XLA_FLAGS`` of your own is taken as it is, 
 """
 
 import functools
+import gc
 import importlib.util
 import mmap
 import os
@@ -50,6 +51,9 @@ import forecaster as fc  # noqa: E402
 from forecaster import swarm  # noqa: E402
 from forecaster.cli import main  # noqa: E402
 
+# A full collection looks at all objects of JAX, for a second or more.
+gc.set_threshold(50_000, 20, 50)
+
 TICKERS = ["AAPL", "MSFT", "KO", "IBM", "XOM"]
 
 
@@ -71,6 +75,14 @@ def compiled(tmp_path_factory):
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
         yield folder
+
+
+@pytest.fixture(scope="module")
+def quick_collections():
+    """What earlier tests left is not looked at by the collections after each shard."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

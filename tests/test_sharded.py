@@ -21,6 +21,8 @@ from forecaster.swarm.shards import train_shard
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG"]
 SETTINGS = """
 hidden = 2

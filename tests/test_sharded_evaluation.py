@@ -13,6 +13,8 @@ from forecaster.pipeline import evaluating_shards, sharding
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 NAMES = ["AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG"]
 SETTINGS = """
 hidden = 2
