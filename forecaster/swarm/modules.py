@@ -219,7 +219,8 @@ def _carried(module: nnx.Module) -> Tree:
 
 def _counts(module: nnx.Module) -> list[Any]:
     """How often each random stream was taken from: others are other objects, also in a trace."""
-    return [count.get_value() for _, count in nnx.to_flat_state(nnx.state(module, nnx.RngCount))]
+    counts = cast(_Untrained, nnx.to_flat_state(nnx.state(module, nnx.RngCount)))
+    return [count.get_value() for _, count in counts]
 
 
 def nothing_drawn(module: object, drawing: str) -> SwarmError:

@@ -198,23 +198,27 @@ def test_a_module_is_told_what_is_being_done(key):
     np.testing.assert_array_equal(told, used)
 
 
-class ToldAtOnce(Told):
+class ToldAtOnce(nnx.Module):
     """One argument for the statistics and for what is random."""
 
+    def __init__(self, *, rngs):
+        self.told = Told(rngs=rngs)
+
     def __call__(self, x, train=False):
-        return super().__call__(x, train=train, deterministic=not train)
+        return self.told(x, train=train, deterministic=not train)
 
 
-class Normed(Told):
+class Normed(ToldAtOnce):
     """Nothing random is in use."""
 
     def __call__(self, x, train=False):
-        return self.norm(x, use_running_average=not train)
+        return self.told.norm(x, use_running_average=not train)
 
 
 def test_a_key_that_draws_nothing_is_refused_by_name(key):
     functions = module_functions(ToldAtOnce)
     params = functions.init(key)
+    assert functions.train is not None
     assert (functions.train(params, X, key=key)[0] == 0).any()
     functions.apply(params, X)
     with pytest.raises(SwarmError, match=r"key: module ToldAtOnce draws nothing.*deterministic"):
