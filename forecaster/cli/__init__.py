@@ -31,9 +31,9 @@ class _Commands(click.Group):
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Run as a process of its own."""
-        # Most of what is allocated at first are modules, which stay; to look through them for
-        # garbage again and again is a tenth of a start.
-        gc.set_threshold(100_000, 50, 50)
+        # Most of what is allocated at first are modules, which stay: to look through them for
+        # garbage again and again is a tenth of what `predict` takes.
+        gc.set_threshold(50_000, 10, 10)
         return super().__call__(*args, **options)
 
     def main(self, *args: Any, **options: Any) -> Any:

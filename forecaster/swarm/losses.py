@@ -52,7 +52,7 @@ def check_one_loss(loss: object, loss_fn: object) -> None:
     if (loss is None) == (loss_fn is None):
         raise SwarmError(
             "give either loss, elementwise, or loss_fn(params, batch, key); got "
-            f"{'neither' if loss is None else 'both'}. For example loss=optax.squared_error"
+            + ("neither. For example loss=optax.squared_error" if loss is None else "both")
         )
 
 

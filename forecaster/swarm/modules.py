@@ -116,24 +116,34 @@ class _Model:
             return self._call("using", params, inputs, key, hyperparams, options)[0]
         if not self.split.carries:
             return self._call("training", params, inputs, key, hyperparams, options)[0]
-        predictions, module, drew = self._call(
-            "sampling", params, inputs, key, hyperparams, options
-        )
-        if not drew and self._draws_in_training(params, inputs, options):
+        predictions, module = self._call("sampling", params, inputs, key, hyperparams, options)
+        draws = functools.partial(self._draws, params, inputs, key, hyperparams, options)
+        if draws("training") and not draws("sampling"):
             raise nothing_drawn(module, "nnx.Dropout(0.1, rngs=rngs)(x, deterministic=...)")
         return predictions
 
-    def _draws_in_training(
-        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any]
+    def _draws(
+        self,
+        params: Params,
+        inputs: Sequence[Tree],
+        key: jax.Array,
+        hyperparams: Hyperparams | None,
+        options: Mapping[str, Any],
+        mode: str,
     ) -> bool:
-        """Whether the module takes from a random stream there, found without computing anything."""
-        drew: list[bool] = []
+        """Whether predictions depend on the key, found without computing anything.
 
-        def call(params: Params, inputs: Sequence[Tree]) -> None:
-            drew.append(self._call("training", params, inputs, None, None, options)[2])
+        False where the module cannot be called so, for instance for want of what it takes to train.
+        """
 
-        jax.eval_shape(call, params, inputs)
-        return drew[0]
+        def predicted(key: jax.Array) -> Tree:
+            return self._call(mode, params, inputs, key, hyperparams, options)[0]
+
+        try:
+            jax.eval_shape(jax.vmap(predicted, out_axes=None), jax.random.split(key))
+        except Exception as error:
+            return "out_axes" in str(error)  # they differ by the key, says vmap
+        return False
 
     def train(
         self,
@@ -143,7 +153,7 @@ class _Model:
         hyperparams: Hyperparams | None = None,
         **options: Any,
     ) -> tuple[Tree, Tree]:
-        predictions, module, _ = self._call("training", params, inputs, key, hyperparams, options)
+        predictions, module = self._call("training", params, inputs, key, hyperparams, options)
         return predictions, _carried(module)
 
     def export(self, params: Params, hyperparams: Hyperparams) -> nnx.Module:
@@ -162,16 +172,12 @@ class _Model:
         key: jax.Array | None,
         hyperparams: Hyperparams | None,
         options: Mapping[str, Any],
-    ) -> tuple[Tree, nnx.Module, bool]:
-        """Predictions, the module after the call, and whether it took from a random stream."""
+    ) -> tuple[Tree, nnx.Module]:
         random = _state(self.split.random, key, hyperparams or {}, self._defaults)
         module: Any = nnx.merge(self.split.graphs[mode], *_parts(params), random)
         call = method_of(module, options.get("method"))
         said = flags(call, training=mode == "training", drawn=mode != "using")
-        before = _counts(module)
-        predictions = _call(module, *inputs, **(said | dict(options)))
-        drew = any(one is not other for one, other in zip(before, _counts(module), strict=True))
-        return predictions, module, drew
+        return _call(module, *inputs, **(said | dict(options))), module
 
 
 class _Split(NamedTuple):
@@ -215,12 +221,6 @@ def _carried(module: nnx.Module) -> Tree:
     """What a module keeps beside weights and random streams; what it only shows is not kept."""
     others = nnx.Not(nnx.Any(nnx.Param, nnx.Intermediate, *_RANDOM))
     return nnx.to_pure_dict(nnx.state(module, others))
-
-
-def _counts(module: nnx.Module) -> list[Any]:
-    """How often each random stream was taken from: others are other objects, also in a trace."""
-    counts = cast(_Untrained, nnx.to_flat_state(nnx.state(module, nnx.RngCount)))
-    return [count.get_value() for _, count in counts]
 
 
 def nothing_drawn(module: object, drawing: str) -> SwarmError:

@@ -90,7 +90,7 @@ def _difference(known: Shapes, given: Shapes) -> str:
         advice = f"Give arrays (member, example{own}), or Shared ones (example{own})"
         sizes, kind, shared = given[name]
         if shared:
-            advice = f"Give arrays (example{own})"
+            advice = f"Give values (example{own})"
         if sizes != expected.sizes:
             return (
                 f"{name}: expected single examples of shape {expected.sizes}, as in training; got "

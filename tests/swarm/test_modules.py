@@ -1,5 +1,6 @@
 """Modules as pure functions, and back."""
 
+import functools
 from typing import Any
 
 import jax
@@ -199,31 +200,67 @@ def test_a_module_is_told_what_is_being_done(key):
 
 
 class ToldAtOnce(nnx.Module):
-    """One argument for the statistics and for what is random."""
+    """One argument for the statistics and for what is random, which may lie in a transform."""
+
+    def __init__(self, within, *, rngs):
+        self.told, self.within = Told(rngs=rngs), within
+        self.memory = nnx.RNN(nnx.GRUCell(3, 3, rngs=rngs))  # whose carry takes a key, for zeros
+
+    def __call__(self, x, train=False, y=None):
+        def call(told, x):
+            return told(x, train=train, deterministic=not train)
+
+        x = x + self.memory(x) if self.within == "memory" else x
+        transform = {"remat": nnx.remat, "jit": nnx.jit}.get(self.within, lambda f: f)
+        return transform(call)(self.told, x)
+
+
+class Drawn(nnx.Module):
+    """Something is drawn all the same, in a copy."""
+
+    def __init__(self, *, rngs):
+        self.told = ToldAtOnce("itself", rngs=rngs)
+
+    def __call__(self, x, train=False, deterministic=True):
+        graph, state = nnx.split(self.told.told.dropout)
+
+        @jax.checkpoint
+        def call(state, x):
+            return nnx.merge(graph, state)(x, deterministic=deterministic)
+
+        return call(state, self.told(x, train))
+
+
+class Frozen(nnx.Module):
+    """Nothing random is in use, and training needs what a forecast has not."""
 
     def __init__(self, *, rngs):
         self.told = Told(rngs=rngs)
 
-    def __call__(self, x, train=False):
-        return self.told(x, train=train, deterministic=not train)
-
-
-class Normed(ToldAtOnce):
-    """Nothing random is in use."""
-
-    def __call__(self, x, train=False):
+    def __call__(self, x, train=False, y=None):
+        if train:
+            assert y is not None
+            x = x + y.mean()
         return self.told.norm(x, use_running_average=not train)
 
 
-def test_a_key_that_draws_nothing_is_refused_by_name(key):
-    functions = module_functions(ToldAtOnce)
+@pytest.mark.parametrize("within", ["itself", "memory", "remat", "jit"])
+def test_a_key_that_draws_nothing_is_refused_by_name(key, within):
+    functions = module_functions(functools.partial(ToldAtOnce, within))
     params = functions.init(key)
     assert functions.train is not None
     assert (functions.train(params, X, key=key)[0] == 0).any()
     functions.apply(params, X)
-    with pytest.raises(SwarmError, match=r"key: module ToldAtOnce draws nothing.*deterministic"):
-        jax.jit(lambda key: functions.apply(params, X, key=key))(key)
-    functions = module_functions(Normed)
+    for run in (jax.jit, lambda function: function):
+        with pytest.raises(SwarmError, match=r"key: module ToldAtOnce draws nothing.*determin"):
+            run(lambda key: functions.apply(params, X, key=key))(key)
+
+
+def test_one_that_draws_or_has_nothing_to_draw_is_not(key):
+    functions = module_functions(Drawn)
+    drawn = functions.apply(functions.init(key), X + 1, key=key)
+    assert (drawn == 0).any() and (drawn != 0).any()
+    functions = module_functions(Frozen)
     params = functions.init(key)
     np.testing.assert_array_equal(functions.apply(params, X, key=key), functions.apply(params, X))
 

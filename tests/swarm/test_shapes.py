@@ -66,8 +66,8 @@ def test_members_know_shapes_wherever_they_go(stepped, tmp_path):
     stepped.save(tmp_path / "a.swarm")
     loaded = Swarm.load(tmp_path / "a.swarm", Network, loss=optax.squared_error)
     for swarm in (loaded, stepped.select(["m1"]), stepped.merge(), stepped.with_hyperparams()):
-        # No word of members, which these arrays, and those of a Single, have no axis for.
-        message = r"expected single examples of shape \(3,\).* Give arrays \(example, 3\) \(refused"
+        # No word of members, which these values, and those of a Single, have no axis for.
+        message = r"expected single examples of shape \(3,\).* Give values \(example, 3\) \(refused"
         with pytest.raises(SwarmError, match=message):
             swarm.predict(Shared(WIDE[0]))
     one = Single(Network, loss=optax.squared_error).step(X[0], Y[0])[0]
