@@ -212,10 +212,10 @@ def test_the_section_on_any_panel_works(tmp_path, monkeypatch):
         for name, values in zip(["north", "south"], noise, strict=True)
     ]
     pd.concat(frames).to_csv("sales.csv", index=False)
-    (section,) = blocks(DOCS / "guide" / "panels.md", "python")
+    section, _ = blocks(DOCS / "guide" / "panels.md", "python")
     names: dict = {}
     exec(compile(section, "Any panel", "exec"), names)
-    assert names["model"].transform.name == "seasonal" and len(names["forecast"]) == 14
+    assert names["model"].transform.name == "combined" and len(names["forecast"]) == 14
 
 
 @pytest.mark.slow

@@ -149,14 +149,16 @@ class Files:
         return self._frames
 
     def _files(self) -> list[Path]:
-        """The file itself, or those in the folder and in the folders in it."""
+        """The file itself, or those in the folder and in the folders in it, but for homes there."""
         if not self.path.is_dir():
             return [self.path]
+        homes = {store.parents[2] for store in self.path.rglob("prices/*/manifest.json")}
         files = sorted(
             file
             for file in self.path.rglob("*")
             if file.is_file()
             and file.name.lower().endswith(_ENDINGS)
+            and homes.isdisjoint(file.parents)
             and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
             and (file.suffix.lower() != ".txt" or _is_stooq(file))
         )

@@ -13,8 +13,7 @@ from pathlib import Path
 import harness
 
 import forecaster as fc
-from forecaster.storage import compression
-from forecaster.storage.saving import load, save
+from forecaster.storage import compression, load, save
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ def test_a_fit_in_shards_sees_it_too(folder, settings, monkeypatch):
     pooled = ("--start-from", "pooled", "--market", "SPY")
     fit = [*fitting(folder, settings), *pooled]
     assert (done := run(*fit, "--run", "whole")).exit_code == 0, done.stderr
-    monkeypatch.setattr("forecaster.pipeline.memory.MOST_AT_A_TIME", 2)
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 2)
     assert (done := run(*fit, "--run", "parts")).exit_code == 0, done.stderr
     assert "Shards" in done.stdout
     home = ("--home", folder / "home")

@@ -9,7 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest import open_source
-from tests.conftest import prices
+from tests.conftest import prices, run
 
 
 def both() -> pd.DataFrame:
@@ -125,6 +125,14 @@ def test_a_truncated_parquet_file_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(DataError, match=r"prices\.parquet: cannot be read"):
         fc.load_panel(f"files:{path}")
+
+
+def test_a_home_in_the_folder_of_the_data_is_none_of_them(tmp_path):
+    prices("AAA", 60).to_csv(tmp_path / "AAA.csv", index=False)
+    stored = run("ingest", "--source", f"files:{tmp_path}", "--home", tmp_path / "a" / "home")
+    assert stored.exit_code == 0, stored.output
+    panel = fc.load_panel(f"files:{tmp_path}")
+    assert panel.ids == ("AAA",) and not panel.skipped
 
 
 def test_one_bad_file_of_a_folder_is_skipped_by_name(tmp_path):
