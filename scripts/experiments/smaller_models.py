@@ -1,4 +1,4 @@
-"""Smaller files of a model: size, loss of CRPS, time, for the model of 505 stocks.
+"""Smaller files of a model: size and loss of CRPS, for the model of 505 stocks.
 
     python scripts/experiments/smaller_models.py --source files:prices.parquet [--quick]
 
@@ -29,7 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = load(save(fc.fit(panel, config, seed=options.seed), Path(folder) / "model"))
     table = compression.compare(model, panel.masked(forecasting=True))
-    print(table.drop(columns="seconds").round(4).to_string(index=False))
+    print(table.round(4).to_string(index=False))
     print(f"recommended: {compression.recommend(table) or 'nothing'}")
     harness.write(
         options, table.assign(series=len(model.ids), source=options.source.split("/")[-1])
