@@ -46,10 +46,8 @@ def test_the_main_job_on_all_505_tickers(real_data, tmp_path):
             "fit", "--source", "files:prices.parquet", "--tickers", "t.txt",
             "--start-from", "independent",
         )  # fmt: skip
-        assert fit.returncode == 3, fit.stderr
-        skipped = [line.split(":")[0].strip() for line in fit.stderr.splitlines()[1:]]
-        assert set(skipped) == {"APTV", "BHF", "BHGE", "DWDP", "DXC", "EVHC", "HLT"}
+        assert fit.returncode == 0, fit.stderr  # the shortest has 44 rows, and a network of its own
         out = command("predict", "--all", "--format", "csv").stdout
         forecasts.append(set(out.splitlines()))
-        assert len(forecasts[-1]) == 1 + 5 * (len(tickers) - len(skipped))
+        assert len(forecasts[-1]) == 1 + 5 * len(tickers)
     assert forecasts[0] == forecasts[1] > forecasts[2]
