@@ -126,11 +126,16 @@ def write(row: dict[str, Any]) -> None:
 
 
 def draw(table: pd.DataFrame) -> None:
-    """Time and memory by the number of series, logarithmic; dashed where time is extrapolated."""
+    """Time and memory by the number of series, logarithmic; dashed where time is extrapolated.
+
+    Of the settings that were measured in the most sizes.
+    """
     import matplotlib.pyplot as plt
 
-    steps = table.groupby("steps")["series"].nunique().idxmax()
-    table = table[table["steps"] == steps]
+    settings = ["steps", "memory", "members", "epochs"]
+    most = table.groupby(settings)["series"].nunique().idxmax()
+    table = table[(table[settings] == list(most)).all(axis=1)]
+    steps = int(table["steps"].iloc[0])
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for axis, column, label in (
         (axes[0], "cpu_seconds", "processor's seconds"),
