@@ -71,6 +71,12 @@ class Home:
         """The folder of all forecasts that were made."""
         return self.folder / "record"
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders that are kept here."""
+        known = self.prices, self.models, self.evaluations
+        return *known, self.cache, self.unfinished, self.record
+
     def new_recorded(self, digest: str, now: datetime) -> Path:
         """The file for a forecast that is made now, with a hash of it; names sort by time."""
         return self.record / f"{now.strftime(_TIME)[:-3]}-{digest}.parquet"

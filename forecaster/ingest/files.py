@@ -16,10 +16,12 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
+from forecaster.home import Home
 from forecaster.ingest.blocks import Blocks
 from forecaster.ingest.column_names import canonical
 from forecaster.ingest.csv_file import Table, read_csv
 from forecaster.ingest.layout import each_series, tidy
+from forecaster.ingest.manifest import is_manifest
 from forecaster.ingest.numbers import Decimal
 from forecaster.ingest.parquet import read_parquet
 from forecaster.ingest.place import Place
@@ -152,13 +154,13 @@ class Files:
         """The file itself, or those in the folder and in the folders in it, but for homes there."""
         if not self.path.is_dir():
             return [self.path]
-        homes = {store.parents[2] for store in self.path.rglob("prices/*/manifest.json")}
+        kept = _kept_by_homes(self.path)
         files = sorted(
             file
             for file in self.path.rglob("*")
             if file.is_file()
             and file.name.lower().endswith(_ENDINGS)
-            and homes.isdisjoint(file.parents)
+            and kept.isdisjoint(file.parents)
             and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
             and (file.suffix.lower() != ".txt" or _is_stooq(file))
         )
@@ -196,6 +198,16 @@ class Files:
             return read_series(file, name, decimal=self._decimal, columns=self._columns)
         except DataError as error:
             return str(error)
+
+
+def _kept_by_homes(folder: Path) -> set[Path]:
+    """The folders below one that homes of this program keep, of which a price store tells."""
+    homes = [
+        Home(manifest.parents[2])
+        for manifest in folder.rglob("prices/*/manifest.json")
+        if is_manifest(manifest)
+    ]
+    return {kept for home in homes for kept in home.folders}
 
 
 def read_series(

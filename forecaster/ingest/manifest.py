@@ -271,6 +271,15 @@ def _read(path: Path) -> Manifest:
         raise _damaged(path, f"no {error}") from error
 
 
+def is_manifest(path: Path) -> bool:
+    """Whether a file begins as manifests do; other programs write files of this name, too."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HASH_AT)) == _HASH_AT.encode()
+    except OSError:
+        return False
+
+
 def _as_text(content: Mapping[str, Any]) -> str:
     """As JSON, a line for each series: with ``indent`` the standard library is ten times slower."""
     parts: list[str] = []

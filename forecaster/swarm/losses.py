@@ -50,9 +50,9 @@ def loss_of(
 def check_one_loss(loss: object, loss_fn: object) -> None:
     """Raise SwarmError unless there is exactly one of the two."""
     if (loss is None) == (loss_fn is None):
+        got = "neither. For example loss=optax.squared_error" if loss is None else "both"
         raise SwarmError(
-            "give either loss, elementwise, or loss_fn(params, batch, key); got "
-            + ("neither. For example loss=optax.squared_error" if loss is None else "both")
+            f"give either loss, elementwise, or loss_fn(params, batch, key); got {got}"
         )
 
 

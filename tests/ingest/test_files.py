@@ -127,12 +127,21 @@ def test_a_truncated_parquet_file_is_named(tmp_path):
         fc.load_panel(f"files:{path}")
 
 
-def test_a_home_in_the_folder_of_the_data_is_none_of_them(tmp_path):
+@pytest.mark.parametrize("home", ["a/home", "."])
+def test_a_home_in_the_folder_of_the_data_is_none_of_them(tmp_path, home):
     prices("AAA", 60).to_csv(tmp_path / "AAA.csv", index=False)
-    stored = run("ingest", "--source", f"files:{tmp_path}", "--home", tmp_path / "a" / "home")
+    stored = run("ingest", "--source", f"files:{tmp_path}", "--home", tmp_path / home)
     assert stored.exit_code == 0, stored.output
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("AAA",) and not panel.skipped
+
+
+def test_others_manifests_hide_no_data(tmp_path):
+    folder = tmp_path / "prices" / "daily"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    prices("AAA", 60).to_csv(folder / "AAA.csv", index=False)
+    assert fc.load_panel(f"files:{tmp_path}").ids == ("AAA",)
 
 
 def test_one_bad_file_of_a_folder_is_skipped_by_name(tmp_path):
