@@ -3,8 +3,10 @@
 What is looked at is the normal score of an outcome under the distribution that was forecast of it:
 0 is the forecast median, -1.28 its 10 % quantile. Two things are learned from past scores:
 
-- their spread, how much wider the outcomes lie than was forecast: an exponentially weighted mean,
-  so that bands follow a change of regime, which starts from that of all series at the fit;
+- their spread, how much wider the outcomes lie than was forecast: what it is in the long run, by
+  horizon, which starts from that of all series at the fit, times what it has been of late, one
+  factor for all horizons, since the error of a day soon tells of those of weeks. Both are drawn to
+  what is expected without them, so that bands follow a change of regime without its noise;
 - their shape, quantiles of the scores in units of their spread, each side by itself, so that a skew
   that the network does not know of is seen: split-conformal prediction on the chance that was
   forecast of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random World;
@@ -23,8 +25,11 @@ from jaxtyping import Float
 from forecaster.forecasting.special import ndtri
 
 SHRINKAGE = 400.0  # independent scores that the forecast distribution's own shape counts for
-_PRIOR = 25.0  # independent scores that the spread of all series counts for at first
-_DECAY = 0.995  # of a score's weight in the spread, with each that comes after
+_PRIOR = 25.0  # independent scores that a spread of 1 counts for in that of all series
+_COMMON = 100.0  # independent scores that the spread of all series counts for in a series' own
+_DECAY = 0.998  # of a score's weight in the spread in the long run, with each that comes after
+_NO_CHANGE = 25.0  # origins that an unchanged spread counts for in what it has been of late
+_RECENT = 0.98  # of an origin's weight in it, with each that comes after
 _MEAN_SIZE = np.sqrt(2 / np.pi)  # of normal scores
 
 
@@ -77,21 +82,51 @@ def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndar
 def spread_at_origins(
     scores: Float[np.ndarray, "series origin horizon"], prior: Float[np.ndarray, " horizon"]
 ) -> Float[np.ndarray, "series origin horizon"]:
-    """What is known at each origin of how wide the outcomes lie, by horizon."""
+    """What is known at each origin of how wide the outcomes lie, by horizon.
+
+    A score h steps ahead counts 1/h in the factor of late: so many independent ones it is.
+    """
     series, origins, horizon = scores.shape
-    weight = np.tile(_PRIOR * np.arange(1, horizon + 1), (series, 1))
-    total = weight * prior
+    ahead = np.arange(1, horizon + 1)
+    long_run = _Average(prior, _COMMON * ahead, _DECAY, (series, horizon))
+    of_late = _Average(1.0, _NO_CHANGE, _RECENT, (series,))
     spread = np.empty(scores.shape)
     for now in range(origins):
         # Origin now - h - 1 for each horizon: the latest whose outcome is known.
         latest = np.full((series, horizon), np.nan)
         for h in range(min(now, horizon)):
             latest[:, h] = scores[:, now - h - 1, h]
-        known = np.isfinite(latest)
-        total = np.where(known, _DECAY * total + np.abs(latest) / _MEAN_SIZE, total)
-        weight = np.where(known, _DECAY * weight + 1, weight)
-        spread[:, now] = total / weight
+        size = np.abs(latest) / _MEAN_SIZE
+        long_run.add(size)
+        usual = long_run.value()
+        worth = np.isfinite(size) / ahead
+        relative = np.where(worth > 0, worth * size / usual, 0.0).sum(1)
+        total = worth.sum(1)
+        of_late.add(np.divide(relative, total, out=np.full(series, np.nan), where=total > 0))
+        spread[:, now] = usual * of_late.value()[:, None]
     return spread
+
+
+class _Average:
+    """An exponentially weighted mean that is drawn to what is expected of it; NaN do not count."""
+
+    def __init__(
+        self,
+        expected: float | np.ndarray,
+        worth: float | np.ndarray,
+        decay: float,
+        shape: tuple[int, ...],
+    ):
+        self.expected, self.worth, self.decay = expected, worth, decay
+        self.total, self.weight = np.zeros(shape), np.zeros(shape)
+
+    def add(self, values: np.ndarray) -> None:
+        known = np.isfinite(values)
+        self.total = np.where(known, self.decay * self.total + values, self.total)
+        self.weight = np.where(known, self.decay * self.weight + 1, self.weight)
+
+    def value(self) -> np.ndarray:
+        return (self.worth * self.expected + self.total) / (self.worth + self.weight)
 
 
 def _known(

@@ -1,5 +1,7 @@
 """Bands: exact against a slow oracle, and covering what they promise."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -9,13 +11,30 @@ from forecaster.forecasting.conformal import band_scores, common_spread
 MEAN_SIZE = np.sqrt(2 / np.pi)
 
 
-def spread_at(scores, now, h, prior):
+def long_run(scores, now, h, prior):
     """The weighted mean size of one series' scores that are known at an origin."""
     seen = np.abs(scores[: max(0, now - h), h]) / MEAN_SIZE
-    seen = np.append(prior, seen[np.isfinite(seen)])
-    weights = 0.995 ** np.arange(len(seen))[::-1]
-    weights[0] *= 25 * (h + 1)
-    return (weights * seen).sum() / weights.sum()
+    seen = seen[np.isfinite(seen)]
+    weights = 0.998 ** np.arange(len(seen))[::-1]
+    own = 100 * (h + 1)
+    return (own * prior[h] + weights @ seen) / (own + weights.sum())
+
+
+def spread_at(scores, now, h, prior):
+    """The same times the mean, over the latest origins, of what came relative to it."""
+    relative = []
+    for before in range(now + 1):
+        sizes = {
+            k: abs(scores[before - k - 1, k]) / MEAN_SIZE / long_run(scores, before, k, prior)
+            for k in range(min(before, scores.shape[1]))
+            if np.isfinite(scores[before - k - 1, k])
+        }
+        if sizes:
+            worth = [1 / (k + 1) for k in sizes]
+            relative.append(np.average(list(sizes.values()), weights=worth))
+    weights = 0.98 ** np.arange(len(relative))[::-1]
+    late = (25 + weights @ np.array(relative)) / (25 + weights.sum())
+    return long_run(scores, now, h, prior) * late
 
 
 def slow(scores, level, memory, count, prior, shrinkage):
@@ -25,7 +44,7 @@ def slow(scores, level, memory, count, prior, shrinkage):
     miss = (1 - level / 100) / 2
     for k in range(series):
         for h in range(horizon):
-            spread = [spread_at(scores[k], now, h, prior[h]) for now in range(origins)]
+            spread = [spread_at(scores[k], now, h, prior) for now in range(origins)]
             for place, now in enumerate(range(origins - count, origins)):
                 seen = (scores[k, :, h] / spread)[max(0, now - memory) : max(0, now - h)]
                 seen = np.sort(seen[np.isfinite(seen)])
@@ -86,16 +105,15 @@ def test_the_future_has_no_part_in_a_band():
     random = np.random.default_rng(3)
     scores = random.normal(size=(3, 90, 2))
     before = band_scores(scores, [80], 40, count=30)[0]
-    for changed in range(60, 90):
+    for changed, known_late in itertools.product(range(60, 90), range(2)):
         edited = scores.copy()
-        edited[:, changed:] = 9.0
+        edited[:, changed:, known_late] = 9.0
         after = band_scores(edited, [80], 40, count=30)[0]
-        for h in range(2):
-            # The outcome of an origin is known h + 1 steps later.
-            same = changed + h + 1 - 60
-            np.testing.assert_array_equal(after[:, :, :same, h], before[:, :, :same, h])
-            if same < 30:
-                assert (after[:, :, same:, h] != before[:, :, same:, h]).any()
+        # The outcome of an origin is known h + 1 steps later, and then moves all bands.
+        same = changed + known_late + 1 - 60
+        np.testing.assert_array_equal(after[:, :, :same], before[:, :, :same])
+        if same < 30:
+            assert (after[:, :, same:] != before[:, :, same:]).any((1, 2)).all()
 
 
 def test_bands_lie_inside_each_other_around_the_median():
