@@ -9,7 +9,7 @@ import gc
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,14 +69,56 @@ class SeriesEntry(NamedTuple):
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "SeriesEntry":
-        """Read an entry; raises KeyError when a field without a default is missing."""
+        """Read an entry that has all fields without a default."""
         try:  # as this version writes them, all is understood
             return SeriesEntry(**fields)
         except TypeError:
             pass
-        needed = {name: fields[name] for name in ("rows", "first", "last", "sha256", "file")}
+        needed = {name: fields[name] for name in _NEEDED}
         names = SeriesEntry._field_defaults
         return SeriesEntry(**needed, **{name: fields[name] for name in names if name in fields})
+
+
+_NEEDED = frozenset(SeriesEntry._fields) - frozenset(SeriesEntry._field_defaults)
+
+
+class Entries(MutableMapping[str, SeriesEntry]):
+    """Entries by name, each read from its fields when it is asked for: few of 100,000 are.
+
+    Raises KeyError when one lacks a field without a default.
+    """
+
+    def __init__(self, fields: Mapping[str, Mapping[str, Any]]):
+        for each in fields.values():
+            if not each.keys() >= _NEEDED:
+                raise KeyError(min(_NEEDED - each.keys()))
+        self._entries: dict[str, SeriesEntry | Mapping[str, Any]] = dict(fields)
+
+    def __getitem__(self, name: str) -> SeriesEntry:
+        entry = self._entries[name]
+        if not isinstance(entry, SeriesEntry):
+            entry = self._entries[name] = SeriesEntry.from_json(entry)
+        return entry
+
+    def sha256(self, name: str) -> str:
+        """The hash of one file; asked for of all series, so nothing is made of the others."""
+        entry = self._entries[name]
+        return entry.sha256 if isinstance(entry, SeriesEntry) else entry["sha256"]
+
+    def __setitem__(self, name: str, entry: SeriesEntry) -> None:
+        self._entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 class Origin(NamedTuple):
@@ -135,7 +177,7 @@ class Manifest:
     """
 
     source: str
-    series: dict[str, SeriesEntry] = dataclasses.field(default_factory=dict)
+    series: MutableMapping[str, SeriesEntry] = dataclasses.field(default_factory=dict)
     origin: Origin | None = None
     quality: Quality | None = None
     quarantine: list[Quarantined] = dataclasses.field(default_factory=list)
@@ -174,6 +216,11 @@ class Manifest:
     def files(self) -> set[str]:
         """The names of all files of series."""
         return {entry.file for entry in self.series.values()}
+
+    def sha256_of(self, name: str) -> str:
+        """The hash of a series' file."""
+        series = self.series
+        return series.sha256(name) if isinstance(series, Entries) else series[name].sha256
 
     def gaps_of(self, name: str) -> int:
         """Missing sessions of a series, as last reviewed."""
@@ -221,7 +268,7 @@ class Manifest:
         origin, quality = content.get("origin"), content.get("quality")
         return Manifest(
             source,
-            {name: SeriesEntry.from_json(fields) for name, fields in series.items()},
+            Entries(series),
             None if origin is None else Origin(**origin),
             None if quality is None else _quality_from_json(quality),
             [Quarantined(**record) for record in content.get("quarantine", [])],

@@ -215,7 +215,7 @@ class Store:
             return
         old = self.manifest.series
         replaced = {old[name].file for name in self._written if name in old}
-        series = old | self._written
+        series = {**old, **self._written}
         self.manifest = dataclasses.replace(self.manifest, series=series, **changes)
         with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -315,7 +315,7 @@ class Store:
 
     def digest(self, names: Sequence[str]) -> str:
         """A hash over the content of these series."""
-        lines = "\n".join(f"{n} {self.manifest.series[n].sha256}" for n in sorted(names))
+        lines = "\n".join(f"{n} {self.manifest.sha256_of(n)}" for n in sorted(names))
         return sha256(lines.encode())
 
     def read_one(self, name: str) -> pd.DataFrame:

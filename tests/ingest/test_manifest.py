@@ -51,7 +51,7 @@ def manifest() -> Manifest:
 def test_the_layout_on_disk(tmp_path, manifest):
     path = tmp_path / "manifest.json"
     other = entry(file="BBB.bb.parquet").as_suspect("contradicted")
-    manifest = dataclasses.replace(manifest, series=manifest.series | {"BBB": other})
+    manifest = dataclasses.replace(manifest, series={**manifest.series, "BBB": other})
     manifest.write(path)
     text = path.read_text()
     assert text == TEXT.replace("HASH", json.loads(text)["sha256"])
