@@ -40,7 +40,7 @@ from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
 from forecaster.swarm.shards import Cutter, Shard, ShardResult, Work, Worker, train_shard
 from forecaster.swarm.task import ArrayLike, Data, Task
-from forecaster.swarm.training import Losses, Status
+from forecaster.swarm.training import Losses, State, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,6 +225,8 @@ class _Watch:
     ):
         self.checkpoint, self.digest = checkpoint, digest
         self._work, self._on_progress, self._began = work, on_progress, began
+        origin = work.origin
+        self._before = np.asarray(origin.epoch) if isinstance(origin, State) else np.int32(0)
         self._saved, self._stopped = time.monotonic(), False
 
     def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
@@ -283,7 +285,7 @@ class _Watch:
         progress = Progress(
             members=len(ended),
             stopped=int(ended.sum()),
-            epochs_done=int(epoch.sum()),
+            epochs_done=int(np.maximum(epoch, self._before).sum()),
             epochs_at_most=int(np.where(ended, epoch, self._work.limits.epochs).sum()),
             validation_loss=latest,
             seconds=time.perf_counter() - self._began,

@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
 from forecaster.swarm.checks import SwarmError, warn
+from forecaster.swarm.convolutions import with_products
 from forecaster.swarm.equality import Globals, changed_globals, globals_named, same_function
 from forecaster.swarm.losses import Batch, filled, takes_hyperparams
 from forecaster.swarm.metrics import NOTHING, Watched
@@ -94,7 +95,7 @@ class Recipe:
             with naming_arrays(inputs=inputs):
                 return self.functions.apply(params, inputs, hyperparams=hyperparams)
 
-        return predict
+        return with_products(predict)
 
     @functools.cached_property
     def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
@@ -111,7 +112,7 @@ class Recipe:
             with naming_arrays(inputs=inputs):
                 return self.functions.apply(params, inputs, key=key, hyperparams=hyperparams)
 
-        return sample
+        return with_products(sample)
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:

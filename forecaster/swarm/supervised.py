@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
 from forecaster.swarm.checks import SwarmError, check_counts
+from forecaster.swarm.convolutions import with_products
 from forecaster.swarm.data import Shared
 from forecaster.swarm.data_parallel import shard_batch
 from forecaster.swarm.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
@@ -141,9 +142,9 @@ def supervised(
     check_counts(batch_size=batch_size, accumulate=accumulate)
     functions = functions_of(model)
     seen = watched(metrics, monitor, mode, validated=validated)
-    one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
+    one_loss = with_products(loss_of(functions, loss, loss_fn, compute_dtype))
     whole = filled if loss_fn else _as_it_is
-    predictions = functools.partial(predictions_of, functions, compute_dtype)
+    predictions = with_products(functools.partial(predictions_of, functions, compute_dtype))
     return Task(
         init=functions.init,
         loss=one_loss,

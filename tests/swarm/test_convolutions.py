@@ -1,0 +1,181 @@
+"""Convolutions as products: the numbers of JAX's own, wherever they stand in a function."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax import lax
+
+from forecaster import swarm
+from forecaster.swarm.convolutions import with_products
+
+NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
+CASES = {
+    "same": ((2, 8, 9, 3), (3, 3, 3, 4), {"padding": "SAME", "dimension_numbers": NHWC}),
+    "valid": ((2, 8, 9, 3), (3, 2, 3, 4), {"padding": "VALID", "dimension_numbers": NHWC}),
+    "strides": (
+        (2, 8, 9, 3),
+        (3, 3, 3, 4),
+        {"padding": "SAME", "window_strides": (2, 3), "dimension_numbers": NHWC},
+    ),
+    "dilated": (
+        (2, 8, 9, 3),
+        (3, 2, 3, 4),
+        {"padding": [(2, 1), (0, 3)], "rhs_dilation": (2, 3), "dimension_numbers": NHWC},
+    ),
+    "transposed": (
+        (2, 4, 5, 3),
+        (3, 3, 3, 4),
+        {"padding": [(2, 2), (1, 2)], "lhs_dilation": (2, 2), "dimension_numbers": NHWC},
+    ),
+    "cropped": (
+        (2, 8, 9, 3),
+        (3, 3, 3, 4),
+        {"padding": [(-1, 2), (0, -2)], "dimension_numbers": NHWC},
+    ),
+    "channels first": ((2, 3, 8, 9), (4, 3, 3, 2), {"padding": "SAME", "dimension_numbers": NCHW}),
+    "mixed layouts": (
+        (2, 8, 9, 3),
+        (4, 3, 3, 2),
+        {"padding": "SAME", "dimension_numbers": ("NHWC", "OIHW", "NCHW")},
+    ),
+    "one axis": (
+        (2, 20, 3),
+        (5, 3, 4),
+        {"padding": "SAME", "window_strides": (2,), "dimension_numbers": ("NHC", "HIO", "NHC")},
+    ),
+    "three axes": (
+        (2, 4, 5, 6, 3),
+        (2, 3, 2, 3, 4),
+        {"padding": "SAME", "dimension_numbers": ("NDHWC", "DHWIO", "NDHWC")},
+    ),
+    "one place": ((2, 8, 9, 3), (1, 1, 3, 4), {"padding": "VALID", "dimension_numbers": NHWC}),
+}
+
+
+def arrays(*shapes, dtype=np.float32):
+    random = np.random.default_rng(0)
+    return [jnp.asarray(random.normal(size=shape), dtype) for shape in shapes]
+
+
+def convolutions(function, *arguments) -> int:
+    return str(jax.make_jaxpr(function)(*arguments)).count("conv_general_dilated[")
+
+
+def convolve(kernel, inputs, **options):
+    options = {"window_strides": (1,) * (inputs.ndim - 2)} | options
+    return lax.conv_general_dilated(inputs, kernel, **options)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_gradients_are_those_of_jax(case):
+    inputs_shape, kernel_shape, options = CASES[case]
+    inputs, kernel = arrays(inputs_shape, kernel_shape)
+    theirs = functools.partial(convolve, **options)
+    ours = with_products(theirs)
+    assert convolutions(theirs, kernel, inputs) == 1
+    assert convolutions(ours, kernel, inputs) == 0
+    np.testing.assert_allclose(ours(kernel, inputs), theirs(kernel, inputs), atol=2e-5)
+
+    def size(function, *arguments):
+        return jnp.sin(function(*arguments)).sum()
+
+    for argument in (0, 1):
+        expected = jax.grad(functools.partial(size, theirs), argument)(kernel, inputs)
+        got = jax.grad(functools.partial(size, ours), argument)(kernel, inputs)
+        np.testing.assert_allclose(got, expected, atol=1e-4)
+
+
+def test_products_of_bfloat16_are_summed_as_asked():
+    inputs, kernel = arrays((2, 8, 9, 16), (3, 3, 16, 4), dtype=jnp.bfloat16)
+    options = {"padding": "SAME", "dimension_numbers": NHWC}
+    theirs = functools.partial(convolve, **options, preferred_element_type=jnp.float32)
+    got, expected = with_products(theirs)(kernel, inputs), theirs(kernel, inputs)
+    assert got.dtype == expected.dtype == jnp.float32
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_grouped_ones_and_those_of_whole_numbers_stay():
+    inputs, kernel = arrays((2, 8, 9, 4), (3, 3, 1, 4))
+    options = {"padding": "SAME", "dimension_numbers": NHWC}
+    grouped = functools.partial(convolve, **options, feature_group_count=4)
+    assert convolutions(with_products(grouped), kernel, inputs) == 1
+    whole = functools.partial(convolve, **options)
+    numbers = jnp.ones((3, 3, 4, 2), jnp.int32), jnp.ones((2, 8, 9, 4), jnp.int32)
+    assert convolutions(with_products(whole), *numbers) == 1
+
+
+def test_they_are_found_inside_of_other_functions():
+    inputs, kernel = arrays((2, 8, 8, 3), (3, 3, 3, 3))
+    one = functools.partial(convolve, padding="SAME", dimension_numbers=NHWC)
+
+    def function(kernel, inputs, flag):
+        kept = jax.checkpoint(jax.jit(one))(kernel, inputs)
+        kept = lax.scan(lambda x, _: (jnp.tanh(one(kernel, x)), None), kept, length=2)[0]
+        return {"out": lax.cond(flag, lambda x: one(kernel, x), lambda x: 2 * x, kept)}
+
+    ours = with_products(function)
+    assert convolutions(function, kernel, inputs, True) == 3
+    assert convolutions(ours, kernel, inputs, True) == 0
+
+    def total(function, kernel, flag):
+        return function(kernel, inputs, flag)["out"].sum()
+
+    for flag in (True, False):
+        expected, got = (jax.grad(total, 1)(which, kernel, flag) for which in (function, ours))
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_a_function_without_any_is_called_as_it_is():
+    seen = []
+
+    def function(params, inputs, *, scale=2.0):
+        seen.append(type(inputs))
+        return params["w"] @ inputs * scale
+
+    ours = with_products(function)
+    params = {"w": jnp.ones((3, 4))}
+    np.testing.assert_array_equal(ours(params, jnp.ones(4)), 8.0 * jnp.ones(3))
+    assert len(seen) == 1  # no kernel among the weights, so nothing was traced
+
+
+class Images(nnx.Module):
+    def __init__(self, rngs):
+        self.one = nnx.Conv(1, 4, (3, 3), rngs=rngs)
+        self.norm = nnx.BatchNorm(4, rngs=rngs)
+        self.two = nnx.Conv(4, 6, (3, 3), strides=2, rngs=rngs)
+        self.drop = nnx.Dropout(0.1, rngs=rngs)
+        self.out = nnx.Linear(6, 3, rngs=rngs)
+
+    def __call__(self, x):
+        x = nnx.max_pool(nnx.relu(self.norm(self.one(x))), (2, 2), (2, 2))
+        return self.out(self.drop(nnx.relu(self.two(x))).mean((1, 2)))
+
+
+def test_a_swarm_learns_from_images_as_with_jaxs_own(monkeypatch):
+    """With state, dropout and batches: equal but for rounding, and alone as in company."""
+    x, scores = arrays((40, 8, 8, 1), (40, 3))
+    targets = jax.nn.one_hot(scores.argmax(-1), 3)
+
+    def fitted(names):
+        made = swarm.Swarm(
+            Images, names, loss=optax.softmax_cross_entropy, optimizer=optax.adam,
+            hyperparams={"learning_rate": 1e-2},
+        )  # fmt: skip
+        data = swarm.Shared(x), swarm.Shared(targets)
+        return made.fit(*data, epochs=3, batch_size=16)
+
+    company, alone = fitted(["a", "b", "c"]), fitted(["b"])
+    np.testing.assert_array_equal(company.losses.train[1], alone.losses.train[0])
+    ours = company.predict(swarm.Shared(x))
+    np.testing.assert_array_equal(ours[1], alone.predict(swarm.Shared(x))[0])
+    exported = company.member("b")(x)
+    np.testing.assert_allclose(ours[1], exported, rtol=1e-4, atol=1e-5)
+
+    monkeypatch.setattr("forecaster.swarm.convolutions._fits", lambda eqn: False)
+    theirs = fitted(["a", "b", "c", "d"])  # another program
+    np.testing.assert_allclose(theirs.losses.train[:3], company.losses.train, rtol=2e-3)
