@@ -42,7 +42,7 @@ def with_products(function: _Function) -> _Function:
             return function(params, *others)
         run = cast(Callable[..., list[Any]], jaxpr_as_fun(traced.replace(jaxpr=changed)))
         leaves = run(*jax.tree.leaves((params, *others)))
-        structure: Any = jax.tree.structure(shape)  # pyright: ignore[reportUnknownArgumentType]
+        structure = cast(Any, jax.tree.structure(shape))
         return jax.tree.unflatten(structure, leaves)
 
     return cast(_Function, called)
