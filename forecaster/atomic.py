@@ -136,14 +136,23 @@ def make_folder(path: Path) -> None:
             probe.touch()
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file if it is there. Raises WriteError when it cannot be removed."""
+    with as_write_error(path, "removed"):
+        path.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
-def as_write_error(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into a WriteError about ``path``."""
+def as_write_error(path: Path, be: str = "written") -> Iterator[None]:
+    """Turn errors of the operating system into a WriteError about ``path``.
+
+    ``be``: what cannot be done to it
+    """
     try:
         yield
     except OSError as error:
         raise WriteError(
-            f"{path}: cannot be written: {error.strerror or error}. Check the disk and the "
+            f"{path}: cannot be {be}: {error.strerror or error}. Check the disk and the "
             "permissions, or choose another place"
         ) from error
 

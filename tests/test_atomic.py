@@ -124,3 +124,9 @@ def test_a_folder_that_cannot_be_made_is_one_error(tmp_path):
         atomic.make_folder(tmp_path / "file" / "folder")
     atomic.make_folder(tmp_path / "a" / "b")
     assert names(tmp_path / "a" / "b") == []
+
+
+def test_a_file_that_cannot_be_removed_is_named(tmp_path):
+    atomic.remove_file(tmp_path / "none")  # nothing to do
+    with pytest.raises(WriteError, match=r"cannot be removed: .*Check the disk"):
+        atomic.remove_file(tmp_path)  # a folder

@@ -91,9 +91,7 @@ class UnfinishedFit:
         except BaseException:
             _remove(folder, lock)
             raise
-        from forecaster.swarm import Checkpoint
-
-        checkpoint = Checkpoint(folder / _CHECKPOINT, replace=atomic.write_file)
+        checkpoint = _checkpoint(folder / _CHECKPOINT)
         return UnfinishedFit(folder, request, checkpoint, lock, new=True)
 
     @staticmethod
@@ -113,11 +111,7 @@ class UnfinishedFit:
         except BaseException:
             lock.release()
             raise
-        from forecaster.swarm import Checkpoint
-
-        checkpoint = Checkpoint(
-            folder / _CHECKPOINT, resume=_has_progress(folder), replace=atomic.write_file
-        )
+        checkpoint = _checkpoint(folder / _CHECKPOINT, resume=_has_progress(folder))
         return UnfinishedFit(folder, request, checkpoint, lock)
 
     @property
@@ -173,11 +167,9 @@ class UnfinishedFit:
 
     def checkpoint_of(self, shard: int) -> "Checkpoint":
         """Where the progress of one shard is kept."""
-        from forecaster.swarm import Checkpoint
-
         path = self.folder / f"{_CHECKPOINT}-{shard_name(shard)}"
         there = bool(list(self.folder.glob(f"{path.name}*")))
-        return Checkpoint(path, resume=there and not self.new)
+        return _checkpoint(path, resume=there and not self.new)
 
     def finish_shard(self, shard: int) -> None:
         """Remove the progress of a shard that is finished."""
@@ -367,6 +359,13 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 def _has_progress(folder: Path) -> bool:
     return bool(_checkpoints(folder)) or (folder / SHARDS).exists()
+
+
+def _checkpoint(path: Path, *, resume: bool = False) -> "Checkpoint":
+    """Where the engine keeps its progress, with errors as the rest of the program has them."""
+    from forecaster.swarm import Checkpoint
+
+    return Checkpoint(path, resume=resume, replace=atomic.write_file, remove=atomic.remove_file)
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:

@@ -11,7 +11,7 @@ first member. Either kind of fit continues from the files of the other.
 import dataclasses
 import glob
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -38,7 +38,8 @@ class Checkpoint:
     With ``resume``, a fit continues from the file; without, it starts anew and overwrites it. The
     ``precision`` of the task's recurrences is named here where it is not float32: such a fit is
     continued only where it is computed by the same code. ``replace(path, write)`` puts a file that
-    ``write(temporary_path)`` writes in place of another, whole.
+    ``write(temporary_path)`` writes in place of another, whole; ``remove(path)`` removes one if it
+    is there.
     """
 
     path: Path
@@ -46,6 +47,7 @@ class Checkpoint:
     resume: bool = False
     precision: str = "float32"
     replace: Replace = write_file
+    remove: Callable[[Path], None] = remove_file
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
@@ -144,10 +146,10 @@ def is_there(path: Path) -> bool:
     return path.exists() or bool(_shards(path))
 
 
-def forget(path: Path) -> None:
+def forget(checkpoint: Checkpoint) -> None:
     """Remove what an earlier fit has left. Raises SwarmWriteError where that cannot be."""
-    for file in [path, *_shards(path)]:
-        remove_file(file)
+    for file in [checkpoint.path, *_shards(checkpoint.path)]:
+        checkpoint.remove(file)
 
 
 def read(

@@ -167,7 +167,7 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
     whole = executor.is_local and executor.members_per_shard is None and not gathered.failed
     checkpoint, digest = watch.checkpoint, watch.digest
     if checkpoint and not checkpoint.resume:
-        forget(checkpoint.path)
+        forget(checkpoint)
     elif checkpoint and not whole:
         gathered.restore(checkpoint.path, digest)
     cutter = Cutter(work, gathered.left, executor)

@@ -12,7 +12,7 @@ import jax
 import pytest
 
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, masked_rows, open_source
 from forecaster.locking import FolderLock, is_held
@@ -57,6 +57,17 @@ def begin(home, request, *, progress: bool = False) -> UnfinishedFit:
         if progress:
             unfinished.checkpoint.path.touch()
     return unfinished
+
+
+def test_progress_that_cannot_be_removed_is_an_error_about_that_file(home, request_):
+    """Before, an error of the engine's, which the command took for one of its own output."""
+    with UnfinishedFit.begin(home, request_) as unfinished:
+        for place in (unfinished.checkpoint, unfinished.checkpoint_of(3)):
+            place.path.mkdir()  # in the place of a file
+            with pytest.raises(WriteError, match=f"{place.path.name}: cannot be removed"):
+                checkpoint.forget(place)
+            with pytest.raises(WriteError, match=f"{place.path.name}: cannot be written"):
+                place.replace(place.path, lambda to: to.write_text("new"))
 
 
 def test_what_was_begun_is_found(home, request_):
