@@ -85,6 +85,7 @@ def spread_at_origins(
     """What is known at each origin of how wide the outcomes lie, by horizon.
 
     A score h steps ahead counts 1/h in the factor of late: so many independent ones it is.
+    Scores lie within 8 of 0 (``mixture.py``), so that one outcome widens a band by 8 % at most.
     """
     series, origins, horizon = scores.shape
     ahead = np.arange(1, horizon + 1)

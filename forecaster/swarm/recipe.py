@@ -12,9 +12,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Float, UInt32
 
 from forecaster.swarm.checks import SwarmError, warn
-from forecaster.swarm.convolutions import with_products
 from forecaster.swarm.equality import Globals, changed_globals, globals_named, same_function
-from forecaster.swarm.losses import Batch, filled, takes_hyperparams
+from forecaster.swarm.losses import Batch, filled, loss_of, takes_hyperparams
 from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer, names_taken
@@ -95,7 +94,7 @@ class Recipe:
             with naming_arrays(inputs=inputs):
                 return self.functions.apply(params, inputs, hyperparams=hyperparams)
 
-        return with_products(predict)
+        return predict
 
     @functools.cached_property
     def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
@@ -112,12 +111,12 @@ class Recipe:
             with naming_arrays(inputs=inputs):
                 return self.functions.apply(params, inputs, key=key, hyperparams=hyperparams)
 
-        return with_products(sample)
+        return sample
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
         """A member's loss on a batch, with nothing random: without a key. NaN without examples."""
-        loss: Callable[..., jax.Array] = self.task().loss
+        loss = loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
             found = loss(params, self._whole(batch), None, hyperparams)

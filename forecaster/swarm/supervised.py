@@ -142,12 +142,12 @@ def supervised(
     check_counts(batch_size=batch_size, accumulate=accumulate)
     functions = functions_of(model)
     seen = watched(metrics, monitor, mode, validated=validated)
-    one_loss = with_products(loss_of(functions, loss, loss_fn, compute_dtype))
+    one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
     whole = filled if loss_fn else _as_it_is
-    predictions = with_products(functools.partial(predictions_of, functions, compute_dtype))
+    predictions = functools.partial(predictions_of, functions, compute_dtype)
     return Task(
         init=functions.init,
-        loss=one_loss,
+        loss=with_products(one_loss),
         batches=functools.partial(_batches, batch_size),
         take=functools.partial(_take, whole),
         validate=functools.partial(_validate, one_loss, whole) if validated else None,
