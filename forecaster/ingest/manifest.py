@@ -19,6 +19,8 @@ from forecaster.errors import StoreError
 SCHEMA = 2
 NAME = "manifest.json"
 _HASH_AT = '{\n "sha256": "'
+_SERIES_AT, _AFTER_SERIES = b'\n "series": {\n  "', b"}\n },\n "
+_SHA256_AT = '"sha256": "'
 _UNHASHED = "0" * 64
 _GAPS = "gaps"  # counted beside the flags of a series
 
@@ -69,41 +71,38 @@ class SeriesEntry(NamedTuple):
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "SeriesEntry":
-        """Read an entry that has all fields without a default."""
+        """Read an entry; raises KeyError when a field without a default is missing."""
         try:  # as this version writes them, all is understood
             return SeriesEntry(**fields)
         except TypeError:
             pass
-        needed = {name: fields[name] for name in _NEEDED}
+        needed = {name: fields[name] for name in ("rows", "first", "last", "sha256", "file")}
         names = SeriesEntry._field_defaults
         return SeriesEntry(**needed, **{name: fields[name] for name in names if name in fields})
 
 
-_NEEDED = frozenset(SeriesEntry._fields) - frozenset(SeriesEntry._field_defaults)
-
-
 class Entries(MutableMapping[str, SeriesEntry]):
-    """Entries by name, each read from its fields when it is asked for: few of 100,000 are.
+    """Entries by name, each read from its text when it is asked for: few of 100,000 are.
 
-    Raises KeyError when one lacks a field without a default.
+    - ``entries``: by name an entry, or its text as JSON
     """
 
-    def __init__(self, fields: Mapping[str, Mapping[str, Any]]):
-        for each in fields.values():
-            if not each.keys() >= _NEEDED:
-                raise KeyError(min(_NEEDED - each.keys()))
-        self._entries: dict[str, SeriesEntry | Mapping[str, Any]] = dict(fields)
+    def __init__(self, entries: Mapping[str, SeriesEntry | str]):
+        self._entries = dict(entries)
 
     def __getitem__(self, name: str) -> SeriesEntry:
         entry = self._entries[name]
-        if not isinstance(entry, SeriesEntry):
-            entry = self._entries[name] = SeriesEntry.from_json(entry)
+        if isinstance(entry, str):
+            entry = self._entries[name] = SeriesEntry.from_json(json.loads(entry))
         return entry
 
     def sha256(self, name: str) -> str:
         """The hash of one file; asked for of all series, so nothing is made of the others."""
         entry = self._entries[name]
-        return entry.sha256 if isinstance(entry, SeriesEntry) else entry["sha256"]
+        if isinstance(entry, SeriesEntry):
+            return entry.sha256
+        begin = entry.index(_SHA256_AT) + len(_SHA256_AT)
+        return entry[begin : entry.index('"', begin)]
 
     def __setitem__(self, name: str, entry: SeriesEntry) -> None:
         self._entries[name] = entry
@@ -261,14 +260,14 @@ class Manifest:
 
         Raises KeyError, TypeError or AttributeError when something is missing or not of its kind.
         """
-        source, series = str(content["source"]), dict(content["series"])
+        source, series = str(content["source"]), content["series"]
         if content["schema"] == 1 and source == "yahoo":
             # Version 1 did not record what it had asked for, and kept no actions; ask again.
             series = {n: fields | {"asked_from": fields["first"]} for n, fields in series.items()}
         origin, quality = content.get("origin"), content.get("quality")
         return Manifest(
             source,
-            Entries(series),
+            series if isinstance(series, Entries) else _entries(series),
             None if origin is None else Origin(**origin),
             None if quality is None else _quality_from_json(quality),
             [Quarantined(**record) for record in content.get("quarantine", [])],
@@ -301,7 +300,7 @@ class Manifest:
 def _read(path: Path) -> Manifest:
     try:
         raw = path.read_bytes()
-        content = json.loads(raw)
+        content = _parsed(raw)
         schema = content["schema"] = int(content["schema"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, str(error)) from error
@@ -316,6 +315,26 @@ def _read(path: Path) -> Manifest:
         return Manifest.from_json(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, f"no {error}") from error
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """The content; of many entries their texts, where each has a line of its own as written here.
+
+    What that may be wrong about, the hash of all bytes tells.
+    """
+    begin = raw.find(_SERIES_AT)
+    end = raw.find(_AFTER_SERIES, begin)
+    block = raw[begin + len(_SERIES_AT) : end + 1]
+    if begin < 0 or end < 0 or b"\\" in block:  # where text is escaped, quotes may be within it
+        return json.loads(raw)
+    content = json.loads(raw[:begin] + b'\n "series": {' + raw[end + 2 :])
+    pairs = (line.partition('": ') for line in block.decode().split(',\n  "'))
+    content["series"] = Entries({name: text for name, _, text in pairs})
+    return content
+
+
+def _entries(fields: Mapping[str, Mapping[str, Any]]) -> Entries:
+    return Entries({name: SeriesEntry.from_json(each) for name, each in fields.items()})
 
 
 def is_manifest(path: Path) -> bool:

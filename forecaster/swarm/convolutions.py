@@ -9,7 +9,7 @@ out as a row, so that all windows times the kernel are one product (Chellapilla,
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -54,10 +54,10 @@ def _may_convolve(params: Params) -> bool:
 
 def _changed(jaxpr: Jaxpr) -> Jaxpr:
     """With products in the place of convolutions, in what it calls, too; itself where none are."""
-    eqns = [_product(eqn) if _fits(eqn) else _inside(eqn) for eqn in jaxpr.eqns]
-    if all(new is old for new, old in zip(eqns, jaxpr.eqns, strict=True)):
+    changed = [_product(eqn) if _fits(eqn) else [_inside(eqn)] for eqn in jaxpr.eqns]
+    if all(new[0] is old for new, old in zip(changed, jaxpr.eqns, strict=True)):
         return jaxpr
-    return jaxpr.replace(eqns=eqns)
+    return jaxpr.replace(eqns=list(itertools.chain.from_iterable(changed)))
 
 
 def _inside(eqn: JaxprEqn) -> JaxprEqn:
@@ -124,13 +124,18 @@ def _shapes(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
     return [cast(jax.ShapeDtypeStruct, var.aval) for var in (*eqn.invars, *eqn.outvars)]
 
 
-def _product(eqn: JaxprEqn) -> JaxprEqn:
-    """The same operation as a call of what does it by a product."""
+def _product(eqn: JaxprEqn) -> list[JaxprEqn]:
+    """The operations of the same by a product, from the same values to the same one."""
     inputs, kernel, _ = _shapes(eqn)
-    call = jax.jit(functools.partial(_convolved, _Window.of(eqn)))
-    traced = jax.make_jaxpr(call)(inputs, kernel).jaxpr
-    (done,) = traced.eqns
-    return eqn.replace(primitive=done.primitive, params=done.params)
+    traced = jax.make_jaxpr(functools.partial(_convolved, _Window.of(eqn)))(inputs, kernel).jaxpr
+    ours = (*traced.invars, *traced.outvars)
+    known = dict(zip(map(id, ours), (*eqn.invars, *eqn.outvars), strict=True))
+
+    def named(values: Sequence[Any]) -> list[Any]:
+        return [known.get(id(value), value) for value in values]
+
+    return [each.replace(invars=named(each.invars), outvars=named(each.outvars))
+            for each in traced.eqns]  # fmt: skip
 
 
 def _convolved(window: _Window, inputs: jax.Array, kernel: jax.Array) -> jax.Array:

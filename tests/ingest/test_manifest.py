@@ -58,6 +58,23 @@ def test_the_layout_on_disk(tmp_path, manifest):
     assert Manifest.read(path) == manifest
 
 
+@pytest.mark.parametrize("name", ["A B", "Ä", 'a": {"b', "back\\slash", "},\n", "a, b"])
+def test_any_name_is_read_as_it_was_written(tmp_path, manifest, name):
+    path = tmp_path / "manifest.json"
+    for series in (
+        {name: entry()},
+        {"AAA": entry(), name: entry(reason='"sha256": "no'), "Z": entry()},
+    ):
+        dataclasses.replace(manifest, series=series).write(path)
+        found = Manifest.read(path)
+        assert found.series == series and list(found.series) == list(series)
+        assert [found.sha256_of(each) for each in series] == ["aa"] * len(series)
+        del found.series[name]
+        assert found.series == {each: entry() for each in series if each != name}
+        with pytest.raises(KeyError):
+            found.sha256_of(name)
+
+
 def test_the_hash_is_of_all_other_bytes(tmp_path, manifest):
     path = tmp_path / "manifest.json"
     manifest.write(path)

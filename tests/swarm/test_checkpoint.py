@@ -21,7 +21,6 @@ from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
 
 __all__ = ["data"]  # the fixture
 
-TO_THE_END: dict[str, Any] = {"epochs": 600, "patience": 1000}
 LONG: dict[str, Any] = {"epochs": 40, "patience": np.arange(len(IDS)) % 4 + 2}
 
 
@@ -154,19 +153,21 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 from forecaster import swarm
-from tests.swarm.test_checkpoint import TO_THE_END
 from tests.swarm.test_fitting import TASKS, make_data, run
 
 swarm.keep_compiled(Path(sys.argv[3]))
 path, out = Path(sys.argv[1]), Path(sys.argv[2])
 checkpoint = swarm.Checkpoint(path, every=0, resume=path.exists())
-result = run(TASKS["SmallLSTM"], make_data(), **TO_THE_END, checkpoint=checkpoint, block=1)
+epochs = int(sys.argv[4])
+result = run(
+    TASKS["SmallLSTM"], make_data(), epochs=epochs, patience=epochs, checkpoint=checkpoint, block=1
+)
 leaves = __import__("jax").tree.leaves(result.params)
 save_file({str(i): np.ascontiguousarray(leaf) for i, leaf in enumerate(leaves)}, out)
 """
 
 
-def kill_and_resume(tmp_path, cache, kills: int, seed: int) -> dict:
+def kill_and_resume(tmp_path, cache, kills: int, seed: int, epochs: int) -> dict:
     """Train in processes that are killed at random moments, until one reaches the end.
 
     A process is killed after at most five more checkpoints and a while, or while it starts.
@@ -174,7 +175,7 @@ def kill_and_resume(tmp_path, cache, kills: int, seed: int) -> dict:
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     draw = random.Random(seed)
     for _ in range(kills):
-        process = start_training(checkpoint, out, cache)
+        process = start_training(checkpoint, out, cache, epochs)
         saves = draw.choice([0, 1, 2, 5]) if checkpoint.exists() else 1
         seen = written(checkpoint)
         if not saves:
@@ -188,12 +189,12 @@ def kill_and_resume(tmp_path, cache, kills: int, seed: int) -> dict:
         time.sleep(draw.uniform(0, 0.005))
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "ended before it was killed"
-    assert start_training(checkpoint, out, cache).wait() == 0
+    assert start_training(checkpoint, out, cache, epochs).wait() == 0
     return load_file(out)
 
 
-def start_training(checkpoint, out, cache) -> subprocess.Popen:
-    command = [sys.executable, "-c", SCRIPT, str(checkpoint), str(out), str(cache)]
+def start_training(checkpoint, out, cache, epochs: int) -> subprocess.Popen:
+    command = [sys.executable, "-c", SCRIPT, str(checkpoint), str(out), str(cache), str(epochs)]
     return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(Path.cwd())})
 
 
@@ -205,16 +206,17 @@ def written(path) -> tuple[int, int] | None:
         return None
 
 
-def assert_unharmed(data, leaves):
-    whole = jax.tree.leaves(run(TASKS["SmallLSTM"], data, **TO_THE_END).params)
+def assert_unharmed(data, leaves, epochs: int):
+    whole = run(TASKS["SmallLSTM"], data, epochs=epochs, patience=epochs).params
+    whole = jax.tree.leaves(whole)
     for number, leaf in enumerate(whole):
         np.testing.assert_array_equal(leaves[str(number)], leaf)
 
 
 def test_killed_and_resumed_is_unharmed(data, tmp_path, compiled):
-    assert_unharmed(data, kill_and_resume(tmp_path, compiled, kills=2, seed=0))
+    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 2, seed=0, epochs=600), 600)
 
 
 @pytest.mark.slow
 def test_killed_twenty_times_and_resumed_is_unharmed(data, tmp_path, compiled):
-    assert_unharmed(data, kill_and_resume(tmp_path, compiled, kills=20, seed=1))
+    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 20, seed=1, epochs=6000), 6000)
