@@ -9,9 +9,9 @@ import gc
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from forecaster import atomic
 from forecaster.errors import StoreError
@@ -96,13 +96,17 @@ class Entries(MutableMapping[str, SeriesEntry]):
             entry = self._entries[name] = SeriesEntry.from_json(json.loads(entry))
         return entry
 
-    def sha256(self, name: str) -> str:
-        """The hash of one file; asked for of all series, so nothing is made of the others."""
-        entry = self._entries[name]
-        if isinstance(entry, SeriesEntry):
-            return entry.sha256
-        begin = entry.index(_SHA256_AT) + len(_SHA256_AT)
-        return entry[begin : entry.index('"', begin)]
+    def sha256(self, names: Iterable[str]) -> list[str]:
+        """The hashes of these files; asked for of all series, so nothing is made of them."""
+        hashes: list[str] = []
+        for name in names:
+            entry = self._entries[name]
+            if isinstance(entry, str):
+                begin = entry.index(_SHA256_AT) + len(_SHA256_AT)
+                hashes.append(entry[begin : entry.index('"', begin)])
+            else:
+                hashes.append(entry.sha256)
+        return hashes
 
     def __setitem__(self, name: str, entry: SeriesEntry) -> None:
         self._entries[name] = entry
@@ -216,10 +220,12 @@ class Manifest:
         """The names of all files of series."""
         return {entry.file for entry in self.series.values()}
 
-    def sha256_of(self, name: str) -> str:
-        """The hash of a series' file."""
+    def sha256_of(self, names: Sequence[str]) -> list[str]:
+        """The hashes of the files of these series."""
         series = self.series
-        return series.sha256(name) if isinstance(series, Entries) else series[name].sha256
+        if isinstance(series, Entries):
+            return series.sha256(names)
+        return [series[name].sha256 for name in names]
 
     def gaps_of(self, name: str) -> int:
         """Missing sessions of a series, as last reviewed."""
@@ -328,8 +334,8 @@ def _parsed(raw: bytes) -> dict[str, Any]:
     if begin < 0 or end < 0 or b"\\" in block:  # where text is escaped, quotes may be within it
         return json.loads(raw)
     content = json.loads(raw[:begin] + b'\n "series": {' + raw[end + 2 :])
-    pairs = (line.partition('": ') for line in block.decode().split(',\n  "'))
-    content["series"] = Entries({name: text for name, _, text in pairs})
+    pairs = (cast(tuple[str, str], line.split('": ', 1)) for line in block.decode().split(',\n  "'))
+    content["series"] = Entries(dict(pairs))
     return content
 
 

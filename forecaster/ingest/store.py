@@ -315,8 +315,9 @@ class Store:
 
     def digest(self, names: Sequence[str]) -> str:
         """A hash over the content of these series."""
-        lines = "\n".join(f"{n} {self.manifest.sha256_of(n)}" for n in sorted(names))
-        return sha256(lines.encode())
+        names = sorted(names)
+        hashes = self.manifest.sha256_of(names)
+        return sha256("\n".join(map(" ".join, zip(names, hashes, strict=True))).encode())
 
     def read_one(self, name: str) -> pd.DataFrame:
         """One series; errors as in :meth:`read`."""
