@@ -109,24 +109,32 @@ def spread_at_origins(
 
 
 class _Average:
-    """An exponentially weighted mean that is drawn to what is expected of it; NaN do not count."""
+    """Exponentially weighted means, each drawn to what is expected of it.
+
+    - ``expected``: what they are before any value
+    - ``worth``: how many values that counts for, for good
+    - ``decay``: of a value's weight, with each that comes after
+    - ``shape``: of the means; NaN among the values of one step do not count
+    """
 
     def __init__(
         self,
-        expected: float | np.ndarray,
-        worth: float | np.ndarray,
+        expected: float | Float[np.ndarray, " horizon"],
+        worth: float | Float[np.ndarray, " horizon"],
         decay: float,
         shape: tuple[int, ...],
     ):
         self.expected, self.worth, self.decay = expected, worth, decay
         self.total, self.weight = np.zeros(shape), np.zeros(shape)
 
-    def add(self, values: np.ndarray) -> None:
+    def add(self, values: Float[np.ndarray, "*mean"]) -> None:
+        """The values of the next step."""
         known = np.isfinite(values)
         self.total = np.where(known, self.decay * self.total + values, self.total)
         self.weight = np.where(known, self.decay * self.weight + 1, self.weight)
 
-    def value(self) -> np.ndarray:
+    def value(self) -> Float[np.ndarray, "*mean"]:
+        """The means by now."""
         return (self.worth * self.expected + self.total) / (self.worth + self.weight)
 
 
