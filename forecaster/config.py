@@ -65,8 +65,8 @@ class Config:
     - ``weight_decay``: of AdamW
     - ``clip``: the largest norm of a gradient; longer ones are scaled down to it
     - ``precision``: of an LSTM's or GRU's matrix products: ``float32``, or ``bfloat16``, which is
-      faster on processors with matrix units (AMX) and computed in float32 on others; sums, states
-      and activations are float32 either way
+      faster on processors with matrix units (AMX) or AMD's with AVX-512 BF16, and computed in
+      float32 on others; sums, states and activations are float32 either way
     - ``data_parallel``: devices that share each batch of the pooled start, whose networks are those
       of one device up to rounding; it pays on several GPUs with networks of many hundred units
 

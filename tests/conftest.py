@@ -217,17 +217,19 @@ def error(*args, code: int) -> str:
     return result.stderr
 
 
-@pytest.fixture(scope="module")
-def units():
-    """Matrix units for bfloat16, or AVX-512 in their place; gives which."""
+@pytest.fixture(scope="module", params=["amx", "avx512-bf16"])
+def units(request):
+    """What computes products of bfloat16, AVX-512 in the place of matrix units; gives its name."""
     from forecaster.swarm.recurrence import native
 
     swarm.use_all_cores()
     if native.kernel_status()[0] is None:
         pytest.skip(f"no compiled kernel: {native.kernel_status()[1]}")
-    name = "amx-emulated" if native.why_no_matrix_units(emulated=False) else "amx"
-    if name == "amx-emulated" and (why := native.why_no_matrix_units(emulated=True)):
+    name = request.param
+    if name == "amx" and native.why_no_bfloat16(name):
+        name = "amx-emulated"
+    if why := native.why_no_bfloat16(name):
         pytest.skip(why)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "matrix_status", lambda: (name, ""))
+        patch.setattr(native, "bfloat16_status", lambda: (name, ""))
         yield name

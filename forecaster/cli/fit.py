@@ -87,8 +87,8 @@ _SETTINGS = (
 @click.option(
     "--precision",
     type=click.Choice(["float32", "bfloat16"]),
-    help="Of an LSTM's or GRU's matrix products; bfloat16 is faster on processors with matrix "
-    "units (AMX; see `status`).  [default: float32]",
+    help="Of an LSTM's or GRU's matrix products; bfloat16 is faster on some processors "
+    "(`status` says whether on this one).  [default: float32]",
 )
 @click.option(
     "--tune",

@@ -5,9 +5,9 @@
 Random shapes for every instruction set that this processor has, RUNS each (3,000 unless given),
 half of them LSTMs and half GRUs, forward and backward, on arrays without a float to spare. A tenth
 as many compare the kernels on matrix units (AMX) with what AVX-512 does in their place, bit by
-bit; where there are no such units, their instructions trap and are done by ``tile_traps.h``. Exits
-with 1 when a sanitizer finds something, a result holds a number that was never written, or bits
-differ.
+bit; where there are no such units, their instructions trap and are done by ``tile_traps.h``. Those
+of AVX-512 BF16, where the processor has it, are to give the same but for rounding. Exits with 1 when
+a sanitizer finds something, a result holds a number that was never written, or bits differ.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ def build(folder: Path, extra: Sequence[str] = ()) -> Path:
     command = [*compiling.compiler(), *FLAGS]
     objects = []
     sets = {name: ("isa", flags) for name, flags in compiling.instruction_sets().items()}
-    sets |= {name: ("matrix", flags) for name, (flags, _) in compiling.matrix_sets().items()}
+    sets |= {name: ("bfloat16", flags) for name, (flags, _) in compiling.bfloat16_sets().items()}
     for name, (source, flags) in sets.items():
         objects.append(str(folder / f"{name}.o"))
         path = str(compiling.HERE / f"{source}.cc")

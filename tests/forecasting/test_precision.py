@@ -37,7 +37,7 @@ def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(
 
 
 def test_without_matrix_units_the_model_is_that_of_float32(panel, half, monkeypatch):
-    monkeypatch.setattr(native, "matrix_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(native, "bfloat16_status", lambda: (None, "there are none"))
     half = dataclasses.replace(half, hidden=6)  # so that no program of the test above is taken
     if native.kernel_status()[0] is None:
         pytest.skip("JAX alone rounds")

@@ -1,7 +1,7 @@
-"""Products of bfloat16: matrix units against JAX and float32, and what is done without them.
+"""Products of bfloat16: compiled code against JAX and float32, and what is done without it.
 
 Where the processor has no matrix units (AMX), AVX-512 does the same to the last bit;
-``scripts/kernels/sanitize.py`` compares the two.
+``scripts/kernels/sanitize.py`` compares the two, and AVX-512 BF16 with them.
 """
 
 import functools
@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.recurrence import gru, lstm, native, products_of
-from forecaster.swarm.recurrence.native import matrix_status
+from forecaster.swarm.recurrence import gru, lstm, native, processor, products_of
+from forecaster.swarm.recurrence.native import bfloat16_status
 from tests.swarm.problems import CELLS, problem
 
 # Half the distance from one bfloat16 to the next is 2^-9 of it. A value and a gradient is a sum of
@@ -135,7 +135,7 @@ def test_padding_leaves_the_state_as_it_was(units, cell):
 @pytest.mark.parametrize(("cell", "oracle"), CELLS, ids=["lstm", "gru"])
 def test_without_matrix_units_it_is_float32(cell, oracle, monkeypatch):
     arrays = tuple(a[0] for a in problem(3, 1, 4, 6, 3, 20, cell)[:-1])
-    monkeypatch.setattr(native, "matrix_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(native, "bfloat16_status", lambda: (None, "there are none"))
     if native.kernel_status()[0] is not None:
         np.testing.assert_array_equal(cell(*arrays, precision="bfloat16"), cell(*arrays))
     monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
@@ -155,19 +155,42 @@ def test_an_unknown_precision_is_an_error():
 def test_double_precision_is_left_to_jax(units):
     with jax.enable_x64(True):
         arrays = [jnp.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
-        assert not native.matrix_usable(*arrays)
+        assert not native.bfloat16_usable(*arrays)
         assert lstm(*arrays[:4], precision="bfloat16").dtype == np.float64
 
 
-def test_the_status_says_why_there_are_none(monkeypatch):
+def test_the_status_says_why_there_is_none(monkeypatch):
     if native.kernel_status()[0]:
         monkeypatch.setenv("FORECASTER_KERNEL", "avx2")
-        assert matrix_status() == (None, "FORECASTER_KERNEL=avx2 allows no matrix units")
-        monkeypatch.delenv("FORECASTER_KERNEL")
-        why_not = native.why_no_matrix_units(emulated=False)
-        assert matrix_status() == ((None, why_not) if why_not else ("amx", ""))
+        assert bfloat16_status() == (None, "FORECASTER_KERNEL=avx2 allows no products of bfloat16")
+        monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")
+        why_not = native.why_no_bfloat16("avx512-bf16")
+        assert bfloat16_status() == ((None, why_not) if why_not else ("avx512-bf16", ""))
     monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
-    assert matrix_status() == (None, "turned off")
+    assert bfloat16_status() == (None, "turned off")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "of_amd", "runs", "why_not"),
+    [
+        ([], True, "amx", ""),
+        (["amx"], True, "avx512-bf16", ""),
+        (["amx"], False, None, "no amx, and AVX-512 BF16 is no faster than float32 on this one"),
+        (["amx", "avx512-bf16"], True, None, "no amx, no avx512-bf16"),
+    ],
+)
+def test_what_is_fastest_is_used_unless_something_else_is_asked_for(
+    lacking, of_amd, runs, why_not, monkeypatch
+):
+    monkeypatch.delenv("FORECASTER_KERNEL", raising=False)
+    reasons = {name: f"no {name}" for name in lacking}
+    monkeypatch.setattr(processor, "why_no_bfloat16", lambda _, by: reasons.get(by, ""))
+    monkeypatch.setattr(processor, "_prefers_avx512_bf16", lambda _: of_amd)
+    of = functools.partial(processor.bfloat16_status, ("avx512", ""), processor.LIBRARY)
+    assert of() == (runs, why_not)
+    monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")  # also where it is no faster
+    asked = reasons.get("avx512-bf16", "")
+    assert of() == ((None, asked) if asked else ("avx512-bf16", ""))
 
 
 def test_layers_take_a_precision(units):
@@ -181,7 +204,7 @@ def test_layers_take_a_precision(units):
 
 
 def test_what_the_products_are_is_said(monkeypatch):
-    monkeypatch.setattr(native, "matrix_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(native, "bfloat16_status", lambda: (None, "there are none"))
     monkeypatch.setattr(native, "kernel_status", lambda: ("avx2", ""))
     assert products_of("float32") == "float32"
     assert products_of("bfloat16") == "float32 in place of bfloat16 (there are none)"

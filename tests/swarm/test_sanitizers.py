@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.swarm.recurrence.native.compiling import CompileError, compiler
+from forecaster.swarm.recurrence.processor import LIBRARY, why_no_bfloat16
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "kernels"
 
@@ -31,8 +32,12 @@ def test_kernels_read_and_write_nothing_beyond_their_arrays(tmp_path, sanitize):
     done = subprocess.run([program, "1000", "7"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "plain: 1000 runs" in done.stdout
-    if sanitize.compiling.matrix_sets():
+    if sanitize.compiling.bfloat16_sets():
         assert "amx: 100 runs" in done.stdout or "amx: not on this processor" in done.stdout
+        if "amx: 100 runs" in done.stdout:
+            here = why_no_bfloat16(LIBRARY, "avx512-bf16") == ""
+            said = "100 runs" if here else "not on this processor"
+            assert f"avx512_bf16: {said}" in done.stdout
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.swarm.data_parallel import by_example
 from forecaster.swarm.recurrence import native
-from forecaster.swarm.recurrence.matrix import on_matrix_units
+from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
 from forecaster.swarm.recurrence.native import Steps
 from forecaster.swarm.recurrence.precision import (
     Precision,
@@ -96,8 +96,8 @@ def _run(
         valid = jax.lax.stop_gradient(valid)
         hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
         return hidden[-1] if steps == "last" else hidden
-    if precision == "bfloat16" and native.matrix_usable(*arrays):
-        return on_matrix_units("gru", steps, *arrays)
+    if precision == "bfloat16" and native.bfloat16_usable(*arrays):
+        return in_bfloat16("gru", steps, *arrays)
     return _gru(steps, precision, *arrays)
 
 

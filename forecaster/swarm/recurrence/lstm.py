@@ -20,7 +20,7 @@ from jaxtyping import Float, Shaped
 
 from forecaster.swarm.data_parallel import by_example
 from forecaster.swarm.recurrence import native
-from forecaster.swarm.recurrence.matrix import on_matrix_units
+from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
 from forecaster.swarm.recurrence.native import Steps
 from forecaster.swarm.recurrence.precision import (
     Precision,
@@ -81,9 +81,10 @@ def lstm(
     Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
     not fit together, and for another precision.
 
-    On CPUs, in float32, compiled code does the work if it was built; see ``native``. Without matrix
-    units (AMX) it computes in float32, whatever the precision: that is faster there. It has first
-    derivatives by ``jax.grad`` only: pass ``compiled=False`` for second ones, and for ``jvp``.
+    On CPUs, in float32, compiled code does the work if it was built; see ``native``. Where the
+    processor multiplies bfloat16 no faster (it has no matrix units, AMX, nor AMD's AVX-512 BF16) it
+    computes in float32, whatever the precision. It has first derivatives by ``jax.grad`` only: pass
+    ``compiled=False`` for second ones, and for ``jvp``.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
@@ -102,8 +103,8 @@ def _run(
         valid = jax.lax.stop_gradient(valid)
         hidden = _forward(precision, kernel, bias, inputs, valid)[0]
         return hidden[-1] if steps == "last" else hidden
-    if precision == "bfloat16" and native.matrix_usable(kernel, bias, inputs, valid):
-        return on_matrix_units("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
+    if precision == "bfloat16" and native.bfloat16_usable(kernel, bias, inputs, valid):
+        return in_bfloat16("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
     return _lstm(steps, precision, kernel, bias, inputs, valid)
 
 

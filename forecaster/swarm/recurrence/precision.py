@@ -14,7 +14,7 @@ Precision: TypeAlias = Literal["float32", "bfloat16"]
 PRECISIONS = ("float32", "bfloat16")
 MOST_EXACT_INPUTS = 7
 """Inputs of a step up to which bfloat16 leaves their products alone: they are little work, and the
-compiled kernel (``MATRIX_EXACT`` in kernels.h) has room for them in full."""
+compiled kernel (``BFLOAT16_EXACT`` in kernels.h) has room for them in full."""
 
 
 def check_precision(precision: str) -> Precision:

@@ -14,7 +14,8 @@ from forecaster.swarm.recurrence.products import Status, in_words
 
 LIBRARY = Path(__file__).parent / "native" / "_recurrence.so"
 _NOT_BUILT = "not_built.txt"  # as in native/compiling.py, which is a script of its own
-_SETS = ("plain", "avx2", "avx512", "amx", "amx-emulated")
+_BFLOAT16 = ("avx512-bf16", "amx", "amx-emulated")
+_SETS = ("plain", "avx2", "avx512", *_BFLOAT16)
 
 
 def processor_status() -> tuple[Status, str]:
@@ -25,14 +26,14 @@ def processor_status() -> tuple[Status, str]:
     """
     if _may_have_accelerator():
         from forecaster.swarm.lanes import use_all_cores
+        from forecaster.swarm.recurrence.native import bfloat16_status as bfloat16_status_in_jax
         from forecaster.swarm.recurrence.native import kernel_status
-        from forecaster.swarm.recurrence.native import matrix_status as matrix_status_in_jax
 
         use_all_cores()  # before anything starts JAX
-        return kernel_status(), in_words(kernel_status(), matrix_status_in_jax())
+        return kernel_status(), in_words(kernel_status(), bfloat16_status_in_jax())
     why_not = why_turned_off()
     kernel: Status = (None, why_not) if why_not else loaded_instructions(LIBRARY)
-    return kernel, in_words(kernel, matrix_status(kernel, LIBRARY))
+    return kernel, in_words(kernel, bfloat16_status(kernel, LIBRARY))
 
 
 def why_turned_off() -> str:
@@ -57,23 +58,42 @@ def loaded_instructions(library: Path) -> Status:
         return None, f"it cannot be loaded: {str(error).splitlines()[0]}"
 
 
-def matrix_status(kernel: Status, library: Path) -> Status:
-    """``amx`` or ``amx-emulated``, or None and the reason why not, beside the kernel's status."""
+def bfloat16_status(kernel: Status, library: Path) -> Status:
+    """By what products of bfloat16 are computed, beside the kernel's status.
+
+    ``amx``, ``avx512-bf16`` or ``amx-emulated``; or None and the reason why float32 takes their
+    place. AVX-512 BF16 is used without being asked for on AMD's processors only, where it takes no
+    longer than float32 for twice the products: on Intel's it takes twice as long.
+    """
     runs, why_not = kernel
     if runs is None:
         return None, why_not
     asked = os.environ.get("FORECASTER_KERNEL", "")
-    if asked not in ("", "amx", "amx-emulated"):
-        return None, f"FORECASTER_KERNEL={asked} allows no matrix units"
-    why_not = why_no_matrix_units(library, emulated=asked == "amx-emulated")
-    return (None if why_not else asked or "amx"), why_not
+    if asked and asked not in _BFLOAT16:
+        return None, f"FORECASTER_KERNEL={asked} allows no products of bfloat16"
+    if asked in ("avx512-bf16", "amx-emulated"):
+        why_not = why_no_bfloat16(library, asked)
+        return (None if why_not else asked), why_not
+    if not (no_amx := why_no_bfloat16(library, "amx")):
+        return "amx", ""
+    if why_not := why_no_bfloat16(library, "avx512-bf16"):
+        return None, f"{no_amx}, {why_not}"
+    if not _prefers_avx512_bf16(library):
+        return None, f"{no_amx}, and AVX-512 BF16 is no faster than float32 on this one"
+    return "avx512-bf16", ""
 
 
-def why_no_matrix_units(library: Path, *, emulated: bool) -> str:
-    """Why a library that can be loaded cannot use or emulate them here; empty where it can."""
-    find = ctypes.cdll.LoadLibrary(str(library)).forecaster_no_matrix_units
-    find.argtypes, find.restype = [ctypes.c_bool], ctypes.c_char_p
-    return find(emulated).decode()
+def why_no_bfloat16(library: Path, by: str) -> str:
+    """Why a library that can be loaded cannot compute by these instructions; empty if it can."""
+    find = ctypes.cdll.LoadLibrary(str(library)).forecaster_why_not
+    find.argtypes, find.restype = [ctypes.c_char_p], ctypes.c_char_p
+    return find(by.encode()).decode()
+
+
+def _prefers_avx512_bf16(library: Path) -> bool:
+    find = ctypes.cdll.LoadLibrary(str(library)).forecaster_prefers_avx512_bf16
+    find.restype = ctypes.c_bool
+    return find()
 
 
 def _why_not_built(library: Path) -> str:

@@ -11,16 +11,16 @@ def products_of(precision: str) -> str:
 
     Raises SwarmError for what is no precision.
     """
-    from forecaster.swarm.recurrence.native import kernel_status, matrix_status
+    from forecaster.swarm.recurrence.native import bfloat16_status, kernel_status
     from forecaster.swarm.recurrence.precision import check_precision
 
     if check_precision(precision) == "float32":
         return "float32"
-    return in_words(kernel_status(), matrix_status())
+    return in_words(kernel_status(), bfloat16_status())
 
 
 def in_words(kernel: Status, matrix: Status) -> str:
-    """What bfloat16 comes to where these are the states of compiled code and matrix units."""
+    """What bfloat16 comes to where these are the states of compiled code and bfloat16."""
     units, why_not = matrix
     if units is not None:
         return f"bfloat16 ({units})"

@@ -1,9 +1,9 @@
 """The compiled recurrence for CPUs: loads it, and says why where it does not run.
 
-``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2``, ``avx512`` or ``amx`` allows no more
-than that instruction set. By default the best one that the machine has is used. Matrix units (AMX)
-serve the precision bfloat16 alone; ``amx-emulated`` computes by AVX-512 what they would, no faster
-than float32, to try it on other machines.
+``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2``, ``avx512``, ``avx512-bf16`` or ``amx``
+allows no more than that instruction set. By default the best one that the machine has is used.
+AVX-512 BF16 and matrix units (AMX) serve the precision bfloat16 alone; ``amx-emulated`` computes by
+AVX-512 what matrix units would, no faster than float32, to try it on other machines.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ Steps: TypeAlias = Literal["all", "last"]
 _LIBRARY = processor.LIBRARY
 _TARGETS = tuple(
     f"forecaster_{cell}_{what}"
-    for cell in ("lstm", "gru", "matrix")
+    for cell in ("lstm", "gru", "bfloat16")
     for what in ("infer", "forward", "backward")
 )
 
@@ -50,17 +50,20 @@ def kernel_status() -> tuple[str | None, str]:
     return processor.loaded_instructions(_LIBRARY)
 
 
-def matrix_status() -> tuple[str | None, str]:
-    """``amx`` and "" where matrix units compute in bfloat16, or None and the reason why not.
+def bfloat16_status() -> tuple[str | None, str]:
+    """By what products of bfloat16 are computed here and "", or None and the reason why not.
 
-    ``amx-emulated`` where FORECASTER_KERNEL asks for that.
+    ``amx``, ``avx512-bf16``, or ``amx-emulated`` where FORECASTER_KERNEL asks for that.
     """
-    return processor.matrix_status(kernel_status(), _LIBRARY)
+    return processor.bfloat16_status(kernel_status(), _LIBRARY)
 
 
-def why_no_matrix_units(*, emulated: bool) -> str:
-    """Why the loaded kernel cannot use them here, or emulate them; empty where it can."""
-    return processor.why_no_matrix_units(_LIBRARY, emulated=emulated)
+def why_no_bfloat16(by: str) -> str:
+    """Why the loaded kernel cannot compute by these instructions here; empty where it can.
+
+    ``by``: ``amx``, ``avx512-bf16`` or ``amx-emulated``.
+    """
+    return processor.why_no_bfloat16(_LIBRARY, by)
 
 
 def usable(*arrays: Array) -> bool:
@@ -68,9 +71,9 @@ def usable(*arrays: Array) -> bool:
     return all(array.dtype == jnp.float32 for array in arrays) and kernel_status()[0] is not None
 
 
-def matrix_usable(*arrays: Array) -> bool:
-    """Whether matrix units can be asked for products of bfloat16 of these arrays, float32."""
-    return usable(*arrays) and matrix_status()[0] is not None
+def bfloat16_usable(*arrays: Array) -> bool:
+    """Whether the kernel can be asked for products of bfloat16 of these arrays, float32."""
+    return usable(*arrays) and bfloat16_status()[0] is not None
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:
@@ -168,7 +171,7 @@ def gru_backward(
     return call(*residuals, grad_hidden, last_only=last_only, want_x=want_inputs)
 
 
-def matrix_infer(
+def bfloat16_infer(
     cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
     valid: Array,
 ) -> Array:  # fmt: skip
@@ -177,11 +180,11 @@ def matrix_infer(
     - ``cell``: ``lstm``, whose ``new_bias`` is empty, or ``gru``
     - the rest: as for :func:`forecaster.swarm.recurrence.lstm`
     """
-    call = _call("matrix_infer", _hidden_of(cell, steps, bias, inputs))
+    call = _call("bfloat16_infer", _hidden_of(cell, steps, bias, inputs))
     return call(kernel, bias, new_bias, inputs, valid, **_kind(cell, steps))
 
 
-def matrix_forward(
+def bfloat16_forward(
     cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
     valid: Array,
 ) -> Sequence[Array]:  # fmt: skip
@@ -195,27 +198,26 @@ def matrix_forward(
     words = jax.ShapeDtypeStruct((time, blocks, 2, depth, 16, 16), jnp.uint32)
     saved = 5 if cell == "gru" else 6
     factors = jax.ShapeDtypeStruct((time, blocks, units, 32, saved, 16), jnp.uint16)
-    call = _call_many("matrix_forward", [hidden, words, factors])
+    call = _call_many("bfloat16_forward", [hidden, words, factors])
     return call(kernel, bias, new_bias, inputs, valid, **_kind(cell, steps))
 
 
-def matrix_backward(
+def bfloat16_backward(
     cell: Cell, steps: Steps, saved: Sequence[Array], grad_hidden: Array, *, want_inputs: bool
 ) -> Sequence[Array]:
     """Gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`.
 
-    ``saved``: kernel, inputs, valid and what :func:`matrix_forward` returned after the states.
+    ``saved``: kernel, inputs, valid and what :func:`bfloat16_forward` returned after the states.
     """
     kernel, inputs = saved[:2]
     width = kernel.shape[-1]
     out = [_array(*kernel.shape), _array(width), _array(width // 3 if cell == "gru" else 0)]
-    call = _call_many("matrix_backward", [*out, _array(*inputs.shape)])
+    call = _call_many("bfloat16_backward", [*out, _array(*inputs.shape)])
     return call(*saved, grad_hidden, **_kind(cell, steps), want_x=want_inputs)
 
 
-def _kind(cell: Cell, steps: Steps) -> dict[str, bool]:
-    emulated = matrix_status()[0] == "amx-emulated"
-    return {"gru": cell == "gru", "last_only": steps == "last", "emulated": emulated}
+def _kind(cell: Cell, steps: Steps) -> dict[str, bool | str]:
+    return {"gru": cell == "gru", "last_only": steps == "last", "by": bfloat16_status()[0] or ""}
 
 
 def _hidden_of(cell: Cell, steps: Steps, bias: Array, inputs: Array) -> jax.ShapeDtypeStruct:

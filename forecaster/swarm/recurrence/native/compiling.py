@@ -25,9 +25,13 @@ _X86 = {
     "plain": ("", 4, 3),
 }  # fmt: skip
 _OTHER = {"plain": ("", 4, 6)}
-# Of the matrix units' kernels: flags, and whether the build goes on without them, since not every
-# assembler knows their instructions. For all the rest AVX-512 is enough.
-_MATRIX = {"amx_emulated": ("-DEMULATED_TILES", False), "amx": ("", True)}
+# Of the kernels of bfloat16: flags, and whether the build goes on without them, since not every
+# compiler knows their instructions. For all the rest AVX-512 is enough.
+_BFLOAT16 = {
+    "amx_emulated": ("-DEMULATED_TILES", False),
+    "avx512_bf16": ("-mavx512bf16", True),
+    "amx": ("", True),
+}
 
 
 class CompileError(Exception):
@@ -54,16 +58,16 @@ def _compile(command: list[str], output: Path) -> Path:
             objects.append(str(Path(folder) / f"{name}.o"))
             _run([*common, *flags, str(HERE / "isa.cc"), "-o", objects[-1]])
         defined = []
-        for name, (flags, optional) in matrix_sets().items():
+        for name, (flags, optional) in bfloat16_sets().items():
             target = str(Path(folder) / f"{name}.o")
             try:
-                _run([*common, *flags, str(HERE / "matrix.cc"), "-o", target])
+                _run([*common, *flags, str(HERE / "bfloat16.cc"), "-o", target])
                 objects.append(target)
             except CompileError:
                 if not optional:
                     raise
-                defined.append("-DWITHOUT_AMX")
-        for source in ("ffi", "matrix_ffi"):
+                defined.append(f"-DWITHOUT_{name.upper()}")
+        for source in ("ffi", "bfloat16_ffi"):
             objects.append(str(Path(folder) / f"{source}.o"))
             _run([*common, *defined, str(HERE / f"{source}.cc"), "-o", objects[-1]])
         library = Path(folder) / NAME
@@ -96,8 +100,8 @@ def instruction_sets() -> dict[str, list[str]]:
     }
 
 
-def matrix_sets() -> dict[str, tuple[list[str], bool]]:
-    """The kernels on matrix units: the compiler's flags, and whether the build can do without.
+def bfloat16_sets() -> dict[str, tuple[list[str], bool]]:
+    """The kernels of bfloat16: the compiler's flags, and whether the build can do without.
 
     Empty for processor families that have none.
     """
@@ -107,7 +111,7 @@ def matrix_sets() -> dict[str, tuple[list[str], bool]]:
     base = [flag for flag in sets["avx512"] if not flag.startswith("-DISA_NAME")]
     return {
         name: ([*base, f"-DISA_NAME={name}", *flags.split()], optional)
-        for name, (flags, optional) in _MATRIX.items()
+        for name, (flags, optional) in _BFLOAT16.items()
     }
 
 

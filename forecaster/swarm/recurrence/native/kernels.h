@@ -31,10 +31,10 @@ struct Kernels {
   Cell lstm, gru;
 };
 
-// The same on matrix units (see matrix_kernel.h), which save other things for the way back: null, or
-// the words that each step multiplies and the factors of derivatives in float16. ``hidden`` is of
+// The same by products of bfloat16 (see bfloat16_kernel.h), which save other things for the way
+// back: null, or the words that each step multiplies and the factors of derivatives in float16. ``hidden`` is of
 // all steps or of the last only.
-struct MatrixRun {
+struct Bfloat16Run {
   const float *x, *valid;
   float* hidden;
   bool last_only;
@@ -42,29 +42,29 @@ struct MatrixRun {
   uint16_t* factors;
 };
 
-struct MatrixCell {
-  void (*forward)(const Sizes&, const Weights&, const MatrixRun&);
-  void (*backward)(const Sizes&, const Weights&, const MatrixRun&, const Gradients&);
+struct Bfloat16Cell {
+  void (*forward)(const Sizes&, const Weights&, const Bfloat16Run&);
+  void (*backward)(const Sizes&, const Weights&, const Bfloat16Run&, const Gradients&);
 };
 
-struct MatrixKernels {
-  MatrixCell lstm, gru;
+struct Bfloat16Kernels {
+  Bfloat16Cell lstm, gru;
 };
 
 // Floats per unit and row in what the forward pass saves, whatever the width of the vectors.
 inline int64_t saved_width(int64_t hidden) { return (hidden + 15) / 16 * 16; }
 
-// What the kernels on matrix units save; bfloat16.py has the same numbers.
-constexpr int64_t MATRIX_EXACT = 7;  // inputs that are split in two, and so stay exact
-constexpr int MATRIX_LSTM_SAVED = 6, MATRIX_GRU_SAVED = 5;
-inline int64_t matrix_blocks(int64_t batch) { return (batch + 31) / 32; }
-inline int64_t matrix_pairs(int64_t hidden) { return (hidden + 31) / 32; }
-inline int64_t matrix_depth(int64_t inputs, int64_t hidden) {
-  return matrix_pairs(hidden) + (inputs <= MATRIX_EXACT ? 1 : (inputs + 31) / 32);
+// What they save; bfloat16_forward in __init__.py has the same numbers.
+constexpr int64_t BFLOAT16_EXACT = 7;  // inputs that are split in two, and so stay exact
+constexpr int BFLOAT16_LSTM_SAVED = 6, BFLOAT16_GRU_SAVED = 5;
+inline int64_t bfloat16_blocks(int64_t batch) { return (batch + 31) / 32; }
+inline int64_t bfloat16_pairs(int64_t hidden) { return (hidden + 31) / 32; }
+inline int64_t bfloat16_depth(int64_t inputs, int64_t hidden) {
+  return bfloat16_pairs(hidden) + (inputs <= BFLOAT16_EXACT ? 1 : (inputs + 31) / 32);
 }
-inline int64_t matrix_words(int64_t batch, int64_t inputs, int64_t hidden) {
-  return matrix_blocks(batch) * 2 * matrix_depth(inputs, hidden) * 256;
+inline int64_t bfloat16_words(int64_t batch, int64_t inputs, int64_t hidden) {
+  return bfloat16_blocks(batch) * 2 * bfloat16_depth(inputs, hidden) * 256;
 }
-inline int64_t matrix_factors(int64_t batch, int64_t hidden, int saved) {
-  return matrix_blocks(batch) * ((hidden + 15) / 16) * 32 * saved * 16;
+inline int64_t bfloat16_factors(int64_t batch, int64_t hidden, int saved) {
+  return bfloat16_blocks(batch) * ((hidden + 15) / 16) * 32 * saved * 16;
 }

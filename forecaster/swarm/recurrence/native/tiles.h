@@ -1,19 +1,16 @@
 // Matrix units: products of tiles of bfloat16 pairs with float32 sums (AMX, TDPBF16PS).
-//
-// A tile has 16 rows of 64 bytes. Of C += A B, C holds 16 x 16 floats; a word of A or B holds two
-// numbers that belong together: A[m][k] and B[k][n] meet in C[m][n] by their lower halves and by
-// their upper ones. With -DEMULATED_TILES, AVX-512 does the same to the last bit, but for numbers
+// With -DEMULATED_TILES, AVX-512 does the same to the last bit, but for numbers
 // below 1e-38, which matrix units take for zero.
 #pragma once
 #include <immintrin.h>
 
 #include <cstdint>
 
-#include "vectors.h"
+#include "tile_grids.h"
 
 namespace ISA_NAME {
 
-static constexpr int64_t TILE = 256;  // words in a tile
+static constexpr bool HALVES_BLOCKS = false;  // a tile takes as long, however full it is
 
 #if defined(EMULATED_TILES)
 
@@ -101,19 +98,6 @@ INLINE void tile_product() {
 
 #endif
 
-// Tiles (i, k) of A, or (j, k) of B, at ``at + i * outer + k * inner``, in words.
-struct TileGrid {
-  const uint32_t* at;
-  int64_t outer, inner;
-};
-// Tiles (i, j) of C, in floats.
-struct OutGrid {
-  float* at;
-  int64_t row, column;
-};
-// What C starts from: nothing, C itself, or a row of 16 floats for each column of tiles.
-enum class Start { zero, out, row };
-
 template <int N, Start START>
 INLINE void start_tile(const OutGrid& c, const float* row, int i, int j) {
   if constexpr (START == Start::zero) tile_zero<N>();
@@ -144,10 +128,11 @@ static void tile_block(TileGrid a, TileGrid b, int64_t K, OutGrid c, const float
   if constexpr (ROWS > 1 && COLUMNS > 1) tile_store<3>(c.at + c.row + c.column);
 }
 
-// The same for one or two rows of tiles and any number of columns.
+// The same for one or two rows of tiles and any number of columns; always of whole tiles.
 template <Start START>
-static void tile_products(int64_t rows, int64_t columns, TileGrid a, TileGrid b, int64_t K,
+static void tile_products(TileRows tile_rows, int64_t columns, TileGrid a, TileGrid b, Depth depth,
                           OutGrid c, const float* row = nullptr) {
+  const int64_t rows = tile_rows.second ? 2 : 1, K = depth.tiles;
   for (int64_t j = 0; j < columns; j += 2) {
     const TileGrid right = {b.at + j * b.outer, b.outer, b.inner};
     const OutGrid out = {c.at + j * c.column, c.row, c.column};

@@ -1,14 +1,19 @@
-// How the kernels on matrix units lay out what they compute with: sizes, inputs and weights.
+// How the kernels of bfloat16 lay out what they compute with: sizes, inputs and weights.
 //
 // Hidden units come in blocks of 16 and rows of the batch in blocks of 32. The order of what a
 // product sums over is free, so a word holds the same unit of two blocks (2 p, 2 p + 1), and no lane
-// is crossed. Up to 7 inputs are split in two numbers of bfloat16, x = x_hi + x_lo, and so are their
-// weights; what they contribute is then as exact as in float32. With more there is no room for it.
+// is crossed; of a last block alone it may hold units that are 8 apart. Up to 7 inputs are split in
+// two numbers of bfloat16, x = x_hi + x_lo, and so are their weights; what they contribute is then
+// as exact as in float32. With more there is no room for it.
 #pragma once
 
 #include "kernels.h"
-#include "matrix_vectors.h"
+#include "bfloat16_vectors.h"
+#if defined(__AVX512BF16__)
+#include "pair_products.h"
+#else
 #include "tiles.h"
+#endif
 
 namespace ISA_NAME {
 
@@ -23,14 +28,31 @@ struct Plan {
 
   explicit Plan(const Sizes& n) : T(n.T), B(n.B), F(n.F), H(n.H) {
     units = (H + 15) / 16;
-    pairs = matrix_pairs(H);
-    blocks = matrix_blocks(B);
-    exact = F <= MATRIX_EXACT;
+    pairs = bfloat16_pairs(H);
+    blocks = bfloat16_blocks(B);
+    exact = F <= BFLOAT16_EXACT;
     x_tiles = exact ? 1 : (F + 31) / 32;
-    depth = matrix_depth(F, H);
+    depth = bfloat16_depth(F, H);
   }
   int64_t rows_of(int64_t block) const { return std::min<int64_t>(32, B - 32 * block); }
-  int64_t row_tiles(int64_t block) const { return rows_of(block) > 16 ? 2 : 1; }
+  TileRows tile_rows(int64_t block) const { return halves(rows_of(block)); }
+  // Units between those of a word: a block that has none beside it may be halved.
+  int64_t apart(int64_t pair) const { return HALVES_BLOCKS && 2 * pair + 1 == units ? 8 : 16; }
+  // Rows of the weights of the hidden units of pair ``k``: in the tiles of lower and upper halves.
+  TileRows hidden_rows(int64_t k) const { return halves(H - 32 * k, apart(k)); }
+  // The same of the inputs, ``k`` tiles behind the hidden units.
+  TileRows input_rows(int64_t k) const {
+    return exact ? TileRows{F, F} : halves(F - 32 * k);
+  }
+  // ``most`` of what is left, and as many of what then is left.
+  static TileRows halves(int64_t left, int64_t most = 16) {
+    return {std::min(most, left), std::clamp<int64_t>(left - most, 0, most)};
+  }
+  // What the gates sum over.
+  Depth gate_depth() const {
+    const int64_t hidden = x_tiles == 1 ? hidden_rows(pairs - 1).first : 16;
+    return {depth, exact ? 2 * F : input_rows(x_tiles - 1).first, hidden};
+  }
   // Words of the hidden units and inputs of one step: (block, two row tiles, depth, tile).
   int64_t step_words() const { return blocks * 2 * depth * TILE; }
   // Floats of a state: (block, unit block, 32 rows, 16).
@@ -77,7 +99,7 @@ static inline void pack_inputs(const Plan& plan, const float* x, uint32_t* step)
   }
 }
 
-// Zeros where a block of 32 rows has none: what a matrix unit multiplies must be numbers.
+// Zeros where a block of 32 rows has none: what is multiplied must be numbers.
 static inline void clear_missing_rows(const Plan& plan, uint32_t* step) {
   if (plan.B % 32 == 0) return;
   uint32_t* last = step + (plan.blocks - 1) * 2 * plan.depth * TILE;
@@ -110,8 +132,9 @@ static void pack_weights(const Plan& plan, const Weights& weights, uint32_t* pac
       };
       for (int64_t p = 0; p < plan.pairs; p++)
         for (int64_t j = 0; j < 16; j++, packed += 16) {
-          const int64_t row = plan.F + 32 * p + j;
-          _mm512_storeu_si512(packed, pair_of(of(row, false), of(row + 16, false)));
+          const int64_t row = plan.F + 32 * p + j, apart = plan.apart(p);
+          const words both = pair_of(of(row, false), of(row + apart, false));
+          _mm512_storeu_si512(packed, j < apart ? both : _mm512_setzero_si512());
         }
       for (int64_t k = 0; k < plan.x_tiles; k++)
         for (int64_t j = 0; j < 16; j++, packed += 16) {
@@ -158,8 +181,8 @@ static void unpack_gradients(const Plan& plan, const float* sums, float* kernel)
   for (int64_t row = 0; row < plan.F + plan.H; row++, kernel += Cell::gates * plan.H) {
     const bool input = row < plan.F;
     const int64_t n = input ? row : row - plan.F;
-    const int64_t k = n / 32 + (input ? plan.pairs : 0);
-    const float* from = row_of(k, n % 32 / 16, n % 16);
+    const int64_t k = n / 32 + (input ? plan.pairs : 0), apart = input ? 16 : plan.apart(n / 32);
+    const float* from = row_of(k, n % 32 / apart, n % apart);
     const float* rest = input && plan.exact ? row_of(k, 1, n) : nullptr;
     for (int64_t unit = 0; unit < plan.units; unit++)
       for (int column = 0; column < 4; column++) {

@@ -1,11 +1,10 @@
-// The recurrence of one model on matrix units, forward and backward: products of bfloat16 with
-// float32 sums; states, activations and gradients are float32 outside the products.
+// The recurrence of one model by products of bfloat16 with float32 sums, forward and backward; states, activations and gradients are float32 outside the products.
 //
-// An LSTM and a GRU differ in what they do between the products (matrix_cells.h); both have four
+// An LSTM and a GRU differ in what they do between the products (bfloat16_cells.h); both have four
 // columns of tiles for a block of hidden units. T steps, B rows (batch), F inputs, H hidden units.
 #pragma once
 
-#include "matrix_cells.h"
+#include "bfloat16_cells.h"
 
 namespace ISA_NAME {
 
@@ -20,9 +19,9 @@ static inline void gates_of(const Plan& plan, int64_t block, int64_t pair, int64
                             const uint32_t* step, const uint32_t* packed, const float* biases,
                             float* z) {
   const int64_t tiles = plan.depth * TILE, column = pair * 8;
-  tile_products<Start::row>(plan.row_tiles(block), 4 * count,
+  tile_products<Start::row>(plan.tile_rows(block), 4 * count,
                             {step + block * 2 * tiles, tiles, TILE},
-                            {packed + column * tiles, tiles, TILE}, plan.depth, {z, TILE, 512},
+                            {packed + column * tiles, tiles, TILE}, plan.gate_depth(), {z, TILE, 512},
                             biases + column * 16);
 }
 
@@ -44,6 +43,7 @@ __attribute__((noinline)) static void new_states(const Plan& plan, const Rows& r
         store_first(out + row * plan.H + unit, h[u], plan.H - unit);
       }
     }
+    if (N == 1 && HALVES_BLOCKS) h[1] = _mm512_shuffle_f32x4(h[0], h[0], 0x0e);  // its upper half
     _mm512_storeu_si512(next + plan.row_at(row, plan.depth, pair), pair_of(h[0], h[1]));
   }
 }
@@ -51,7 +51,7 @@ __attribute__((noinline)) static void new_states(const Plan& plan, const Rows& r
 // hidden (T, B, H), or (B, H) of the last step. For the backward pass, unless null: ``words``, what
 // each step's products multiply, and ``factors``, (T, block, unit block, 32, saved, 16).
 template <class Cell>
-static void matrix_forward(const Sizes& n, const Weights& weights, const MatrixRun& run) {
+static void bfloat16_forward(const Sizes& n, const Weights& weights, const Bfloat16Run& run) {
   const Plan plan(n);
   TilesInUse in_use;
   const int64_t step = plan.step_words();
@@ -126,7 +126,8 @@ struct Collected {
     const int64_t one = plan.blocks * (plan.depth * 2 + plan.units * 4) * TILE;
     most = std::max<int64_t>(1, std::min<int64_t>(plan.T < 16 ? plan.T : 16, 65536 / one));
     seen = word_scratch(5, most * seen_step(plan));
-    gates = zero_words(6, most * gates_step(plan));  // rows that are missing stay zero
+    gates = word_scratch(6, most * gates_step(plan));
+    if (plan.B % 32) std::memset(gates, 0, most * gates_step(plan) * 4);  // missing rows stay zero
     sums = zeros(7, plan.depth * 2 * plan.units * 4 * TILE);
   }
   static int64_t seen_step(const Plan& plan) { return plan.blocks * plan.depth * 2 * TILE; }
@@ -143,11 +144,10 @@ struct Collected {
   void add_up(const Plan& plan) {
     const int64_t columns = plan.units * 4;
     for (int64_t k = 0; k < plan.depth; k++) {
-      const bool alone = k < plan.pairs ? 2 * k + 1 == plan.units
-                                        : !plan.exact && 32 * (k - plan.pairs) + 16 >= plan.F;
-      tile_products<Start::out>(alone ? 1 : 2, columns,
+      const TileRows rows = k < plan.pairs ? plan.hidden_rows(k) : plan.input_rows(k - plan.pairs);
+      tile_products<Start::out>(rows, columns,
                                 {seen + k * 2 * TILE, TILE, plan.depth * 2 * TILE},
-                                {gates, TILE, columns * TILE}, count * plan.blocks,
+                                {gates, TILE, columns * TILE}, {count * plan.blocks},
                                 {sums + k * 2 * columns * TILE, columns * TILE, TILE});
     }
     count = 0;
@@ -160,14 +160,14 @@ static void through_weights(const Plan& plan, const uint32_t* by_gate, const uin
                             int64_t columns, float* out) {
   const int64_t tiles = 2 * plan.units * TILE;
   for (int64_t block = 0; block < plan.blocks; block++)
-    tile_products<START>(plan.row_tiles(block), columns, {by_gate + block * 2 * tiles, tiles, TILE},
-                         {back, tiles, TILE}, 2 * plan.units,
+    tile_products<START>(plan.tile_rows(block), columns, {by_gate + block * 2 * tiles, tiles, TILE},
+                         {back, tiles, TILE}, {2 * plan.units},
                          {out + block * columns * 512, TILE, 512});
 }
 
 // What the forward pass saved in ``run``; shapes of the gradients as of what they are gradients of.
 template <class Cell>
-static void matrix_backward(const Sizes& n, const Weights& weights, const MatrixRun& run,
+static void bfloat16_backward(const Sizes& n, const Weights& weights, const Bfloat16Run& run,
                             const Gradients& grad) {
   const Plan plan(n);
   TilesInUse in_use;

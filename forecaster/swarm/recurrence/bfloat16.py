@@ -1,4 +1,4 @@
-"""The recurrences on matrix units: one pair of passes for LSTM and GRU; see ``native``."""
+"""The recurrences by products of bfloat16: one pair of passes for LSTM and GRU; see ``native``."""
 
 import functools
 from typing import NamedTuple, TypeAlias
@@ -26,12 +26,12 @@ class _Saved(NamedTuple):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def on_matrix_units(
+def in_bfloat16(
     cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
     valid: Array,
 ) -> Array:  # fmt: skip
     """Hidden states by products of bfloat16; an LSTM has no ``new_bias``: an array (0,)."""
-    return native.matrix_infer(cell, steps, kernel, bias, new_bias, inputs, valid)
+    return native.bfloat16_infer(cell, steps, kernel, bias, new_bias, inputs, valid)
 
 
 def _forward(
@@ -39,7 +39,7 @@ def _forward(
     new_bias: CustomVJPPrimal, inputs: CustomVJPPrimal, valid: CustomVJPPrimal,
 ) -> tuple[Array, _Saved]:  # fmt: skip
     arrays = kernel.value, bias.value, new_bias.value, inputs.value, valid.value
-    hidden, words, factors = native.matrix_forward(cell, steps, *arrays)
+    hidden, words, factors = native.bfloat16_forward(cell, steps, *arrays)
     want_inputs = () if inputs.perturbed else None
     return hidden, _Saved(kernel.value, inputs.value, valid.value, words, factors, want_inputs)
 
@@ -50,10 +50,10 @@ def _backward(
     if isinstance(grad_hidden, SymbolicZero):
         grad_hidden = jnp.zeros(grad_hidden.shape, saved.kernel.dtype)
     *arrays, want_inputs = saved
-    grads = native.matrix_backward(
+    grads = native.bfloat16_backward(
         cell, steps, arrays, grad_hidden, want_inputs=want_inputs is not None
     )
     return *grads, jnp.zeros_like(saved.valid)
 
 
-on_matrix_units.defvjp(_forward, _backward, symbolic_zeros=True)
+in_bfloat16.defvjp(_forward, _backward, symbolic_zeros=True)

@@ -1,16 +1,16 @@
-// What the LSTM and the GRU do between the products, row by row; see matrix_kernel.h.
+// What the LSTM and the GRU do between the products, row by row; see bfloat16_kernel.h.
 //
 // The forward pass does not save gates but what the backward pass multiplies with, in float16: the
 // factors of derivatives. Of a padded row they are zero, and the state goes through.
 #pragma once
 
-#include "matrix_layout.h"
+#include "bfloat16_layout.h"
 
 namespace ISA_NAME {
 
 // Columns input, forget, cell and output gate; weights as in lstm.py.
 struct LstmCell {
-  static constexpr int gates = 4, saved = MATRIX_LSTM_SAVED;
+  static constexpr int gates = 4, saved = BFLOAT16_LSTM_SAVED;
   static constexpr bool carries = true;  // a cell state
   static constexpr int gate_of(int column, bool) { return column; }
   static constexpr float scale(int column) { return column == 2 ? 1.0f : 0.5f; }
@@ -60,7 +60,7 @@ struct LstmCell {
 // Columns reset and update gate, and what inputs and hidden state give to the new gate, each by
 // itself; weights as in gru.py.
 struct GruCell {
-  static constexpr int gates = 3, saved = MATRIX_GRU_SAVED;
+  static constexpr int gates = 3, saved = BFLOAT16_GRU_SAVED;
   static constexpr bool carries = false;
   static constexpr int gate_of(int column, bool input) {
     return column < 2 ? column : (column == 2) == input ? 2 : -1;

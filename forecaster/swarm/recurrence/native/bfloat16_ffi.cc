@@ -1,13 +1,18 @@
-// The kernels on matrix units as XLA custom calls, and whether this process may use such units.
+// The kernels of bfloat16 as XLA custom calls, and which instructions this process may use for them.
+#include <string_view>
+
 #include "ffi_call.h"
 
 #if defined(__x86_64__)
-namespace amx_emulated { extern const MatrixKernels kernels; }
-#if !defined(WITHOUT_AMX)
-namespace amx { extern const MatrixKernels kernels; }
+namespace amx_emulated { extern const Bfloat16Kernels kernels; }
+#if !defined(WITHOUT_AVX512_BF16)
+namespace avx512_bf16 { extern const Bfloat16Kernels kernels; }
 #endif
-#if defined(__linux__)
+#if !defined(WITHOUT_AMX)
+namespace amx { extern const Bfloat16Kernels kernels; }
+#endif
 #include <cpuid.h>
+#if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -15,67 +20,90 @@ namespace amx { extern const MatrixKernels kernels; }
 
 namespace {
 
-#if defined(__x86_64__) && defined(__linux__) && !defined(WITHOUT_AMX)
+// Either kernels, or why there are none.
+struct Units {
+  const Bfloat16Kernels* kernels;
+  const char* why_not;
+};
+
+#if defined(__x86_64__)
+
+bool has_avx512() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+Units emulated() {
+  if (has_avx512()) return {&amx_emulated::kernels, ""};
+  return {nullptr, "this processor has no AVX-512 to emulate matrix units by"};
+}
+
+Units avx512() {
+#if defined(WITHOUT_AVX512_BF16)
+  return {nullptr, "the compiler that built the kernel knows no AVX-512 BF16"};
+#else
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned bf16 = 1u << 5;
+  if (!has_avx512() || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & bf16) == 0)
+    return {nullptr, "this processor has no AVX-512 BF16"};
+  return {&avx512_bf16::kernels, ""};
+#endif
+}
+
 // Whether processor and system have tiles of bfloat16; asks the system for leave to use them.
-const char* why_no_amx() {
+Units matrix_units() {
+#if defined(WITHOUT_AMX)
+  return {nullptr, "the compiler that built the kernel knows no matrix units (AMX)"};
+#elif defined(__linux__)
+  if (!has_avx512()) return {nullptr, "this processor has no AVX-512"};
   constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, saved_by_system = 3u << 17;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & bf16) == 0 || (d & tile) == 0)
-    return "this processor has no matrix units for bfloat16 (AMX)";
+    return {nullptr, "this processor has no matrix units for bfloat16 (AMX)"};
   __get_cpuid(1, &a, &b, &c, &d);
   unsigned enabled = 0, upper = 0;
   if (c & bit_OSXSAVE) asm volatile("xgetbv" : "=a"(enabled), "=d"(upper) : "c"(0));
   constexpr long request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   if ((enabled & saved_by_system) != saved_by_system || syscall(SYS_arch_prctl, request, tile_data))
-    return "the system does not let this process use the processor's matrix units (AMX)";
-  return "";
-}
-#endif
-
-// Either kernels, or why there are none.
-struct Units {
-  const MatrixKernels* kernels;
-  const char* why_not;
-};
-
-Units choose(bool emulated) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl");
-  if (emulated && avx512) return {&amx_emulated::kernels, ""};
-  if (emulated) return {nullptr, "this processor has no AVX-512 to emulate matrix units by"};
-#if defined(WITHOUT_AMX)
-  return {nullptr, "the compiler that built the kernel knows no matrix units (AMX)"};
-#elif defined(__linux__)
-  const char* why_not = avx512 ? why_no_amx() : "this processor has no AVX-512";
-  return *why_not ? Units{nullptr, why_not} : Units{&amx::kernels, ""};
-#endif
-#endif
+    return {nullptr, "the system does not let this process use the processor's matrix units (AMX)"};
+  return {&amx::kernels, ""};
+#else
   return {nullptr, "matrix units are used on Linux on x86-64 (AMX) only"};
+#endif
 }
 
-const Units& units(bool emulated) {
-  static const Units by_avx512 = choose(true), real = choose(false);
-  return emulated ? by_avx512 : real;
+// By the names of FORECASTER_KERNEL.
+const Units& units(std::string_view name) {
+  static const Units amx = matrix_units(), bf16 = avx512(), by_avx512 = emulated();
+  return name == "amx" ? amx : name == "avx512-bf16" ? bf16 : by_avx512;
 }
+
+#else
+
+const Units& units(std::string_view) {
+  static const Units none = {nullptr, "bfloat16 is computed in on x86-64 only"};
+  return none;
+}
+
+#endif
 
 using Words = ffi::Buffer<ffi::U32>;
 using Factors = ffi::Buffer<ffi::U16>;
 
 // Sizes of one member; a GRU has a second bias.
-struct MatrixCall : Call {
+struct Bfloat16Call : Call {
   bool gru;
   const Units& units;
 
-  MatrixCall(const Array& kernel, const Array& x, bool gru, bool emulated)
-      : Call(kernel, x, gru ? 3 : 4), gru(gru), units(::units(emulated)) {}
-  const MatrixCell& cell() const { return gru ? units.kernels->gru : units.kernels->lstm; }
+  Bfloat16Call(const Array& kernel, const Array& x, bool gru, std::string_view by)
+      : Call(kernel, x, gru ? 3 : 4), gru(gru), units(::units(by)) {}
+  const Bfloat16Cell& cell() const { return gru ? units.kernels->gru : units.kernels->lstm; }
   int64_t new_bias() const { return gru ? n.H : 0; }
   int64_t out(bool last_only) const { return (last_only ? (n.T > 0 ? 1 : 0) : n.T) * n.B * n.H; }
-  int64_t words() const { return n.T * matrix_words(n.B, n.F, n.H); }
+  int64_t words() const { return n.T * bfloat16_words(n.B, n.F, n.H); }
   int64_t factors() const {
-    return n.T * matrix_factors(n.B, n.H, gru ? MATRIX_GRU_SAVED : MATRIX_LSTM_SAVED);
+    return n.T * bfloat16_factors(n.B, n.H, gru ? BFLOAT16_GRU_SAVED : BFLOAT16_LSTM_SAVED);
   }
   ffi::Error check_saved(size_t words_given, size_t factors_given) const {
     if (!units.kernels) return ffi::Error(ffi::ErrorCode::kFailedPrecondition, units.why_not);
@@ -89,8 +117,8 @@ struct MatrixCall : Call {
 
 ffi::Error forward(Array kernel, Array bias, Array new_bias, Array x, Array valid, Result hidden,
                    ffi::Result<Words>* words, ffi::Result<Factors>* factors, bool gru,
-                   bool last_only, bool emulated) {
-  const MatrixCall c(kernel, x, gru, emulated);
+                   bool last_only, std::string_view by) {
+  const Bfloat16Call c(kernel, x, gru, by);
   if (auto error = c.check({{"kernel", kernel, c.weights()}, {"bias", bias, c.bias()},
                             {"new bias", new_bias, c.new_bias()}, {"inputs", x, c.inputs()},
                             {"valid", valid, c.rows()},
@@ -111,22 +139,22 @@ ffi::Error forward(Array kernel, Array bias, Array new_bias, Array x, Array vali
   return ffi::Error::Success();
 }
 
-ffi::Error matrix_infer(Array kernel, Array bias, Array new_bias, Array x, Array valid,
-                        Result hidden, bool gru, bool last_only, bool emulated) {
-  return forward(kernel, bias, new_bias, x, valid, hidden, nullptr, nullptr, gru, last_only, emulated);
+ffi::Error bfloat16_infer(Array kernel, Array bias, Array new_bias, Array x, Array valid,
+                        Result hidden, bool gru, bool last_only, std::string_view by) {
+  return forward(kernel, bias, new_bias, x, valid, hidden, nullptr, nullptr, gru, last_only, by);
 }
 
-ffi::Error matrix_forward(Array kernel, Array bias, Array new_bias, Array x, Array valid,
+ffi::Error bfloat16_forward(Array kernel, Array bias, Array new_bias, Array x, Array valid,
                           Result hidden, ffi::Result<Words> words, ffi::Result<Factors> factors,
-                          bool gru, bool last_only, bool emulated) {
-  return forward(kernel, bias, new_bias, x, valid, hidden, &words, &factors, gru, last_only, emulated);
+                          bool gru, bool last_only, std::string_view by) {
+  return forward(kernel, bias, new_bias, x, valid, hidden, &words, &factors, gru, last_only, by);
 }
 
-ffi::Error matrix_backward(Array kernel, Array x, Array valid, Words words, Factors factors,
+ffi::Error bfloat16_backward(Array kernel, Array x, Array valid, Words words, Factors factors,
                            Array grad_hidden, Result grad_kernel, Result grad_bias,
                            Result grad_new_bias, Result grad_x, bool gru, bool last_only,
-                           bool emulated, bool want_x) {
-  const MatrixCall c(kernel, x, gru, emulated);
+                           std::string_view by, bool want_x) {
+  const Bfloat16Call c(kernel, x, gru, by);
   const int64_t coming = c.out(last_only);
   if (auto error = c.check({{"kernel", kernel, c.weights()}, {"inputs", x, c.inputs()},
                             {"valid", valid, c.rows()}, {"gradient", grad_hidden, coming},
@@ -153,16 +181,26 @@ ffi::Error matrix_backward(Array kernel, Array x, Array valid, Words words, Fact
 
 #define IN_1 .Arg<Array>()
 #define OUT_1 .Ret<Array>()
-#define KIND .Attr<bool>("gru").Attr<bool>("last_only").Attr<bool>("emulated")
+#define KIND .Attr<bool>("gru").Attr<bool>("last_only").Attr<std::string_view>("by")
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_matrix_infer, matrix_infer,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_bfloat16_infer, bfloat16_infer,
                               ffi::Ffi::Bind() IN_1 IN_1 IN_1 IN_1 IN_1 OUT_1 KIND);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    forecaster_matrix_forward, matrix_forward,
+    forecaster_bfloat16_forward, bfloat16_forward,
     ffi::Ffi::Bind() IN_1 IN_1 IN_1 IN_1 IN_1 OUT_1.Ret<Words>().Ret<Factors>() KIND);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    forecaster_matrix_backward, matrix_backward,
+    forecaster_bfloat16_backward, bfloat16_backward,
     ffi::Ffi::Bind() IN_1 IN_1 IN_1.Arg<Words>().Arg<Factors>() IN_1 OUT_1 OUT_1 OUT_1 OUT_1 KIND
         .Attr<bool>("want_x"));
 
-extern "C" const char* forecaster_no_matrix_units(bool emulated) { return units(emulated).why_not; }
+// Whether AVX-512 BF16 is faster than float32: on AMD's processors, not on Intel's.
+extern "C" bool forecaster_prefers_avx512_bf16() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
+extern "C" const char* forecaster_why_not(const char* name) { return units(name).why_not; }

@@ -1,4 +1,4 @@
-// What the kernels on matrix units do by AVX-512: rounding to bfloat16, activations, transposition.
+// What the kernels of bfloat16 do by AVX-512: rounding to bfloat16, activations, transposition.
 #pragma once
 #include <immintrin.h>
 
