@@ -6,8 +6,8 @@ Random shapes for every instruction set that this processor has, RUNS each (3,00
 half of them LSTMs and half GRUs, forward and backward, on arrays without a float to spare. A tenth
 as many compare the kernels on matrix units (AMX) with what AVX-512 does in their place, bit by
 bit; where there are no such units, their instructions trap and are done by ``tile_traps.h``. Those
-of AVX-512 BF16, where the processor has it, are to give the same but for rounding. Exits with 1 when
-a sanitizer finds something, a result holds a number that was never written, or bits differ.
+of AVX-512 BF16, where the processor has it, are to give the same but for rounding. Exits with 1
+when a sanitizer finds something, a result holds a number that was never written, or bits differ.
 """
 
 import subprocess
