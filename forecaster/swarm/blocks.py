@@ -1,12 +1,18 @@
-"""A block of epochs of ONE member: what a lane's program does between two looks from the host."""
+"""A block of epochs of ONE member, and the programs of all: what lanes do between two looks."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Bool, Int32
 
+from forecaster.swarm.data import with_shared
 from forecaster.swarm.data_parallel import shard_batch
+from forecaster.swarm.flat import Flat, Form
+from forecaster.swarm.programs import Program, spread
 from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, OptState, Params, Task
 from forecaster.swarm.training import (
     Losses,
@@ -14,6 +20,7 @@ from forecaster.swarm.training import (
     Status,
     all_finite,
     epoch_keys,
+    start,
     train_epoch,
     train_on_batches,
     update,
@@ -27,6 +34,14 @@ class Block(NamedTuple):
     state: State
     losses: Losses  # each (epoch of the block,), NaN where there was none
     sound: Bool[AnyArray, "*member"]  # whether all weights are finite
+
+
+class Trained(NamedTuple):
+    """The same of many members, (lane, chunk, ...), the states as :class:`Form` has them."""
+
+    state: Flat
+    losses: Losses
+    sound: AnyArray
 
 
 def is_plain(task: Task) -> bool:
@@ -163,3 +178,42 @@ def _after(
         best_loss=jnp.where(trained > 0, latest, state.best_loss),
         best_epoch=jnp.where(trained > 0, epoch, state.best_epoch),
     )
+
+
+@functools.lru_cache(maxsize=8)
+def compiled(
+    task: Task, mesh: Mesh, max_epochs: int, form: Form, begin: Callable[..., State] = start
+) -> tuple[Program, Program]:
+    """The two compiled programs of a fit: one starts members, the other trains them.
+
+    ``begin``: :func:`start` or :func:`resume`. A block has at most ``max_epochs`` epochs. States
+    come and go in this form. Common to all members are the data that they share; each lane has a
+    number of epochs of its own.
+    """
+
+    def first(
+        common: tuple[Data],
+        _: None,
+        origin: Flat | jax.Array,
+        unshared: Data,
+        hyperparams: Hyperparams,
+        limits: Limits,
+    ) -> Flat:
+        before = form.tree(origin) if isinstance(origin, dict) else origin
+        data = with_shared(unshared, common[0])
+        return form.flat(begin(task, before, data, hyperparams, limits))
+
+    def train(
+        common: tuple[Data],
+        epochs: jax.Array,
+        state: Flat,
+        unshared: Data,
+        hyperparams: Hyperparams,
+        limits: Limits,
+    ) -> Trained:
+        data, before = with_shared(unshared, common[0]), form.tree(state)
+        block = train_block(task, before, data, hyperparams, limits, epochs, max_epochs)
+        return Trained(form.flat(block.state), block.losses, block.sound)
+
+    name = begin.__name__
+    return spread(first, mesh, name=name), spread(train, mesh, name="train")

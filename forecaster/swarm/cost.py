@@ -12,9 +12,10 @@ from jax.extend import core
 from jax.sharding import Mesh
 from jaxtyping import Bool, Shaped, UInt32
 
-from forecaster.swarm.blocks import Block
+from forecaster.swarm.blocks import Trained, compiled
 from forecaster.swarm.checks import broadcast_limits
 from forecaster.swarm.data import Held, Rows, Streamed, total_bytes, with_shared
+from forecaster.swarm.flat import Form
 from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
 from forecaster.swarm.members import take_members
 from forecaster.swarm.memory import (
@@ -24,7 +25,7 @@ from forecaster.swarm.memory import (
     saved_bytes,
     state_bytes,
 )
-from forecaster.swarm.schedule import compiled
+from forecaster.swarm.states import member_state
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training import State, init_state, update
 from forecaster.swarm.variables import count_weights
@@ -158,7 +159,8 @@ def _measure(
         put(lambda rows: take_members(limits, rows)),
     )
     common, epochs = (replicate(held.shared, mesh),), np.ones(layout.lanes, np.int32)
-    begin, train = compiled(task, mesh, 1)
+    member = member_state(task, held, keys, dict(hyperparams), limits)
+    begin, train = compiled(task, mesh, 1, Form.of(member))
     state = begin(common, None, put(lambda rows: keys[rows]), *placed)
     began = time.perf_counter()
     program = train.lower(common, epochs, state, *placed).compile()
@@ -166,7 +168,7 @@ def _measure(
     seconds: list[float] = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        block: Block = program(common, epochs, state, *placed)
+        block: Trained = program(common, epochs, state, *placed)
         jax.block_until_ready(block)
         state = block.state
         seconds.append(time.perf_counter() - began)

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.swarm.blocks import Block
+from forecaster.swarm.blocks import Trained
+from forecaster.swarm.flat import Form
 from forecaster.swarm.training import State, Status
 
 
@@ -36,10 +37,11 @@ def first_bad(
     return np.where(bad.any(1), bad.argmax(1), at_the_end)
 
 
-def last_sound(train: Callable[[int], Block], row: int, bad: int) -> State:
+def last_sound(train: Callable[[int], Trained], form: Form, row: int, bad: int) -> State:
     """The state (1, ...) of a member that diverged, with its last finite weights.
 
     - ``train``: the block of the member's group, for so many epochs
+    - ``form``: of a state
     - ``row``: the member's position in the group
     - ``bad``: the epoch that went wrong, see :func:`first_bad`. Where its loss was not finite, the
       weights after the epoch before may not have been either
@@ -55,6 +57,6 @@ def last_sound(train: Callable[[int], Block], row: int, bad: int) -> State:
             row : row + 1
         ]
 
-    state: State = jax.tree.map(of_member, block.state)
+    state: State = form.tree_of_rows(jax.tree.map(of_member, block.state))
     diverged = np.array([Status.DIVERGED], np.int32)
     return state._replace(epoch=state.epoch + np.int32(1), status=diverged)

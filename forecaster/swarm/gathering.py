@@ -11,7 +11,7 @@ from forecaster.swarm.data import Held, Rows
 from forecaster.swarm.history import History, put_together
 from forecaster.swarm.members import fill_members, take_members
 from forecaster.swarm.shards import Shard, ShardResult, Work
-from forecaster.swarm.states import blank_state
+from forecaster.swarm.states import blank_state, member_state
 from forecaster.swarm.training import Losses, State, Status
 
 
@@ -52,7 +52,8 @@ class Gathered:
                 self._state = jax.tree.map(np.array, origin)
             else:
                 held = Held(work.data, len(work.ids))
-                self._state = blank_state(work.task, held, origin, work.hyperparams, work.limits)
+                member = member_state(work.task, held, origin, work.hyperparams, work.limits)
+                self._state = blank_state(member, held.members)
             assert self._state is not None
         return self._state
 

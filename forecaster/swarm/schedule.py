@@ -8,10 +8,9 @@ programs are compiled, whatever happens and however many members there are: one 
 and one that trains them.
 """
 
-import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 import jax
@@ -22,16 +21,16 @@ from jaxtyping import Bool, Int
 
 from forecaster.swarm import checkpoint as _checkpoint
 from forecaster.swarm import lanes as _lanes
-from forecaster.swarm.blocks import Block, is_plain, train_block
+from forecaster.swarm.blocks import Trained, compiled, is_plain
 from forecaster.swarm.checkpoint import Checkpoint, Saved
-from forecaster.swarm.data import Held, with_shared
+from forecaster.swarm.data import Held
 from forecaster.swarm.divergence import first_bad, last_sound
+from forecaster.swarm.flat import Flat, Form
 from forecaster.swarm.history import History
 from forecaster.swarm.lanes import Layout
 from forecaster.swarm.members import take_members, write_members, written
-from forecaster.swarm.programs import Program, spread
-from forecaster.swarm.states import Origin, blank_state
-from forecaster.swarm.task import Data, Hyperparams, Limits, Task, Tree
+from forecaster.swarm.states import Origin, blank_state, member_state
+from forecaster.swarm.task import Limits, Task, Tree
 from forecaster.swarm.training import (
     Losses,
     State,
@@ -56,10 +55,10 @@ _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 
 
 class Group(NamedTuple):
-    """Members that train at once, on the devices; states before their first block on the host."""
+    """Members that train at once, on the devices; states may come there with their first block."""
 
     rows: Rows
-    state: State  # leaves (lane, chunk, ...)
+    state: Flat  # arrays (lane, chunk, number)
     fixed: tuple[Tree, ...]  # data, hyperparameters and limits, alike
 
 
@@ -100,12 +99,14 @@ class Schedule:
         most = _MAX_EPOCHS_PLAIN if task.validate is None else _MAX_EPOCHS
         self._shortest, self._longest = block, max(block, most)
         begin = resume if isinstance(origin, State) else start
-        self._begin, self._train = compiled(task, mesh, self._longest, begin)
+        member = member_state(task, held, origin, hyperparams, limits)
+        self._form = Form.of(member)
+        self._begin, self._train = compiled(task, mesh, self._longest, self._form, begin)
         self._seconds = self._moving = 0.0  # of the latest block: in all, and moving states
         self._shared = _lanes.replicate(held.shared, mesh)
         # One value, replaced whole: an interruption meets the old one or the new one.
         nobody = np.zeros(held.members, bool)
-        blank = blank_state(task, held, origin, hyperparams, limits)
+        blank = blank_state(member, held.members)
         history = History.empty(held.members, task.metrics)
         self._snapshot = Snapshot(nobody, blank, history, ())
 
@@ -175,7 +176,9 @@ class Schedule:
     def stop(self) -> None:
         """End all members where they are; those that wait for a place end where they begin."""
         self._bring_back()
-        self._admit(np.flatnonzero(~self.started))
+        while len(waiting := np.flatnonzero(~self.started)):
+            self._admit(waiting[: self.layout.capacity])
+            self._bring_back()
         training = self.status == Status.TRAINING
         status = np.where(training, Status.FINISHED, self.status).astype(np.int32)
         state = self._snapshot.state._replace(status=status)
@@ -202,40 +205,67 @@ class Schedule:
         if room:
             self._admit(waiting[:room])
         rows = self.running[: self.layout.capacity]
-        made = [self._place(turn) for turn in self.layout.turns(rows)] if len(rows) else []
-        self._snapshot = self._snapshot._replace(groups=tuple(made))
+        begun = [group.rows for group in self._snapshot.groups]
+        if not begun or not np.array_equal(np.concatenate(begun), rows):
+            self._bring_back()
+            made = [self._place(turn) for turn in self.layout.turns(rows)] if len(rows) else []
+            self._snapshot = self._snapshot._replace(groups=tuple(made))
         self._moving = time.perf_counter() - began
 
     def _admit(self, admitted: Rows) -> None:
-        """Start waiting members."""
+        """Start waiting members: those that a program starts are on the devices then."""
         if not len(admitted):
             return
+        state, groups = self._snapshot.state, list[Group]()
         if self._task.validate is None and isinstance(self.origin, State):
             new = resume_unvalidated(
                 take_members(self.origin, admitted), take_members(self.limits, admitted)
             )
+            state = write_members(state, admitted, new)
         else:
-            new = self._begun(admitted)
+            groups = [self._begun(turn) for turn in self.layout.turns(admitted)]
+            state = self._told(state, groups)
         started = self.started.copy()
         started[admitted] = True
-        state = write_members(self._snapshot.state, admitted, new)
-        self._snapshot = self._snapshot._replace(started=started, state=state)
+        self._snapshot = self._snapshot._replace(started=started, state=state, groups=tuple(groups))
 
-    def _begun(self, rows: Rows) -> State:
-        """The states that these members start from."""
-        turns, parts = self.layout.turns(rows), list[State]()
-        for turn in turns:
-            origin, *fixed = self._packed(self.origin, turn), *self._fixed(turn)
-            parts.append(jax.device_get(self._begin((self._shared,), None, origin, *fixed)))
-        return _lanes.unpack(parts, [len(turn) for turn in turns])
+    def _begun(self, rows: Rows) -> Group:
+        """These members as they start."""
+        origin = take_members(self.origin, rows)
+        if isinstance(origin, State):
+            origin = self._form.flat_rows(origin)
+        fixed = self._on_devices(rows)
+        packed = self._packed(origin, np.arange(len(rows)))
+        return Group(rows, self._begin((self._shared,), None, packed, *fixed), fixed)
 
     def _place(self, rows: Rows) -> Group:
         """Have what training needs of these members on the devices, where it stays.
 
         States go there with the first block, which returns others.
         """
-        fixed = jax.device_put(self._fixed(rows), NamedSharding(self.mesh, P("lane")))
-        return Group(rows, self._packed(self._snapshot.state, rows), fixed)
+        flat = self._form.flat_rows(take_members(self._snapshot.state, rows))
+        return Group(rows, self._packed(flat, np.arange(len(rows))), self._on_devices(rows))
+
+    def _on_devices(self, rows: Rows) -> tuple[Tree, ...]:
+        """Data, hyperparameters and limits, which stay as they are."""
+        return jax.device_put(self._fixed(rows), NamedSharding(self.mesh, P("lane")))
+
+    def _told(self, state: State, groups: Sequence[Group]) -> State:
+        """States on the host, with epoch and status of groups as they are on the devices."""
+        counts = [self._counts(group.state) for group in groups]
+        epoch, status = self._epoch_and_status(_lanes.unpack(counts, _lengths(groups)))
+        rows = np.concatenate([group.rows for group in groups])
+        return state._replace(
+            epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
+        )
+
+    def _counts(self, flat: Flat) -> jax.Array:
+        """What epoch and status are among, so that no more comes to the host."""
+        return flat[self._form.places.epoch.dtype]
+
+    def _epoch_and_status(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places = self._form.places
+        return counts[:, places.epoch.begin], counts[:, places.status.begin]
 
     def _fixed(self, rows: Rows) -> tuple[Tree, ...]:
         """Data, hyperparameters and limits, on the host."""
@@ -256,27 +286,26 @@ class Schedule:
         left = np.where(self.status[rows] == Status.TRAINING, self.limits.epochs[rows] - before, 0)
         epochs = self._epochs_of_block(left[left > 0])
         blocks = [self._trained(group, epochs) for group in groups]
+        plain = is_plain(self._task)  # whose two losses are one
         seen = [
-            (block.state.epoch, block.state.status, block.losses, block.sound) for block in blocks
+            (self._counts(block.state), block.losses.train if plain else block.losses, block.sound)
+            for block in blocks
         ]
-        epoch, status, losses, sound = _lanes.unpack(seen, [len(group.rows) for group in groups])
+        counts, losses, sound = _lanes.unpack(seen, _lengths(groups))
+        losses = Losses(losses, losses) if plain else cast(Losses, losses)
+        epoch = self._epoch_and_status(counts)[0]
         after = [
             group._replace(state=block.state) for group, block in zip(groups, blocks, strict=True)
         ]
         if self._task.validate is None:
-            bad = first_bad(losses.train, sound, epoch - before)
+            bad = first_bad(np.asarray(losses.train), sound, epoch - before)
             if (bad >= 0).any():
                 after = [
                     self._sound(*each)
                     for each in zip(groups, after, _split(bad, groups), strict=True)
                 ]
-                seen = [(group.state.epoch, group.state.status) for group in after]
-                epoch, status = _lanes.unpack(seen, [len(group.rows) for group in groups])
-        history = self.history.with_block(rows, losses, before, epoch)
-        state = self._snapshot.state
-        state = state._replace(
-            epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
-        )
+        state = self._told(self._snapshot.state, after)
+        history = self.history.with_block(rows, losses, before, np.asarray(state.epoch)[rows])
         self._snapshot = Snapshot(self.started, state, history, tuple(after))
         self._seconds = time.perf_counter() - began + self._moving
         self._adapt_block()
@@ -288,7 +317,7 @@ class Schedule:
         most = left.min() if is_plain(self._task) else left.max()
         return int(min(self.block, most))
 
-    def _trained(self, group: Group, epochs: int) -> Block:
+    def _trained(self, group: Group, epochs: int) -> Trained:
         """A group after so many epochs; lanes without a member that trains do nothing."""
         trains = np.zeros(self.layout.at_once, bool)
         trains[: len(group.rows)] = self.status[group.rows] == Status.TRAINING
@@ -302,19 +331,22 @@ class Schedule:
         """
         if not (bad >= 0).any():
             return after
-        state = _lanes.unpack([after.state], [len(before.rows)])
+        form, count = self._form, len(before.rows)
+        state: State = form.tree_of_rows(_lanes.unpack([after.state], [count]))
         for row in (int(row) for row in np.flatnonzero(bad >= 0)):
-            lost = last_sound(lambda epochs: self._trained(before, epochs), row, int(bad[row]))
+            lost = last_sound(
+                lambda epochs: self._trained(before, epochs), form, row, int(bad[row])
+            )
             state = write_members(state, np.array([row]), lost)
-        return after._replace(state=self._packed(state, np.arange(len(before.rows))))
+        return after._replace(state=self._packed(form.flat_rows(state), np.arange(count)))
 
     def _bring_back(self) -> None:
         """Have the states of all members on the host, and none on the devices."""
         groups = self._snapshot.groups
         if not groups:
             return
-        new = _lanes.unpack(
-            [group.state for group in groups], [len(group.rows) for group in groups]
+        new = self._form.tree_of_rows(
+            _lanes.unpack([group.state for group in groups], _lengths(groups))
         )
         rows = np.concatenate([group.rows for group in groups])
         state = write_members(self._snapshot.state, rows, new)
@@ -349,41 +381,10 @@ class Schedule:
         self._snapshot = Snapshot(saved.started.astype(bool), saved.state, history, ())
 
 
+def _lengths(groups: Sequence[Group]) -> list[int]:
+    return [len(group.rows) for group in groups]
+
+
 def _split(values: np.ndarray, groups: Sequence[Group]) -> list[np.ndarray]:
     """Values of the members of several groups, by group."""
     return np.split(values, np.cumsum([len(group.rows) for group in groups])[:-1])
-
-
-@functools.lru_cache(maxsize=8)
-def compiled(
-    task: Task, mesh: Mesh, max_epochs: int, begin: Callable[..., State] = start
-) -> tuple[Program, Program]:
-    """The two compiled programs of a fit: one starts members, the other trains them.
-
-    ``begin``: :func:`start` or :func:`resume`. A block has at most ``max_epochs`` epochs. Common to
-    all members are the data that they share; each lane has a number of epochs of its own.
-    """
-
-    def first(
-        common: tuple[Data],
-        _: None,
-        origin: State | jax.Array,
-        unshared: Data,
-        hyperparams: Hyperparams,
-        limits: Limits,
-    ) -> State:
-        return begin(task, origin, with_shared(unshared, common[0]), hyperparams, limits)
-
-    def train(
-        common: tuple[Data],
-        epochs: jax.Array,
-        state: State,
-        unshared: Data,
-        hyperparams: Hyperparams,
-        limits: Limits,
-    ) -> Block:
-        data = with_shared(unshared, common[0])
-        return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
-
-    name = begin.__name__
-    return spread(first, mesh, name=name), spread(train, mesh, name="train")

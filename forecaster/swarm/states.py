@@ -15,20 +15,26 @@ Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
 """States (member, ...) that members continue from, or raw keys of members that start anew."""
 
 
-def blank_state(
+def member_state(
     task: Task, held: Held, origin: Origin, hyperparams: Hyperparams, limits: Limits
 ) -> State:
-    """Room for the states of all members, zero; arguments as of a fit, arrays (member,)."""
-    if isinstance(origin, State):
-        return jax.tree.map(np.zeros_like, origin)
+    """The shapes of one member's state; arguments as of a fit, arrays (member,)."""
 
     def first_state(
         key: jax.Array, hyperparams: Hyperparams, limits: Limits, unshared: Data, shared: Data
     ) -> State:
         return start(task, key, with_shared(unshared, shared), hyperparams, limits)
 
-    def room(shape: jax.ShapeDtypeStruct) -> np.ndarray:
-        return np.zeros((held.members, *shape.shape), shape.dtype)
-
+    if isinstance(origin, State):
+        return take_members(origin, 0)
     one = take_members((origin, hyperparams, limits), 0)
-    return jax.tree.map(room, jax.eval_shape(first_state, *one, held.example, held.shared))
+    return jax.eval_shape(first_state, *one, held.example, held.shared)
+
+
+def blank_state(member: State, members: int) -> State:
+    """Room for the states of so many members like this one, zero."""
+
+    def room(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        return np.zeros((members, *leaf.shape), leaf.dtype)
+
+    return jax.tree.map(room, member)
