@@ -37,7 +37,7 @@ class Block(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """The same of many members, (lane, chunk, ...), the states as :class:`Form` has them."""
+    """The same of arrays (lane, round, chunk, ...), the states as :class:`Form` has them."""
 
     state: Flat
     losses: Losses
@@ -187,21 +187,28 @@ def compiled(
     """The two compiled programs of a fit: one starts members, the other trains them.
 
     ``begin``: :func:`start` or :func:`resume`. A block has at most ``max_epochs`` epochs. States
-    come and go in this form. Common to all members are the data that they share; each lane has a
-    number of epochs of its own.
+    come and go in this form. Common to all members are the data that they share. Each round of each
+    lane has a number of epochs of its own, 0 where nobody trains, and a flag of whether anybody
+    starts.
     """
 
     def first(
         common: tuple[Data],
-        _: None,
+        somebody: jax.Array,
         origin: Flat | jax.Array,
         unshared: Data,
         hyperparams: Hyperparams,
         limits: Limits,
     ) -> Flat:
-        before = form.tree(origin) if isinstance(origin, dict) else origin
-        data = with_shared(unshared, common[0])
-        return form.flat(begin(task, before, data, hyperparams, limits))
+        def go() -> Flat:
+            before = form.tree(origin) if isinstance(origin, dict) else origin
+            data = with_shared(unshared, common[0])
+            return form.flat(begin(task, before, data, hyperparams, limits))
+
+        def blank() -> Flat:
+            return _filled(jax.eval_shape(go), 0)
+
+        return cast(Flat, jax.lax.cond(somebody > 0, go, blank))
 
     def train(
         common: tuple[Data],
@@ -211,9 +218,25 @@ def compiled(
         hyperparams: Hyperparams,
         limits: Limits,
     ) -> Trained:
-        data, before = with_shared(unshared, common[0]), form.tree(state)
-        block = train_block(task, before, data, hyperparams, limits, epochs, max_epochs)
-        return Trained(form.flat(block.state), block.losses, block.sound)
+        def go() -> Trained:
+            data, before = with_shared(unshared, common[0]), form.tree(state)
+            block = train_block(task, before, data, hyperparams, limits, epochs, max_epochs)
+            return Trained(form.flat(block.state), block.losses, block.sound)
+
+        def stay() -> Trained:
+            losses = cast(Trained, jax.eval_shape(go)).losses
+            return Trained(state, _filled(losses, jnp.nan), jnp.bool_(True))
+
+        return cast(Trained, jax.lax.cond(epochs > 0, go, stay))
 
     name = begin.__name__
-    return spread(first, mesh, name=name), spread(train, mesh, name="train")
+    return spread(first, mesh, name=name, rounds=True), spread(
+        train, mesh, name="train", rounds=True
+    )
+
+
+def _filled(shapes: Any, value: float) -> Any:
+    def array(shape: jax.ShapeDtypeStruct) -> jax.Array:
+        return jnp.full(shape.shape, value, shape.dtype)
+
+    return jax.tree.map(array, shapes)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 import numpy as np
 from jax.extend import core
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Shaped, UInt32
 
 from forecaster.swarm.blocks import Trained, compiled
 from forecaster.swarm.checks import broadcast_limits
 from forecaster.swarm.data import Held, Rows, Streamed, total_bytes, with_shared
 from forecaster.swarm.flat import Form
-from forecaster.swarm.lanes import Layout, lane_mesh, place, replicate
+from forecaster.swarm.lanes import Layout, lane_mesh, packed_rounds, replicate
 from forecaster.swarm.members import take_members
 from forecaster.swarm.memory import (
     chunk_size,
@@ -149,7 +149,8 @@ def _measure(
     rows = np.arange(layout.capacity) % held.members
 
     def put(load: Callable[[Rows], Tree]) -> Tree:
-        return place(load, rows, layout, mesh)
+        placed = packed_rounds(load, rows, layout)
+        return jax.device_put(placed, NamedSharding(mesh, PartitionSpec("lane")))
 
     keys = np.zeros((held.members, 2), np.uint32)
     limits = broadcast_limits(2**30, None, held.members)
@@ -158,10 +159,10 @@ def _measure(
         put(lambda rows: take_members(dict(hyperparams), rows)),
         put(lambda rows: take_members(limits, rows)),
     )
-    common, epochs = (replicate(held.shared, mesh),), np.ones(layout.lanes, np.int32)
+    common, epochs = (replicate(held.shared, mesh),), np.ones((layout.lanes, 1), np.int32)
     member = member_state(task, held, keys, dict(hyperparams), limits)
     begin, train = compiled(task, mesh, 1, Form.of(member))
-    state = begin(common, None, put(lambda rows: keys[rows]), *placed)
+    state = begin(common, epochs, put(lambda rows: keys[rows]), *placed)
     began = time.perf_counter()
     program = train.lower(common, epochs, state, *placed).compile()
     to_compile = time.perf_counter() - began

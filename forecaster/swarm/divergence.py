@@ -6,13 +6,13 @@ epochs, gives the last sound weights, to the bit.
 """
 
 from collections.abc import Callable
+from typing import TypeAlias
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.swarm.blocks import Trained
-from forecaster.swarm.flat import Form
+from forecaster.swarm.flat import Flat, Form
+from forecaster.swarm.members import take_members, write_members
 from forecaster.swarm.training import State, Status
 
 
@@ -37,26 +37,32 @@ def first_bad(
     return np.where(bad.any(1), bad.argmax(1), at_the_end)
 
 
-def last_sound(train: Callable[[int], Trained], form: Form, row: int, bad: int) -> State:
-    """The state (1, ...) of a member that diverged, with its last finite weights.
+_Train: TypeAlias = Callable[[int], tuple[Flat, np.ndarray]]
 
-    - ``train``: the block of the member's group, for so many epochs
-    - ``form``: of a state
-    - ``row``: the member's position in the group
-    - ``bad``: the epoch that went wrong, see :func:`first_bad`. Where its loss was not finite, the
-      weights after the epoch before may not have been either
+
+def put_right(state: Flat, form: Form, bad: Int[np.ndarray, " row"], train: _Train) -> Flat:
+    """States of a group, in which members that diverged are as they were before it happened.
+
+    - ``state``, ``form``: the group's after the block, arrays (row, number), and what a state is
+    - ``bad``: the epoch of the block that went wrong, see :func:`first_bad`
+    - ``train``: the states after so many epochs of the block, and whether weights are finite
+    """
+    tree: State = form.tree_of_rows(state)
+    for row in (int(row) for row in np.flatnonzero(bad >= 0)):
+        tree = write_members(tree, np.array([row]), _last_sound(train, form, row, int(bad[row])))
+    return form.flat_rows(tree)
+
+
+def _last_sound(train: _Train, form: Form, row: int, bad: int) -> State:
+    """The state (1, ...) of a member that diverged in epoch ``bad``, with its last finite weights.
+
+    Where its loss was not finite, the weights after the epoch before may not have been either.
     """
     while True:
-        block = train(bad)
-        if not bad or np.asarray(block.sound).reshape(-1)[row]:
+        flat, sound = train(bad)
+        if not bad or sound[row]:
             break
         bad -= 1
-
-    def of_member(leaf: jax.Array) -> np.ndarray:
-        return np.asarray(leaf).reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[
-            row : row + 1
-        ]
-
-    state: State = form.tree_of_rows(jax.tree.map(of_member, block.state))
+    state: State = form.tree_of_rows(take_members(flat, slice(row, row + 1)))
     diverged = np.array([Status.DIVERGED], np.int32)
     return state._replace(epoch=state.epoch + np.int32(1), status=diverged)

@@ -16,8 +16,8 @@ import numpy as np
 from forecaster.swarm.task import Tree
 
 Flat: TypeAlias = dict[str, Any]
-"""By the name of the type, an array (number,); of members (member, number), or (lane, chunk,
-number)."""
+"""By the name of the type, an array (number,); of members (member, number), or (lane,
+round, chunk, number)."""
 
 
 class Place(NamedTuple):
@@ -51,6 +51,12 @@ class Form:
     def places(self) -> Any:
         """A tree of this structure, of a :class:`Place` for each leaf."""
         return jax.tree.unflatten(self.structure, self._places)
+
+    @property
+    def bytes(self) -> int:
+        """Of a member's tree."""
+        sizes = map(math.prod, self.shapes)
+        return sum(n * jnp.dtype(t).itemsize for n, t in zip(sizes, self.dtypes, strict=True))
 
     @functools.cached_property
     def _places(self) -> list[Place]:

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Bool, Int
 
 from forecaster.swarm.checks import SwarmError, check_counts, warn
 from forecaster.swarm.data import Rows, split_shared, with_room, with_shared
@@ -111,21 +112,28 @@ def _mesh(lanes: int | None, data_parallel: int) -> Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How members lie on the devices: ``groups`` arrays (lane, chunk, ...), one after another."""
+    """How members lie on the devices: ``groups`` arrays (lane, chunk, ...), one after another.
+
+    Or arrays (lane, round, chunk, ...), whose rounds a program goes through by itself. ``room``:
+    how many members there may be at once, if fewer than there are places for.
+    """
 
     lanes: int
     groups: int
     chunk: int
+    rounds: int = 1
+    room: int | None = None
 
     @property
     def at_once(self) -> int:
         """How many members a group has room for."""
-        return self.lanes * self.chunk
+        return self.lanes * self.rounds * self.chunk
 
     @property
     def capacity(self) -> int:
         """How many members fit."""
-        return self.groups * self.at_once
+        places = self.groups * self.at_once
+        return places if self.room is None else min(places, self.room)
 
     @staticmethod
     def of(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
@@ -133,6 +141,21 @@ class Layout:
         needed = math.ceil(members / (lanes * chunk))
         most = needed if limit is None else limit // (lanes * chunk)
         return Layout(lanes, max(1, min(needed, most)), chunk)
+
+    def in_rounds(self, rounds: int) -> "Layout":
+        """The same room, in groups of so many rounds."""
+        groups = math.ceil(self.groups * self.rounds / rounds)
+        return Layout(self.lanes, groups, self.chunk, rounds, self.capacity)
+
+    def rounds_of(self, members: int) -> int:
+        """How many rounds so many members take."""
+        return math.ceil(members / (self.lanes * self.chunk))
+
+    def by_round(self, some: Bool[np.ndarray, " row"]) -> Int[np.ndarray, "lane round"]:
+        """1 for each round of a group that has at least one of some members, 0 for others."""
+        places = np.zeros(self.at_once, np.int32)
+        places[: len(some)] = some
+        return places.reshape(self.rounds, self.lanes, self.chunk).max(-1).T
 
     def turns(self, rows: Rows) -> list[Rows]:
         """The rows of each group, packed densely."""
@@ -159,6 +182,19 @@ def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tre
     return jax.tree.map(shape, load(filled))
 
 
+def packed_rounds(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
+    """The same as arrays (lane, round, chunk, ...): all lanes' first rounds are filled first."""
+    filled = np.full(layout.at_once, rows[0])
+    filled[: len(rows)] = rows
+
+    def shape(leaf: Any) -> np.ndarray:
+        by_round = layout.rounds, layout.lanes, layout.chunk
+        leaf = _as_jax(leaf).reshape(*by_round, *np.shape(leaf)[1:])
+        return np.ascontiguousarray(leaf.swapaxes(0, 1))
+
+    return jax.tree.map(shape, load(filled))
+
+
 def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
     """Undo :func:`place`: numpy arrays (member, ...) of as many members as each group has."""
 
@@ -167,6 +203,21 @@ def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
             leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[:count]
             for leaf, count in zip(leaves, members, strict=True)
         ]
+        return flat[0] if len(flat) == 1 else np.concatenate(flat)
+
+    return jax.tree.map(join, *jax.device_get(list(groups)))
+
+
+def unpack_rounds(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
+    """The same of arrays (lane, round, chunk, ...)."""
+
+    def rows(leaf: np.ndarray, count: int) -> np.ndarray:
+        lanes, _, chunk, *shape = leaf.shape
+        filled = leaf[:, : math.ceil(count / (lanes * chunk))]
+        return filled.swapaxes(0, 1).reshape(-1, *shape)[:count]
+
+    def join(*leaves: np.ndarray) -> np.ndarray:
+        flat = [rows(leaf, count) for leaf, count in zip(leaves, members, strict=True)]
         return flat[0] if len(flat) == 1 else np.concatenate(flat)
 
     return jax.tree.map(join, *jax.device_get(list(groups)))

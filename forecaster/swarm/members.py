@@ -12,8 +12,8 @@ from forecaster.swarm.task import AnyArray, ArrayLike
 
 _T = TypeVar("_T")
 
-Rows: TypeAlias = int | Sequence[int] | np.ndarray
-"""Positions of members, or a mask (member,)."""
+Rows: TypeAlias = int | Sequence[int] | np.ndarray | slice
+"""Positions of members, from one to another, or a mask (member,)."""
 
 
 def take_members(tree: _T, rows: Rows) -> _T:

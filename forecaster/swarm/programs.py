@@ -111,18 +111,25 @@ def spread(
     options: Mapping[str, Any] | None = None,
     *,
     name: str = "",
+    rounds: bool = False,
 ) -> Program:
     """Turn a function of one member into a compiled function of all, on every lane.
 
     ``function(common, by_lane, *trees)`` takes what all share, a lane's own scalars, and one
     member's part of each tree. ``options``: the compiler's. ``name``: what profiles show, as
-    ``jit_swarm_NAME``; by default the function's.
+    ``jit_swarm_NAME``; by default the function's. ``rounds``: trees are of arrays (lane, round,
+    chunk, ...), and a lane's scalars of arrays (lane, round); a lane goes through its rounds.
     """
 
     def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
         first = operator.itemgetter(0)  # this lane's (chunk, ...)
+
+        def of_chunk(each: tuple[Tree, tuple[Tree, ...]]) -> Tree:
+            return jax.vmap(functools.partial(function, common, each[0]))(*each[1])
+
         by_lane, args = jax.tree.map(first, (by_lane, args))
-        out = jax.vmap(functools.partial(function, common, by_lane))(*args)
+        each = by_lane, args
+        out = cast(Tree, jax.lax.map(of_chunk, each)) if rounds else of_chunk(each)
         return jax.tree.map(operator.itemgetter(None), out)  # (1, chunk, ...)
 
     def everywhere(common: Tree, by_lane: Tree, *args: Tree) -> Tree:

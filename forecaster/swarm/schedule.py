@@ -8,6 +8,7 @@ programs are compiled, whatever happens and however many members there are: one 
 and one that trains them.
 """
 
+import dataclasses
 import logging
 import time
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from forecaster.swarm import lanes as _lanes
 from forecaster.swarm.blocks import Trained, compiled, is_plain
 from forecaster.swarm.checkpoint import Checkpoint, Saved
 from forecaster.swarm.data import Held
-from forecaster.swarm.divergence import first_bad, last_sound
+from forecaster.swarm.divergence import first_bad, put_right
 from forecaster.swarm.flat import Flat, Form
 from forecaster.swarm.history import History
 from forecaster.swarm.lanes import Layout
@@ -49,6 +50,10 @@ _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
 # Epochs of a block, unless more are asked for: with validation, and without.
 _MAX_EPOCHS, _MAX_EPOCHS_PLAIN = 128, 1024
+# A program goes through so many rounds by itself if their members together have no more than so
+# many bytes: each call of one costs the host half a millisecond. Of such members, the epochs of a
+# first block without validation.
+_ROUNDS, _SMALL, _FIRST = 8, 2**23, 32
 # Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
 # share of a block that may go into moving states.
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
@@ -58,7 +63,7 @@ class Group(NamedTuple):
     """Members that train at once, on the devices; states may come there with their first block."""
 
     rows: Rows
-    state: Flat  # arrays (lane, chunk, number)
+    state: Flat  # arrays (lane, round, chunk, number)
     fixed: tuple[Tree, ...]  # data, hyperparameters and limits, alike
 
 
@@ -94,7 +99,7 @@ class Schedule:
         block: int,
     ):
         self.held, self.hyperparams, self.limits, self.origin = held, hyperparams, limits, origin
-        self.mesh, self.layout, self.block = mesh, layout, block
+        self.mesh, self.block = mesh, block
         self._task = task
         most = _MAX_EPOCHS_PLAIN if task.validate is None else _MAX_EPOCHS
         self._shortest, self._longest = block, max(block, most)
@@ -102,6 +107,12 @@ class Schedule:
         member = member_state(task, held, origin, hyperparams, limits)
         self._form = Form.of(member)
         self._begin, self._train = compiled(task, mesh, self._longest, self._form, begin)
+        # Whatever their number, so that nothing is compiled for another one.
+        each = layout.lanes * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
+        small = _ROUNDS * each <= _SMALL
+        self.layout = layout.in_rounds(_ROUNDS) if small else layout
+        if small and is_plain(task):
+            self.block = max(block, _FIRST)
         self._seconds = self._moving = 0.0  # of the latest block: in all, and moving states
         self._shared = _lanes.replicate(held.shared, mesh)
         # One value, replaced whole: an interruption meets the old one or the new one.
@@ -171,7 +182,7 @@ class Schedule:
                 smaller = self.layout.chunk // 2
                 log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
                 self._bring_back()
-                self.layout = Layout(self.layout.lanes, self.layout.groups, smaller)
+                self.layout = dataclasses.replace(self.layout, chunk=smaller)
 
     def stop(self) -> None:
         """End all members where they are; those that wait for a place end where they begin."""
@@ -196,7 +207,8 @@ class Schedule:
             if self.held.streamed:  # its data are loaded again for every move
                 moves = len(inside) <= 0.75 * len(placed)
             else:
-                fewer = len(self.layout.turns(inside)) < len(groups)
+                rounds = map(self.layout.rounds_of, (len(inside), *_lengths(groups)))
+                fewer = next(rounds) < sum(rounds)
                 moves = fewer or (outside and len(inside) < self.layout.capacity)
             if not moves:
                 return
@@ -236,7 +248,8 @@ class Schedule:
             origin = self._form.flat_rows(origin)
         fixed = self._on_devices(rows)
         packed = self._packed(origin, np.arange(len(rows)))
-        return Group(rows, self._begin((self._shared,), None, packed, *fixed), fixed)
+        somebody = self.layout.by_round(np.ones(len(rows), bool))
+        return Group(rows, self._begin((self._shared,), somebody, packed, *fixed), fixed)
 
     def _place(self, rows: Rows) -> Group:
         """Have what training needs of these members on the devices, where it stays.
@@ -248,12 +261,17 @@ class Schedule:
 
     def _on_devices(self, rows: Rows) -> tuple[Tree, ...]:
         """Data, hyperparameters and limits, which stay as they are."""
-        return jax.device_put(self._fixed(rows), NamedSharding(self.mesh, P("lane")))
+        fixed = (
+            _lanes.packed_rounds(self.held.rows, rows, self.layout),
+            self._packed(self.hyperparams, rows),
+            self._packed(self.limits, rows),
+        )
+        return jax.device_put(fixed, NamedSharding(self.mesh, P("lane")))
 
     def _told(self, state: State, groups: Sequence[Group]) -> State:
         """States on the host, with epoch and status of groups as they are on the devices."""
         counts = [self._counts(group.state) for group in groups]
-        epoch, status = self._epoch_and_status(_lanes.unpack(counts, _lengths(groups)))
+        epoch, status = self._epoch_and_status(_lanes.unpack_rounds(counts, _lengths(groups)))
         rows = np.concatenate([group.rows for group in groups])
         return state._replace(
             epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
@@ -267,16 +285,8 @@ class Schedule:
         places = self._form.places
         return counts[:, places.epoch.begin], counts[:, places.status.begin]
 
-    def _fixed(self, rows: Rows) -> tuple[Tree, ...]:
-        """Data, hyperparameters and limits, on the host."""
-        return (
-            _lanes.packed_rows(self.held.rows, rows, self.layout),
-            self._packed(self.hyperparams, rows),
-            self._packed(self.limits, rows),
-        )
-
     def _packed(self, tree: Tree, rows: Rows) -> Tree:
-        return _lanes.packed_rows(lambda rows: take_members(tree, rows), rows, self.layout)
+        return _lanes.packed_rounds(lambda rows: take_members(tree, rows), rows, self.layout)
 
     def _train_block(self) -> None:
         """Train the groups for a block, and choose the length of the next one."""
@@ -291,7 +301,7 @@ class Schedule:
             (self._counts(block.state), block.losses.train if plain else block.losses, block.sound)
             for block in blocks
         ]
-        counts, losses, sound = _lanes.unpack(seen, _lengths(groups))
+        counts, losses, sound = _lanes.unpack_rounds(seen, _lengths(groups))
         losses = Losses(losses, losses) if plain else cast(Losses, losses)
         epoch = self._epoch_and_status(counts)[0]
         after = [
@@ -318,11 +328,10 @@ class Schedule:
         return int(min(self.block, most))
 
     def _trained(self, group: Group, epochs: int) -> Trained:
-        """A group after so many epochs; lanes without a member that trains do nothing."""
-        trains = np.zeros(self.layout.at_once, bool)
-        trains[: len(group.rows)] = self.status[group.rows] == Status.TRAINING
-        by_lane = trains.reshape(self.layout.lanes, -1).any(1) * np.int32(epochs)
-        return self._train((self._shared,), by_lane.astype(np.int32), group.state, *group.fixed)
+        """A group after so many epochs; rounds without a member that trains do nothing."""
+        by_round = self.layout.by_round(self.status[group.rows] == Status.TRAINING)
+        by_round = by_round * np.int32(epochs)
+        return self._train((self._shared,), by_round, group.state, *group.fixed)
 
     def _sound(self, before: Group, after: Group, bad: Int[np.ndarray, " row"]) -> Group:
         """A group whose members that diverged are as they were before it happened.
@@ -331,14 +340,15 @@ class Schedule:
         """
         if not (bad >= 0).any():
             return after
-        form, count = self._form, len(before.rows)
-        state: State = form.tree_of_rows(_lanes.unpack([after.state], [count]))
-        for row in (int(row) for row in np.flatnonzero(bad >= 0)):
-            lost = last_sound(
-                lambda epochs: self._trained(before, epochs), form, row, int(bad[row])
-            )
-            state = write_members(state, np.array([row]), lost)
-        return after._replace(state=self._packed(form.flat_rows(state), np.arange(count)))
+        count = len(before.rows)
+
+        def train(epochs: int) -> tuple[Flat, np.ndarray]:
+            block = self._trained(before, epochs)
+            return _lanes.unpack_rounds([(block.state, block.sound)], [count])
+
+        state = _lanes.unpack_rounds([after.state], [count])
+        flat = put_right(state, self._form, bad, train)
+        return after._replace(state=self._packed(flat, np.arange(count)))
 
     def _bring_back(self) -> None:
         """Have the states of all members on the host, and none on the devices."""
@@ -346,7 +356,7 @@ class Schedule:
         if not groups:
             return
         new = self._form.tree_of_rows(
-            _lanes.unpack([group.state for group in groups], _lengths(groups))
+            _lanes.unpack_rounds([group.state for group in groups], _lengths(groups))
         )
         rows = np.concatenate([group.rows for group in groups])
         state = write_members(self._snapshot.state, rows, new)
