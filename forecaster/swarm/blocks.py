@@ -34,6 +34,8 @@ class Block(NamedTuple):
     state: State
     losses: Losses  # each (epoch of the block,), NaN where there was none
     sound: Bool[AnyArray, "*member"]  # whether all weights are finite
+    # Whether the state's weights and optimiser count, and not those before; None where they do.
+    changed: Bool[AnyArray, "*member"] | None = None
 
 
 class Trained(NamedTuple):
@@ -42,6 +44,10 @@ class Trained(NamedTuple):
     state: Flat
     losses: Losses
     sound: AnyArray
+
+
+# Of members that had nothing to train on, too.
+_TOLD = ("epoch", "status", "best_loss", "best_epoch")
 
 
 def is_plain(task: Task) -> bool:
@@ -105,8 +111,8 @@ def _block_without_validation(
 ) -> Block:
     """:func:`train_block` where the latest weights are the best, and nothing else is to be kept.
 
-    Members that do not train are taken along and put back at the end, which costs less than to
-    hold them still at every step.
+    Members that do not train are taken along and put back at the end by the caller, which costs
+    less than to hold them still at every step.
     """
     training = (state.status == Status.TRAINING) & (state.epoch < limits.epochs)
     index, active = task.batches(data, epoch_keys(state.key, state.epoch)[0])
@@ -130,9 +136,8 @@ def _block_without_validation(
         losses = jnp.where(active[0], losses, 0)
     losses = jnp.where(jnp.arange(max_epochs) < trained, losses, jnp.nan)
     changed = (trained > 0) & (active[0] | (not whole))
-    params, opt_state = where(changed, (params, opt_state), (state.params, state.opt_state))
     after = _after(state, params, opt_state, trained, losses, limits)
-    return Block(after, Losses(losses, losses), all_finite(params))
+    return Block(after, Losses(losses, losses), all_finite(params) | ~changed, changed)
 
 
 def _epoch(
@@ -164,7 +169,10 @@ def _after(
     losses: AnyArray,
     limits: Limits,
 ) -> State:
-    """The state after so many epochs with these losses, the latest weights being the best."""
+    """The state after so many epochs with these losses, the latest weights being the best.
+
+    All but weights and optimiser are as they were where there was no epoch.
+    """
     epoch = (state.epoch + trained).astype(jnp.int32)
     finished = (trained > 0) & (epoch >= limits.epochs)
     latest = losses[jnp.maximum(trained - 1, 0)].astype(state.best_loss.dtype)
@@ -174,7 +182,7 @@ def _after(
         opt_state=opt_state,
         epoch=epoch,
         status=jnp.where(finished, Status.FINISHED, state.status).astype(jnp.int32),
-        best_params=where(trained > 0, params, state.best_params),
+        best_params=params,
         best_loss=jnp.where(trained > 0, latest, state.best_loss),
         best_epoch=jnp.where(trained > 0, epoch, state.best_epoch),
     )
@@ -205,10 +213,7 @@ def compiled(
             data = with_shared(unshared, common[0])
             return form.flat(begin(task, before, data, hyperparams, limits))
 
-        def blank() -> Flat:
-            return _filled(jax.eval_shape(go), 0)
-
-        return cast(Flat, jax.lax.cond(somebody > 0, go, blank))
+        return cast(Flat, jax.lax.cond(somebody > 0, go, form.zeros))
 
     def train(
         common: tuple[Data],
@@ -218,25 +223,14 @@ def compiled(
         hyperparams: Hyperparams,
         limits: Limits,
     ) -> Trained:
-        def go() -> Trained:
-            data, before = with_shared(unshared, common[0]), form.tree(state)
-            block = train_block(task, before, data, hyperparams, limits, epochs, max_epochs)
-            return Trained(form.flat(block.state), block.losses, block.sound)
-
-        def stay() -> Trained:
-            losses = cast(Trained, jax.eval_shape(go)).losses
-            return Trained(state, _filled(losses, jnp.nan), jnp.bool_(True))
-
-        return cast(Trained, jax.lax.cond(epochs > 0, go, stay))
+        data, before = with_shared(unshared, common[0]), form.tree(state)
+        block = train_block(task, before, data, hyperparams, limits, epochs, max_epochs)
+        flat = form.flat(block.state)
+        if block.changed is not None:  # chosen at once, not leaf by leaf: there is less to compile
+            flat = form.where(block.changed, flat, state, always=_TOLD)
+        return Trained(flat, block.losses, block.sound)
 
     name = begin.__name__
     return spread(first, mesh, name=name, rounds=True), spread(
         train, mesh, name="train", rounds=True
     )
-
-
-def _filled(shapes: Any, value: float) -> Any:
-    def array(shape: jax.ShapeDtypeStruct) -> jax.Array:
-        return jnp.full(shape.shape, value, shape.dtype)
-
-    return jax.tree.map(array, shapes)

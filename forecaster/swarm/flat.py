@@ -7,13 +7,14 @@ small it is: for small networks more than their training.
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from forecaster.swarm.task import Tree
+from forecaster.swarm.task import AnyArray, Tree
 
 Flat: TypeAlias = dict[str, Any]
 """By the name of the type, an array (number,); of members (member, number), or (lane,
@@ -67,6 +68,13 @@ class Form:
             places.append(Place(dtype, begin, end[dtype]))
         return places
 
+    def zeros(self) -> Flat:
+        """As :meth:`flat` gives it."""
+        totals: dict[str, int] = {}
+        for place in self._places:
+            totals[place.dtype] = place.end
+        return {dtype: jnp.zeros(total, dtype) for dtype, total in totals.items()}
+
     def flat(self, tree: Tree) -> Flat:
         """A member's tree, in a program."""
         return self._joined(tree, jnp.concatenate, 0)
@@ -74,6 +82,18 @@ class Form:
     def tree(self, flat: Flat) -> Any:
         """The other way round."""
         return self._parted(flat, 0)
+
+    def where(
+        self, condition: AnyArray, yes: Flat, no: Flat, *, always: Sequence[str] = ()
+    ) -> Flat:
+        """One of two flat trees of a member; of the fields ``always`` names, the first one's."""
+        whole = {dtype: np.zeros(array.shape, bool) for dtype, array in yes.items()}
+        for place in (getattr(self.places, name) for name in always):
+            whole[place.dtype][place.begin : place.end] = True
+        return {
+            dtype: jnp.where(condition | whole[dtype], array, no[dtype])
+            for dtype, array in yes.items()
+        }
 
     def flat_rows(self, tree: Tree) -> Flat:
         """A tree of numpy arrays (member, ...)."""
