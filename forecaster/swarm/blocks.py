@@ -46,10 +46,6 @@ class Trained(NamedTuple):
     sound: AnyArray
 
 
-# Of members that had nothing to train on, too.
-_TOLD = ("epoch", "status", "best_loss", "best_epoch")
-
-
 def is_plain(task: Task) -> bool:
     """Whether no epoch is looked at by itself: nothing is measured after it."""
     return task.validate is None and task.measure is None
@@ -136,7 +132,9 @@ def _block_without_validation(
         losses = jnp.where(active[0], losses, 0)
     losses = jnp.where(jnp.arange(max_epochs) < trained, losses, jnp.nan)
     changed = (trained > 0) & (active[0] | (not whole))
-    after = _after(state, params, opt_state, trained, losses, limits)
+    best = where(changed, params, state.params)
+    best = where(trained > 0, best, state.best_params)
+    after = _after(state, params, opt_state, trained, losses, limits)._replace(best_params=best)
     return Block(after, Losses(losses, losses), all_finite(params) | ~changed, changed)
 
 
@@ -227,7 +225,7 @@ def compiled(
         block = train_block(task, before, data, hyperparams, limits, epochs, max_epochs)
         flat = form.flat(block.state)
         if block.changed is not None:  # chosen at once, not leaf by leaf: there is less to compile
-            flat = form.where(block.changed, flat, state, always=_TOLD)
+            flat = form.where(block.changed, flat, state, first=("key", "params", "opt_state"))
         return Trained(flat, block.losses, block.sound)
 
     name = begin.__name__

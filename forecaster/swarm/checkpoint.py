@@ -104,7 +104,7 @@ def fingerprint(
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     if precision != "float32":
-        digest.update(products_of(precision).encode())
+        digest.update(_products(precision).encode())
     if data_parallel != 1:  # other sums, other last bits
         digest.update(f"data_parallel {data_parallel}".encode())
     return f"{digest.hexdigest()} {measured}".rstrip()
@@ -115,10 +115,15 @@ def arithmetic(precision: str = "float32") -> dict[str, str]:
 
     - ``backend``: JAX's, such as ``cpu``
     - ``kernel``: the instruction set of the compiled recurrence, or ``off``
-    - ``products``: what another precision than float32 comes to; see :func:`recurrence.products_of`
+    - ``products``: what another precision than float32 comes to, as
+      :func:`recurrence.products_of` has it, without the reason, which may differ where bits do not
     """
     known = {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
-    return known if precision == "float32" else known | {"products": products_of(precision)}
+    return known if precision == "float32" else known | {"products": _products(precision)}
+
+
+def _products(precision: str) -> str:
+    return products_of(precision).partition(" in place of ")[0]
 
 
 def write(checkpoint: Checkpoint, digest: str, saved: Saved) -> None:

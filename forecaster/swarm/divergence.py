@@ -11,7 +11,6 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forecaster.swarm.flat import Flat, Form
 from forecaster.swarm.members import take_members, write_members
 from forecaster.swarm.training import State, Status
 
@@ -37,32 +36,32 @@ def first_bad(
     return np.where(bad.any(1), bad.argmax(1), at_the_end)
 
 
-_Train: TypeAlias = Callable[[int], tuple[Flat, np.ndarray]]
+_Train: TypeAlias = Callable[[int, int], tuple[State, np.ndarray]]
 
 
-def put_right(state: Flat, form: Form, bad: Int[np.ndarray, " row"], train: _Train) -> Flat:
+def put_right(state: State, bad: Int[np.ndarray, " row"], train: _Train) -> State:
     """States of a group, in which members that diverged are as they were before it happened.
 
-    - ``state``, ``form``: the group's after the block, arrays (row, number), and what a state is
+    - ``state``: the group's after the block, arrays (row, ...)
     - ``bad``: the epoch of the block that went wrong, see :func:`first_bad`
-    - ``train``: the states after so many epochs of the block, and whether weights are finite
+    - ``train``: of a row and a number of epochs, the states after so many of the block, of that
+      row at least, and whether weights are finite
     """
-    tree: State = form.tree_of_rows(state)
     for row in (int(row) for row in np.flatnonzero(bad >= 0)):
-        tree = write_members(tree, np.array([row]), _last_sound(train, form, row, int(bad[row])))
-    return form.flat_rows(tree)
+        state = write_members(state, np.array([row]), _last_sound(train, row, int(bad[row])))
+    return state
 
 
-def _last_sound(train: _Train, form: Form, row: int, bad: int) -> State:
+def _last_sound(train: _Train, row: int, bad: int) -> State:
     """The state (1, ...) of a member that diverged in epoch ``bad``, with its last finite weights.
 
     Where its loss was not finite, the weights after the epoch before may not have been either.
     """
     while True:
-        flat, sound = train(bad)
+        after, sound = train(row, bad)
         if not bad or sound[row]:
             break
         bad -= 1
-    state: State = form.tree_of_rows(take_members(flat, slice(row, row + 1)))
+    state = take_members(after, slice(row, row + 1))
     diverged = np.array([Status.DIVERGED], np.int32)
     return state._replace(epoch=state.epoch + np.int32(1), status=diverged)

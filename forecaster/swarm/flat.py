@@ -73,25 +73,32 @@ class Form:
         totals: dict[str, int] = {}
         for place in self._places:
             totals[place.dtype] = place.end
-        return {dtype: jnp.zeros(total, dtype) for dtype, total in totals.items()}
+        known = jax.dtypes.canonicalize_dtype
+        return {dtype: jnp.zeros(total, known(dtype)) for dtype, total in totals.items()}
 
     def flat(self, tree: Tree) -> Flat:
         """A member's tree, in a program."""
         return self._joined(tree, jnp.concatenate, 0)
 
-    def tree(self, flat: Flat) -> Any:
-        """The other way round."""
-        return self._parted(flat, 0)
+    def tree(self, flat: Flat, axes: int = 0) -> Any:
+        """The other way round, after so many axes of other things; of numpy arrays, views."""
+        leaves = [
+            flat[dtype][..., begin:end].reshape(*flat[dtype].shape[:axes], *shape)
+            for (dtype, begin, end), shape in zip(self._places, self.shapes, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, leaves)
 
-    def where(
-        self, condition: AnyArray, yes: Flat, no: Flat, *, always: Sequence[str] = ()
-    ) -> Flat:
-        """One of two flat trees of a member; of the fields ``always`` names, the first one's."""
-        whole = {dtype: np.zeros(array.shape, bool) for dtype, array in yes.items()}
-        for place in (getattr(self.places, name) for name in always):
-            whole[place.dtype][place.begin : place.end] = True
+    def where(self, condition: AnyArray, yes: Flat, no: Flat, *, first: Sequence[str]) -> Flat:
+        """A flat tree of a member, whose ``first`` fields are those of one or of the other.
+
+        All fields after them are those of ``yes``.
+        """
+        ends = dict.fromkeys(self.dtypes, 0)
+        fields = [getattr(self.places, name) for name in first]
+        for place in cast(list[Place], jax.tree.leaves(fields, is_leaf=_is_place)):
+            ends[place.dtype] = max(ends[place.dtype], place.end)
         return {
-            dtype: jnp.where(condition | whole[dtype], array, no[dtype])
+            dtype: jnp.where(condition | (jnp.arange(len(array)) >= ends[dtype]), array, no[dtype])
             for dtype, array in yes.items()
         }
 
@@ -99,21 +106,15 @@ class Form:
         """A tree of numpy arrays (member, ...)."""
         return self._joined(tree, np.concatenate, 1)
 
-    def tree_of_rows(self, flat: Flat) -> Any:
-        """The other way round; the arrays are new ones."""
-        return jax.tree.map(np.ascontiguousarray, self._parted(flat, 1))
-
     def _joined(self, tree: Tree, concatenate: Any, axis: int) -> Flat:
         """``axis``: how many axes of the leaves stay."""
         parts: dict[str, list[Any]] = {}
         for leaf, dtype in zip(jax.tree.leaves(tree), self.dtypes, strict=True):
             size = math.prod(leaf.shape[axis:])
+            leaf = leaf.astype(jax.dtypes.canonicalize_dtype(dtype), copy=False)
             parts.setdefault(dtype, []).append(leaf.reshape(*leaf.shape[:axis], size))
         return {dtype: concatenate(each, axis=axis) for dtype, each in parts.items()}
 
-    def _parted(self, flat: Flat, axis: int) -> Any:
-        leaves = [
-            flat[dtype][..., begin:end].reshape(*flat[dtype].shape[:axis], *shape)
-            for (dtype, begin, end), shape in zip(self._places, self.shapes, strict=True)
-        ]
-        return jax.tree.unflatten(self.structure, leaves)
+
+def _is_place(node: Any) -> bool:
+    return isinstance(node, Place)

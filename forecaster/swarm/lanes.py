@@ -209,7 +209,7 @@ def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
 
 
 def unpack_rounds(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
-    """The same of arrays (lane, round, chunk, ...)."""
+    """The same of arrays (lane, round, chunk, ...), copied."""
 
     def rows(leaf: np.ndarray, count: int) -> np.ndarray:
         lanes, _, chunk, *shape = leaf.shape
@@ -218,7 +218,7 @@ def unpack_rounds(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
 
     def join(*leaves: np.ndarray) -> np.ndarray:
         flat = [rows(leaf, count) for leaf, count in zip(leaves, members, strict=True)]
-        return flat[0] if len(flat) == 1 else np.concatenate(flat)
+        return np.concatenate(flat) if len(flat) > 1 else np.array(flat[0], order="C")
 
     return jax.tree.map(join, *jax.device_get(list(groups)))
 

@@ -26,7 +26,8 @@ class Program:
     """A function over all lanes; it is traced and compiled for the shapes that it is called with.
 
     ``program(common, by_lane, *trees)``: what all members share, arrays (lane,), and trees of
-    arrays (lane, chunk, ...), on the devices or numpy. The result is one of the latter kind.
+    arrays (lane, chunk, ...), or (lane, round, chunk, ...) of those with rounds, on the devices or
+    numpy. The result is one of the latter kind.
     """
 
     def __init__(self, function: Callable[..., Tree], mesh: Mesh, options: Mapping[str, Any]):

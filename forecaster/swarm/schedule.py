@@ -50,10 +50,9 @@ _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
 # Epochs of a block, unless more are asked for: with validation, and without.
 _MAX_EPOCHS, _MAX_EPOCHS_PLAIN = 128, 1024
-# A program goes through so many rounds by itself if their members together have no more than so
-# many bytes: each call of one costs the host half a millisecond. Of such members, the epochs of a
-# first block without validation.
-_ROUNDS, _SMALL, _FIRST = 8, 2**23, 32
+# A lane goes through so many rounds in one program if their members together have no more than so
+# many bytes: each call of a program costs the host half a millisecond.
+_ROUNDS, _SMALL = 8, 2**22
 # Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
 # share of a block that may go into moving states.
 _SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
@@ -107,12 +106,9 @@ class Schedule:
         member = member_state(task, held, origin, hyperparams, limits)
         self._form = Form.of(member)
         self._begin, self._train = compiled(task, mesh, self._longest, self._form, begin)
-        # Whatever their number, so that nothing is compiled for another one.
-        each = layout.lanes * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
-        small = _ROUNDS * each <= _SMALL
-        self.layout = layout.in_rounds(_ROUNDS) if small else layout
-        if small and is_plain(task):
-            self.block = max(block, _FIRST)
+        # Whatever the number of members and lanes, so that nothing is compiled for another one.
+        in_lane = _ROUNDS * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
+        self.layout = layout.in_rounds(_ROUNDS) if in_lane <= _SMALL else layout
         self._seconds = self._moving = 0.0  # of the latest block: in all, and moving states
         self._shared = _lanes.replicate(held.shared, mesh)
         # One value, replaced whole: an interruption meets the old one or the new one.
@@ -178,7 +174,7 @@ class Schedule:
             except _DeviceError as error:
                 if "RESOURCE_EXHAUSTED" not in str(error) or self.layout.chunk == 1:
                     raise
-                # Half the members at once: half the activations, and half the data.
+                # Half the members at once: half the activations.
                 smaller = self.layout.chunk // 2
                 log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
                 self._bring_back()
@@ -243,21 +239,22 @@ class Schedule:
 
     def _begun(self, rows: Rows) -> Group:
         """These members as they start."""
-        origin = take_members(self.origin, rows)
-        if isinstance(origin, State):
-            origin = self._form.flat_rows(origin)
-        fixed = self._on_devices(rows)
-        packed = self._packed(origin, np.arange(len(rows)))
+        origin, fixed = self._packed(self.origin, rows), self._on_devices(rows)
         somebody = self.layout.by_round(np.ones(len(rows), bool))
-        return Group(rows, self._begin((self._shared,), somebody, packed, *fixed), fixed)
+        return Group(rows, self._begin((self._shared,), somebody, origin, *fixed), fixed)
 
     def _place(self, rows: Rows) -> Group:
-        """Have what training needs of these members on the devices, where it stays.
+        """These members as they are; their states go to the devices with their first block."""
+        return Group(rows, self._packed(self._snapshot.state, rows), self._on_devices(rows))
 
-        States go there with the first block, which returns others.
-        """
-        flat = self._form.flat_rows(take_members(self._snapshot.state, rows))
-        return Group(rows, self._packed(flat, np.arange(len(rows))), self._on_devices(rows))
+    def _packed(self, tree: Tree, rows: Rows) -> Tree:
+        """Arrays (member, ...) as a group of these members has them; states are flat."""
+
+        def load(rows: Rows) -> Tree:
+            some = take_members(tree, rows)
+            return self._form.flat_rows(some) if isinstance(some, State) else some
+
+        return _lanes.packed_rounds(load, rows, self.layout)
 
     def _on_devices(self, rows: Rows) -> tuple[Tree, ...]:
         """Data, hyperparameters and limits, which stay as they are."""
@@ -284,9 +281,6 @@ class Schedule:
     def _epoch_and_status(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         places = self._form.places
         return counts[:, places.epoch.begin], counts[:, places.status.begin]
-
-    def _packed(self, tree: Tree, rows: Rows) -> Tree:
-        return _lanes.packed_rounds(lambda rows: take_members(tree, rows), rows, self.layout)
 
     def _train_block(self) -> None:
         """Train the groups for a block, and choose the length of the next one."""
@@ -327,10 +321,12 @@ class Schedule:
         most = left.min() if is_plain(self._task) else left.max()
         return int(min(self.block, most))
 
-    def _trained(self, group: Group, epochs: int) -> Trained:
-        """A group after so many epochs; rounds without a member that trains do nothing."""
-        by_round = self.layout.by_round(self.status[group.rows] == Status.TRAINING)
-        by_round = by_round * np.int32(epochs)
+    def _trained(self, group: Group, epochs: int, only: int | None = None) -> Trained:
+        """A group after so many epochs: rounds with a member that trains, or with row ``only``."""
+        trains = self.status[group.rows] == Status.TRAINING
+        if only is not None:
+            trains &= np.arange(len(trains)) == only
+        by_round = self.layout.by_round(trains) * np.int32(epochs)
         return self._train((self._shared,), by_round, group.state, *group.fixed)
 
     def _sound(self, before: Group, after: Group, bad: Int[np.ndarray, " row"]) -> Group:
@@ -340,24 +336,26 @@ class Schedule:
         """
         if not (bad >= 0).any():
             return after
-        count = len(before.rows)
 
-        def train(epochs: int) -> tuple[Flat, np.ndarray]:
-            block = self._trained(before, epochs)
-            return _lanes.unpack_rounds([(block.state, block.sound)], [count])
+        def train(row: int, epochs: int) -> tuple[State, np.ndarray]:
+            block = self._trained(before, epochs, row)
+            sound = _lanes.unpack_rounds([block.sound], [len(before.rows)])
+            return self._unpacked([before._replace(state=block.state)]), sound
 
-        state = _lanes.unpack_rounds([after.state], [count])
-        flat = put_right(state, self._form, bad, train)
-        return after._replace(state=self._packed(flat, np.arange(count)))
+        state = put_right(self._unpacked([after]), bad, train)
+        return after._replace(state=self._packed(state, np.arange(len(before.rows))))
+
+    def _unpacked(self, groups: Sequence[Group]) -> State:
+        """States of groups, on the host."""
+        flat = jax.device_get([group.state for group in groups])
+        return _lanes.unpack_rounds([self._form.tree(each, 3) for each in flat], _lengths(groups))
 
     def _bring_back(self) -> None:
         """Have the states of all members on the host, and none on the devices."""
         groups = self._snapshot.groups
         if not groups:
             return
-        new = self._form.tree_of_rows(
-            _lanes.unpack_rounds([group.state for group in groups], _lengths(groups))
-        )
+        new = self._unpacked(groups)
         rows = np.concatenate([group.rows for group in groups])
         state = write_members(self._snapshot.state, rows, new)
         self._snapshot = self._snapshot._replace(state=state, groups=())

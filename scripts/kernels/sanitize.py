@@ -30,15 +30,22 @@ def build(folder: Path, extra: Sequence[str] = ()) -> Path:
     command = [*compiling.compiler(), *FLAGS]
     objects = []
     sets = {name: ("isa", flags) for name, flags in compiling.instruction_sets().items()}
-    sets |= {name: ("bfloat16", flags) for name, (flags, _) in compiling.bfloat16_sets().items()}
+    optional = compiling.bfloat16_sets()
+    sets |= {name: ("bfloat16", flags) for name, (flags, _) in optional.items()}
+    without: list[str] = []  # what the compiler does not know
     for name, (source, flags) in sets.items():
-        objects.append(str(folder / f"{name}.o"))
+        target = str(folder / f"{name}.o")
         path = str(compiling.HERE / f"{source}.cc")
-        subprocess.run([*command, *flags, "-c", path, "-o", objects[-1]], check=True)
+        done = subprocess.run([*command, *flags, "-c", path, "-o", target], check=False)
+        if not done.returncode:
+            objects.append(target)
+        elif name in optional and optional[name][1]:
+            without.append(f"-DWITHOUT_{name.upper()}")
+        else:
+            done.check_returncode()
     program = folder / "sanitized"
-    subprocess.run(
-        [*command, *extra, str(HERE / "sanitized.cc"), *objects, "-o", str(program)], check=True
-    )
+    main = str(HERE / "sanitized.cc")
+    subprocess.run([*command, *extra, *without, main, *objects, "-o", str(program)], check=True)
     return program
 
 

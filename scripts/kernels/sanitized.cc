@@ -16,9 +16,17 @@
 #include "kernels.h"
 #if defined(__x86_64__) && defined(__linux__)
 #include "tile_traps.h"
-namespace amx { extern const Bfloat16Kernels kernels; }
 namespace amx_emulated { extern const Bfloat16Kernels kernels; }
+#if defined(WITHOUT_AMX)
+namespace amx = amx_emulated;
+#else
+namespace amx { extern const Bfloat16Kernels kernels; }
+#endif
+#if defined(WITHOUT_AVX512_BF16)
+namespace avx512_bf16 = amx_emulated;
+#else
 namespace avx512_bf16 { extern const Bfloat16Kernels kernels; }
+#endif
 #endif
 
 #if defined(__x86_64__)
@@ -188,6 +196,8 @@ bool run_bfloat16(int64_t runs, Random& random) {
     Sizes n = some_sizes(random);
     if (between(random, 0, 3) == 0) n.B += 30;
     if (between(random, 0, 3) == 0) n.F += 30;
+    const int64_t whole[] = {32, 64, 65, 97};
+    if (between(random, 0, 3) == 0) n.B = whole[between(random, 0, 3)];
     const uint64_t seed = random();
     auto of = [&](const Bfloat16Kernels& kernels) {
       return run_one_bfloat16(lstm ? kernels.lstm : kernels.gru, lstm, n, seed);

@@ -120,6 +120,14 @@ def test_a_fit_in_bfloat16_goes_on_where_that_is_computed_alike(data, tmp_path, 
     before = run(task, data, checkpoint=Checkpoint(path, every=0, precision="bfloat16"))
     resume = Checkpoint(path, resume=True, precision="bfloat16")
     assert same(run(task, data, checkpoint=resume).params, before.params)
+    for reason in ("no units", "no units of another kind"):  # which changes no bit
+        said = f"float32 in place of bfloat16 ({reason})"
+        monkeypatch.setattr(checkpoint, "products_of", lambda precision, said=said: said)
+        again = Checkpoint(tmp_path / "as float32", every=0, precision="bfloat16")
+        if not again.path.exists():
+            run(task, data, checkpoint=again)
+        resumed = Checkpoint(again.path, resume=True, precision="bfloat16")
+        assert same(run(task, data, checkpoint=resumed).params, before.params)
     monkeypatch.setattr(checkpoint, "products_of", lambda precision: "bfloat16 (other units)")
     with pytest.raises(ValueError, match=r"a checkpoint of another fit.*computes bfloat16"):
         run(task, data, checkpoint=resume)

@@ -1,5 +1,8 @@
 """Groups whose rounds a program goes through by itself, and states as flat arrays."""
 
+import dataclasses
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +16,8 @@ from forecaster import swarm
 from forecaster.swarm import schedule
 from forecaster.swarm.flat import Form
 from forecaster.swarm.lanes import Layout, packed_rounds, unpack_rounds
+from forecaster.swarm.training import Status
+from tests.swarm.test_fitting import IDS, MEMBERS, Perceptron, make_data, run, squared
 
 
 class Small(nnx.Module):
@@ -114,7 +119,66 @@ def test_a_tree_is_one_array_for_each_type():
     }  # fmt: skip
     assert form.bytes == 7 * 4 + 4 + 2
     assert form.places["b"][1] == ("float32", 6, 7)
-    back = form.tree_of_rows(flat)
+    back = form.tree(flat, 1)
     jax.tree.map(np.testing.assert_array_equal, back, tree)
     one = jax.jit(lambda tree: form.tree(form.flat(tree)))(jax.tree.map(lambda leaf: leaf[1], tree))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[1]), one, tree)
+
+
+def test_of_two_flat_trees_some_fields_are_chosen():
+    class Pair(NamedTuple):
+        a: jax.Array
+        b: jax.Array
+        c: jax.Array
+
+    yes = Pair(jnp.ones(2), jnp.ones((), jnp.int32), jnp.ones(3))
+    no = jax.tree.map(jnp.zeros_like, yes)
+    form = Form.of(yes)
+    for condition in (True, False):
+        flat = form.where(jnp.bool_(condition), form.flat(yes), form.flat(no), first=("a", "b"))
+        got = form.tree(flat)
+        assert (got.a == condition).all() and got.b == condition and (got.c == 1).all()
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_who_has_nothing_to_train_on_keeps_the_latest_weights(batch_size):
+    """Their best weights become the latest ones, as those of others do."""
+    data = make_data()
+    validated = swarm.supervised(Perceptron, squared, batch_size=batch_size)
+    before = run(validated, data, epochs=6, patience=6)
+    weight = np.array(data.weight)
+    weight[2] = 0
+    plain = dataclasses.replace(validated, validate=None)
+    after = run(plain, data._replace(weight=weight), epochs=9, patience=9, previous=before)
+    assert list(after.state.epoch) == [9] * MEMBERS
+    jax.tree.map(np.testing.assert_array_equal, after.state.best_params, after.state.params)
+    pairs = zip(*(jax.tree.leaves(fit.state.params) for fit in (after, before)), strict=True)
+    assert all(np.array_equal(a[2], b[2]) for a, b in pairs)
+
+
+def test_one_that_diverges_is_put_right_by_its_own_round(monkeypatch):
+    """The rate of one of 40 is beyond all reason; the others train on."""
+    data, asked = make_data(), []
+    once = schedule.Schedule._trained
+
+    def trained(self, group, epochs, only=None):
+        asked.append(only)
+        return once(self, group, epochs, only)
+
+    monkeypatch.setattr(schedule.Schedule, "_trained", trained)
+    task = dataclasses.replace(
+        swarm.supervised(Perceptron, squared, batch_size=None), validate=None
+    )
+    rates = {"learning_rate": np.where(np.arange(MEMBERS) == 9, 1e30, 1e-2)} | {
+        "weight_decay": 0.0, "clip": 1e30
+    }  # fmt: skip
+    fitted = run(task, data, hyperparams=rates, epochs=20, patience=20)
+    diverged = np.flatnonzero(fitted.state.status == Status.DIVERGED)
+    assert list(diverged) == [9] and set(asked) == {None, 9}
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fitted.params))
+    alone = swarm.fit(
+        task, jax.tree.map(lambda leaf: leaf[8:9], data), IDS[8:9], seed=5, epochs=20, patience=20,
+        hyperparams={"learning_rate": 1e-2, "weight_decay": 0.0, "clip": 1e30},
+    )  # fmt: skip
+    for a, b in zip(jax.tree.leaves(fitted.params), jax.tree.leaves(alone.params), strict=True):
+        np.testing.assert_allclose(a[8:9], b, rtol=1e-5, atol=1e-6)

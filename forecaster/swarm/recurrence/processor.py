@@ -51,7 +51,10 @@ def loaded_instructions(library: Path) -> Status:
     if not library.exists():
         return None, f"it was not built: {_why_not_built(library)}"
     try:
-        find = ctypes.cdll.LoadLibrary(str(library)).forecaster_instructions
+        loaded = ctypes.cdll.LoadLibrary(str(library))
+        for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16"):
+            getattr(loaded, name)  # a library of a former version has other functions
+        find = loaded.forecaster_instructions
         find.restype = ctypes.c_char_p
         return find().decode(), ""
     except Exception as error:  # built for another machine: JAX alone does it too
@@ -77,7 +80,7 @@ def bfloat16_status(kernel: Status, library: Path) -> Status:
     if not (no_amx := why_no_bfloat16(library, "amx")):
         return "amx", ""
     if why_not := why_no_bfloat16(library, "avx512-bf16"):
-        return None, f"{no_amx}, {why_not}"
+        return None, why_not if no_amx == why_not else f"{no_amx}, {why_not}"
     if not _prefers_avx512_bf16(library):
         return None, f"{no_amx}, and AVX-512 BF16 is no faster than float32 on this one"
     return "avx512-bf16", ""

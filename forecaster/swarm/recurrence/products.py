@@ -19,9 +19,9 @@ def products_of(precision: str) -> str:
     return in_words(kernel_status(), bfloat16_status())
 
 
-def in_words(kernel: Status, matrix: Status) -> str:
+def in_words(kernel: Status, bfloat16: Status) -> str:
     """What bfloat16 comes to where these are the states of compiled code and bfloat16."""
-    units, why_not = matrix
+    units, why_not = bfloat16
     if units is not None:
         return f"bfloat16 ({units})"
     return (

@@ -45,7 +45,7 @@ Units avx512() {
 #else
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned bf16 = 1u << 5;
-  if (!has_avx512() || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & bf16) == 0)
+  if (!has_avx512() || !__builtin_cpu_supports("avx512bw") || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & bf16) == 0)
     return {nullptr, "this processor has no AVX-512 BF16"};
   return {&avx512_bf16::kernels, ""};
 #endif
@@ -56,7 +56,7 @@ Units matrix_units() {
 #if defined(WITHOUT_AMX)
   return {nullptr, "the compiler that built the kernel knows no matrix units (AMX)"};
 #elif defined(__linux__)
-  if (!has_avx512()) return {nullptr, "this processor has no AVX-512"};
+  if (!has_avx512()) return {nullptr, "this processor has no AVX-512 BF16"};
   constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, saved_by_system = 3u << 17;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & bf16) == 0 || (d & tile) == 0)
@@ -76,13 +76,15 @@ Units matrix_units() {
 // By the names of FORECASTER_KERNEL.
 const Units& units(std::string_view name) {
   static const Units amx = matrix_units(), bf16 = avx512(), by_avx512 = emulated();
-  return name == "amx" ? amx : name == "avx512-bf16" ? bf16 : by_avx512;
+  static const Units none = {nullptr, "no such instructions"};
+  if (name == "amx-emulated") return by_avx512;
+  return name == "amx" ? amx : name == "avx512-bf16" ? bf16 : none;
 }
 
 #else
 
 const Units& units(std::string_view) {
-  static const Units none = {nullptr, "bfloat16 is computed in on x86-64 only"};
+  static const Units none = {nullptr, "only x86-64 has compiled code for bfloat16"};
   return none;
 }
 

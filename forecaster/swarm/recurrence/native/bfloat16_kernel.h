@@ -123,7 +123,7 @@ struct Collected {
   float* sums;             // (depth, 2, unit block, 4) tiles
 
   explicit Collected(const Plan& plan) {
-    const int64_t one = plan.blocks * (plan.depth * 2 + plan.units * 4) * TILE;
+    const int64_t one = std::max<int64_t>(1, plan.blocks * (plan.depth * 2 + plan.units * 4) * TILE);
     most = std::max<int64_t>(1, std::min<int64_t>(plan.T < 16 ? plan.T : 16, 65536 / one));
     seen = word_scratch(5, most * seen_step(plan));
     gates = word_scratch(6, most * gates_step(plan));
