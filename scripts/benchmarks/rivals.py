@@ -1,6 +1,6 @@
 """Small networks by ours and by what else trains many at once: first result, and repeated calls.
 
-    python scripts/benchmarks/rivals.py [--only NAME] [--only NAME] [--repeats 5] [--sides ours,vmap,torch]
+    python scripts/benchmarks/rivals.py [--only NAME]... [--repeats 5] [--sides ours,vmap,torch]
     python scripts/benchmarks/rivals.py --figure-only
 
 Without ``--only`` it takes about half an hour on two cores; with it, rows of other works stay as
