@@ -213,8 +213,8 @@ def unpack_rounds(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
 
     def rows(leaf: np.ndarray, count: int) -> np.ndarray:
         lanes, _, chunk, *shape = leaf.shape
-        filled = leaf[:, : math.ceil(count / (lanes * chunk))]
-        return filled.swapaxes(0, 1).reshape(-1, *shape)[:count]
+        used = math.ceil(count / (lanes * chunk))
+        return leaf[:, :used].swapaxes(0, 1).reshape(used * lanes * chunk, *shape)[:count]
 
     def join(*leaves: np.ndarray) -> np.ndarray:
         flat = [rows(leaf, count) for leaf, count in zip(leaves, members, strict=True)]

@@ -88,14 +88,15 @@ def test_what_does_not_fit_goes_by_fewer_at_once(data, monkeypatch):
 
 
 @settings(deadline=None)
-@given(st.integers(1, 200), st.integers(1, 3), st.integers(1, 5), st.integers(1, 4))
-def test_rounds_lose_nobody(members, lanes, chunk, rounds):
+@given(*[st.integers(1, most) for most in (200, 3, 5, 4)], st.sampled_from([(), (0,), (2,)]))
+def test_rounds_lose_nobody(members, lanes, chunk, rounds, shape):
+    """Nor do numbers of which a member has none, or just one."""
     layout = Layout.of(members, lanes, chunk).in_rounds(rounds)
     assert members <= layout.capacity <= members + lanes * chunk
-    values = np.random.default_rng(members).normal(size=(members, 2)).astype(np.float32)
+    values = np.random.default_rng(members).normal(size=(members, *shape)).astype(np.float32)
     turns = layout.turns(np.arange(members))
     packed = [packed_rounds(lambda rows: values[rows], turn, layout) for turn in turns]
-    assert {group.shape for group in packed} == {(lanes, rounds, chunk, 2)}
+    assert {group.shape for group in packed} == {(lanes, rounds, chunk, *shape)}
     lengths = [len(turn) for turn in turns]
     np.testing.assert_array_equal(unpack_rounds(packed, lengths), values)
     for turn, group in zip(turns, packed, strict=True):
