@@ -130,7 +130,7 @@ def _pooled_task(
         rows, starts = index
 
         def one(row: Array, start: Array) -> Examples:
-            series = Series(*(part[row] for part in data))
+            series = Series(*(jnp.take(part, row, axis=0, mode="clip") for part in data))
             return cut(mode, series, start[None], series.first, series.boundary)
 
         return _as_one(jax.vmap(one)(rows, starts))

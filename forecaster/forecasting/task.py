@@ -219,7 +219,7 @@ def cut(
     inputs, valid = gather(data.features, data.first, starts, split.lookback)
     origins = mode.origins(starts)
     inside = split.targets_within(origins, earliest, latest)
-    targets = data.targets[jnp.clip(origins, 0, split.steps - 1)]
+    targets = jnp.take(data.targets, origins, axis=0, mode="clip")
     return Examples(inputs, valid, jnp.where(inside, targets, jnp.nan))
 
 

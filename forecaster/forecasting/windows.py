@@ -237,5 +237,5 @@ def gather(
     """
     steps = starts[:, None] + jnp.arange(lookback)  # (window, lookback)
     valid = (steps >= first).astype(features.dtype)
-    inputs = features[jnp.clip(steps, 0, features.shape[0] - 1)]
+    inputs = jnp.take(features, steps, axis=0, mode="clip")
     return inputs * valid[..., None], valid

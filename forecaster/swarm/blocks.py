@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int32
 from forecaster.swarm.data import with_shared
 from forecaster.swarm.data_parallel import shard_batch
 from forecaster.swarm.flat import Flat, Form
-from forecaster.swarm.programs import Program, spread
+from forecaster.swarm.programs import QUICKLY, Program, spread
 from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, OptState, Params, Task
 from forecaster.swarm.training import (
     Losses,
@@ -26,6 +26,7 @@ from forecaster.swarm.training import (
     update,
     where,
 )
+from forecaster.swarm.vectors import Vector
 
 
 class Block(NamedTuple):
@@ -94,6 +95,24 @@ def train_block(
     blank = jax.tree.map(room, shapes)
     after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
     return Block(after, losses, jnp.bool_(True))
+
+
+def _train_joined(
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    limits: Limits,
+    epochs: Int32[AnyArray, ""],
+    max_epochs: int,
+) -> Block:
+    """:func:`train_block`, the weights in a vector meanwhile where that is faster."""
+    vector = Vector.of(task, state, hyperparams)
+    if vector is None:
+        return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
+    task, state = vector.task(task), vector.joined_state(state)
+    block = train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
+    return block._replace(state=vector.state(block.state))
 
 
 def _block_without_validation(
@@ -222,13 +241,14 @@ def compiled(
         limits: Limits,
     ) -> Trained:
         data, before = with_shared(unshared, common[0]), form.tree(state)
-        block = train_block(task, before, data, hyperparams, limits, epochs, max_epochs)
+        block = _train_joined(task, before, data, hyperparams, limits, epochs, max_epochs)
         flat = form.flat(block.state)
         if block.changed is not None:  # chosen at once, not leaf by leaf: there is less to compile
             flat = form.where(block.changed, flat, state, first=("key", "params", "opt_state"))
         return Trained(flat, block.losses, block.sound)
 
     name = begin.__name__
-    return spread(first, mesh, name=name, rounds=True), spread(
-        train, mesh, name="train", rounds=True
+    return (
+        spread(first, mesh, QUICKLY, name=name, rounds=True),
+        spread(train, mesh, name="train", rounds=True),
     )

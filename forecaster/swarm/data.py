@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 from numpy.typing import ArrayLike
@@ -96,7 +96,11 @@ def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
         if not isinstance(leaf, Reference):
             return leaf
         values = shared[leaf.number]
-        return values if leaf.rows is None else jax.tree.map(operator.itemgetter(leaf.rows), values)
+        if leaf.rows is None:
+            return values
+        # Every row is there: without a look at whether it is there is less to compile.
+        row = functools.partial(jnp.take, indices=leaf.rows, axis=0, mode="clip")
+        return jax.tree.map(row, values)
 
     return jax.tree.map(put, data, is_leaf=is_reference)
 

@@ -1,5 +1,6 @@
 """Optimisers whose settings are the members' hyperparameters."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import TypeAlias, cast
@@ -41,16 +42,45 @@ def inject_hyperparams(
     Raises SwarmError for anything else; for a function, when the optimiser is made: if a
     hyperparameter is missing, or if it returns something else.
     """
-    if isinstance(optimizer, optax.GradientTransformation):
-        fixed = optimizer
-        return lambda hyperparams: _ready(fixed, accumulate)
-    if not callable(optimizer):
+    if not isinstance(optimizer, optax.GradientTransformation) and not callable(optimizer):
         raise SwarmError(
             "optimizer: expected an optax transformation, or a function of hyperparameters that "
             f"returns one (such as optax.adam); got {optimizer!r}"
         )
-    function = optimizer
-    return lambda hyperparams: _ready(_called(function, hyperparams), accumulate)
+    return _Injected(optimizer, accumulate)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Injected:
+    """What :func:`inject_hyperparams` gives."""
+
+    optimizer: Optimizer
+    accumulate: int
+
+    def __call__(self, hyperparams: Hyperparams) -> optax.GradientTransformation:
+        made = self.optimizer
+        if not isinstance(made, optax.GradientTransformation):
+            made = _called(made, hyperparams)
+        return _ready(made, self.accumulate)
+
+
+# Each number's update is made from its own gradients, and from a norm of all of them at most.
+_ALIKE = (
+    adamw, optax.adabelief, optax.adadelta, optax.adagrad, optax.adam, optax.adamax,
+    optax.adamaxw, optax.adamw, optax.adan, optax.amsgrad, optax.lion, optax.nadam, optax.nadamw,
+    optax.radam, optax.rmsprop, optax.sgd, optax.sign_sgd, optax.yogi,
+)  # fmt: skip
+
+
+def treats_numbers_alike(optimizer: Callable[[Hyperparams], object]) -> bool:
+    """Whether an optimiser is known to do the same whatever arrays the numbers lie in.
+
+    It is of those that tasks have. Others than functions of optax by their names may well do so,
+    too, but cannot be looked into.
+    """
+    if not isinstance(optimizer, _Injected):
+        return False
+    return any(optimizer.optimizer is known for known in _ALIKE)
 
 
 def names_taken(optimizer: Optimizer) -> frozenset[str] | None:

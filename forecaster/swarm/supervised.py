@@ -2,7 +2,6 @@
 
 import functools
 import math
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -78,7 +77,7 @@ def shuffled_batches(
     position = jnp.arange(steps * batch_size).reshape(steps, batch_size)
     is_example = position < valid.sum()
     turn = jnp.arange(batch_size) % jnp.maximum(is_example.sum(1, keepdims=True), 1)
-    return jnp.take_along_axis(order, turn, 1), is_example, is_example.any(1)
+    return jnp.take_along_axis(order, turn, 1, mode="clip"), is_example, is_example.any(1)
 
 
 def _priorities(key: _Key, labels: Int[jax.Array, " example"]) -> UInt32[jax.Array, " example"]:
@@ -200,8 +199,9 @@ def _take(
     if index is None:
         return whole(Batch(data.inputs, data.targets, cast(jax.Array, data.weight)))
     rows, is_example = index
-    inputs, targets = jax.tree.map(operator.itemgetter(rows), (data.inputs, data.targets))
-    return Batch(inputs, targets, is_example * cast(jax.Array, data.weight)[rows])
+    cut = functools.partial(jnp.take, indices=rows, axis=0, mode="clip")
+    inputs, targets, weight = jax.tree.map(cut, (data.inputs, data.targets, data.weight))
+    return Batch(inputs, targets, is_example * weight)
 
 
 def _validate(

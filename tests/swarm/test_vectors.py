@@ -1,0 +1,117 @@
+"""Weights in a vector while they train: the same training as of trees."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from forecaster.swarm import Swarm, adamw, inject_hyperparams, vectors
+from forecaster.swarm.lanes import lane_mesh
+from forecaster.swarm.optimizers import _ALIKE, treats_numbers_alike
+from forecaster.swarm.programs import spread
+from forecaster.swarm.training import init_state
+from tests.swarm.test_fitting import HYPERPARAMS, TASKS
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(3, 24, 4)).astype(np.float32)
+Y = np.tanh(X.sum(2, keepdims=True))
+
+
+class Normed(nnx.Module):
+    """Weights in five arrays, and statistics that are not trained."""
+
+    def __init__(self, rngs):
+        self.hidden = nnx.Linear(4, 8, use_bias=False, rngs=rngs)  # its gradient would be none
+        self.out = nnx.Linear(8, 1, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(jnp.tanh(self.norm(self.hidden(x))))
+
+
+def trained(optimizer, accumulate=1, **options):
+    made = Swarm(
+        Normed, 3, loss=optax.squared_error, optimizer=optimizer, accumulate=accumulate,
+        hyperparams={"learning_rate": [0.001, 0.003, 0.002]},
+    )  # fmt: skip
+    return made.fit(X, Y, epochs=4, batch_size=8, **options)
+
+
+def members_state(task):
+    """What a fit would keep of one of these members, without its numbers."""
+    return jax.eval_shape(lambda: init_state(task, jnp.zeros(2, jnp.uint32), HYPERPARAMS))
+
+
+@pytest.mark.parametrize("optimizer", _ALIKE, ids=lambda made: getattr(made, "__name__", "partial"))
+def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
+    made, of = [], vectors.Vector.of
+
+    def seen(*args):
+        made.append(of(*args))
+        return made[-1]
+
+    monkeypatch.setattr(vectors.Vector, "of", seen)
+    few = optimizer in (adamw, optax.sgd)
+    options = {"accumulate": 2, "metrics": {"off": lambda p, y: abs(p - y)}} if few else {}
+    if few:
+        options |= {"validation_data": (X, Y), "patience": 2}
+    one = trained(optimizer, **options)
+    assert made and None not in made
+    monkeypatch.setattr(vectors, "_MOST", 0)
+    other = trained(optimizer, **options)
+    assert made[-1] is None
+    states = (jax.tree.leaves(fitted._result.state) for fitted in (one, other))
+    pairs = zip(*states, strict=True)
+    for a, b in pairs:
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(one.losses.train, other.losses.train, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optax.lamb,  # goes by the layer
+        optax.adafactor,  # goes by rows and columns
+        functools.partial(optax.adamw, mask=lambda tree: jax.tree.map(lambda _: True, tree)),
+        lambda learning_rate: optax.adam(learning_rate),
+        optax.adam(0.1),
+    ],
+)
+def test_who_may_look_at_layers_gets_trees(optimizer):
+    assert not treats_numbers_alike(inject_hyperparams(optimizer))
+    assert not treats_numbers_alike(lambda hyperparams: optax.adam(0.1))
+
+
+def test_one_array_or_many_numbers_stay_as_they_are(monkeypatch):
+    task = TASKS["SmallLSTM"]
+    state = members_state(task)
+    size = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    monkeypatch.setattr(vectors, "_MOST", size)
+    form = vectors.Vector.of(task, state, HYPERPARAMS)
+    assert form is not None and sum(jax.tree.leaves(form.joined)) == 2  # Adam's two moments
+    monkeypatch.setattr(vectors, "_MOST", size - 1)
+    assert vectors.Vector.of(task, state, HYPERPARAMS) is None
+    monkeypatch.undo()
+    one = state._replace(params=jax.tree.leaves(state.params)[0])
+    assert vectors.Vector.of(task, one, HYPERPARAMS) is None
+    half = jax.tree.map(lambda leaf: leaf.update(dtype=jnp.bfloat16), state.params)
+    first, *_ = jax.tree.leaves(state.params)
+    mixed = state._replace(params={"half": half, "whole": first})
+    assert vectors.Vector.of(task, mixed, HYPERPARAMS) is None
+
+
+def test_an_option_that_the_compiler_no_longer_knows_is_left_out():
+    def double(common, _, x):
+        return 2 * x
+
+    mesh = lane_mesh(1)
+    program = spread(double, mesh, {"xla_option_of_yesterday": True})
+    assert program((), None, np.ones((1, 4), np.float32)).sum() == 8
+    wrong = spread(double, mesh, {"xla_backend_optimization_level": "high"})
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        wrong((), None, np.ones((1, 4), np.float32))
