@@ -106,7 +106,7 @@ def _train_joined(
     epochs: Int32[AnyArray, ""],
     max_epochs: int,
 ) -> Block:
-    """:func:`train_block`, the weights in a vector meanwhile where that is faster."""
+    """:func:`train_block`, the weights in a vector meanwhile where :class:`Vector` has them."""
     vector = Vector.of(task, state, hyperparams)
     if vector is None:
         return train_block(task, state, data, hyperparams, limits, epochs, max_epochs)
@@ -248,7 +248,9 @@ def compiled(
         return Trained(flat, block.losses, block.sound)
 
     name = begin.__name__
+    # What starts members also validates them, which on other devices would be worth optimising.
+    quickly = QUICKLY if mesh.devices.flat[0].platform == "cpu" else None
     return (
-        spread(first, mesh, QUICKLY, name=name, rounds=True),
+        spread(first, mesh, quickly, name=name, rounds=True),
         spread(train, mesh, name="train", rounds=True),
     )

@@ -23,7 +23,14 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int
 
 from forecaster.swarm.checks import SwarmError, check_counts, warn
-from forecaster.swarm.data import Rows, split_shared, with_room, with_shared
+from forecaster.swarm.data import (
+    Rows,
+    check_shared,
+    is_shared,
+    split_shared,
+    with_room,
+    with_shared,
+)
 from forecaster.swarm.data_parallel import AXIS
 from forecaster.swarm.programs import QUICKLY, Program, spread
 from forecaster.swarm.task import Tree
@@ -262,8 +269,11 @@ def map_members(
     - ``once``: the function is cheap and not called again; compiling it is most of the work.
 
     Returns numpy arrays (member, ...). A member's result depends neither on its position nor on the
-    other members.
+    other members. Raises SwarmError where members have rows of Shared arrays that are not there.
     """
+    for leaf in jax.tree.leaves(trees, is_leaf=is_shared):
+        if is_shared(leaf):
+            check_shared(leaf, members, "trees")
     return map_placed(function, *trees, members=members, chunk=chunk, lanes=lanes, once=once).host
 
 

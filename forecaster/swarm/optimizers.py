@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.equality import same_function
 from forecaster.swarm.task import Hyperparams, OptState, Params
 
 Optimizer: TypeAlias = Callable[..., optax.GradientTransformation] | optax.GradientTransformation
@@ -73,14 +74,15 @@ _ALIKE = (
 
 
 def treats_numbers_alike(optimizer: Callable[[Hyperparams], object]) -> bool:
-    """Whether an optimiser is known to do the same whatever arrays the numbers lie in.
+    """Whether an optimiser is known to compute the same, up to rounding, in whatever arrays.
 
-    It is of those that tasks have. Others than functions of optax by their names may well do so,
-    too, but cannot be looked into.
+    ``optimizer``: a task's. Known are :func:`adamw` and functions of optax; what they are wrapped
+    in, with other arguments, is not looked into.
     """
     if not isinstance(optimizer, _Injected):
         return False
-    return any(optimizer.optimizer is known for known in _ALIKE)
+    # Not by identity: some are partials, of which another process has copies.
+    return any(same_function(optimizer.optimizer, known) for known in _ALIKE)
 
 
 def names_taken(optimizer: Optimizer) -> frozenset[str] | None:

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
-from forecaster.forecasting.heads import HEADS, Point, StudentT
+from forecaster.forecasting.heads import HEADS, Point, StudentT, _log_gamma_ratio
 
 
 def test_student_t_loss_is_scipys_negative_log_density():
@@ -22,6 +22,16 @@ def test_student_t_loss_is_scipys_negative_log_density():
     )
     chance = head.probability_above(0.4, location, scale, dof)
     np.testing.assert_allclose(chance, stats.t.sf(0.4, dof, location, scale), rtol=1e-5)
+
+
+def test_the_constant_of_students_t_is_right_to_the_last_digits():
+    x = jnp.geomspace(1.05, 1e5, 500)
+    exact = np.asarray(x, np.float64)
+    expected = special.gammaln(exact + 0.5) - special.gammaln(exact)
+    np.testing.assert_allclose(_log_gamma_ratio(x), expected, rtol=3e-7, atol=3e-7)
+    slope = jax.vmap(jax.grad(_log_gamma_ratio))(x)
+    expected = special.digamma(exact + 0.5) - special.digamma(exact)
+    np.testing.assert_allclose(slope, expected, rtol=2e-6)
 
 
 def test_point_loss_is_the_squared_error():

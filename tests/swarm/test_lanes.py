@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.data import Shared
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import (
     Layout,
@@ -55,6 +57,13 @@ def test_results_that_stay_on_the_devices_are_mapped_again():
     once = map_placed(_double, x, members=50, chunk=4, stay=True)
     assert all(isinstance(group, jax.Array) for group in once.groups)
     np.testing.assert_array_equal(map_members(_double, once, members=50, chunk=4), 4 * x)
+
+
+@pytest.mark.parametrize("rows", [[0, -1], [0, 3]])
+def test_rows_that_are_not_there_are_refused(rows):
+    x = Shared(np.arange(3, dtype=np.float32), rows=np.array(rows))
+    with pytest.raises(SwarmError, match="rows of trees: expected whole numbers from 0 to 2"):
+        map_members(_double, x, members=2)
 
 
 def _double(x):

@@ -1,6 +1,7 @@
 """Weights in a vector while they train: the same training as of trees."""
 
 import functools
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,15 @@ X = RANDOM.normal(size=(3, 24, 4)).astype(np.float32)
 Y = np.tanh(X.sum(2, keepdims=True))
 
 
+# So that gradients are clipped by a norm of all of them, and what else is off by default.
+SETTINGS = {
+    adamw: {"clip": [0.05, 0.1, np.inf], "weight_decay": 0.1},
+    optax.sgd: {"momentum": 0.9},
+    optax.rmsprop: {"momentum": 0.5},
+    optax.adamw: {"weight_decay": 0.1},
+}
+
+
 class Normed(nnx.Module):
     """Weights in five arrays, and statistics that are not trained."""
 
@@ -36,7 +46,7 @@ class Normed(nnx.Module):
 def trained(optimizer, accumulate=1, **options):
     made = Swarm(
         Normed, 3, loss=optax.squared_error, optimizer=optimizer, accumulate=accumulate,
-        hyperparams={"learning_rate": [0.001, 0.003, 0.002]},
+        hyperparams={"learning_rate": [0.001, 0.003, 0.002], **SETTINGS.get(optimizer, {})},
     )  # fmt: skip
     return made.fit(X, Y, epochs=4, batch_size=8, **options)
 
@@ -105,6 +115,13 @@ def test_one_array_or_many_numbers_stay_as_they_are(monkeypatch):
     assert vectors.Vector.of(task, mixed, HYPERPARAMS) is None
 
 
+@pytest.mark.parametrize("optimizer", _ALIKE)
+def test_another_process_knows_them_too(optimizer):
+    """Otherwise workers elsewhere would train other bits."""
+    copy = pickle.loads(pickle.dumps(inject_hyperparams(optimizer)))
+    assert treats_numbers_alike(copy)
+
+
 def test_an_option_that_the_compiler_no_longer_knows_is_left_out():
     def double(common, _, x):
         return 2 * x
@@ -112,6 +129,7 @@ def test_an_option_that_the_compiler_no_longer_knows_is_left_out():
     mesh = lane_mesh(1)
     program = spread(double, mesh, {"xla_option_of_yesterday": True})
     assert program((), None, np.ones((1, 4), np.float32)).sum() == 8
-    wrong = spread(double, mesh, {"xla_backend_optimization_level": "high"})
-    with pytest.raises(jax.errors.JaxRuntimeError):
+    options = {"xla_option_of_yesterday": True, "xla_backend_optimization_level": "high"}
+    wrong = spread(double, mesh, options)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_backend_optimization_level"):
         wrong((), None, np.ones((1, 4), np.float32))
