@@ -6,7 +6,6 @@ made. It is checked before the work begins, and files appear whole or not at all
 """
 
 import dataclasses
-import importlib.util
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from forecaster import atomic
 from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError
+from forecaster.extras import has, pip_command
 from forecaster.paths import open_for_arrow
 
 if TYPE_CHECKING:
@@ -91,10 +91,9 @@ def check_output(
     # Standard output may be a file: one that the shell has just made, and that is not replaced.
     streamed = path.exists() and (not path.is_file() or path.parent in (Path("/dev"), _OWN))
     form = _form(path, endings, form, option, streamed=streamed)
-    if form == "excel" and importlib.util.find_spec("openpyxl") is None:
+    if form == "excel" and not has("openpyxl"):
         raise UsageError(
-            f"{option} {path}: writing Excel needs openpyxl: pip install 'forecaster[excel]'; or "
-            "write .csv"
+            f"{option} {path}: writing Excel needs openpyxl: {pip_command('excel')}; or write .csv"
         )
     check_parent(path, option)
     if path.exists() and not streamed and not overwrite:

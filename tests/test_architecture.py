@@ -19,6 +19,7 @@ FLOORS: list[set[str]] = [
         "config",
         "csv_writer",
         "excel_writer",
+        "extras",
         "home",
         "locking",
         "outputs",

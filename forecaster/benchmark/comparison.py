@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -11,6 +10,7 @@ import numpy as np
 
 from forecaster.benchmark.job import SUITE, Job
 from forecaster.errors import UsageError
+from forecaster.extras import has, pip_command
 
 METHODS = ("ours", "ours-float32", "ours-no-kernel", "torch-pool", "torch", "vmap")
 """The swarm, with the compiled kernel where there is one, in float32 whatever the job's precision,
@@ -60,7 +60,7 @@ def available(methods: Sequence[str]) -> tuple[list[str], str]:
     """
     if _on_gpu():
         methods = [name for name in methods if name not in ("ours-no-kernel", "torch-pool")]
-    if importlib.util.find_spec("torch") is not None:
+    if has("torch"):
         import torch
 
         if not _on_gpu() or torch.cuda.is_available():
@@ -68,7 +68,7 @@ def available(methods: Sequence[str]) -> tuple[list[str], str]:
     kept = [name for name in methods if not name.startswith("torch")]
     missing = (
         f"PyTorch {'for this GPU ' if _on_gpu() else ''}is not installed; "
-        "`pip install 'forecaster[torch]'` adds it to the comparison"
+        f"`{pip_command('torch')}` adds it to the comparison"
     )
     return kept, missing if len(kept) < len(methods) else ""
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.metadata
-import importlib.util
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ import warnings
 from typing import Any, cast
 
 from forecaster.errors import ClusterError, UsageError
+from forecaster.extras import has, pip_command
 
 NEEDED = (2, 60)
 _CONNECTED, _ANSWERED = 4.0, 10.0  # seconds to wait
@@ -25,7 +25,7 @@ _PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.a
 def import_ray() -> Any:
     """Ray. Raises UsageError, with the pip command, where it is missing or too old."""
     said = "which is not installed"
-    if importlib.util.find_spec("ray") is not None:
+    if has("ray"):
         found = importlib.metadata.version("ray")
         if tuple(int(part) for part in found.split(".")[:2]) >= NEEDED:
             with warnings.catch_warnings():
@@ -34,7 +34,7 @@ def import_ray() -> Any:
             return ray
         said = f"and {found} is installed"
     needed = ".".join(map(str, NEEDED))
-    raise UsageError(f"a cluster needs ray>={needed}, {said}; pip install 'forecaster[ray]'")
+    raise UsageError(f"a cluster needs ray>={needed}, {said}; {pip_command('ray')}")
 
 
 def connect(address: str) -> bool:

@@ -4,7 +4,7 @@
         [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
-files; ``pip install 'forecaster[garch,statistical]'`` brings the rivals. Each part writes a CSV
+files; ``pip install '.[garch,statistical]'`` brings the rivals. Each part writes a CSV
 beside this script, two of them a figure; nothing is refitted within a year, and no setting but the
 start of the networks differs from the default:
 

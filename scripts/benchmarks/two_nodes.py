@@ -5,7 +5,7 @@
 Starting the cluster, its workers and compiling are apart: each side trains once before it counts.
 Seconds are the clock's; on a machine that does other work besides, those of the processors say more
 (of the process that trains, or of the driver and the nodes' workers together). The networks must
-have the same bits. Needs `pip install 'forecaster[ray]'`.
+have the same bits. Needs `pip install '.[ray]'`.
 """
 
 import argparse

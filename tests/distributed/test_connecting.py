@@ -85,7 +85,7 @@ def test_without_ray_the_command_says_what_to_install(monkeypatch, settings, tmp
         patch.setattr(importlib.util, "find_spec", missing)
         result = run(*args, "--ray", "auto")
     assert result.exit_code == 2
-    assert "needs ray>=2.60, which is not installed; pip install 'forecaster[ray]'" in result.output
+    assert "needs ray>=2.60, which is not installed; pip install 'ray>=2.60'" in result.output
     version = importlib.metadata.version
     old = lambda name: "2.9.3" if name == "ray" else version(name)  # noqa: E731
     monkeypatch.setattr(importlib.metadata, "version", old)

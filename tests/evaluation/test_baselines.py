@@ -8,9 +8,10 @@ import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.evaluation import baselines, evaluate
 from forecaster.evaluation.baselines import BASELINES, running, simple
+from forecaster.extras import has
 
 QUANTILES = np.array([0.1, 0.5, 0.9])
-INSTALLED = [n for n, b in BASELINES.items() if not b.library or running.has(b.library)]
+INSTALLED = [n for n, b in BASELINES.items() if not b.library or has(b.library)]
 
 
 def series(steps=400, seed=0, calm=False) -> np.ndarray:
@@ -256,5 +257,5 @@ def test_an_unknown_or_missing_baseline_says_what_to_do(panel, monkeypatch):
     with pytest.raises(UsageError, match="no baseline 'garsch'; there are naive, drift"):
         baselines.forecast(panel, panel.times[-9:-6], "garsch")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs arch, .* pip install 'forecaster\[garch\]'"):
+    with pytest.raises(UsageError, match=r"needs arch, .* pip install 'arch>=7'"):
         baselines.forecast(panel, panel.times[-9:-6], "garch")

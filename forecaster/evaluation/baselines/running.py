@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib
-import importlib.util
 import multiprocessing
 import warnings
 import zipfile
@@ -23,6 +22,7 @@ from forecaster.errors import ForecasterWarning, UsageError, name_reasons
 from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
 from forecaster.evaluation.baselines.simple import Method
 from forecaster.evaluation.rolling_origin import Origins
+from forecaster.extras import require
 from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
 from forecaster.series import Panel, default_season, find_seasons
 
@@ -291,14 +291,6 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
         raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
 
 
-def require(library: str, extra: str, what: str) -> None:
-    """Raise UsageError, with the pip command, where a library is not installed."""
-    if not has(library):
-        raise UsageError(
-            f"{what} needs {library}, which is not installed; pip install 'forecaster[{extra}]'"
-        )
-
-
 def _made_elsewhere(
     executor: swarm.Executor, call: tuple[str, str], jobs: dict[int, Job]
 ) -> dict[int, Result]:
@@ -381,8 +373,3 @@ def _keep(path: Path, result: Result) -> None:
             np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
     atomic.write_file(path, write)
-
-
-def has(library: str) -> bool:
-    """Whether a library is installed."""
-    return importlib.util.find_spec(library) is not None
