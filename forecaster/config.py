@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from forecaster.errors import UsageError
 
@@ -22,6 +22,13 @@ _CHOICES = {
     "precision": ("float32", "bfloat16"),
 }
 
+Stage: TypeAlias = Literal["independent", "pooled", "from pooled"]
+_LIMITS: dict[Stage, tuple[int, int]] = {  # by default, epochs and patience
+    "independent": (100, 15),
+    # Each epoch goes through all series once; patience of 500 steps was worse on stocks.
+    "pooled": (100, 5),
+    "from pooled": (20, 5),
+}
 _FEWEST = 20  # rows that are worth looking back on
 
 
@@ -58,11 +65,13 @@ class Config:
       short time; ``independent``, random weights, so that no series has a part in another's
     - ``members``: networks per series, whose distributions are averaged
     - ``shrinkage``: weight decay towards the pooled start
-    - ``epochs``: the most passes over the training rows
-    - ``patience``: epochs without a better validation loss until training stops
+    - ``epochs``: the most passes over the training rows; by default 100, and 20 of networks that
+      start from the one of all series
+    - ``patience``: epochs without a better validation loss until training stops; by default 5, and
+      15 of networks that start from random weights
     - ``batch_size``: windows per gradient step
-    - ``learning_rate``: of AdamW
-    - ``weight_decay``: of AdamW
+    - ``learning_rate``: of AdamW; networks that start from the one of all series take a third of it
+    - ``weight_decay``: of AdamW, towards zero; see ``shrinkage`` for those
     - ``clip``: the largest norm of a gradient; longer ones are scaled down to it
     - ``precision``: of an LSTM's or GRU's matrix products: ``float32``, or ``bfloat16``, which is
       faster on processors with matrix units (AMX) or AMD's with AVX-512 BF16, and computed in
@@ -89,8 +98,8 @@ class Config:
     start: str = "pooled"
     members: int = 3
     shrinkage: float = 3.0
-    epochs: int = 100
-    patience: int = 15
+    epochs: int | None = None
+    patience: int | None = None
     batch_size: int = 32
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
@@ -108,7 +117,7 @@ class Config:
             value: Any = getattr(self, field.name)
             if field.name == "season":
                 object.__setattr__(self, "season", _checked_season(value))
-            elif field.type is int or (field.name == "validation" and value is not None):
+            elif field.type is int or (field.type == int | None and value is not None):
                 _check_count(field.name, value)
             elif field.type is float:
                 # TOML writes 1 for 1.0.
@@ -164,6 +173,11 @@ class Config:
             whole = self.model in _WHOLE_WINDOW or self.is_own
             return "windowed" if whole else "sequence"
         return cast(Literal["sequence", "windowed"], self.training)
+
+    def limits(self, stage: Stage) -> tuple[int, int]:
+        """How many epochs a stage of training may take, and its patience."""
+        epochs, patience = _LIMITS[stage]
+        return self.epochs or epochs, self.patience or patience
 
     @property
     def shortest_validation(self) -> int:
@@ -259,6 +273,11 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
     if not isinstance(value, list | tuple):
         _check_count("season", value)
         return cast(int, value)
+    if not value:
+        raise UsageError(
+            "season: expected steps, or several; got []. Leave it out for the usual ones, or take "
+            "1 for none"
+        )
     for steps in cast(list[object], value):
         _check_count("season", steps)
     return tuple(sorted(cast(list[int], value)))

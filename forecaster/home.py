@@ -153,8 +153,9 @@ class Home:
                 )
 
     def new_evaluation(self) -> Path:
-        """The folder for a new evaluation; names sort by time."""
-        return self.evaluations / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+        """The folder for a new evaluation; names sort by time, and differ by the millisecond."""
+        name = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
+        return self.evaluations / name
 
     def latest_evaluation(self) -> Path:
         """The folder of the latest evaluation. Raises UsageError when there is none."""

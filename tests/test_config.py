@@ -22,6 +22,13 @@ def test_defaults_that_depend_on_others_are_resolved_once():
     assert dataclasses.asdict(fc.Config(clip=1))["clip"] == 1.0
 
 
+def test_what_is_said_of_epochs_and_patience_holds_for_every_stage():
+    stages = ("independent", "pooled", "from pooled")
+    assert [fc.Config().limits(stage) for stage in stages] == [(100, 15), (100, 5), (20, 5)]
+    given = fc.Config(epochs=40, patience=25)
+    assert [given.limits(stage) for stage in stages] == 3 * [(40, 25)]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -29,6 +36,8 @@ def test_defaults_that_depend_on_others_are_resolved_once():
         ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
         ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
         ({"burn_in": 60}, "burn_in: expected less than lookback, 60; got 60"),
+        ({"season": []}, "season: expected steps, or several; got \\[\\]. Leave it out"),
+        ({"patience": 0}, "patience: expected a whole number of 1 or more; got 0"),
         ({"season": 0}, "season: expected a whole number of 1 or more; got 0"),
         ({"clip": 0.0}, "clip: expected a positive number; got 0.0"),
         ({"validation": 13}, "validation: expected at least horizon \\+ 9 = 14"),

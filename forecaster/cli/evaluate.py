@@ -74,7 +74,11 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 )
 @click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
-@click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
+@click.option(
+    "--epochs",
+    type=int,
+    help="Maximum number of epochs of a network.  [default: 20 from a common start, else 100]",
+)
 @market_option
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--memory", metavar="SIZE",

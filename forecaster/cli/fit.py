@@ -62,7 +62,11 @@ _SETTINGS = (
     type=click.Choice(["auto", "sequence", "windowed"]),
     help="Learn at every step of a window, or only at its last.  [default: auto]",
 )
-@click.option("--epochs", type=int, help="Maximum number of epochs.  [default: 100]")
+@click.option(
+    "--epochs",
+    type=int,
+    help="Maximum number of epochs of a network.  [default: 20 from a common start, else 100]",
+)
 @click.option(
     "--transform",
     type=click.Choice(TRANSFORMS),

@@ -116,13 +116,18 @@ def fit_in_part(
 
 
 def spread_of(
-    config: Config, sample: Sequence[str], scores: Sequence[tuple[Sequence[str], np.ndarray]]
+    config: Config,
+    sample: Sequence[str],
+    scores: Sequence[tuple[Sequence[str], np.ndarray]],
+    *,
+    tune: bool = False,
 ) -> np.ndarray:
     """What bands start from, by horizon: the spread of the sample's scores.
 
-    ``scores``: of some series each, their names and scores (series, origin, horizon).
+    - ``scores``: of some series each, their names and scores (series, origin, horizon)
+    - ``tune``: whether each series' settings were searched, by networks that share nothing
     """
-    if config.start != "pooled":
+    if config.start != "pooled" or tune:
         return np.ones(config.horizon)
     by_name = {name: row for names, rows in scores for name, row in zip(names, rows, strict=True)}
     known = [by_name[name] for name in sample if name in by_name]

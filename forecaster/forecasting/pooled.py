@@ -24,7 +24,6 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
 from forecaster.forecasting.windows import MODES, Split
 
-PATIENCE = 5  # epochs, each of which goes through all series once
 _LARGEST_BATCH = 256  # windows
 _STEPS = 20  # of an epoch at least, as long as a batch has as many windows as one of a series
 
@@ -63,6 +62,7 @@ def train_pooled(
     batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
     task = _pooled_task(config, split, features, network, batch, max(1, math.ceil(windows / batch)))
     _check_devices(config)
+    epochs, patience = config.limits("pooled")
     # The same networks whatever the series' names are.
     names = [f"all series\x1f{k}" for k in range(config.members)]
     fitted = swarm.fit(
@@ -70,8 +70,8 @@ def train_pooled(
         swarm.Shared(data),
         names,
         seed=seed,
-        epochs=config.epochs,
-        patience=min(PATIENCE, config.patience),
+        epochs=epochs,
+        patience=patience,
         hyperparams={
             "learning_rate": config.learning_rate,
             "weight_decay": config.weight_decay,

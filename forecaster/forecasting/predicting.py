@@ -300,7 +300,8 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     if model.networks.start is None:
         reasons |= dict.fromkeys(newcomers_of(model, panel), "the model has no network for it")
     reasons |= model.transform.unusable(panel)
-    needed = max(model.config.rows_to_forecast, model.transform.season)
+    of_transform = model.transform.rows_to_forecast(model.config.horizon)
+    needed = max(model.config.rows_to_forecast, of_transform)
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
             reasons[name] = f"{rows} rows; a forecast is made from {needed}"

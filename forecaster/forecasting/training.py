@@ -26,7 +26,6 @@ from forecaster.forecasting.windows import Split
 from forecaster.series import Transformed
 
 FINE = 1 / 3  # of the learning rate, where weights start from those of all series
-FINE_EPOCHS, FINE_PATIENCE = 20, 5
 
 
 def train(
@@ -123,10 +122,11 @@ class _Options(NamedTuple):
         rate, decay = config.learning_rate, config.weight_decay
         if fine_tuning:
             rate, decay = config.learning_rate * FINE, config.shrinkage
+        epochs, patience = config.limits("from pooled" if fine_tuning else "independent")
         return {
             **self._asdict(),
-            "epochs": min(config.epochs, FINE_EPOCHS) if fine_tuning else config.epochs,
-            "patience": min(config.patience, FINE_PATIENCE) if fine_tuning else config.patience,
+            "epochs": epochs,
+            "patience": patience,
             "hyperparams": {"learning_rate": rate, "weight_decay": decay, "clip": config.clip},
         }
 

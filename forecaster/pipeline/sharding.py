@@ -323,4 +323,5 @@ def common_spread_of(
 ) -> np.ndarray:
     """What bands start from."""
     sample = sampled(list(scanned.rows), max(scanned.rows.values()))
-    return spread_of(request.config, sample, [(part.names, part.scores) for part in parts])
+    scores = [(part.names, part.scores) for part in parts]
+    return spread_of(request.config, sample, scores, tune=request.tune)

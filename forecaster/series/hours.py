@@ -47,6 +47,13 @@ class Hours:
             times.append(day)
         return np.concatenate(times).astype("datetime64[ns]")
 
+    @property
+    def usual_number(self) -> int:
+        """How many times a day has that is neither shortened nor off."""
+        days = self.between(pd.Timestamp("2024-02-05"), pd.Timestamp("2024-02-29"))
+        _, numbers = np.unique(days.astype("datetime64[D]"), return_counts=True)
+        return int(np.median(numbers))
+
     def after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
         """The next ``count`` times; fewer where they reach beyond the calendar."""
         days, later = _AHEAD, np.empty(0, "datetime64[ns]")

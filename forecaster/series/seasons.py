@@ -7,7 +7,6 @@ from forecaster.series.frequency import Frequency, infer_frequency
 
 _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
-_DEFAULTS = {"step": 1, "B": 5, "D": 7, "3600s": 24, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
 _LEAST_CORRELATION = 0.2  # of changes one season apart, where it is sought
 _AS_GOOD = 0.8  # of the largest correlation: the shortest such season is the basic one
 _DAYS = (24, 48, 96, 144, 288)  # steps that are likely to be a day, which has a week
@@ -47,10 +46,15 @@ def usual_seasons(
 
 
 def default_season(frequency: Frequency) -> int:
-    """Steps in a season of series with this frequency; 1 where there is no usual one."""
-    if frequency.alias.startswith("W-"):
+    """Steps in the shortest usual season of a frequency; 1 where there is none.
+
+    Weeks have none, as in the M competitions: a year of them is too long to be compared with.
+    """
+    if frequency.alias.split("-")[0] == "W":
         return 1
-    return _DEFAULTS.get(frequency.alias, 1)
+    if frequency.hours is not None:
+        return frequency.hours.usual_number
+    return next(iter(usual_seasons(frequency)), 1)
 
 
 def _rows_a_day(times: Shaped[np.ndarray, " row"] | None, seconds: int) -> int:

@@ -42,11 +42,12 @@ def nearest_time(date: Date) -> pd.Timestamp:
     """A date in nanoseconds since 1970, as series keep their times.
 
     They reach from 1677 to 2262; a date before or after becomes the first or the last time that
-    there is. Raises UsageError for what is no date.
+    there is. Of a date with a timezone the wall clock counts, as of those of tables. Raises
+    UsageError for what is no date.
     """
     try:
         time = pd.Timestamp(date)
-        time = time if time.tz is None else time.tz_convert(None)
+        time = time.tz_localize(None)
     except (ValueError, TypeError, OverflowError) as error:
         raise _no_date(date) from error
     if pd.isna(time):

@@ -148,6 +148,10 @@ class Transform:
         """How many rows of a series are gone before it can be learned from."""
         return self.season if self.season > 1 else 0
 
+    def rows_to_forecast(self, horizon: int) -> int:
+        """The fewest rows of a series after which each step ahead has a base and a scale."""
+        return {"combined": horizon, "seasonal": self.season}.get(self.name, 0) + 1
+
     def unusable(self, panel: Panel) -> dict[str, str]:
         """Series of a panel that this transform cannot take, with the reason."""
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)

@@ -224,6 +224,8 @@ def _frequency(fields: dict[str, Any]) -> Frequency:
     alias = is_a(str, frequency.alias, "frequency: alias")
     check_count(frequency.step, "frequency: step", _MOST_INT)
     is_a(bool, frequency.nyse, "frequency: nyse")
+    if not 0 <= is_a(int, frequency.day, "frequency: day") <= 31:
+        raise ValueError("frequency: day: expected one of a month, or 0")
     if alias not in ("step", "months"):
         pd.tseries.frequencies.to_offset(alias)
     return frequency

@@ -18,7 +18,8 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     - ``model``: of a run; its provenance says where its prices are
     - ``ids``: the series to forecast; the market that the model's networks see is read beside them
 
-    Raises ModelError when it names no source, or their prices are not stored.
+    Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError when
+    none is left, or not the market, and when the model names no source.
     """
     source = model.provenance.get("source")
     if source is None:
@@ -29,11 +30,13 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     store = Store.open(home, source)
     read = ids_to_read(ids, model.config)
     missing = [name for name in read if name not in store]
-    if missing:
+    again = f"run `forecaster ingest --source {source}` again"
+    if model.config.market in missing or not set(ids) - set(missing):
         raise ModelError(
-            f"{', '.join(missing[:5])}: no longer stored under {store.folder}; "
-            f"run `forecaster ingest --source {source}` again"
+            f"{', '.join(missing[:5])}: no longer stored under {store.folder}; {again}"
         )
+    gone = dict.fromkeys(missing, f"no longer stored; {again}")
+    read = [name for name in read if name not in gone]
     start, end = (model.provenance.get(name) for name in ("start", "end"))
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
     jumped, flagged = {}, None
@@ -45,7 +48,7 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     else:  # stored by an older version, or by a run that was interrupted
         mask = []
     panel = panel_from_store(
-        store, read, start=start, end=end, mask=mask, known_by=end, flagged=flagged
+        store, read, start=start, end=end, mask=mask, known_by=end, skipped=gone, flagged=flagged
     )
     if (market := model.config.market) is not None:
         panel = panel.with_market(market, forecast=market in ids)

@@ -23,6 +23,7 @@ start of the networks differs from the default:
 """
 
 import argparse
+import dataclasses
 import os
 import tempfile
 from collections.abc import Iterator
@@ -87,11 +88,7 @@ def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
         for year in options.years:
             panel, days = prices(year, options.every)
             for start in ("pooled", "independent"):
-                config = fc.Config(
-                    start=start,
-                    members=options.config.members if start == "pooled" else 1,
-                    epochs=options.config.epochs,
-                )
+                config = dataclasses.replace(options.config, start=start)
                 names = RIVALS if start == "pooled" else ("garch",)
                 backtest = BacktestOptions(days, baselines=names, cache=Path(cache))
                 for row in compared(panel, config, backtest):

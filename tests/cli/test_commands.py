@@ -15,6 +15,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli import main
+from forecaster.home import Home
+from forecaster.ingest import Store
 from tests.conftest import error, prices, run
 
 
@@ -247,6 +249,22 @@ def test_truncated_prices_are_one_clear_error(home, tmp_path):
     assert run("predict", "KO", "--home", tmp_path / "home").exit_code == 0
 
 
+def test_a_series_that_left_the_store_is_named_and_takes_no_other_forecast_away(home, tmp_path):
+    import shutil
+
+    shutil.copytree(home, tmp_path / "home")
+    before = run("predict", "--all", "--format", "csv", "--home", home).stdout
+    store = Store.open(Home(tmp_path / "home"), "simulated")
+    with store.locked():  # as when its file is damaged and the source knows it no longer
+        store.quarantine({"AAPL": "damaged"})
+    result = run("predict", "--all", "--format", "csv", "--home", tmp_path / "home")
+    assert result.exit_code == 3 and "AAPL: no longer stored" in result.stderr
+    kept = [line for line in before.splitlines() if not line.startswith("AAPL,")]
+    assert result.stdout.splitlines() == kept and len(kept) < len(before.splitlines())
+    message = error("predict", "AAPL", "--home", tmp_path / "home", code=1)
+    assert "AAPL: no longer stored under" in message and "forecaster ingest" in message
+
+
 @pytest.mark.parametrize("end", ["2608-01-01", "9999-12-31"])
 def test_an_end_beyond_all_dates_is_no_end(end, tmp_path, settings):
     prices("AAA", 300).to_csv(tmp_path / "p.csv", index=False)
@@ -304,6 +322,8 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
     settings = dataclasses.asdict(fc.Config())
     settings |= {"start_from": settings["start"], "validation": "a quarter, 252 at most"}
     settings["season"] = "from the dates or the values"
+    most = {stage: fc.Config().limits(stage)[0] for stage in ("from pooled", "independent")}
+    settings["epochs"] = f"{most['from pooled']} from a common start, else {most['independent']}"
     settings.pop("start")  # in the commands the first day
     compared = {name: match[1] for name, match in helps.items() if match and name in settings}
     assert len(compared) >= 6

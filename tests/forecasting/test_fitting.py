@@ -108,6 +108,7 @@ def test_every_kind_of_model_learns(panel, config, change, tmp_path):
     )
     model = fc.fit(Panel.from_frame(wave), config, seed=0)
     assert model.report["mae_relative_to_naive"].iloc[0] < 0.5
+    assert model.report["epochs"].iloc[0] == 40  # as it was told, not fewer
     forecast = fc.predict(model, Panel.from_frame(wave))
     assert list(forecast)[2] == config.model.upper()
     again = fc.load(fc.save(model, tmp_path / "run"))

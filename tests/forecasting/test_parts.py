@@ -68,6 +68,8 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
         assert part.model.transform.doubt == whole.transform.doubt
     spread = spread_of(config, sample, [(part.ids, part.scores) for part in parts])
     np.testing.assert_array_equal(spread, whole.spread)
+    scores = [(part.ids, part.scores) for part in parts]
+    np.testing.assert_array_equal(spread_of(config, sample, scores, tune=True), 1)
 
 
 def test_a_sample_changes_what_is_shared(panel, config, few):

@@ -27,9 +27,21 @@ def test_thanksgiving_and_weekends_are_no_sessions():
         (pd.bdate_range("2023-01-02", "2024-06-28"), Frequency("B"), "2024-07-01"),
         (pd.date_range("2024-01-01", "2024-06-28"), Frequency("D"), "2024-06-29"),
         (pd.date_range("2024-01-07", periods=30, freq="W"), Frequency("W-SUN"), "2024-08-04"),
-        (pd.date_range("2024-01-31", periods=9, freq="ME"), Frequency("months"), "2024-10-31"),
-        (pd.date_range("2024-01-01", periods=9, freq="MS"), Frequency("months"), "2024-10-01"),
-        (pd.date_range("2024-03-31", periods=9, freq="QE"), Frequency("months", 3), "2026-06-30"),
+        (
+            pd.date_range("2024-01-31", periods=9, freq="ME"),
+            Frequency("months", day=31),
+            "2024-10-31",
+        ),
+        (
+            pd.date_range("2024-01-01", periods=9, freq="MS"),
+            Frequency("months", day=1),
+            "2024-10-01",
+        ),
+        (
+            pd.date_range("2024-03-31", periods=9, freq="QE"),
+            Frequency("months", 3, day=31),
+            "2026-06-30",
+        ),
         (pd.date_range("2024-01-01", periods=48, freq="h"), Frequency("3600s"), "2024-01-03"),
     ],
 )
@@ -38,6 +50,31 @@ def test_frequencies_are_inferred_despite_gaps(times, expected, following):
     gappy = np.delete(times, 3)
     assert infer_frequency(gappy) == expected
     assert days(expected.after(times[-1], 2))[0] == following
+
+
+@pytest.mark.parametrize(
+    ("first", "months", "following"),
+    [
+        ("2023-09-28", 6, ["2024-03-28", "2024-04-28"]),
+        ("2023-10-30", 5, ["2024-03-30", "2024-04-30"]),
+        ("2023-08-31", 7, ["2024-03-31", "2024-04-30"]),
+        ("2023-08-29", 7, ["2024-03-29", "2024-04-29"]),
+    ],
+)
+def test_a_day_of_the_month_is_kept_over_short_months(first, months, following):
+    dates = [pd.Timestamp(first) + pd.DateOffset(months=k) for k in range(months)]
+    times = np.array(dates, "datetime64[ns]")
+    assert days(infer_frequency(times).after(times[-1], 2)) == following
+
+
+def test_a_special_saturday_or_a_row_on_a_holiday_changes_no_calendar():
+    sessions = regular_sessions("2014-01-02", "2024-06-28")
+    for odd in ("2024-01-20", "2024-01-01"):
+        times = sessions.union([pd.Timestamp(odd)]).to_numpy("datetime64[ns]")
+        assert infer_frequency(times) == Frequency("B", nyse=True)
+    six_days = pd.date_range("2024-01-01", "2024-06-28")
+    six_days = six_days[six_days.day_of_week < 6].to_numpy("datetime64[ns]")
+    assert infer_frequency(six_days) == Frequency("D")
 
 
 @pytest.mark.parametrize(

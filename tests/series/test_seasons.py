@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.seasons import find_seasons, seasons_of
+from forecaster.series.frequency import infer_frequency
+from forecaster.series.seasons import default_season, find_seasons, seasons_of
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,24 @@ def test_dates_have_the_usual_seasons_of_their_frequency(frequency, expected):
     # From so early that 400 years end before nanoseconds do.
     times = pd.date_range("1820-01-05", periods=400, freq=frequency).to_numpy("datetime64[ns]")
     assert seasons_of(times, np.arange(400.0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("frequency", "expected"),
+    [("h", 24), ("15min", 96), ("D", 7), ("B", 5), ("W-SUN", 1), ("MS", 12), ("ME", 12), ("QS", 4),
+     ("QE", 4), ("YS", 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("gap", [False, True])
+def test_what_others_are_compared_with_has_the_shortest_of_them(frequency, expected, gap):
+    times = pd.date_range("1970-01-05", periods=60, freq=frequency).to_numpy("datetime64[ns]")
+    assert default_season(infer_frequency(np.delete(times, 20) if gap else times)) == expected
+
+
+def test_hours_of_an_exchange_are_compared_with_the_day_before():
+    days = pd.bdate_range("2024-03-01", periods=20)
+    bars = np.sort(np.concatenate([days + pd.Timedelta(minutes=570 + 60 * k) for k in range(7)]))
+    frequency = infer_frequency(bars)
+    assert frequency.hours is not None and default_season(frequency) == 7
 
 
 def test_sessions_of_an_exchange_have_as_many_rows_a_day_as_they_have():

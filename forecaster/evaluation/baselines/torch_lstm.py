@@ -202,7 +202,7 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
     ) -> tuple[Any, tuple[Windows, jax.Array]]:
         # Batches need no more.
         empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary)
-        epochs = jnp.arange(1, config.epochs + 1)
+        epochs = jnp.arange(1, config.limits("independent")[0] + 1)
         drawn = jax.lax.map(lambda epoch: task.batches(empty, epoch_keys(key, epoch)[0]), epochs)
         return init_state(task, key, hyperparams).params, drawn
 
@@ -248,7 +248,8 @@ def _train(job: Job) -> Outcome:
     )
     best, best_epoch, best_loss = network.exported(), 0, examples.validation_loss(network)
     status, epoch = "finished", 0
-    for epoch in range(1, config.epochs + 1):
+    epochs, patience = config.limits("independent")
+    for epoch in range(1, epochs + 1):
         for starts, used, active in zip(
             job.windows.starts[epoch - 1], job.windows.used[epoch - 1], job.active[epoch - 1],
             strict=True,
@@ -264,7 +265,7 @@ def _train(job: Job) -> Outcome:
             break
         if loss < best_loss:
             best, best_epoch, best_loss = network.exported(), epoch, loss
-        if epoch - best_epoch >= config.patience and epoch < config.epochs:
+        if epoch - best_epoch >= patience and epoch < epochs:
             status = "stopped_early"
             break
     return Outcome(best, status, epoch, best_epoch, best_loss, "")
