@@ -20,6 +20,7 @@ FLOORS: list[set[str]] = [
         "csv_writer",
         "excel_writer",
         "extras",
+        "free_memory",
         "home",
         "locking",
         "outputs",

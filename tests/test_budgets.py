@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from forecaster import free_memory
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting import bytes_of_sample, bytes_of_series, sampling
@@ -30,15 +31,15 @@ def store(file):
 
 
 def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
-    assert memory.free_memory() > 2**26
-    monkeypatch.setattr(memory, "_GROUP", tmp_path)
-    before = memory.free_memory()
+    assert free_memory.free_memory() > 2**26
+    monkeypatch.setattr(free_memory, "_GROUP", tmp_path)
+    before = free_memory.free_memory()
     (tmp_path / "memory.max").write_text("3000000\n")
     (tmp_path / "memory.current").write_text("1000000\n")
     (tmp_path / "memory.stat").write_text("anon 900000\ninactive_file 50000\n")
-    assert memory.free_memory() == 2_050_000  # pages of files that were read can be had
+    assert free_memory.free_memory() == 2_050_000  # pages of files that were read can be had
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory.free_memory() > before / 2
+    assert free_memory.free_memory() > before / 2
     assert memory.parse_memory("1.5 GiB") == 3 * 2**29 and memory.parse_memory("2gb") == 2 * 10**9
 
 

@@ -158,7 +158,7 @@ def test_one_that_was_killed_once_it_was_written_is_not_made_again(data, tmp_pat
 
 
 def test_pages_are_left_out_where_the_tables_are_too_large_for_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("forecaster.pipeline.free_memory", lambda: 10**4)
+    monkeypatch.setattr("forecaster.free_memory.free_memory", lambda: 10**4)
     done = run(*evaluating(data), "--home", tmp_path, "--output", tmp_path / "out")
     assert done.exit_code == 3 and "No figures and no report: the tables of 5 series" in done.stderr
     assert f"Tables: {tmp_path / 'out'}" in done.stdout and "Point forecasts" in done.stdout

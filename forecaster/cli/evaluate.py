@@ -197,7 +197,7 @@ def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":
 
     def finish(evaluation: "Evaluation") -> None:
         from forecaster.evaluation import Evaluation, bytes_of_tables
-        from forecaster.pipeline import free_memory
+        from forecaster.free_memory import free_memory
 
         need, free = bytes_of_tables(evaluation.folder), memory or free_memory()
         if need < _FOR_PAGES * free:

@@ -250,16 +250,19 @@ def _torch_in_words(evaluation: Evaluation) -> str | None:
 
 
 def _same_distribution(evaluation: Evaluation) -> str:
-    """Whether errors over series can be told apart from PyTorch's, in words."""
+    """Whether the errors of series can be told apart from PyTorch's, in words.
+
+    The errors of a series come in pairs, and what its days were like is common to both.
+    """
     from scipy import stats
 
     table = relative(evaluation, evaluation.sharpest_score)[[evaluation.model, TORCH]].dropna()
     if len(table) < 2:
-        return "are too few to compare as distributions"
-    ours, torch = table[evaluation.model].to_numpy(), table[TORCH].to_numpy()
-    p = float(stats.ks_2samp(ours, torch).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+        return "are too few to be told apart from ours"
+    differences = (table[evaluation.model] - table[TORCH]).to_numpy()
+    p = float(stats.wilcoxon(differences).pvalue) if differences.any() else 1.0  # pyright: ignore
     finding = "cannot be told apart from ours" if p > ALPHA else "differ from ours"
-    return f"{finding} (two-sample Kolmogorov-Smirnov, p = {p:.2f})"
+    return f"{finding} (Wilcoxon's signed-rank test over {len(table)} series, p = {p:.2g})"
 
 
 def _ends_in_words(evaluation: Evaluation) -> str:

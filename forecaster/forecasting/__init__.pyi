@@ -15,6 +15,7 @@ from .fitting import fit as fit
 from .fitting import fit_with as fit_with
 from .fitting import with_declared as with_declared
 from .joining import join_models as join_models
+from .matching import match_panel as match_panel
 from .model import Model as Model
 from .model import Networks as Networks
 from .model import leading_axes as leading_axes
@@ -38,7 +39,6 @@ from .predicting import RISE as RISE
 from .predicting import check_levels as check_levels
 from .predicting import distributions as distributions
 from .predicting import forecast_latest as forecast_latest
-from .predicting import match_panel as match_panel
 from .predicting import predict as predict
 from .predicting import price_factor as price_factor
 from .predicting import targets_at as targets_at

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forecaster.errors import ForecasterWarning
+from forecaster.errors import ForecasterWarning, name_reasons
 from forecaster.forecasting.model import Model
-from forecaster.series import Panel
+from forecaster.series import Panel, show_time
 
 _NAMED = 3
 
@@ -54,3 +54,18 @@ def warn_of_jumps(panel: Panel) -> None:
             ForecasterWarning,
             stacklevel=3,
         )
+
+
+def warn_of_hindsight(model: Model, panel: Panel) -> None:
+    """Warn of series that end before their networks do: what is forecast was learned from."""
+    until = dict(zip(model.ids, model.fitted_until, strict=True))
+    early = {
+        name: f"ends {show_time(times[-1])}; its networks have seen rows up to "
+        f"{show_time(until[name])}, so this is no forecast. Fit on the rows until then, or use "
+        "cross_validation"
+        for name, row in zip(panel.ids, panel.mask, strict=True)
+        if name in until and (times := panel.times[row])[-1] < until[name]
+    }
+    if early:
+        message = f"{len(early)} series end before the fit did:\n{name_reasons(early)}"
+        warnings.warn(message, ForecasterWarning, stacklevel=3)

@@ -1,8 +1,6 @@
 """Forecast with a model: from a panel to distributions, bands and a long frame."""
 
-import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias, Unpack
 
@@ -13,11 +11,16 @@ from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
-from forecaster.forecasting.cautions import warn_of_few_scores, warn_of_jumps
+from forecaster.errors import ModelError, UsageError
+from forecaster.forecasting.cautions import (
+    warn_of_few_scores,
+    warn_of_hindsight,
+    warn_of_jumps,
+)
 from forecaster.forecasting.columns import bounds_of
 from forecaster.forecasting.conformal import band_scores
 from forecaster.forecasting.heads import HEADS
+from forecaster.forecasting.matching import match_panel
 from forecaster.forecasting.mixture import Mixture
 from forecaster.forecasting.model import (
     Model,
@@ -28,18 +31,15 @@ from forecaster.forecasting.model import (
     split_members,
 )
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.newcomers import newcomers_of, with_newcomers
+from forecaster.forecasting.newcomers import with_newcomers
 from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Panel,
     Transformed,
-    behind_market,
     infer_frequency,
     missing_ahead,
-    spaced_otherwise,
-    spacing_of,
 )
 
 RISE = "probability_of_rise"
@@ -78,6 +78,7 @@ def predict(
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
+    warn_of_hindsight(model, panel)
     warn_of_few_scores(model, panel, level)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
@@ -284,91 +285,6 @@ def _forecast_function(
         return head.distribution(outputs[:, -1], constants)  # each (origin, horizon)
 
     return forecast
-
-
-def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
-    """The series of a panel that the model can forecast, with the channels it learned from.
-
-    ``latest``: whether forecasts are made from the latest rows, which then must be as far apart as
-    those of the fit: weeks are no days.
-
-    Warns of the others, which the panel's ``skipped`` names. Raises ModelError when none is left or
-    the panel lacks one of the channels.
-    """
-    panel = _with_market(model, _with_channels(model, panel))
-    reasons: dict[str, str] = {}
-    if model.networks.start is None:
-        reasons |= dict.fromkeys(newcomers_of(model, panel), "the model has no network for it")
-    reasons |= model.transform.unusable(panel)
-    of_transform = model.transform.rows_to_forecast(model.config.horizon)
-    needed = max(model.config.rows_to_forecast, of_transform)
-    for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
-        if rows < needed:
-            reasons[name] = f"{rows} rows; a forecast is made from {needed}"
-    reasons |= _spaced_otherwise(model, panel) | behind_market(panel) if latest else {}
-    left_out = {name: reasons[name] for name in panel.ids if name in reasons}
-    known = [name for name in panel.ids if name not in left_out]
-    if not known:
-        name, reason = next(iter(left_out.items()))
-        raise ModelError(f"no forecast can be made: {name}: {reason}")
-    if left_out:
-        warnings.warn(
-            f"{len(left_out)} series left out:\n{name_reasons(left_out)}",
-            ForecasterWarning,
-            stacklevel=3,
-        )
-    return panel.only(known, left_out)
-
-
-def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, str]:
-    """Series whose rows are further apart than those of the fit, or closer, in words."""
-    known = np.unique(model.spacing)
-    spacing = dict(zip(model.ids, model.spacing, strict=True))
-    reasons: dict[str, str] = {}
-    for name, seen in zip(panel.ids, panel.mask, strict=True):
-        times = panel.times[seen]
-        # Of a newcomer, those of any series will do.
-        its = spacing.get(name) or known[np.argmin(np.abs(np.log(known / spacing_of(times))))]
-        if why := spaced_otherwise(times, its):
-            reasons[name] = f"{why}; fit again on these, or forecast from rows as those were"
-    return reasons
-
-
-def _with_channels(model: Model, panel: Panel) -> Panel:
-    """The panel with the channels that the model learned from alone, in their order."""
-    if (panel.times.dtype.kind == "M") != (model.fitted_until.dtype.kind == "M"):
-        raise ModelError(
-            "the model was fitted on series whose times are "
-            f"{'dates' if model.fitted_until.dtype.kind == 'M' else 'whole numbers'}; these have "
-            "the other kind. Fit again, or forecast from the same kind of data"
-        )
-    missing = [name for name in model.channels if name not in panel.channels]
-    if missing:
-        raise ModelError(
-            f"the model was fitted on {', '.join(model.channels)}; these data lack "
-            f"{', '.join(missing)}. Fit again, or forecast from the same kind of data"
-        )
-    if panel.channels == model.channels:
-        return panel
-    values = panel.values[:, :, [panel.channels.index(name) for name in model.channels]]
-    mask = np.isfinite(values[:, :, model.channels.index(model.target)])
-    return dataclasses.replace(
-        panel, values=values, mask=mask, channels=model.channels, target=model.target
-    )
-
-
-def _with_market(model: Model, panel: Panel) -> Panel:
-    """The panel with the market that the networks see, and no other."""
-    name = model.transform.market
-    if name is None or (panel.market is not None and panel.market.ids == (name,)):
-        return panel
-    if name not in panel.ids:
-        raise ModelError(
-            f"the model's networks see the market {name} beside each series; these data lack it. "
-            f"Load the rows of {name} too"
-        )
-    # It is forecast where it has a network, or where nothing else was asked for.
-    return panel.with_market(name, forecast=name in model.ids or panel.ids == (name,))
 
 
 def check_levels(level: Sequence[float] | float) -> list[float]:

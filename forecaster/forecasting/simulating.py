@@ -12,8 +12,9 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from forecaster.errors import UsageError
-from forecaster.forecasting.cautions import warn_of_jumps
+from forecaster.forecasting.cautions import warn_of_hindsight, warn_of_jumps
 from forecaster.forecasting.conformal import SHRINKAGE, spread_at_origins
+from forecaster.forecasting.matching import match_panel
 from forecaster.forecasting.mixture import Mixture
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.newcomers import with_newcomers
@@ -21,7 +22,6 @@ from forecaster.forecasting.predicting import (
     check_finite,
     check_known_ahead,
     latest_scores,
-    match_panel,
     price_factor,
     times_ahead,
 )
@@ -61,6 +61,7 @@ def simulate(
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
+    warn_of_hindsight(model, panel)
     check_known_ahead(model, panel)
     model = with_newcomers(model, panel)
     horizon = model.config.horizon

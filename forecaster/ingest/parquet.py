@@ -1,6 +1,5 @@
 """Parquet files from elsewhere: only the columns that are needed, if they fit into memory."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
+from forecaster.free_memory import free_memory
 from forecaster.ingest.column_names import canonical, is_needed
 from forecaster.ingest.roles import Columns
 from forecaster.paths import open_for_arrow
@@ -135,7 +135,7 @@ def check_content(
             chunk = chunks.column(number)
             if chunk.path_in_schema in unpacked:
                 unpacked[chunk.path_in_schema] += max(0, chunk.total_uncompressed_size)
-    if (total := sum(unpacked.values())) > (free := _free_memory()):
+    if (total := sum(unpacked.values())) > (free := free_memory()):
         raise DataError(
             f"{path}: its columns need {total / 2**30:,.1f} GiB unpacked; {free / 2**30:,.1f} GiB "
             "are free here. Split it, or leave columns out"
@@ -161,22 +161,10 @@ def _too_long(path: Path, name: str) -> DataError:
 
 def _check_size(path: Path, rows: int, columns: int) -> None:
     need = 8 * rows * columns * _COPIES
-    free = _free_memory()
+    free = free_memory()
     if need > free:
         raise DataError(
             f"{path}: declares {rows:,} rows of {columns} columns, which need about "
             f"{need / 2**30:,.0f} GiB; {free / 2**30:,.1f} GiB are free here. Split it, or leave "
             "columns out"
         )
-
-
-def _free_memory() -> int:
-    """Bytes of memory that can be had; generous where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
-    except (OSError, StopIteration, ValueError, IndexError):
-        try:
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, ValueError, OSError):
-            return 16 * 2**30

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def review(store: "Store") -> None:
     """Find flags and gaps in all series of a store, and keep them beside the prices.
 
-    Flags are of the prices as they are stored: closes before adjustment. All series count together,
-    because that tells an error that many have on one day from a day of large moves.
+    Flags are of the prices that are learned from, adjusted closes where there are any. All series
+    count together, because that tells an error that many have on one day from a day of large moves.
     """
     found = _review_values(store) or _review_prices(store)
     if found is None:

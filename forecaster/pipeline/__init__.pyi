@@ -4,7 +4,6 @@ from .facts import RunFacts as RunFacts
 from .fitting import SavedFit as SavedFit
 from .fitting import fit_to_home as fit_to_home
 from .fitting import resume_fit as resume_fit
-from .memory import free_memory as free_memory
 from .memory import parse_memory as parse_memory
 from .predicting import Prediction as Prediction
 from .predicting import compress_from_home as compress_from_home

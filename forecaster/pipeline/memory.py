@@ -1,16 +1,15 @@
 """How much memory there is, and how many series are trained in it at a time."""
 
 import math
-import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting import bytes_of_sample, bytes_of_series
+from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
 
 # Series: `predict` of one of them reads a shard; for each pair of lanes as many are in memory.
@@ -19,7 +18,6 @@ _FEWEST = 20
 _PROGRAM = 800 * 2**20  # bytes that the program takes before the first series, compiling included
 _SHARE = 0.6  # of what is free, by default
 _UNITS = {"": 1, "K": 1, "M": 2, "G": 3, "T": 4}
-_GROUP = Path("/sys/fs/cgroup")
 
 
 def parse_memory(text: str) -> int:
@@ -34,38 +32,6 @@ def parse_memory(text: str) -> int:
             f"--memory {text}: the program alone takes about {_PROGRAM / 1e9:.1f} GB; expected more"
         )
     return size
-
-
-def free_memory() -> int:
-    """Bytes of memory that can be had, of the machine and of the container it runs in."""
-    free = [_of_group("", "memory.max", "memory.current", "inactive_file")]
-    free.append(
-        _of_group("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-    )
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free.append(next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line))
-    except (OSError, StopIteration, ValueError, IndexError):
-        try:
-            free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, ValueError, OSError):
-            free.append(8 * 2**30)
-    return min(size for size in free if size is not None)
-
-
-def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:
-    """What a control group leaves; None where there is none, or it has no limit.
-
-    Pages of files that were read, ``cached`` in its statistics, count as free: they are given up.
-    """
-    try:
-        group = _GROUP / folder
-        most, now = ((group / name).read_text().strip() for name in (limit, used))
-        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        free = int(most) - int(now) + int(counts.get(cached, 0))
-        return None if most == "max" else max(0, free)
-    except (OSError, ValueError):
-        return None
 
 
 class Portions(NamedTuple):

@@ -238,7 +238,7 @@ class Panel:
 
         ``frame``: long, ``unique_id, ds`` and columns of numbers, or without ``unique_id`` where
         they are those of all series. To forecast, it must reach a horizon beyond the series' ends.
-        Raises DataError for anything else, and where none of the series has a row.
+        Raises DataError for anything else, and where a series has no row.
         """
         future = Future.from_frame(frame, dated=self.times.dtype.kind == "M").checked(self.ids)
         return dataclasses.replace(self, future=future)

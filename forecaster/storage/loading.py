@@ -19,7 +19,7 @@ from forecaster.errors import ModelError
 from forecaster.forecasting import plain_shapes
 from forecaster.ingest import Reading
 from forecaster.paths import as_bytes
-from forecaster.series import EXCHANGES, Frequency, Hours, Transform, default_season
+from forecaster.series import Frequency, Transform, default_season
 from forecaster.storage.encoding import Encoding
 from forecaster.storage.fields import (
     check_count,
@@ -30,6 +30,7 @@ from forecaster.storage.fields import (
     texts,
     unique,
 )
+from forecaster.storage.frequencies import frequency_of
 
 if TYPE_CHECKING:  # what a run says of itself is read without JAX
     from forecaster.forecasting import Model, OwnNetwork
@@ -40,7 +41,6 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MOST_REASON = 500  # characters of an error
-_SECONDS = 86_400
 _WIDEST = 1e6  # spread of scores: no outcome lies that far from what was forecast
 _REPORTED = {
     "status": (str,),
@@ -116,7 +116,7 @@ def checked(
     """
     ids = unique(texts(rest, "ids"), "ids")
     config = Config.from_dict(field(dict, rest, "config"), "config")
-    frequency = _frequency(field(dict, rest, "frequency"))
+    frequency = frequency_of(field(dict, rest, "frequency"))
     transform = _transform(field(dict, rest, "transform"), config, frequency)
     channels = unique(texts(rest, "channels"), "channels")
     if (target := field(str, rest, "target")) not in channels:
@@ -215,32 +215,6 @@ def _numbers(column: pd.Series) -> list[float | None]:
 def shortened(error: Exception) -> str:
     """What an error says, or what it is."""
     return str(error)[:_MOST_REASON] or type(error).__name__
-
-
-def _frequency(fields: dict[str, Any]) -> Frequency:
-    """Checked with pandas, which knows the aliases."""
-    hours = fields.get("hours")
-    frequency = Frequency(**{**fields, "hours": None if hours is None else _hours(hours)})
-    alias = is_a(str, frequency.alias, "frequency: alias")
-    check_count(frequency.step, "frequency: step", _MOST_INT)
-    is_a(bool, frequency.nyse, "frequency: nyse")
-    if not 0 <= is_a(int, frequency.day, "frequency: day") <= 31:
-        raise ValueError("frequency: day: expected one of a month, or 0")
-    if alias not in ("step", "months"):
-        pd.tseries.frequencies.to_offset(alias)
-    return frequency
-
-
-def _hours(fields: object) -> Hours:
-    hours = Hours(**is_a(dict, fields, "frequency: hours"))
-    if hours.exchange not in EXCHANGES:
-        raise ValueError(f"frequency: hours: exchange {reprlib.repr(hours.exchange)} is not known")
-    for name in ("utc", "closing"):
-        is_a(bool, getattr(hours, name), f"frequency: hours: {name}")
-    check_count(hours.step, "frequency: hours: step", _SECONDS)
-    if not 0 <= is_a(int, hours.first, "frequency: hours: first") <= _SECONDS:
-        raise ValueError("frequency: hours: first: expected the seconds of a day")
-    return hours
 
 
 def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> Transform:

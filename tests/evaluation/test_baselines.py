@@ -42,6 +42,15 @@ def test_nothing_after_an_origin_changes_its_forecast(name):
     assert (np.diff(before, axis=-1) > 0).all()  # quantiles in order
 
 
+def test_before_there_is_a_change_there_is_no_empirical_quantile():
+    y = series(60)
+    later = np.where(np.arange(60) < 30, y, y + 1000)
+    origins = np.arange(8)
+    made, other = (simple.empirical(z, origins, 5, QUANTILES, 5) for z in (y, later))
+    np.testing.assert_array_equal(made, other)
+    assert np.isnan(made[2, 3:]).all() and np.isfinite(made[7]).all()
+
+
 @pytest.mark.parametrize("name", INSTALLED)
 def test_that_a_series_will_fall_below_zero_is_not_known_before(name):
     y, origins = series(), np.array([300, 320, 350])

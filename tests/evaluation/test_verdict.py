@@ -145,8 +145,25 @@ def test_failures_and_few_cutoffs_are_caveats(tmp_path):
     assert "made by an earlier version" in caveats(old)[0]
 
 
-@pytest.mark.parametrize(("factor", "words"), [(1.0, "cannot be told apart"), (1 / 9, "differ")])
-def test_networks_of_pytorch_are_compared_as_distributions(tmp_path, factor, words):
+def test_errors_that_always_differ_a_little_are_told_apart(tmp_path):
+    """Five per cent on every one of twelve series, whose own errors are from 1 to 12."""
+    apart = np.arange(1.0, 13)
+    for factors, words in (
+        (np.full(12, 0.95), "differ from ours (Wilcoxon's signed-rank test over 12 series, p = 0."),
+        (np.resize([0.95, 1.05], 12), "cannot be told apart from ours"),
+        (np.ones(12), "cannot be told apart from ours (Wilcoxon's signed-rank test over 12 series"),
+    ):
+        parts = {"LSTM": apart * factors, "PyTorch": apart, "Naive": apart}
+        scores = [scores_of(**{k: v[i : i + 4] for k, v in parts.items()}) for i in (0, 4, 8)]
+        for number, part in enumerate(scores):
+            part["unique_id"] += str(number)
+        tests = pd.concat([outcomes(f"{s}_against", PyTorch=[1.0] * 4) for s in ("mae", "crps")])
+        made = evaluation(tmp_path, pd.concat(scores), tests, series=12, torch_series=12)
+        assert words in verdict(made)[-1]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1 / 9])
+def test_networks_of_pytorch_are_compared_series_by_series(tmp_path, factor):
     made = compared(tmp_path, {"Naive": 1.0, "PyTorch": factor}, series=4, torch_series=2)
     steps = np.divide([5.0, 6.0, 7.0, 8.0], OURS)  # errors that spread
     scores = made.scores
@@ -156,8 +173,9 @@ def test_networks_of_pytorch_are_compared_as_distributions(tmp_path, factor, wor
     seconds = dataclasses.replace(made.summary.seconds, training=80.0, torch=120.0)
     made = dataclasses.replace(made, summary=dataclasses.replace(made.summary, seconds=seconds))
     line = verdict(made)[-1]
+    # 120 s for 2, 80 s for 4
     assert line.startswith("PyTorch: the same networks take 3.0 times as long a series")
-    assert words in line and f"{factor:.4f} times theirs" in line  # 120 s for 2, 80 s for 4
+    assert "cannot be told apart" in line and f"{factor:.4f} times theirs" in line
     assert verdict(short)[-1] == line.replace(
         " take 3.0 times as long a series, on all cores, and", ""
     )

@@ -1,6 +1,7 @@
 """Series without a network of their own are forecast by the one that all others started from."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError
-from forecaster.forecasting.predicting import match_panel
+from forecaster.forecasting.matching import match_panel
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +93,13 @@ def test_one_too_young_for_the_transform_takes_no_other_forecast_away(config, tr
 def test_independent_networks_know_nothing_of_others(panel, model):
     with pytest.raises(ModelError, match="the model has no network for it"):
         fc.predict(model.only(panel.ids[:2]), panel.only(panel.ids[2:]))
+
+
+def test_a_forecast_of_what_was_learned_from_is_named_as_none(panel, fitted):
+    early = panel.until(panel.times[-40])
+    for function in (fc.predict, fc.simulate):
+        with pytest.warns(ForecasterWarning, match=r"end before the fit did:\n.*this is no forec"):
+            function(fitted, early)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fc.predict(fitted, panel.only(fitted.ids))

@@ -74,7 +74,8 @@ def empirical(
     for h in range(1, horizon + 1):
         changes = z[h:] - z[:-h]  # changes[i] is known at step i + h
         for position, origin in enumerate(origins):
-            known = changes[max(0, origin - h + 1 - WINDOW) : origin - h + 1]
+            until = max(0, origin - h + 1)
+            known = changes[max(0, until - WINDOW) : until]
             if len(known) > 1:
                 out[position, h - 1] = z[origin] + np.quantile(known, quantiles)
     return back(out)

@@ -39,7 +39,10 @@ from forecaster.errors import UsageError
 from forecaster.forecasting.networks.base import Network, Sizes, last_layer
 from forecaster.forecasting.networks.classes import OwnNetwork
 
-_TAKEN = ("unique_id", "ds", "cutoff", "y", "Naive", "probability_of_rise")  # columns of forecasts
+_TAKEN = (  # columns of forecasts
+    "unique_id", "ds", "cutoff", "y", "horizon", "latest", "sample_id", "probability_of_rise",
+    "Naive", "PyTorch",
+)  # fmt: skip
 _TRAINS = {"deterministic": False, "train": True, "training": True, "is_training": True}
 _GIVEN = ("inputs", "lookback", "horizon", "hidden", "layers", "outputs", "rngs")
 

@@ -1,0 +1,37 @@
+"""How much memory can be had, of the machine and of the container it runs in."""
+
+import os
+from pathlib import Path
+
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory() -> int:
+    """Bytes of memory that can be had, of the machine and of the container it runs in."""
+    free = [_of_group("", "memory.max", "memory.current", "inactive_file")]
+    free.append(
+        _of_group("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    )
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free.append(next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line))
+    except (OSError, StopIteration, ValueError, IndexError):
+        try:
+            free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            free.append(8 * 2**30)
+    return min(size for size in free if size is not None)
+
+
+def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:
+    """What a control group leaves; None where there is none, or it has no limit.
+
+    Pages of files that were read, ``cached`` in its statistics, count as free: they are given up.
+    """
+    try:
+        group = _GROUP / folder
+        most, now = ((group / name).read_text().strip() for name in (limit, used))
+        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return max(0, int(most) - int(now) + int(counts.get(cached, 0)))
+    except (OSError, ValueError):  # a limit of "max" is none
+        return None
