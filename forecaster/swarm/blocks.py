@@ -205,7 +205,7 @@ def _after(
     )
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def compiled(
     task: Task, mesh: Mesh, max_epochs: int, form: Form, begin: Callable[..., State] = start
 ) -> tuple[Program, Program]:

@@ -89,12 +89,12 @@ def fingerprint(
     origin: State | UInt32[np.ndarray, "member 2"],
     data: Data | Streamed,
     precision: str = "float32",
-    measured: str = "",
+    words: str = "",
     data_parallel: int = 1,
 ) -> str:
     """A hash of everything that decides the members' training, except the task's code.
 
-    After it, in words, what is ``measured`` and chosen by, where that is more than losses. Streamed
+    After it, in ``words``, how members learn, what is measured and what is chosen by. Streamed
     data do not enter it: that they are the same is the caller's responsibility.
     """
     digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
@@ -102,12 +102,12 @@ def fingerprint(
     decisive = (settings, origin, None if isinstance(data, Streamed) else data)
     for name, array in named_leaves(decisive):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     if precision != "float32":
         digest.update(_products(precision).encode())
     if data_parallel != 1:  # other sums, other last bits
         digest.update(f"data_parallel {data_parallel}".encode())
-    return f"{digest.hexdigest()} {measured}".rstrip()
+    return f"{digest.hexdigest()} {words}".rstrip()
 
 
 def arithmetic(precision: str = "float32") -> dict[str, str]:
@@ -152,9 +152,29 @@ def is_there(path: Path) -> bool:
 
 
 def forget(checkpoint: Checkpoint) -> None:
-    """Remove what an earlier fit has left. Raises SwarmWriteError where that cannot be."""
-    for file in [checkpoint.path, *_shards(checkpoint.path)]:
+    """Remove what an earlier fit has left. Raises SwarmWriteError where that cannot be.
+
+    Raises SwarmError where what lies there is something else.
+    """
+    files = [checkpoint.path, *_shards(checkpoint.path)]
+    for file in files:
+        if file.exists() and not _is_checkpoint(file):
+            raise SwarmError(
+                f"{file}: expected a checkpoint or nothing; something else is there, which the fit "
+                "would replace. Choose another path, or remove it"
+            )
+    for file in files:
         checkpoint.remove(file)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with cast(Any, safe_open(path, framework="numpy")) as file:
+            return "fit" in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return False
 
 
 def read(
@@ -224,7 +244,7 @@ def _read(
     except SafetensorError as error:
         raise SwarmError(f"{path}: not a checkpoint, or damaged ({error}); start anew") from error
     if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
-        _check_measured(path, metadata.get("fit", ""), digest)
+        _check_words(path, metadata.get("fit", ""), digest)
         raise SwarmError(
             f"{path}: a checkpoint of another fit: ids, seed, hyperparameters, data or "
             "data_parallel differ, or what computes bfloat16, or it was written by another "
@@ -242,13 +262,22 @@ def _read(
     return kept, computed
 
 
-def _check_measured(path: Path, saved: str, digest: str) -> None:
-    """Raise SwarmError where fits differ in what they measure alone."""
+def _check_words(path: Path, saved: str, digest: str) -> None:
+    """Raise SwarmError where fits differ in how they learn, or in what they measure, alone."""
     (fit, _, before), (same, _, now) = saved.partition(" "), digest.partition(" ")
     if fit == same and before != now:
+        then, today = (
+            dict(part.split("=", 1) for part in words.split("; ") if part)
+            for words in (before, now)
+        )
+        changed = [
+            f"{name}={then.get(name)} (now {today.get(name)})"
+            for name in {**then, **today}
+            if then.get(name) != today.get(name)
+        ]
         raise SwarmError(
-            f"{path}: a checkpoint of a fit with {before or 'no metrics'}; this one has "
-            f"{now or 'none'}. Give metrics, monitor and mode as they were, or start anew"
+            f"{path}: a checkpoint of a fit with {', '.join(changed)}. Give it as it was, or start "
+            "anew"
         )
 
 

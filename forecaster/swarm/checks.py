@@ -109,7 +109,12 @@ def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, 
     value = np.asarray(given)
     if value.dtype.kind not in "fiub":
         raise SwarmError(f"{what}: expected numbers; got {given!r}")
-    value = value.astype(np.float32 if value.dtype.kind == "f" else np.int32)
+    floats = value.dtype.kind == "f"
+    kind = np.float32 if floats else np.int32
+    most = float(np.finfo(np.float32).max) if floats else np.iinfo(np.int32).max
+    if (np.abs(value[np.isfinite(value)].astype(np.float64)) > most).any():
+        raise SwarmError(f"{what}: expected numbers of 32 bits, {most:.8g} at most; got {given!r}")
+    value = value.astype(kind)
     if value.shape not in ((), (members,)):
         raise SwarmError(f"{what}: expected a scalar or shape ({members},); got {value.shape}")
     return np.broadcast_to(value, (members,))

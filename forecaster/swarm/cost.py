@@ -16,6 +16,7 @@ from forecaster.swarm.blocks import Trained, compiled
 from forecaster.swarm.checks import broadcast_limits
 from forecaster.swarm.data import Held, Rows, Streamed, total_bytes, with_shared
 from forecaster.swarm.flat import Form
+from forecaster.swarm.keys import typed_key
 from forecaster.swarm.lanes import Layout, lane_mesh, packed_rounds, replicate
 from forecaster.swarm.members import take_members
 from forecaster.swarm.memory import (
@@ -190,7 +191,7 @@ def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, f
         key_data: UInt32[jax.Array, "2"], by_member: Data, shared: tuple[Tree, ...]
     ) -> tuple[Tree, Bool[jax.Array, " step"]]:
         data: Data = with_shared(by_member, shared)
-        key = cast(jax.Array, jax.random.wrap_key_data(key_data))
+        key = typed_key(key_data)
         return first_batch(task, data, key), task.batches(data, key)[1]
 
     def step(
@@ -200,7 +201,7 @@ def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, f
         key_data: UInt32[jax.Array, "2"],
         hyperparams: Hyperparams,
     ) -> tuple[jax.Array, Params, Tree]:
-        key = cast(jax.Array, jax.random.wrap_key_data(key_data))
+        key = typed_key(key_data)
         optimizer = task.optimizer(hyperparams)
         params, opt_state, loss = update(
             task, optimizer, params, opt_state, batch, key, hyperparams

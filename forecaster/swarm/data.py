@@ -33,8 +33,8 @@ class Shared:
     rows: Tree = None
 
     def __post_init__(self) -> None:
-        """A list of rows is an array of them, also for JAX."""
-        if isinstance(self.rows, list):
+        """A list of rows, or a tuple, is an array of them, also for JAX."""
+        if isinstance(self.rows, list | tuple):
             object.__setattr__(self, "rows", np.asarray(cast(Any, self.rows)))
 
     def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:

@@ -49,6 +49,20 @@ def shard_batch(tree: Tree) -> Tree:
     return jax.tree.map(lay, tree)
 
 
+def first_example(x: AnyArray, used: AnyArray) -> jax.Array:
+    """The first example of a batch (example, ...) that is used, on every device; else zeros.
+
+    Of a split batch as a sum, so that nothing else is sent.
+    """
+    x, count = jnp.asarray(x), len(used)
+    first = jnp.where(used, jnp.arange(count), count).min()
+    if _ways() == 1:
+        taken = jnp.take(x, first, axis=0, mode="clip")
+        return jnp.where(first < count, taken, jnp.zeros((), x.dtype))
+    is_first = (jnp.arange(count) == first).reshape(-1, *[1] * (x.ndim - 1))
+    return jnp.where(is_first, x, jnp.zeros((), x.dtype)).sum(0).astype(x.dtype)
+
+
 def replicated(tree: Tree) -> Tree:
     """Have arrays whole on each device of a lane, such as the sum of its gradients."""
 

@@ -293,16 +293,37 @@ def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
     shared = isinstance(tree, Shared)
     axes = 1 if shared and tree.rows is None else 2  # before those of one example
     for leaf in jax.tree.leaves(tree.values if shared else tree):
-        if leaf.dtype.kind != "f" or (finite := np.isfinite(leaf)).all():
+        if (finite := _held(leaf)).all():
             continue
         bad = ~finite.all(tuple(range(axes, leaf.ndim))) & _counting(tree, weight)
         if bad.any():
             raise SwarmError(
-                f"{what}: expected finite numbers; got NaN or infinity, first in "
+                f"{what}: expected finite numbers{_of_bits(leaf)}, first in "
                 f"{_first_of(bad, None if shared else ids)}. Give such examples "
                 "sample_weight 0.0, leave them out, or pass check=False: members that train on "
                 "them are then set aside as diverged"
             )
+
+
+def _held(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
+    """Where numbers are finite and stay what they are in a type that JAX computes with."""
+    array = np.asarray(leaf)
+    if jax.numpy.issubdtype(array.dtype, np.inexact):
+        with np.errstate(over="ignore"):
+            return np.isfinite(array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False))
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        known = np.iinfo(jax.dtypes.canonicalize_dtype(array.dtype))
+        if array.min() < known.min or array.max() > known.max:
+            return (array >= known.min) & (array <= known.max)
+    return np.ones((1,) * array.ndim, bool)
+
+
+def _of_bits(leaf: AnyArray) -> str:
+    """What was expected beside finite numbers, and what came."""
+    array = np.asarray(leaf)
+    if array.dtype.kind in "iu" or np.isfinite(array).all():
+        return f", as JAX keeps {array.dtype} in 32 bits; got larger ones"
+    return "; got NaN or infinity"
 
 
 def _counting(tree: Tree, weight: _Weight) -> Bool[np.ndarray, "..."]:

@@ -34,7 +34,7 @@ from forecaster.swarm.examples import validated_data
 from forecaster.swarm.executors import Executor, Failed, Local
 from forecaster.swarm.gathering import Gathered
 from forecaster.swarm.history import History
-from forecaster.swarm.keys import member_keys
+from forecaster.swarm.keys import checked_seed, member_keys
 from forecaster.swarm.metrics import described
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
@@ -131,7 +131,7 @@ def fit(
     began = time.perf_counter()
     ids = tuple(ids)
     check_ids(ids)
-    settings = broadcast_hyperparams(hyperparams, len(ids))
+    settings, seed = broadcast_hyperparams(hyperparams, len(ids)), checked_seed(seed)
     limits = broadcast_limits(epochs, patience, len(ids))
     checkpoint = checkpoint_of(checkpoint)
     check_callable(on_progress, "on_progress(progress)")
@@ -150,6 +150,8 @@ def fit(
     digest = ""
     if checkpoint:
         computed, said = checkpoint.precision, described(task)
+        if chunk is not None:  # programs of other chunks may round differently
+            said = f"{said}; chunk={chunk}".removeprefix("; ")
         digest = fingerprint(
             ids, seed, settings, limits, origin, data, computed, said, data_parallel
         )

@@ -119,9 +119,9 @@ def write_latest(
     epochs: Int[np.ndarray, " member"],
     latest: Float[np.ndarray, " member"] | float,
 ) -> Float[np.ndarray, "member later_epoch"]:
-    """A copy of the losses with those of each member's latest epoch."""
-    longer = widened(losses, int(epochs.max()))
-    longer[np.arange(len(epochs)), epochs - 1] = latest
+    """A copy of the losses with those of each member's latest epoch; NaN is none."""
+    longer, rows = widened(losses, int(epochs.max())), np.arange(len(epochs))
+    longer[rows, epochs - 1] = np.where(np.isnan(latest), longer[rows, epochs - 1], latest)
     return longer
 
 

@@ -7,10 +7,29 @@ from typing import cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import UInt32
+from jaxtyping import Key, UInt32
 
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
+from forecaster.swarm.task import AnyArray
+
+_KIND = "threefry2x32"  # whatever kind of keys JAX makes by default in this process
+
+
+def typed_key(words: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
+    """A member's raw random key as JAX's functions take it."""
+    return cast(jax.Array, jax.random.wrap_key_data(cast(jax.Array, words), impl=_KIND))
+
+
+def checked_seed(seed: object) -> int:
+    """A seed as a plain number. Raises SwarmError unless it is a whole one of 32 bits."""
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not -(2**31) <= int(cast(int, seed)) < 2**32:
+        raise SwarmError(
+            f"seed: expected a whole number from -2**31 to 2**32 - 1, as a random key keeps no "
+            f"more of it; got {seed!r:.50}"
+        )
+    return int(cast(int, seed))
 
 
 def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]:
@@ -18,13 +37,15 @@ def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]
 
     Only the seed and the name decide a key: adding, removing or reordering ids changes no other
     member's. Two names of any swarm share a key with a chance of about members^2 / 2^65.
+    Raises SwarmError for a seed that is no whole number of 32 bits.
     """
+    seed = checked_seed(seed)
     use_all_cores()  # before anything starts JAX
     words = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
     if 0 <= seed < 2**31:
         root = np.array([0, seed], np.uint32)
     else:
-        root = np.asarray(jax.random.key_data(jax.random.key(seed)))
+        root = np.asarray(jax.random.key_data(jax.random.key(seed, impl=_KIND)))
     key = np.broadcast_to(root, words.shape)
     for column in words.T:
         key = _fold_in(key, column)
@@ -38,7 +59,7 @@ def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
     """
     use_all_cores()  # before anything starts JAX
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        key = jax.random.key(int(key))
+        key = jax.random.key(int(key), impl=_KIND)
     words = np.asarray(jax.random.key_data(cast(jax.Array, key)) if _is_key(key) else key)
     if words.shape != (2,) or words.dtype != np.uint32:
         raise SwarmError(

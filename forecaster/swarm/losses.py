@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Key
 
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.data_parallel import first_example
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.shapes import naming_arrays
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
@@ -97,10 +98,20 @@ def _mean_loss(
     with naming_arrays(predictions=predictions, targets=targets):
         losses = loss(_cast(predictions, dtype and jnp.float32), targets)
     _check_losses(losses, len(used), predictions, targets)
-    each = losses.reshape(losses.shape[0], -1).mean(1)
+    each = jnp.where(used, losses.reshape(losses.shape[0], -1).mean(1), 0)
     total = batch.weight.sum()
     mean = (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
     return (mean, state) if carries else mean
+
+
+def applied(functions: Functions, dtype: DTypeLike | None) -> Callable[..., Tree]:
+    """A model's ``apply`` in another type of arithmetic, its predictions as float32 again."""
+
+    def apply(params: Params, *inputs: Tree, **options: Any) -> Tree:
+        out = functions.apply(_cast(params, dtype), *_cast(inputs, dtype), **options)
+        return _cast(out, dtype and jnp.float32)
+
+    return apply if dtype is not None else functions.apply
 
 
 def predictions_of(
@@ -110,18 +121,22 @@ def predictions_of(
     batch: Batch,
     hyperparams: Hyperparams,
 ) -> tuple[Tree, Tree]:
-    """A member's predictions with nothing random, and the targets; of padding, those of zeros."""
+    """A member's predictions with nothing random, and the targets; in padding, of an example."""
     inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
     with naming_arrays(inputs=inputs):
-        out = functions.apply(_cast(params, dtype), _cast(inputs, dtype), hyperparams=hyperparams)
-    return _cast(out, dtype and jnp.float32), targets
+        out = applied(functions, dtype)(params, inputs, hyperparams=hyperparams)
+    return out, targets
 
 
 def _known(tree: Tree, used: Bool[jax.Array, " example"]) -> Tree:
-    """Arrays (example, ...), zero in padding: what stands there, NaN even, must reach nothing."""
+    """Arrays (example, ...), with the first example that counts in the place of padding.
+
+    What stands there, NaN even, must reach nothing; and of zeros a loss, or a model, may make NaN.
+    Zero where nothing counts.
+    """
 
     def known(x: AnyArray) -> jax.Array:
-        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros((), x.dtype))
+        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, first_example(x, used))
 
     return jax.tree.map(known, tree)
 

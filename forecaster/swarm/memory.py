@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Shaped, UInt32
 
 from forecaster.swarm.data import Held, total_bytes, with_shared
+from forecaster.swarm.keys import typed_key
 from forecaster.swarm.task import Data, Hyperparams, Limits, Params, Task, Tree
 from forecaster.swarm.training import State, start
 from forecaster.swarm.variables import count_weights, loss_of_weights, trained
@@ -56,7 +57,7 @@ def weights(task: Task) -> int:
     """How many weights a member has."""
 
     def init(key: _KeyData) -> Params:
-        return task.init(cast(jax.Array, jax.random.wrap_key_data(key)))
+        return task.init(typed_key(key))
 
     params = jax.eval_shape(init, _KEY)
     return count_weights(params)
@@ -73,7 +74,7 @@ def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
         key_data: _KeyData, hyperparams: Hyperparams, by_member: Data, shared: tuple[Tree, ...]
     ) -> tuple[Tree, Params]:
         data: Data = with_shared(by_member, shared)
-        key = cast(jax.Array, jax.random.wrap_key_data(key_data))
+        key = typed_key(key_data)
         params = task.init(key)
         batch = first_batch(task, data, key)
 

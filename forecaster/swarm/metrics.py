@@ -101,8 +101,9 @@ def watched(
 
 
 def described(task: Task) -> str:
-    """What a task measures and chooses weights by, as arguments of a fit; "" for losses alone."""
-    said = [f"metrics={', '.join(sorted(task.metrics))}"] if task.metrics else []
+    """How a task's members learn, what it measures and what it chooses weights by, in words."""
+    said = [task.said] if task.said else []
+    said += [f"metrics={', '.join(sorted(task.metrics))}"] if task.metrics else []
     by = task.criterion
     if isinstance(by, Criterion):
         said += [f"monitor={by.monitor}", f"mode={by.mode}"]
@@ -133,6 +134,13 @@ def _value(
             f"metric {name}: expected a value per example, shape ({len(weight)}, ...); got "
             f"{each.shape}. A metric of all examples at once takes a third argument "
             "sample_weight, 0.0 where there is no example"
+        )
+    if each.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
+        raise SwarmError(
+            f"metric {name}: expected at most one value per number; got {each.shape} from "
+            f"predictions {jax.tree.map(jnp.shape, predictions)} and targets "
+            f"{jax.tree.map(jnp.shape, targets)}, which were spread over each other. Give both the "
+            "same shape"
         )
     each = jnp.where(weight > 0, each.reshape(each.shape[0], -1).mean(1), 0)
     total = weight.sum()

@@ -97,6 +97,17 @@ def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
     return None if open_ended else frozenset(parameters)
 
 
+def has_own_rate(optimizer: Optimizer) -> bool:
+    """Whether a function makes its optimiser with a learning rate of its own unless told."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        return False
+    try:
+        rate = inspect.signature(optimizer).parameters.get("learning_rate")
+    except (TypeError, ValueError):  # a builtin
+        return False
+    return rate is not None and rate.default is not rate.empty and rate.default is not None
+
+
 def _called(
     function: Callable[..., object], hyperparams: Hyperparams
 ) -> optax.GradientTransformation:

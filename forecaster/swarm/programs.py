@@ -48,6 +48,8 @@ class Program:
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
         key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in self._by_shape:
+            while len(self._by_shape) >= _MOST:
+                del self._by_shape[next(iter(self._by_shape))]
             self._by_shape[key] = _shared(self.lower(*args), self._mesh, self._options)
         return self._by_shape[key]
 

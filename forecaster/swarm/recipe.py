@@ -13,7 +13,8 @@ from jaxtyping import Float, UInt32
 
 from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.equality import Globals, changed_globals, globals_named, same_function
-from forecaster.swarm.losses import Batch, filled, loss_of, takes_hyperparams
+from forecaster.swarm.keys import typed_key
+from forecaster.swarm.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.metrics import NOTHING, Watched
 from forecaster.swarm.modules import Functions
 from forecaster.swarm.optimizers import Optimizer, names_taken
@@ -54,7 +55,7 @@ class Recipe:
         named = {name: globals_named(function) for name, function in functions.items()}
         object.__setattr__(self, "globals_then", named)
 
-    @functools.lru_cache(maxsize=8)  # noqa: B019, a recipe lives as long as its programs
+    @functools.lru_cache(maxsize=32)  # noqa: B019, equal recipes of other swarms find their tasks
     def task(
         self,
         batch_size: int | None = None,
@@ -92,7 +93,7 @@ class Recipe:
 
         def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
             with naming_arrays(inputs=inputs):
-                return self.functions.apply(params, inputs, hyperparams=hyperparams)
+                return self._apply(params, inputs, hyperparams=hyperparams)
 
         return predict
 
@@ -105,11 +106,11 @@ class Recipe:
 
         def sample(params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
             inputs, own, words = given
-            key = cast(jax.Array, jax.random.wrap_key_data(own))
+            key = typed_key(own)
             for word in (words[0], words[1]):
                 key = jax.random.fold_in(key, word)
             with naming_arrays(inputs=inputs):
-                return self.functions.apply(params, inputs, key=key, hyperparams=hyperparams)
+                return self._apply(params, inputs, key=key, hyperparams=hyperparams)
 
         return sample
 
@@ -138,13 +139,18 @@ class Recipe:
 
         return step
 
+    @functools.cached_property
+    def _apply(self) -> Callable[..., Tree]:
+        """The model, in the arithmetic that it is trained in."""
+        return applied(self.functions, self.compute_dtype)
+
     def _whole(self, batch: Batch) -> Batch:
         """A batch of the caller's, as the loss gets it."""
         return filled(Batch(*batch)) if self.loss_fn else Batch(*batch)
 
     def function(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         """One member as a pure function of its inputs."""
-        apply, own = self.functions.apply, params
+        apply, own = self._apply, params
 
         def member(
             *inputs: Tree, params: Params = own, key: jax.Array | None = None, **options: Any

@@ -166,7 +166,8 @@ class OnDevices:
             step = step.before
         losses = widened_losses(self.start.losses, int(self.last.epochs.host.max()))
         for step in reversed(steps):
-            np.asarray(losses.train)[rows, step.epochs.host - 1] = step.loss
+            known = ~np.isnan(step.loss)  # of those that trained
+            np.asarray(losses.train)[rows[known], step.epochs.host[known] - 1] = step.loss[known]
         return FitResult(self.start.ids, self._state[1].host, losses, self.start.seconds)
 
 

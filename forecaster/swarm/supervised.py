@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
 
@@ -14,6 +15,7 @@ from forecaster.swarm.checks import SwarmError, check_counts
 from forecaster.swarm.convolutions import with_products
 from forecaster.swarm.data import Shared
 from forecaster.swarm.data_parallel import shard_batch
+from forecaster.swarm.keys import typed_key
 from forecaster.swarm.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
 from forecaster.swarm.metrics import Metric, Watched, watched
 from forecaster.swarm.modules import Build, Functions, module_functions, pure_functions
@@ -154,7 +156,31 @@ def supervised(
         measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
         metrics=seen.names,
         criterion=seen.criterion,
+        said=_in_words(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype),
     )
+
+
+def _in_words(
+    loss: object,
+    optimizer: Optimizer,
+    batch_size: int | None,
+    accumulate: int,
+    compute_dtype: DTypeLike | None,
+) -> str:
+    """What decides how members learn, by the names that it has in any process."""
+    while isinstance(optimizer, functools.partial):
+        optimizer = cast(Optimizer, optimizer.func)
+    while isinstance(loss, functools.partial):
+        loss = cast(object, loss.func)
+    made = isinstance(optimizer, optax.GradientTransformation)
+    said = {
+        "loss": getattr(loss, "__qualname__", type(loss).__qualname__),
+        "optimizer": "made" if made else getattr(optimizer, "__qualname__", "another"),
+        "batch_size": batch_size,
+        "accumulate": accumulate,
+        "compute_dtype": None if compute_dtype is None else jnp.dtype(compute_dtype).name,
+    }
+    return "; ".join(f"{name}={value}" for name, value in said.items())
 
 
 def _measure(
@@ -180,7 +206,7 @@ def _batches(
     sample = None
     if data.bootstrap is not None:
         key_data = cast(jax.Array, data.bootstrap)
-        sample = bootstrap_sample(cast(_Key, jax.random.wrap_key_data(key_data)), valid)
+        sample = bootstrap_sample(typed_key(key_data), valid)
     if batch_size is None:
         return None if sample is None else (sample[None], valid[None]), valid.any()[None]
     drawn, weight, active = shuffled_batches(key, valid, batch_size)

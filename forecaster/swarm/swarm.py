@@ -26,13 +26,13 @@ from forecaster.swarm.cost import Cost, cost_of
 from forecaster.swarm.data import Shared, Streamed
 from forecaster.swarm.examples import first_of, part, training_data
 from forecaster.swarm.fitting import Progress, fit, restart_from_best
-from forecaster.swarm.keys import key_words
+from forecaster.swarm.keys import checked_seed, key_words
 from forecaster.swarm.lanes import map_members
 from forecaster.swarm.losses import check_one_loss
 from forecaster.swarm.members import append_members, broadcast_params, take_members
 from forecaster.swarm.metrics import Metric, watched
 from forecaster.swarm.naming import renamed
-from forecaster.swarm.optimizers import Optimizer, adamw
+from forecaster.swarm.optimizers import Optimizer, adamw, has_own_rate
 from forecaster.swarm.recipe import LEARNING_RATE, Machine, Recipe
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.shapes import Shapes, expecting, shapes_of
@@ -61,7 +61,7 @@ class Swarm(Trained):
     - ``optimizer``: an optax transformation, or a function such as ``optax.sgd`` whose arguments
       are hyperparameters
     - ``hyperparams``: by name, a scalar or an array (member,); ``learning_rate`` is 1e-3 unless
-      given. Those that neither optimiser, model nor loss takes give a SwarmWarning
+      given or the function's default. Those that neither optimiser, model nor loss takes warn
     - ``seed``: decides every member's random key, together with its name
     - ``accumulate``: steps whose gradients are averaged into one update
     - ``compute_dtype``: of the model's arithmetic, not of weights; e.g. ``jax.numpy.bfloat16``
@@ -90,9 +90,9 @@ class Swarm(Trained):
         ids, functions = names_of(ids), functions_of(model)
         check_one_loss(loss, loss_fn)
         given = by_name(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
-        hyperparams = {"learning_rate": LEARNING_RATE} | given
+        hyperparams = given if has_own_rate(optimizer) else {"learning_rate": LEARNING_RATE} | given
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
-        self.seed, self._machine = seed, Machine(lanes, chunk, memory, data_parallel)
+        self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
         self._recipe = Recipe(functions, loss, loss_fn, optimizer, accumulate, compute_dtype)
         self._recipe.warn_unused(self.hyperparams)
         self._ids, self._devices = ids, cast(OnDevices | None, None)
@@ -129,7 +129,7 @@ class Swarm(Trained):
           :class:`Shared`, (example, ...) that all members learn from; or ``inputs`` a
           :class:`Streamed`, whose ``load`` returns ``(inputs, targets[, sample_weight])`` or a
           :class:`Supervised`
-        - ``sample_weight``: (member, example), 0.0 for padding
+        - ``sample_weight``: (member, example), 0.0 for padding; a batch's loss is the weighted mean
         - ``validation_data``: ``(inputs, targets[, sample_weight])``; where given, each member
           keeps the weights that were best on it, and needs an example there
         - ``epochs``: how many more, at the most

@@ -60,6 +60,9 @@ class Task:
     - ``optimizer(hyperparams) -> optax.GradientTransformation``: called while tracing, so that
       learning rates and the like may differ between members without recompiling
 
+    - ``said``: in words, what else decides the result, so that a checkpoint is not continued with
+      another batch size or loss
+
     Two tasks are the same compiled program when they are the same object.
     """
 
@@ -72,3 +75,4 @@ class Task:
     measure: Callable[[Params, Data, Hyperparams], dict[str, Float[jax.Array, ""]]] | None = None
     metrics: tuple[str, ...] = ()
     criterion: Callable[[Mapping[str, jax.Array]], jax.Array] | None = None
+    said: str = ""

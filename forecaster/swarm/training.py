@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Bool, Float, Int32, Key, UInt32
 
 from forecaster.swarm.data_parallel import replicated, shard_batch
+from forecaster.swarm.keys import typed_key
 from forecaster.swarm.task import (
     AnyArray,
     Data,
@@ -63,7 +64,7 @@ class Losses(NamedTuple):
 
 def init_state(task: Task, key_data: UInt32[AnyArray, "2"], hyperparams: Hyperparams) -> State:
     """State of one member before it has seen any data."""
-    params = task.init(jax.random.fold_in(_typed_key(key_data), 0))
+    params = task.init(jax.random.fold_in(typed_key(key_data), 0))
     opt_state = task.optimizer(hyperparams).init(trained(params))
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
@@ -125,7 +126,7 @@ def epoch_keys(
     key_data: UInt32[AnyArray, "2"], epoch: int | Int32[AnyArray, ""]
 ) -> tuple[Key[jax.Array, ""], Key[jax.Array, ""]]:
     """The keys of a member's epoch, counted from 1: for its batches and for its losses."""
-    first, second = jax.random.split(jax.random.fold_in(_typed_key(key_data), epoch))
+    first, second = jax.random.split(jax.random.fold_in(typed_key(key_data), epoch))
     return first, second
 
 
@@ -204,10 +205,11 @@ def train_step(
 
     It goes on from the best weights, as another fit does. There is no validation: the weights after
     the step are the best. Where it is not ``active``, for lack of examples, its loss is 0 and
-    nothing else changes. A loss or a weight that is not finite changes nothing but the status.
+    nothing else changes. A loss or a weight that is not finite changes nothing but the status, and
+    the loss of a member that does not train any more is NaN.
     """
     epoch = state.epoch + 1
-    key = jax.random.fold_in(_typed_key(state.key), epoch)
+    key = jax.random.fold_in(typed_key(state.key), epoch)
     before, optimizer = (state.best_params, state.opt_state), task.optimizer(hyperparams)
     params, opt_state, loss = update(task, optimizer, *before, batch, key, hyperparams)
     loss = jnp.where(active, loss, 0)
@@ -224,7 +226,7 @@ def train_step(
     failed = still._replace(status=jnp.int32(Status.DIVERGED))
     training = state.status != Status.DIVERGED
     after = where(active, where(sound, stepped, failed), still)
-    return where(training, after, state), loss
+    return where(training, after, state), jnp.where(training, loss, jnp.nan)
 
 
 def update(
@@ -283,10 +285,6 @@ def train_one(
     while state.status == Status.TRAINING:
         state = cast(State, epoch(state, data, hyperparams, limits))
     return state
-
-
-def _typed_key(key_data: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
-    return cast(jax.Array, jax.random.wrap_key_data(cast(jax.Array, key_data)))
 
 
 def all_finite(tree: Tree) -> Bool[jax.Array, ""]:

@@ -69,7 +69,7 @@ def gru(
     - ``new_bias``: (H,), added to the recurrent part of the new gate, inside the reset.
     - ``inputs``: (time, batch, F).
     - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
-      leaves the state as it was; there is no derivative in it.
+      leaves the state as it was; there is no derivative in it. Inputs are finite there, too.
     - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
     - ``precision``, ``compiled``: as for :func:`forecaster.swarm.recurrence.lstm`.
 
@@ -80,6 +80,7 @@ def gru(
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
     kernel, bias, new_bias, inputs, valid = arrays
+    valid = valid.astype(kernel.dtype)
     native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
     run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
     run = functools.partial(run, compiled=compiled)

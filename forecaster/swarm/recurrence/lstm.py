@@ -88,6 +88,7 @@ def lstm(
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
+    valid = valid.astype(kernel.dtype)
     native.check_shapes(kernel, 4, inputs, valid, bias)
     run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
     run = functools.partial(run, compiled=compiled)

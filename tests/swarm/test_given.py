@@ -1,0 +1,178 @@
+"""What is given is taken as it is given, or refused: rates, seeds, numbers, types, files."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from forecaster.swarm import (
+    Checkpoint,
+    Shared,
+    Swarm,
+    SwarmError,
+    lstm,
+    random_candidates,
+    use_all_cores,
+)
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(40, 3)).astype(np.float32)
+Y = X.sum(-1, keepdims=True) + 1
+
+
+def init(key):
+    return {"w": 0.3 * jax.random.normal(key, (3, 1)), "b": jnp.zeros(1)}
+
+
+def line(params, x):
+    return x @ params["w"] + params["b"]
+
+
+def swarm_of(members: Any = 1, **settings: Any) -> Swarm:
+    loss = settings.pop("loss", optax.squared_error)
+    return Swarm((init, line), members, loss=loss, **settings)
+
+
+def stopping(progress) -> bool:
+    return progress.epochs_done > 0
+
+
+def of_a_tenth(learning_rate=0.1):
+    return optax.sgd(learning_rate)
+
+
+@pytest.mark.parametrize("optimizer", [functools.partial(optax.sgd, learning_rate=0.1), of_a_tenth])
+def test_a_learning_rate_of_the_optimisers_own_is_its_own(optimizer):
+    made = swarm_of(optimizer=optimizer)
+    expected = swarm_of(optimizer=optax.sgd, hyperparams={"learning_rate": 0.1})
+    same = [each.fit(Shared(X), Shared(Y), epochs=3).losses.train for each in (made, expected)]
+    np.testing.assert_allclose(*same, rtol=1e-6)
+    given = swarm_of(optimizer=optimizer, hyperparams={"learning_rate": 0.01})
+    assert given.fit(Shared(X), Shared(Y), epochs=3).losses.train[0, -1] > same[0][0, -1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "said"),
+    [
+        ({}, {"batch_size": 20}, r"batch_size=32 \(now 20\)"),
+        ({"optimizer": optax.adabelief}, {}, r"optimizer=adam \(now adabelief\)"),
+        ({"loss": optax.huber_loss}, {}, r"loss=squared_error \(now huber_loss\)"),
+        ({"compute_dtype": "bfloat16"}, {}, r"compute_dtype=None \(now bfloat16\)"),
+        ({"chunk": 1}, {}, r"chunk=None \(now 1\)"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_not_continued(settings, options, said, tmp_path):
+    path = tmp_path / "fit"
+    swarm_of(optimizer=optax.adam).fit(
+        Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path), on_progress=stopping
+    )
+    other = swarm_of(**{"optimizer": optax.adam} | settings)
+    with pytest.raises(SwarmError, match=said):
+        other.fit(
+            Shared(X), Shared(Y), epochs=60, checkpoint=Checkpoint(path, resume=True), **options
+        )
+
+
+@pytest.mark.parametrize("raw", [b"a,b\n1,2\n", None])
+def test_a_checkpoint_replaces_no_other_file(raw, tmp_path):
+    path = tmp_path / "mine"
+    if raw is None:
+        swarm_of().save(path)
+    else:
+        path.write_bytes(raw)
+    before = path.read_bytes()
+    with pytest.raises(SwarmError, match="mine: expected a checkpoint or nothing"):
+        swarm_of().fit(Shared(X), Shared(Y), epochs=1, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+def test_examples_and_weights_of_bfloat16_can_be_kept(tmp_path):
+    path, x = tmp_path / "fit", Shared(X.astype(jnp.bfloat16))
+    options = {"epochs": 60, "on_progress": stopping}
+    swarm_of().fit(x, Shared(Y), checkpoint=Checkpoint(path), **options)
+    resumed = swarm_of().fit(x, Shared(Y), epochs=60, checkpoint=Checkpoint(path, resume=True))
+    whole = swarm_of().fit(x, Shared(Y), epochs=60)
+    jax.tree.map(np.testing.assert_array_equal, resumed.params, whole.params)
+
+
+def test_what_is_used_is_computed_as_what_is_measured():
+    made = swarm_of(compute_dtype=jnp.bfloat16).fit(Shared(X), Shared(Y), epochs=5)
+    predictions = made.predict(Shared(X))
+    assert predictions.dtype == np.float32
+    loss = np.mean((predictions[0] - Y) ** 2)
+    np.testing.assert_allclose(made.evaluate(Shared(X), Shared(Y)), [loss], rtol=1e-6)
+    # Outside of a program each number in between is rounded, too.
+    np.testing.assert_allclose(np.asarray(made.member("0")(X)), predictions[0], atol=0.02)
+
+
+@pytest.mark.parametrize("seed", [2**32, -(2**31) - 1, 1.5, "1", True])
+def test_seeds_that_a_key_cannot_keep_are_refused(seed):
+    with pytest.raises(SwarmError, match="seed: expected a whole number"):
+        swarm_of(seed=seed)
+
+
+def test_a_seed_of_numpy_is_a_number(tmp_path):
+    made = swarm_of(seed=np.int64(3))
+    made.save(tmp_path / "saved")
+    jax.tree.map(np.testing.assert_array_equal, made.params, swarm_of(seed=3).params)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        (np.where(np.arange(3) == 1, np.nan, X).astype(jnp.bfloat16), "got NaN or infinity"),
+        (X.astype(np.float64) * 1e300, "float64 in 32 bits; got larger ones"),
+        (np.full((40, 3), 2**40 + 7), "int64 in 32 bits; got larger ones"),
+    ],
+)
+def test_numbers_that_are_lost_on_the_way_are_refused(inputs, said):
+    with pytest.raises(SwarmError, match=said):
+        swarm_of().predict(Shared(inputs))
+
+
+@pytest.mark.parametrize("value", [2**40 + 5, 3_000_000_000, 1e300])
+def test_hyperparameters_of_more_than_32_bits_are_refused(value):
+    with pytest.raises(SwarmError, match=r"hidden.*: expected numbers of 32 bits"):
+        swarm_of(hyperparams={"hidden": value})
+
+
+def test_a_pair_that_is_no_range_of_floats_is_chosen_from():
+    drawn = random_candidates(30, hidden=(4, 16), act=("relu", "tanh"), learning_rate=(1e-4, 1e-1))
+    assert {each["hidden"] for each in drawn} == {4, 16}
+    assert {each["act"] for each in drawn} == {"relu", "tanh"}
+    assert all(1e-4 <= each["learning_rate"] <= 1e-1 for each in drawn)
+    assert len({each["learning_rate"] for each in drawn}) == 30
+
+
+def test_metrics_are_not_spread_over_each_other():
+    made = Swarm((init, line), 1, loss=lambda p, t: (p[:, 0] - t) ** 2)
+    with pytest.raises(SwarmError, match=r"metric apart: .*spread over each other"):
+        made.fit(
+            Shared(X), Shared(Y[:, 0]), epochs=1, metrics={"apart": lambda p, t: jnp.abs(p - t)}
+        )
+
+
+def test_a_member_that_has_diverged_leaves_its_history_alone():
+    made = swarm_of(["good", "bad"], optimizer=optax.sgd)
+    x = np.stack([X, X * 1e30])
+    y = np.stack([Y, Y])
+    after, first = made.step(x, y)
+    again, second = after.step(np.stack([X, X]), y)
+    assert set(again.diverged) == {"bad"}
+    assert not np.isfinite(first[1]) and np.isnan(second[1]) and np.isfinite(second[0])
+    assert not np.isfinite(again.losses.train[1]).any()
+    assert np.isfinite(again.losses.train[0]).all()
+
+
+@pytest.mark.parametrize("kind", [bool, np.int32])
+def test_a_mask_of_any_kind_leads_into_the_same_code(kind):
+    use_all_cores()
+    kernel, bias = RANDOM.normal(size=(7, 16)).astype("f4"), np.zeros(16, np.float32)
+    inputs = RANDOM.normal(size=(5, 2, 3)).astype(np.float32)
+    valid = np.array([[0, 1], [1, 1], [1, 1], [1, 0], [1, 1]])
+    expected = lstm(kernel, bias, inputs, valid.astype(np.float32))
+    np.testing.assert_array_equal(lstm(kernel, bias, inputs, valid.astype(kind)), expected)
