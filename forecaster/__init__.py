@@ -1,4 +1,4 @@
-"""Forecaster: one independent small network per series, hundreds at the same time.
+"""Forecaster: small networks of its own for each series, hundreds at the same time.
 
     import forecaster as fc
 
@@ -13,7 +13,7 @@ import os
 
 import lazy_loader
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 # XLA writes to standard error what only its developers can act on; it reads this when JAX starts.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

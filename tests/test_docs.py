@@ -68,7 +68,10 @@ def test_the_site_builds_without_a_warning(site):
     assert not [name for name, text in html.items() if re.search(r":(class|func|mod|meth):", text)]
 
 
-@pytest.mark.parametrize("text", ["[a page](nowhere.md)", "[a heading](index.md#nowhere)"])
+@pytest.mark.parametrize(
+    "text",
+    ["[a page](nowhere.md)", pytest.param("[a heading](index.md#nowhere)", marks=pytest.mark.slow)],
+)
 def test_a_link_to_nowhere_fails_the_build(tmp_path, text):
     assert build(tmp_path, extra=f"# Extra\n\n{text}\n").returncode != 0
 

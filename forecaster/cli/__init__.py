@@ -77,17 +77,17 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="forecaster")
 def main() -> None:
-    """Forecast hundreds of series, each by a small network of its own.
+    """Forecast hundreds of series, each by small networks of its own.
 
     \b
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
     forecaster scorecard                    how the forecasts that were made have done
     forecaster runs                         what was trained; compare, rename, remove
-    forecaster evaluate --tickers sp500.txt how good they were, beside simpler ones
+    forecaster evaluate --tickers sp500.txt backtest against baselines
     forecaster report                       the latest evaluation as a page
     forecaster ingest --tickers sp500.txt   fetch missing prices, without training
-    forecaster status                       what is stored, wrong and trained
+    forecaster status                       stored data, problems in it, trained runs
     forecaster export --output prices.csv   stored prices for other programs
     forecaster compress                     what a smaller file of the model would cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch

@@ -122,7 +122,7 @@ _SETTINGS = (
     metavar="[NAME]",
     help="Continue the fit that was interrupted; of several, the one of this name (see `status`).",
 )
-@click.option("--discard", metavar="NAME", help="Remove a fit that was interrupted; no more.")
+@click.option("--discard", metavar="NAME", help="Delete an interrupted fit or evaluation instead of resuming it.")
 @home_option
 @click.pass_context
 def fit(
@@ -148,7 +148,7 @@ def fit(
     seed: int,
     **options: Any,
 ) -> None:
-    """Train one network per series, all at the same time.
+    """Train the networks of all series at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
     stops, and they calibrate its bands. A fit that was interrupted, by Ctrl-C, SIGTERM or a crash,

@@ -42,11 +42,12 @@ def fit(
     on_progress: Callable[[swarm.Progress], None] | None = None,
     **columns: Unpack[ColumnOptions],
 ) -> Model:
-    """Train one independent network per series of the panel.
+    """Train the networks of every series of the panel, all at the same time.
 
     Rows that are known at the panel's end to look wrong are left out, see :meth:`Panel.masked`. A
     series that is too short, never changes or cannot be transformed is left out and named in
-    ``skipped``. A series' network depends on its name, its values, the config and the seed alone.
+    ``skipped``. With ``start="independent"`` the networks of a series depend on its name, its
+    values, the config and the seed alone; by default they start from ones that all series train.
 
     - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
     - ``config``: the settings; by default those of :class:`Config`

@@ -158,7 +158,7 @@ def forget(checkpoint: Checkpoint) -> None:
     """
     files = [checkpoint.path, *_shards(checkpoint.path)]
     for file in files:
-        if file.exists() and not _is_checkpoint(file):
+        if file.is_file() and file.stat().st_size and not _is_checkpoint(file):
             raise SwarmError(
                 f"{file}: expected a checkpoint or nothing; something else is there, which the fit "
                 "would replace. Choose another path, or remove it"

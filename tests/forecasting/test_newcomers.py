@@ -70,7 +70,10 @@ def test_too_few_rows_for_any_forecast_are_still_refused(panel, fitted):
         match_panel(fitted, few)
 
 
-@pytest.mark.parametrize(("transform", "needed"), [("combined", 31), ("seasonal", 25)])
+@pytest.mark.parametrize(
+    ("transform", "needed"),
+    [("combined", 31), pytest.param("seasonal", 25, marks=pytest.mark.slow)],
+)
 def test_one_too_young_for_the_transform_takes_no_other_forecast_away(config, transform, needed):
     hours = pd.date_range("2024-01-01", periods=300, freq="h")
     rows = {"old": 300, "young": needed - 1, "enough": needed}

@@ -42,7 +42,7 @@ def test_a_sample_of_long_series_is_smaller():
     assert len(sampling.sample_of(names, sampling.MOST_ROWS)) == 30
 
 
-@pytest.mark.parametrize("target", ["adj_close", "y"])
+@pytest.mark.parametrize("target", ["adj_close", pytest.param("y", marks=pytest.mark.slow)])
 def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_for_users):
     config = dataclasses.replace(config, start="pooled", epochs=2)
     if target == "y":

@@ -40,7 +40,7 @@ def of_words(params, words):
     return ((params["e"][words] * known).sum(1) / known.sum(1)) @ params["w"]
 
 
-@pytest.mark.parametrize("batch_size", [None, 32])
+@pytest.mark.parametrize("batch_size", [pytest.param(None, marks=pytest.mark.slow), 32])
 @pytest.mark.parametrize(
     ("model", "loss", "inputs"),
     [

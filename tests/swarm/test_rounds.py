@@ -45,7 +45,7 @@ def data():
 
 
 @pytest.mark.usefixtures("as_for_users")
-@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("validated", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_rounds_change_no_bit(data, validated, monkeypatch):
     """300 members are three groups of at most 8 rounds; some stop early."""
     used = []

@@ -56,7 +56,14 @@ def members_state(task):
     return jax.eval_shape(lambda: init_state(task, jnp.zeros(2, jnp.uint32), HYPERPARAMS))
 
 
-@pytest.mark.parametrize("optimizer", _ALIKE, ids=lambda made: getattr(made, "__name__", "partial"))
+OFTEN = (adamw, optax.sgd, optax.adam, optax.lion)  # the others in the night
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [pytest.param(each, marks=() if each in OFTEN else pytest.mark.slow) for each in _ALIKE],
+    ids=lambda made: getattr(made, "__name__", "partial"),
+)
 def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
     made, of = [], vectors.Vector.of
 
