@@ -33,7 +33,7 @@ def scorecard(
     """Say how the forecasts that were really made have done since.
 
     Each `predict` is kept in the home's record. After `ingest`, its forecasts are compared with
-    what came: the share that bands held, and CRPS and absolute error relative to those
+    what came: the share that bands covered, and CRPS and absolute error relative to those
     of "unchanged" (below 1 is better). Splits and dividends since then are allowed for. A forecast
     that was made again from the same day, by the same run, counts once.
 
@@ -77,7 +77,7 @@ def _table(card: "Scorecard", *, narrow: bool = False) -> "Table":
         return cells[1:] if narrow else cells
 
     headings = shown(_headings(card.levels))
-    headings = [text.replace(" holds", "") for text in headings] if narrow else headings
+    headings = [text.replace(" coverage", "") for text in headings] if narrow else headings
     table = Table("series", *headings, title="Forecasts that were made, and what "
                   "came; CRPS and error of 'unchanged' = 1", title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
@@ -92,7 +92,7 @@ def _table(card: "Scorecard", *, narrow: bool = False) -> "Table":
 
 
 def _headings(levels: Sequence[str]) -> list[str]:
-    held = (f"{level} % holds" for level in levels)
+    held = (f"{level} % coverage" for level in levels)
     return ["forecasts", "outcomes", "open", *held, "CRPS", "abs. error"]
 
 

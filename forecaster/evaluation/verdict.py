@@ -230,7 +230,7 @@ def _bands_in_words(evaluation: Evaluation) -> str:
     for level, rows in ours.groupby("level"):
         shares = rows["held"]
         ends = f" ({shares.min():.1%} to {shares.max():.1%} by horizon)" if len(rows) > 1 else ""
-        parts.append(f"those of {level:g} % hold {shares.mean():.1%} of the outcomes{ends}")
+        parts.append(f"those of {level:g} % covered {shares.mean():.1%} of the outcomes{ends}")
     return f"Bands: {', '.join(parts)}."
 
 

@@ -84,7 +84,7 @@ class Scorecard:
             f"{len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are still open."
         ]
         if len(self.known):
-            held = [f"bands of {lv} % held {total[f'held-{lv}']:.1%}" for lv in self.levels]
+            held = [f"bands of {lv} % covered {total[f'held-{lv}']:.1%}" for lv in self.levels]
             scores = [
                 f"the {name} is {total[key]:.3f} of that of 'unchanged'"
                 for key, name in (("crps", "CRPS"), ("mae", "absolute error"))

@@ -146,7 +146,7 @@ function drawBands() {
   const held = data.coverage[state.horizon], off = {}, wide = {};
   for (const [name, part] of Object.entries(held)) off[name] = { x: part.level, y: part.held.map((v, n) => v === null ? null : v - part.level[n]) };
   for (const [name, part] of Object.entries(data.widths)) wide[name] = { x: part.level, y: part.width };
-  lines("coverage", off, { label: `what the band says, ${horizonName(state.horizon)}`, format: "share" }, { label: "held, less said", format: "change" }, [{ kind: "rule", y: 0 }]);
+  lines("coverage", off, { label: `what the band says, ${horizonName(state.horizon)}`, format: "share" }, { label: "coverage, less nominal", format: "change" }, [{ kind: "rule", y: 0 }]);
   lines("widths", wide, { label: "what the band says", format: "share" }, { label: "median width one step ahead, in volatilities" });
   drawPit("pit", data.pit.models, (part) => part.all, "");
 }
@@ -201,7 +201,7 @@ function groupTable() {
   });
   seriesTable(box("group-table"), { caption: `${NAMES[data.scores[0]]} by group, \u201cunchanged\u201d = 1, all horizons`, name: "groups", rows: [...rows.values()], sort: { key: ours, up: true },
     columns: [{ key: "id", label: "group", text: true }, { key: "series", label: "series" }, ...data.models.filter((name) => name !== "Naive").map((name) => ({ key: name, label: name, format: three })),
-      { key: "held", label: "80 % holds", format: share }, { key: "better", label: `better than ${data.rival}`, format: share }] });
+      { key: "held", label: "80 % coverage", format: share }, { key: "better", label: `better than ${data.rival}`, format: share }] });
 }
 
 // Every series ---------------------------------------------------------------------------------------

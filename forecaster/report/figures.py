@@ -229,7 +229,7 @@ def _draw_coverage(ax: "Axes", evaluation: Evaluation) -> None:
             level = own.index.to_numpy(float) / 100
             ax.plot(level, own.to_numpy() - level, marker="o", ms=3, **style)
     ax.axhline(0, color=INK, lw=0.8)
-    ax.set(xlabel="nominal level", ylabel="share held less nominal, all horizons")
+    ax.set(xlabel="nominal level", ylabel="coverage less nominal, all horizons")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False)
 

@@ -158,7 +158,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
                 "model": name,
                 "series": int(tables[score][name].notna().sum()),
                 **{f"{key.upper()}, unchanged = 1": t[name].mean() for key, t in tables.items()},
-                **{f"{level:g} % holds": table[name].mean() for level, table in held.items()},
+                **{f"{level:g} % coverage": table[name].mean() for level, table in held.items()},
                 f"{evaluation.model} better": (ours["difference"] < 0).mean(),
                 "significantly": (signs < 0).mean(),
                 "significantly worse": (signs > 0).mean(),

@@ -142,10 +142,10 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
     held = held[held["model"] == evaluation.model].groupby("level")["held"].mean()
     quoted = [level for level in QUOTED_LEVELS if level in held.index]
     if quoted:
-        rest = [f"those of {level} % hold {held[level]:.1%}" for level in quoted[1:]]
+        rest = [f"those of {level} % covered {held[level]:.1%}" for level in quoted[1:]]
         yield html.Card(
             f"{held[quoted[0]]:.1%}",
-            f"held by bands of {quoted[0]}\N{NO-BREAK SPACE}%",
+            f"covered by bands of {quoted[0]}\N{NO-BREAK SPACE}%",
             "; ".join(rest),
         )
 
@@ -204,14 +204,14 @@ def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
     """The sections of bands, of when and where errors are, and of groups."""
     figure = html.figure
     bands = figure(
-        "coverage", "What bands hold, less what they say",
-        "At zero a band holds exactly its share of outcomes; above, it is too wide.",
+        "coverage", "Coverage, less the nominal level",
+        "At zero a band covers exactly its share of outcomes; above, it is too wide.",
     ) + figure(
         "pit", "Where outcomes fell in the forecast distributions",
         "Calibrated forecasts have all bars at 1; a hump in the middle says too wide.",
     ) + figure(
         "widths", "How wide the bands are",
-        "Of two models whose bands hold what they say, the one with narrower bands is better.",
+        "Of two models whose bands cover what they say, the one with narrower bands is better.",
     )  # fmt: skip
     yield html.Section("bands", "Bands", f"<div class='panels'>{bands}</div>")
     where = figure(
@@ -279,7 +279,7 @@ def _risk(evaluation: Evaluation) -> str:
         rows = rows.reindex([name for name in models if name in rows.index]).reset_index()
         rows = rows.rename(columns=lambda h: f"{h} ahead" if h != "model" else h)
         if len(rows):
-            tables.append(html.table(rows, f"Shares of outcomes that bands of {level} % hold"))
+            tables.append(html.table(rows, f"Shares of outcomes that bands of {level} % covered"))
     return (
         "<p>“Exceeded” should equal the probability. Kupiec's test rejects where it does not, "
         "Christoffersen's where exceedances come in clusters; both columns are shares of series, "

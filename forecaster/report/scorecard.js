@@ -20,7 +20,7 @@ function drawOrigins() {
     x: { time: data.dated && by.length > 1, label: data.dated ? "" : "origin", format: time }, y: { label: "\u201cunchanged\u201d = 1" }, layers: [{ kind: "rule", y: 1 }, ...layers],
     tip: (hit) => [hit.id, `${hit.layer.key}: ${three(hit.y)}`],
   });
-  numbersBelow(box("by-origin-numbers"), () => ({ caption: "By the day they were made", head: ["made from", "outcomes", ...data.levels.map((level) => `${level} % held`), ...scores.map(([, name]) => name)],
+  numbersBelow(box("by-origin-numbers"), () => ({ caption: "By the day they were made", head: ["made from", "outcomes", ...data.levels.map((level) => `${level} % coverage`), ...scores.map(([, name]) => name)],
     rows: by.map((v, n) => [time(v), outcomes[n], ...data.levels.map((level) => share(data.origins[`held-${level}`][n])), ...scores.map(([key]) => three(data.origins[key][n]))]) }));
 }
 function drawSteps() {
@@ -31,11 +31,11 @@ function drawSteps() {
     { kind: "points", x: by, y: data.steps[`held-${level}`], ids: by.map((v, k) => `${v} ahead: ${outcomes[k]} outcomes`), colour: hues[n % 7], size: 6, key: level },
   ]);
   charts.draw(box("by-step"), {
-    label: `Shares of outcomes that bands held, 1 to ${by[by.length - 1]} steps ahead`, flat: true,
-    x: { label: "steps ahead", format: (v) => Number.isInteger(v) ? String(v) : "", room: 0.04 }, y: { label: "held", format: "share" }, layers,
+    label: `Shares of outcomes that bands covered, 1 to ${by[by.length - 1]} steps ahead`, flat: true,
+    x: { label: "steps ahead", format: (v) => Number.isInteger(v) ? String(v) : "", room: 0.04 }, y: { label: "covered", format: "share" }, layers,
     tip: (hit) => [hit.id, `band of ${hit.layer.key} %: ${share(hit.y)}`],
   });
-  numbersBelow(box("by-step-numbers"), () => ({ caption: "By steps ahead", head: ["steps", "outcomes", ...data.levels.map((level) => `${level} % held`)],
+  numbersBelow(box("by-step-numbers"), () => ({ caption: "By steps ahead", head: ["steps", "outcomes", ...data.levels.map((level) => `${level} % coverage`)],
     rows: by.map((v, n) => [v, outcomes[n], ...data.levels.map((level) => share(data.steps[`held-${level}`][n]))]) }));
 }
 
@@ -44,7 +44,7 @@ const ids = data.table.id;
 const table = seriesTable(box("table"), {
   caption: "Forecasts of every series and what came", sort: { key: "crps", up: true }, pick: open,
   columns: [{ key: "id", label: "series", text: true }, { key: "outcomes", label: "outcomes", format: whole }, { key: "open", label: "open", format: whole },
-    ...data.levels.map((level) => ({ key: `held-${level}`, label: `${level} % holds`, format: share })), { key: "crps", label: "CRPS, \u201cunchanged\u201d = 1", format: three }, { key: "mae", label: "abs. error", format: three }, { key: "forecasts", label: "forecasts", format: whole }],
+    ...data.levels.map((level) => ({ key: `held-${level}`, label: `${level} % coverage`, format: share })), { key: "crps", label: "CRPS, \u201cunchanged\u201d = 1", format: three }, { key: "mae", label: "abs. error", format: three }, { key: "forecasts", label: "forecasts", format: whole }],
   rows: ids.map((id, n) => ({ id, values: Object.fromEntries(Object.keys(data.table).map((key) => [key, data.table[key][n]])) })),
 });
 

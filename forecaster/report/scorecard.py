@@ -58,7 +58,7 @@ def _cards(card: Scorecard) -> Iterator[html.Card]:
     yield html.Card(f"{known:,}", "outcomes so far", f"{card.count('open'):,} more are open")
     for level in card.levels:
         if np.isfinite(held := total[f"held-{level}"]):
-            label = f"held by bands of {level}\N{NO-BREAK SPACE}%"
+            label = f"covered by bands of {level}\N{NO-BREAK SPACE}%"
             yield html.Card(f"{held:.1%}", label, few)
     for score, name in (("crps", "CRPS"), ("mae", "absolute error")):
         if np.isfinite(total[score]):
@@ -73,7 +73,7 @@ def _sections(card: Scorecard) -> Iterator[html.Section]:
             "by-origin", "By the day they were made",
             "Below 1 the forecasts from that day were better than “unchanged”.",
         ) + html.figure(
-            "by-step", "What bands held, by steps ahead",
+            "by-step", "Coverage of the bands, by steps ahead",
             "Each line should lie on the thin one of its band.",
         )  # fmt: skip
         yield html.Section("when", "When and how far", f"<div class='panels'>{figures}</div>")

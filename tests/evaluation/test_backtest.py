@@ -82,7 +82,7 @@ def test_the_verdict_is_what_the_tables_say(evaluation):
     assert f"{both[0]:.3f} times the error of 'unchanged'" in point
     assert f"a CRPS {both[1]:.3f} times that of 'unchanged'" in whole
     ours = coverage(evaluation).query("model == 'LSTM' and level == 80")
-    assert f"those of 80 % hold {ours['held'].mean():.1%} of the outcomes" in bands
+    assert f"those of 80 % covered {ours['held'].mean():.1%} of the outcomes" in bands
     assert f"{relative(evaluation, 'crps')['LSTM'].idxmin()} (CRPS" in ends
 
 

@@ -112,8 +112,8 @@ def test_the_verdict_is_five_sentences_over_all_horizons(tmp_path):
     assert "a CRPS 0.500 times that of 'unchanged'" in whole
     assert "1.250 times that of GARCH, the strongest of the others, better on 0%" in whole
     assert bands == (
-        "Bands: those of 80 % hold 80.0% of the outcomes (80.0% to 80.0% by horizon), those of 95 "
-        "% hold 90.0% of the outcomes (90.0% to 90.0% by horizon)."
+        "Bands: those of 80 % covered 80.0% of the outcomes (80.0% to 80.0% by horizon), those of "
+        "95 % covered 90.0% of the outcomes (90.0% to 90.0% by horizon)."
     )
     assert "does best on a (CRPS 0.500) and worst on " in ends
     assert all(line.endswith(".") for line in verdict(made)) and caveats(made) == [
