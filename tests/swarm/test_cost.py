@@ -59,7 +59,7 @@ def test_small_members_with_much_data_go_by_few(monkeypatch):
     from forecaster.swarm import memory
     from forecaster.swarm.data import Held
 
-    monkeypatch.setattr(memory, "saved_bytes", lambda *_: 1000)
+    monkeypatch.setattr(memory, "_saved", lambda *_: memory._Traced(1000, recurrent=False))
     monkeypatch.setattr(memory, "weights", lambda _: 100)
     for floats, expected in ((1000, 16), (100_000, 8), (1_000_000, 4)):
         data = np.ones((2, floats), np.float32)

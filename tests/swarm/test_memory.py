@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from forecaster.swarm import Shared, Supervised, memory, supervised
 from forecaster.swarm.data import Held
@@ -32,6 +33,27 @@ def test_what_a_step_saves_grows_with_its_batch():
     small = supervised(MODEL, optax.squared_error, optimizer=optax.sgd, batch_size=2)
     saved = [memory.saved_bytes(task, held(), HYPERPARAMS) for task in (small, TASK)]
     assert 4 * WIDTH < saved[0] < saved[1]
+
+
+@pytest.mark.parametrize(("recurrent", "expected"), [(False, 1), (True, 2)])
+def test_large_members_go_by_one_by_one_unless_step_by_step(recurrent, expected):
+    """Weights are few, and what a step saves is between one and two MiB."""
+
+    def apply(params, inputs):
+        if recurrent:
+            steps = jnp.stack([inputs] * 4)
+            return jax.lax.scan(lambda c, x: (jnp.tanh(c + x @ params), c), inputs, steps)[0]
+        for _ in range(5):
+            inputs = jnp.tanh(inputs @ params)
+        return inputs
+
+    model = (lambda key: jnp.eye(32), apply)
+    task = supervised(model, optax.squared_error, validated=False)
+    x, one = np.ones((2, 1024, 32), np.float32), np.ones((2, 1024), np.float32)
+    data = Held(Supervised(x, x, one), 2)
+    rates = {name: np.ones(2, np.float32) for name in ("learning_rate", "weight_decay", "clip")}
+    assert 2**20 < memory.saved_bytes(task, data, rates) < 2**21
+    assert memory.chunk_size(task, data, rates) == expected
 
 
 def test_more_memory_is_room_for_more_members(monkeypatch):
