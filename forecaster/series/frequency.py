@@ -16,7 +16,9 @@ from forecaster.series.hours import Hours, infer_hours
 from forecaster.series.times import Time
 
 _DAY = pd.Timedelta(days=1)
-_RARE = 0.02  # of the times lie on weekends, of the holidays have a row: exceptions
+_RARE = 0.02  # of the holidays have a row: exceptions
+_LATELY, _SOME = 60, 0.1  # latest rows, of which more lie on weekends where these are no exceptions
+_NEARLY_ALL = 0.9  # of dates have one day of the month
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +71,14 @@ class Frequency:
         return int((times > last).sum())
 
     def _month(self, last: pd.Timestamp, count: int) -> pd.Timestamp:
-        """So many steps of months later, or that month's last day where it is too short."""
+        """So many steps of months later, or that month's last day where it is too short.
+
+        Where dates have no common day a month's last day stays a month's last day.
+        """
         later = last + pd.DateOffset(months=self.step * count)
-        return later.replace(day=min(self.day, later.days_in_month)) if self.day else later
+        if self.day:
+            return later.replace(day=min(self.day, later.days_in_month))
+        return later + pd.offsets.MonthEnd(0) if last.is_month_end else later
 
 
 def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
@@ -83,9 +90,14 @@ def most_common(counts: Mapping[Frequency, int]) -> Frequency:
     """The frequency of so many series that most have."""
     if not counts:
         return Frequency("B")
-    return min(
-        counts, key=lambda kind: (-counts[kind], kind.alias, kind.step, kind.nyse, str(kind.hours))
+    kinds = Counter[Frequency]()  # series on other days of the month are of one frequency
+    for kind, count in counts.items():
+        kinds[dataclasses.replace(kind, day=0)] += count
+    most = min(
+        kinds, key=lambda kind: (-kinds[kind], kind.alias, kind.step, kind.nyse, str(kind.hours))
     )
+    same = [kind for kind in counts if dataclasses.replace(kind, day=0) == most]
+    return min(same, key=lambda kind: (-counts[kind], kind.day))
 
 
 def infer_frequency(times: np.ndarray) -> Frequency:
@@ -111,7 +123,7 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
         return Frequency("B")
     typical = pd.Timedelta(np.median(np.diff(index.to_numpy())))
     if typical == _DAY:
-        if (index.day_of_week >= 5).mean() > _RARE:
+        if (index.day_of_week[-_LATELY:] >= 5).mean() > _SOME:
             return Frequency("D")
         return Frequency("B", nyse=_keeps_holidays(index))
     if typical < _DAY:
@@ -139,10 +151,10 @@ def _regular(index: pd.DatetimeIndex) -> str | None:
 
 
 def _day_of_months(index: pd.DatetimeIndex) -> int:
-    """The day that all dates have in their months, as far as these are long enough; else 0."""
+    """The day that nearly all dates have in their months, if these are long enough; else 0."""
     lengths = index.days_in_month
     for day in (31, int(index.day.max())):
-        if (index.day == np.minimum(day, lengths)).all():
+        if (index.day == np.minimum(day, lengths)).mean() >= _NEARLY_ALL:
             return day
     return 0
 

@@ -52,7 +52,7 @@ class Hours:
         """How many times a day has that is neither shortened nor off."""
         days = self.between(pd.Timestamp("2024-02-05"), pd.Timestamp("2024-02-29"))
         _, numbers = np.unique(days.astype("datetime64[D]"), return_counts=True)
-        return int(np.median(numbers))
+        return int(np.median(numbers)) if len(numbers) else 1
 
     def after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
         """The next ``count`` times; fewer where they reach beyond the calendar."""

@@ -7,6 +7,7 @@ from forecaster.series.frequency import Frequency, infer_frequency
 
 _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
+_A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
 _LEAST_CORRELATION = 0.2  # of changes one season apart, where it is sought
 _AS_GOOD = 0.8  # of the largest correlation: the shortest such season is the basic one
 _DAYS = (24, 48, 96, 144, 288)  # steps that are likely to be a day, which has a week
@@ -48,12 +49,16 @@ def usual_seasons(
 def default_season(frequency: Frequency) -> int:
     """Steps in the shortest usual season of a frequency; 1 where there is none.
 
-    Weeks have none, as in the M competitions: a year of them is too long to be compared with.
+    Weeks have none, as in the M competitions: a year of them is too long to be compared with; nor
+    have times of day but for those of an exchange, and quarters, halves and whole hours, which are
+    taken to go on day and night.
     """
-    if frequency.alias.split("-")[0] == "W":
-        return 1
     if frequency.hours is not None:
         return frequency.hours.usual_number
+    if (steps := _A_DAY.get(frequency.alias)) is not None:
+        return steps
+    if frequency.alias.split("-")[0] == "W" or frequency.alias[:-1].isdigit():
+        return 1
     return next(iter(usual_seasons(frequency)), 1)
 
 

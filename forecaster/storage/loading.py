@@ -224,15 +224,17 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
         raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
     if transform.market != config.market:
         raise ValueError(f"transform: market: expected {config.market!r}")
-    given = config.season
-    season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
+    season = 1
+    if transform.name == "seasonal":
+        given = config.season
+        season = given[0] if isinstance(given, tuple) else given or default_season(frequency)
     for nature in transform.natures.values():
         for steps in nature.seasons:
             check_count(steps, "transform: natures: seasons", _MOST_SEASON)
     check_count(transform.season, "transform: season", _MOST_SEASON)
     if not 0 <= transform.doubt < 1e6:
         raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
-    if transform.season != (season if transform.name == "seasonal" else 1):
+    if transform.season != season:
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
 

@@ -160,8 +160,8 @@ def forget(checkpoint: Checkpoint) -> None:
     for file in files:
         if file.is_file() and file.stat().st_size and not _is_checkpoint(file):
             raise SwarmError(
-                f"{file}: expected a checkpoint or nothing; something else is there, which the fit "
-                "would replace. Choose another path, or remove it"
+                f"{file}: expected a checkpoint or nothing; what is there is none, or damaged, and "
+                "the fit would replace it. Choose another path, or remove it"
             )
     for file in files:
         checkpoint.remove(file)
@@ -173,7 +173,7 @@ def _is_checkpoint(path: Path) -> bool:
     try:
         with cast(Any, safe_open(path, framework="numpy")) as file:
             return "fit" in (file.metadata() or {})
-    except (SafetensorError, OSError):
+    except SafetensorError:
         return False
 
 
@@ -242,7 +242,9 @@ def _read(
             metadata: dict[str, str] = file.metadata() or {}
             leaves: list[np.ndarray] = [file.get_tensor(name) for name in sorted(file.keys())]
     except SafetensorError as error:
-        raise SwarmError(f"{path}: not a checkpoint, or damaged ({error}); start anew") from error
+        raise SwarmError(
+            f"{path}: not a checkpoint, or damaged ({error}); remove it to start anew"
+        ) from error
     if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
         _check_words(path, metadata.get("fit", ""), digest)
         raise SwarmError(
@@ -267,7 +269,7 @@ def _check_words(path: Path, saved: str, digest: str) -> None:
     (fit, _, before), (same, _, now) = saved.partition(" "), digest.partition(" ")
     if fit == same and before != now:
         then, today = (
-            dict(part.split("=", 1) for part in words.split("; ") if part)
+            {part.partition("=")[0]: part.partition("=")[2] for part in words.split("; ") if part}
             for words in (before, now)
         )
         changed = [

@@ -111,9 +111,12 @@ def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, 
         raise SwarmError(f"{what}: expected numbers; got {given!r}")
     floats = value.dtype.kind == "f"
     kind = np.float32 if floats else np.int32
-    most = float(np.finfo(np.float32).max) if floats else np.iinfo(np.int32).max
-    if (np.abs(value[np.isfinite(value)].astype(np.float64)) > most).any():
-        raise SwarmError(f"{what}: expected numbers of 32 bits, {most:.8g} at most; got {given!r}")
+    known = np.finfo(np.float32) if floats else np.iinfo(np.int32)
+    finite = value[np.isfinite(value)]
+    if ((finite < known.min) | (finite > known.max)).any():
+        raise SwarmError(
+            f"{what}: expected numbers of 32 bits, from {known.min} to {known.max}; got {given!r}"
+        )
     value = value.astype(kind)
     if value.shape not in ((), (members,)):
         raise SwarmError(f"{what}: expected a scalar or shape ({members},); got {value.shape}")
@@ -184,7 +187,8 @@ def check_same_names(others: Mapping[str, object], ours: Mapping[str, object]) -
     """Raise SwarmError unless members that are appended have the same hyperparameters."""
     if others.keys() != ours.keys():
         raise SwarmError(
-            f"append: expected hyperparameters {', '.join(ours)}; got {', '.join(others)}"
+            f"append: expected hyperparameters {', '.join(ours) or 'none'}; got "
+            f"{', '.join(others) or 'none'}"
         )
 
 

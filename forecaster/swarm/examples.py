@@ -298,7 +298,7 @@ def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
         bad = ~finite.all(tuple(range(axes, leaf.ndim))) & _counting(tree, weight)
         if bad.any():
             raise SwarmError(
-                f"{what}: expected finite numbers{_of_bits(leaf)}, first in "
+                f"{what}: expected finite numbers{_of_bits(leaf, bad)}, first in "
                 f"{_first_of(bad, None if shared else ids)}. Give such examples "
                 "sample_weight 0.0, leave them out, or pass check=False: members that train on "
                 "them are then set aside as diverged"
@@ -318,10 +318,10 @@ def _held(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
     return np.ones((1,) * array.ndim, bool)
 
 
-def _of_bits(leaf: AnyArray) -> str:
-    """What was expected beside finite numbers, and what came."""
+def _of_bits(leaf: AnyArray, bad: Bool[np.ndarray, "..."]) -> str:
+    """What was expected beside finite numbers, and what came in bad examples."""
     array = np.asarray(leaf)
-    if array.dtype.kind in "iu" or np.isfinite(array).all():
+    if array.dtype.kind in "iu" or np.isfinite(array[bad]).all():
         return f", as JAX keeps {array.dtype} in 32 bits; got larger ones"
     return "; got NaN or infinity"
 

@@ -1,6 +1,7 @@
 """Random keys that belong to a member's name, not to its position in the swarm."""
 
 import hashlib
+import operator
 from collections.abc import Sequence
 from typing import cast
 
@@ -23,13 +24,16 @@ def typed_key(words: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
 
 def checked_seed(seed: object) -> int:
     """A seed as a plain number. Raises SwarmError unless it is a whole one of 32 bits."""
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not whole or not -(2**31) <= int(cast(int, seed)) < 2**32:
+    try:
+        number = operator.index(cast(int, seed))
+    except TypeError as error:
+        raise SwarmError(f"seed: expected a whole number; got {seed!r:.50}") from error
+    if isinstance(seed, bool) or not -(2**31) <= number < 2**32:
         raise SwarmError(
             f"seed: expected a whole number from -2**31 to 2**32 - 1, as a random key keeps no "
             f"more of it; got {seed!r:.50}"
         )
-    return int(cast(int, seed))
+    return number
 
 
 def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]:

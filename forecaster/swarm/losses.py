@@ -231,6 +231,8 @@ def _cast(tree: Tree, dtype: DTypeLike | None) -> Tree:
         return tree._replace(params=_cast(tree.params, dtype))
 
     def convert(leaf: AnyArray) -> AnyArray:
+        if not hasattr(leaf, "dtype"):  # a plain number
+            return leaf
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
     return jax.tree.map(convert, tree)

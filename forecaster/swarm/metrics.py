@@ -1,6 +1,7 @@
 """Metrics of every epoch beside the loss, and the one that decides when to stop."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -135,7 +136,8 @@ def _value(
             f"{each.shape}. A metric of all examples at once takes a third argument "
             "sample_weight, 0.0 where there is no example"
         )
-    if each.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
+    shapes = {jnp.shape(leaf) for leaf in jax.tree.leaves((predictions, targets))}
+    if len(shapes) > 1 and each.size > max(map(math.prod, shapes)):
         raise SwarmError(
             f"metric {name}: expected at most one value per number; got {each.shape} from "
             f"predictions {jax.tree.map(jnp.shape, predictions)} and targets "

@@ -114,9 +114,8 @@ def random_candidates(
     random = np.random.default_rng(seed)
 
     def draw(values: Sequence[Any]) -> Any:
-        numbers = all(isinstance(each, int | float) for each in values)
-        floats = any(isinstance(each, float) for each in values)
-        if isinstance(values, tuple) and len(values) == 2 and numbers and floats:
+        kinds = {np.asarray(each).dtype.kind for each in values}
+        if isinstance(values, tuple) and len(values) == 2 and "f" in kinds and kinds <= set("fiu"):
             low, high = float(values[0]), float(values[1])
             if not 0 < low <= high:
                 raise SwarmError(f"range: expected (low, high) above 0; got {values}")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from forecaster.series.exchanges import regular_sessions
-from forecaster.series.frequency import Frequency, infer_frequency
+from forecaster.series.frequency import Frequency, common_frequency, infer_frequency
 from forecaster.series.times import show_times
 
 
@@ -65,6 +65,33 @@ def test_a_day_of_the_month_is_kept_over_short_months(first, months, following):
     dates = [pd.Timestamp(first) + pd.DateOffset(months=k) for k in range(months)]
     times = np.array(dates, "datetime64[ns]")
     assert days(infer_frequency(times).after(times[-1], 2)) == following
+
+
+def test_series_on_other_days_of_the_month_are_of_one_frequency():
+    first = pd.date_range("2023-01-01", periods=20, freq="MS")
+    months = [
+        (first + pd.Timedelta(days=day - 1)).to_numpy("datetime64[ns]") for day in (5, 10, 15, 20)
+    ]
+    daily = pd.date_range("2023-01-01", periods=300).to_numpy("datetime64[ns]")
+    for series in ([*months, daily, daily], [daily, *months[::-1], daily]):
+        assert common_frequency(series) == Frequency("months", day=5)
+
+
+@pytest.mark.parametrize("kind", ["one early", "business"])
+def test_month_ends_stay_month_ends_despite_an_exception(kind):
+    if kind == "business":
+        times = pd.date_range("2022-01-01", "2024-04-30", freq="BME").delete(5)
+    else:
+        times = pd.date_range("2022-01-31", "2024-04-30", freq="ME").to_series()
+        times.iloc[7] -= pd.Timedelta(days=1)
+    times = np.array(times, "datetime64[ns]")
+    assert days(infer_frequency(times).after(times[-1], 2)) == ["2024-05-31", "2024-06-30"]
+
+
+def test_weekdays_that_became_all_days_are_all_days():
+    weekdays = pd.bdate_range("2020-01-01", "2024-01-05")
+    times = weekdays.union(pd.date_range("2024-01-06", periods=30))
+    assert infer_frequency(times.to_numpy("datetime64[ns]")) == Frequency("D")
 
 
 def test_a_special_saturday_or_a_row_on_a_holiday_changes_no_calendar():

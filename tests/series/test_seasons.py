@@ -30,6 +30,13 @@ def test_what_others_are_compared_with_has_the_shortest_of_them(frequency, expec
     assert default_season(infer_frequency(np.delete(times, 20) if gap else times)) == expected
 
 
+@pytest.mark.parametrize("seconds", [1, 60, 300, 7200])
+def test_other_times_of_day_are_compared_with_nothing_before(seconds):
+    """A day of minutes is longer than most series, and nobody says that they go on at night."""
+    times = pd.date_range("2024-01-01", periods=300, freq=f"{seconds}s").to_numpy("datetime64[ns]")
+    assert default_season(infer_frequency(times)) == 1
+
+
 def test_hours_of_an_exchange_are_compared_with_the_day_before():
     days = pd.bdate_range("2024-03-01", periods=20)
     bars = np.sort(np.concatenate([days + pd.Timedelta(minutes=570 + 60 * k) for k in range(7)]))

@@ -14,6 +14,7 @@ from forecaster.swarm import (
     Shared,
     Swarm,
     SwarmError,
+    SwarmWarning,
     lstm,
     random_candidates,
     use_all_cores,
@@ -109,10 +110,28 @@ def test_what_is_used_is_computed_as_what_is_measured():
     np.testing.assert_allclose(np.asarray(made.member("0")(X)), predictions[0], atol=0.02)
 
 
+def test_plain_numbers_go_through_another_arithmetic():
+    model = init, lambda p, x: line(p, jnp.asarray(x))
+    made = Swarm(model, ["a"], loss=optax.squared_error, compute_dtype=jnp.bfloat16)
+    assert np.isfinite(np.asarray(made.member_function("a")([[1.0, 2.0, 3.0]]))).all()
+    noted = Swarm(
+        (init, lambda p, x: {"y": line(p, x), "n": 3.0}), 1, compute_dtype=jnp.bfloat16,
+        loss_fn=lambda p, batch, key: 0.0 * p["b"].sum(),
+    )  # fmt: skip
+    assert noted.predict(Shared(X))["y"].dtype == np.float32
+
+
 @pytest.mark.parametrize("seed", [2**32, -(2**31) - 1, 1.5, "1", True])
 def test_seeds_that_a_key_cannot_keep_are_refused(seed):
     with pytest.raises(SwarmError, match="seed: expected a whole number"):
         swarm_of(seed=seed)
+
+
+@pytest.mark.parametrize("kind", [np.array, jnp.int32])
+def test_seeds_in_arrays_are_numbers(kind):
+    use_all_cores()
+    made = swarm_of(seed=kind(3))
+    jax.tree.map(np.testing.assert_array_equal, made.params, swarm_of(seed=3).params)
 
 
 def test_a_seed_of_numpy_is_a_number(tmp_path):
@@ -134,6 +153,12 @@ def test_numbers_that_are_lost_on_the_way_are_refused(inputs, said):
         swarm_of().predict(Shared(inputs))
 
 
+def test_the_least_number_of_32_bits_is_one():
+    with pytest.warns(SwarmWarning, match="nothing uses least"):
+        made = swarm_of(hyperparams={"least": np.int32(-(2**31))})
+    assert made.hyperparams["least"] == -(2**31)
+
+
 @pytest.mark.parametrize("value", [2**40 + 5, 3_000_000_000, 1e300])
 def test_hyperparameters_of_more_than_32_bits_are_refused(value):
     with pytest.raises(SwarmError, match=r"hidden.*: expected numbers of 32 bits"):
@@ -146,6 +171,8 @@ def test_a_pair_that_is_no_range_of_floats_is_chosen_from():
     assert {each["act"] for each in drawn} == {"relu", "tanh"}
     assert all(1e-4 <= each["learning_rate"] <= 1e-1 for each in drawn)
     assert len({each["learning_rate"] for each in drawn}) == 30
+    single = random_candidates(30, rate=(np.float32(1e-4), np.float32(1e-2)))
+    assert len({each["rate"] for each in single}) == 30
 
 
 def test_metrics_are_not_spread_over_each_other():
@@ -154,6 +181,28 @@ def test_metrics_are_not_spread_over_each_other():
         made.fit(
             Shared(X), Shared(Y[:, 0]), epochs=1, metrics={"apart": lambda p, t: jnp.abs(p - t)}
         )
+
+
+def test_a_metric_may_have_a_value_for_each_quantile():
+    def pinball(predictions, targets):
+        off = (targets - predictions)[..., 0]
+        return jnp.stack([jnp.maximum(q * off, (q - 1) * off) for q in (0.1, 0.5, 0.9)], -1)
+
+    fitted = swarm_of().fit(Shared(X), Shared(Y), epochs=2, metrics={"a; b": pinball})
+    assert fitted.losses.metrics is not None
+    assert np.isfinite(fitted.losses.metrics["a; b"]).all()
+
+
+def test_a_checkpoint_with_a_metric_of_any_name_says_what_differs(tmp_path):
+    path, metrics = tmp_path / "fit", {"a; b": lambda p, t: jnp.abs(p - t)}
+    swarm_of().fit(
+        Shared(X), Shared(Y), epochs=60, metrics=metrics, checkpoint=path, on_progress=stopping
+    )
+    with pytest.raises(SwarmError, match=r"batch_size=32 \(now 8\)"):
+        swarm_of().fit(
+            Shared(X), Shared(Y), epochs=60, metrics=metrics, batch_size=8,
+            checkpoint=Checkpoint(path, resume=True),
+        )  # fmt: skip
 
 
 def test_a_member_that_has_diverged_leaves_its_history_alone():
