@@ -175,7 +175,11 @@ class Config:
         return cast(Literal["sequence", "windowed"], self.training)
 
     def limits(self, stage: Stage) -> tuple[int, int]:
-        """How many epochs a stage of training may take, and its patience."""
+        """How many epochs a stage of training may take, and its patience in epochs.
+
+        ``stage``: ``pooled``, the networks of all series; ``from pooled``, those of each series
+        that start from them; ``independent``, those that start from random weights.
+        """
         epochs, patience = _LIMITS[stage]
         return self.epochs or epochs, self.patience or patience
 

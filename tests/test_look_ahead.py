@@ -164,7 +164,7 @@ def test_the_pasts_are_flagged_around_the_first_cutoff():
 
 @pytest.mark.usefixtures("as_for_users")
 @pytest.mark.filterwarnings("ignore:.*series left out")
-@settings(max_examples=1, deadline=None)  # hundreds among the slow tests
+@settings(max_examples=3, deadline=None)  # hundreds among the slow tests
 @given(*FUTURES)
 @example(0, 0, [("bar of the past", 1, 21, 25, "spike")], 2)  # the reversed bar comes again
 @example(1, 1, [("noise", 1, 1, 1, "spike")], 1)  # what was to be taken back is not

@@ -122,9 +122,7 @@ _SETTINGS = (
     metavar="[NAME]",
     help="Continue the fit that was interrupted; of several, the one of this name (see `status`).",
 )
-@click.option(
-    "--discard", metavar="NAME", help="Delete an interrupted fit, or evaluation, unfinished."
-)
+@click.option("--discard", metavar="NAME", help="Delete an interrupted fit or evaluation.")
 @home_option
 @click.pass_context
 def fit(
