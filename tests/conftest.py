@@ -101,7 +101,7 @@ def as_for_users(monkeypatch):
 
     from forecaster.swarm import programs, schedule
 
-    options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+    options = {"xla_backend_optimization_level": 3}
     known = {name: value for name, value in options.items() if name in QUICKLY}
     schedule.compiled.cache_clear()
     programs.forget_programs()

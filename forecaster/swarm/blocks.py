@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int32
 from forecaster.swarm.data import with_shared
 from forecaster.swarm.data_parallel import shard_batch
 from forecaster.swarm.flat import Flat, Form
-from forecaster.swarm.programs import QUICKLY, Program, spread
+from forecaster.swarm.programs import Program, spread
 from forecaster.swarm.task import AnyArray, Data, Hyperparams, Limits, OptState, Params, Task
 from forecaster.swarm.training import (
     Losses,
@@ -247,10 +247,7 @@ def compiled(
             flat = form.where(block.changed, flat, state, first=("key", "params", "opt_state"))
         return Trained(flat, block.losses, block.sound)
 
-    name = begin.__name__
-    # What starts members also validates them, which on other devices would be worth optimising.
-    quickly = QUICKLY if mesh.devices.flat[0].platform == "cpu" else None
     return (
-        spread(first, mesh, quickly, name=name, rounds=True),
+        spread(first, mesh, once=True, name=begin.__name__, rounds=True),
         spread(train, mesh, name="train", rounds=True),
     )

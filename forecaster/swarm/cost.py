@@ -165,7 +165,7 @@ def _measure(
     begin, train = compiled(task, mesh, 1, Form.of(member))
     state = begin(common, epochs, put(lambda rows: keys[rows]), *placed)
     began = time.perf_counter()
-    program = train.lower(common, epochs, state, *placed).compile()
+    program = train.compile(common, epochs, state, *placed)
     to_compile = time.perf_counter() - began
     seconds: list[float] = []
     for _ in range(repeats + 1):

@@ -13,6 +13,7 @@ from jaxtyping import Key, UInt32
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.lanes import use_all_cores
 from forecaster.swarm.task import AnyArray
+from forecaster.swarm.threefry import hashed
 
 _KIND = "threefry2x32"  # whatever kind of keys JAX makes by default in this process
 
@@ -76,27 +77,11 @@ def _is_key(key: object) -> bool:
     return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
-_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
-
-
 def _fold_in(
     keys: UInt32[np.ndarray, "member 2"], words: UInt32[np.ndarray, " member"]
 ) -> UInt32[np.ndarray, "member 2"]:
-    """What ``jax.random.fold_in`` gives, without compiling anything.
-
-    Threefry-2x32 of 20 rounds on (0, word): Salmon et al. (2011), doi:10.1145/2063384.2063405.
-    """
-    one, two = keys[:, 0], keys[:, 1]
-    schedule = one, two, one ^ two ^ np.uint32(0x1BD11BDA)
-    left, right = np.zeros_like(words) + one, words + two
-    for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
-            left = left + right
-            right = (right << np.uint32(rotation)) | (right >> np.uint32(32 - rotation))
-            right = right ^ left
-        left = left + schedule[(group + 1) % 3]
-        right = right + schedule[(group + 2) % 3] + np.uint32(group + 1)
-    return np.stack([left, right], axis=1)
+    """What ``jax.random.fold_in`` gives, without compiling anything."""
+    return np.stack(hashed(keys[:, 0], keys[:, 1], np.zeros_like(words), words), axis=1)
 
 
 def _words(name: str) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from forecaster.swarm.data import (
     with_shared,
 )
 from forecaster.swarm.data_parallel import AXIS
-from forecaster.swarm.programs import QUICKLY, Program, spread
+from forecaster.swarm.programs import Program, cores, spread
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
@@ -49,14 +49,13 @@ def use_all_cores() -> None:
     chosen: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
     if chosen > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
-        jax.config.update("jax_num_cpu_devices", cores)
+        jax.config.update("jax_num_cpu_devices", cores())
     except RuntimeError:
-        if jax.default_backend() == "cpu" and jax.local_device_count() < (cores or 1):
+        if jax.default_backend() == "cpu" and jax.local_device_count() < cores():
             warn(
                 f"JAX was already running with {jax.local_device_count()} CPU device(s), so only "
-                f"that many of {cores} cores will train; call forecaster.swarm.use_all_cores() "
+                f"that many of {cores()} cores will train; call forecaster.swarm.use_all_cores() "
                 "before JAX is first used"
             )
 
@@ -347,4 +346,4 @@ def _spread_whole(function: Callable[..., Tree], mesh: Mesh, *, once: bool) -> P
         return function(*with_shared(trees, shared))
 
     name = getattr(function, "__name__", "")
-    return spread(of_member, mesh, QUICKLY if once else None, name=name)
+    return spread(of_member, mesh, once=once, name=name)

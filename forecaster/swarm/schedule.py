@@ -30,6 +30,7 @@ from forecaster.swarm.flat import Flat, Form
 from forecaster.swarm.history import History
 from forecaster.swarm.lanes import Layout
 from forecaster.swarm.members import take_members, write_members, written
+from forecaster.swarm.pace import Pace
 from forecaster.swarm.states import Origin, blank_state, member_state
 from forecaster.swarm.task import Limits, Task, Tree
 from forecaster.swarm.training import (
@@ -48,14 +49,9 @@ Rows: TypeAlias = Int[np.ndarray, " row"]
 
 _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
-# Epochs of a block, unless more are asked for: with validation, and without.
-_MAX_EPOCHS, _MAX_EPOCHS_PLAIN = 128, 1024
 # A lane goes through so many rounds in one program if their members together have no more than so
 # many bytes: each call of a program costs the host half a millisecond.
 _ROUNDS, _SMALL = 8, 2**22
-# Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
-# share of a block that may go into moving states.
-_SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
 
 
 class Group(NamedTuple):
@@ -98,18 +94,16 @@ class Schedule:
         block: int,
     ):
         self.held, self.hyperparams, self.limits, self.origin = held, hyperparams, limits, origin
-        self.mesh, self.block = mesh, block
-        self._task = task
-        most = _MAX_EPOCHS_PLAIN if task.validate is None else _MAX_EPOCHS
-        self._shortest, self._longest = block, max(block, most)
+        self.mesh, self._task = mesh, task
+        self.pace = Pace(block, validated=task.validate is not None)
         begin = resume if isinstance(origin, State) else start
         member = member_state(task, held, origin, hyperparams, limits)
         self._form = Form.of(member)
-        self._begin, self._train = compiled(task, mesh, self._longest, self._form, begin)
+        self._begin, self._train = compiled(task, mesh, self.pace.longest, self._form, begin)
         # Whatever the number of members and lanes, so that nothing is compiled for another one.
         in_lane = _ROUNDS * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
         self.layout = layout.in_rounds(_ROUNDS) if in_lane <= _SMALL else layout
-        self._seconds = self._moving = 0.0  # of the latest block: in all, and moving states
+        self._moving = 0.0  # seconds that the latest block took to move states
         self._shared = _lanes.replicate(held.shared, mesh)
         # One value, replaced whole: an interruption meets the old one or the new one.
         nobody = np.zeros(held.members, bool)
@@ -166,7 +160,7 @@ class Schedule:
         """Admit waiting members where there is room, and train all that run for one block."""
         while True:
             try:
-                self._seconds = self._moving = 0.0
+                self._moving = 0.0
                 self._regroup()
                 if len(self.running):
                     self._train_block()
@@ -295,7 +289,7 @@ class Schedule:
             (self._counts(block.state), block.losses.train if plain else block.losses, block.sound)
             for block in blocks
         ]
-        counts, losses, sound = _lanes.unpack_rounds(seen, _lengths(groups))
+        counts, losses, sound = _lanes.unpack_rounds(_first(seen, epochs), _lengths(groups))
         losses = Losses(losses, losses) if plain else cast(Losses, losses)
         epoch = self._epoch_and_status(counts)[0]
         after = [
@@ -311,15 +305,14 @@ class Schedule:
         state = self._told(self._snapshot.state, after)
         history = self.history.with_block(rows, losses, before, np.asarray(state.epoch)[rows])
         self._snapshot = Snapshot(self.started, state, history, tuple(after))
-        self._seconds = time.perf_counter() - began + self._moving
-        self._adapt_block()
+        self.pace.adapt(time.perf_counter() - began + self._moving, self._moving)
 
     def _epochs_of_block(self, left: Int[np.ndarray, " row"]) -> int:
         """Epochs of the next block, where members that train have so many left."""
         if not len(left):
             return 1
         most = left.min() if is_plain(self._task) else left.max()
-        return int(min(self.block, most))
+        return int(min(self.pace.epochs, most))
 
     def _trained(self, group: Group, epochs: int, only: int | None = None) -> Trained:
         """A group after so many epochs: rounds with a member that trains, or with row ``only``."""
@@ -360,19 +353,6 @@ class Schedule:
         state = write_members(self._snapshot.state, rows, new)
         self._snapshot = self._snapshot._replace(state=state, groups=())
 
-    def _adapt_block(self) -> None:
-        """Lengthen blocks that are over at once, and those whose states take long to move.
-
-        Blocks stay shorter where members may stop early.
-        """
-        longest = _LONG if self._task.validate is None else _LONG_VALIDATED
-        idle = self._seconds < _SHORT or self._moving > _IDLE * self._seconds
-        if idle and 2 * self._seconds < longest:
-            far = self._task.validate is None and 16 * self._seconds < _SHORT
-            self.block = min((8 if far else 2) * self.block, self._longest)
-        elif self._seconds > 2 * longest:
-            self.block = max(self.block // 2, self._shortest)
-
     def continue_losses(self, losses: Losses) -> None:
         """Keep the losses (member, epoch) of the training that this fit continues."""
         assert isinstance(self.origin, State)
@@ -387,6 +367,18 @@ class Schedule:
         """Continue from a checkpoint."""
         history = History.of(saved.losses, np.asarray(saved.state.epoch))
         self._snapshot = Snapshot(saved.started.astype(bool), saved.state, history, ())
+
+
+def _first(seen: Sequence[Tree], epochs: int) -> list[Tree]:
+    """What blocks came to, on the host; of the losses those of so many epochs, not all places."""
+
+    def used(leaf: np.ndarray) -> np.ndarray:
+        return leaf[..., :epochs]
+
+    return [
+        (counts, jax.tree.map(used, losses), sound)
+        for counts, losses, sound in cast(list[tuple[Tree, ...]], jax.device_get(seen))
+    ]
 
 
 def _lengths(groups: Sequence[Group]) -> list[int]:

@@ -205,7 +205,7 @@ def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
 @pytest.mark.parametrize("patience", [3, 100])
 def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
     """37 epochs are no multiple of any block."""
-    from forecaster.swarm import schedule
+    from forecaster.swarm import pace, schedule
 
     results, lengths = [], []
     trained = schedule.Schedule._trained
@@ -216,9 +216,9 @@ def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
 
     monkeypatch.setattr(schedule.Schedule, "_trained", train)
     for short, idle in ((0.0, 9.0), (1e9, 0.0)):
-        monkeypatch.setattr(schedule, "_SHORT", short)
-        monkeypatch.setattr(schedule, "_IDLE", idle)
-        monkeypatch.setattr(schedule, "_LONG_VALIDATED", 1e9)
+        monkeypatch.setattr(pace, "_SHORT", short)
+        monkeypatch.setattr(pace, "_IDLE", idle)
+        monkeypatch.setattr(pace, "_LONG_VALIDATED", 1e9)
         lengths.append([])
         results.append(run(TASKS["Perceptron"], data, epochs=37, patience=patience))
     assert max(lengths[0]) == 5 and max(lengths[1]) > 8

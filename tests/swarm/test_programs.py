@@ -1,15 +1,18 @@
 """What is compiled, and what is not compiled again."""
 
+import functools
 import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import nnx
 
-from forecaster.swarm import Swarm
-from forecaster.swarm.programs import Program
+from forecaster.swarm import Swarm, programs
+from forecaster.swarm.lanes import lane_mesh
+from forecaster.swarm.programs import Program, spread
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
 
@@ -70,14 +73,14 @@ def test_equal_functions_are_compiled_once_whatever_the_number_of_members(compil
 
 def test_programs_have_names_that_a_profile_shows(monkeypatch):
     names = []
-    lower = Program.lower
+    lower = Program._lower
 
     def seen(self, *args):
         lowered = lower(self, *args)
         names.append(re.findall(r"module @(\w+)", lowered.as_text())[0])
         return lowered
 
-    monkeypatch.setattr(Program, "lower", seen)
+    monkeypatch.setattr(Program, "_lower", seen)
     made = make(["a", "b"], optimizer=optax.sgd)
     fitted = made.fit(X[:2], Y[:2], validation_data=(X[:2], Y[:2]), epochs=1)
     fitted.predict(X[:2])
@@ -85,3 +88,50 @@ def test_programs_have_names_that_a_profile_shows(monkeypatch):
     fitted.evaluate(X[:2], Y[:2])
     wanted = {"initialise", "resume", "train", "predict", "step", "evaluate"}
     assert {f"jit_swarm_{name}" for name in wanted} == set(names)
+
+
+def test_an_option_that_the_compiler_no_longer_knows_is_left_out(monkeypatch):
+    def double(common, _, x):
+        return 2 * x
+
+    def options(**given):
+        monkeypatch.setattr(programs, "_on_cpus", lambda once: given)
+        return spread(double, lane_mesh(1))
+
+    x = np.ones((1, 4), np.float32)
+    assert options(xla_option_of_yesterday=True)((), None, x).sum() == 8
+    wrong = options(xla_option_of_yesterday=True, xla_backend_optimization_level="high")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_backend_optimization_level"):
+        wrong((), None, x)
+
+
+def drawn(common, _, words):
+    """All kinds of random numbers that networks draw, by one member's key."""
+    key = jax.random.wrap_key_data(words)
+    first, second = jax.random.split(jax.random.fold_in(key, common))
+    return {
+        "bits": [jax.random.bits(first, (5,), kind) for kind in (jnp.uint8, jnp.uint16)],
+        "normal": jax.random.normal(first, (3, 2)),
+        "order": jax.random.permutation(second, 30),
+        "kept": jax.vmap(lambda key: jax.random.bernoulli(key, 0.3))(jax.random.split(second, 7)),
+        "old": jax.random.key_data(jax.random.split(key, 3)),
+    }
+
+
+def test_random_numbers_are_those_of_jax_without_a_loop():
+    words = np.arange(8, dtype=np.uint32).reshape(4, 2) * np.uint32(0x9E3779B9)
+    program, common = spread(drawn, lane_mesh(1)), jnp.uint32(2**31 + 5)
+    ours = jax.tree.map(lambda leaf: leaf[0], program(common, None, words[None]))
+    expected = jax.jit(jax.vmap(functools.partial(drawn, common, None)))(words)
+    assert jax.tree.structure(ours) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "stablehlo.while" not in program._lower(common, None, words[None]).as_text()
+
+
+def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch):
+    from jax.interpreters import mlir
+
+    monkeypatch.delattr(mlir, "LoweringParameters")
+    words = np.arange(8, dtype=np.uint32).reshape(1, 4, 2)
+    assert spread(drawn, lane_mesh(1))(jnp.uint32(0), None, words)["order"].shape == (1, 4, 30)

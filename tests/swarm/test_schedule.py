@@ -8,6 +8,7 @@ from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
 from forecaster.swarm.data import Held
 from forecaster.swarm.keys import member_keys
 from forecaster.swarm.lanes import Layout, lane_mesh
+from forecaster.swarm.pace import Pace
 from forecaster.swarm.schedule import Schedule
 from forecaster.swarm.shards import run_to_the_end
 from forecaster.swarm.training import Status
@@ -39,23 +40,27 @@ def test_waiting_members_take_the_places_of_those_that_stopped(schedule):
     assert len(running) < MEMBERS
 
 
-def test_blocks_grow_while_they_are_short_and_shrink_to_the_first_length(schedule):
-    schedule._seconds = 0.01
+def grown(pace, seconds, moving=0.0, blocks=8):
     lengths = []
-    for _ in range(8):
-        schedule._adapt_block()
-        lengths.append(schedule.block)
-    assert lengths == [4, 8, 16, 32, 64, 128, 128, 128]
-    schedule._seconds = 100.0
-    for _ in range(8):
-        schedule._adapt_block()
-    assert schedule.block == 2
-    schedule._seconds, schedule._moving = 0.2, 0.0  # long enough, and busy
-    schedule._adapt_block()
-    assert schedule.block == 2
-    schedule._moving = 0.1  # half of it spent on moving states
-    schedule._adapt_block()
-    assert schedule.block == 4
+    for _ in range(blocks):
+        pace.adapt(seconds, moving)
+        lengths.append(pace.epochs)
+    return lengths
+
+
+def test_blocks_grow_while_they_are_short_and_shrink_to_the_first_length():
+    pace = Pace(2, validated=True)
+    assert grown(pace, 0.01) == [4, 8, 16, 32, 64, 128, 128, 128]
+    assert grown(pace, 100.0)[-1] == 2
+    assert grown(pace, 0.2) == [2] * 8  # long enough, and busy
+    assert grown(pace, 0.2, moving=0.1, blocks=1) == [4]  # half of it spent on moving states
+
+
+def test_without_validation_blocks_grow_to_what_takes_a_tenth_of_a_second():
+    assert grown(Pace(5, validated=False), 0.0, blocks=3) == [40, 320, 1024]
+    assert grown(Pace(5, validated=False), 0.02, blocks=1) == [25]
+    assert grown(Pace(5, validated=False), 0.06, blocks=2) == [10, 20]
+    assert Pace(2000, validated=False).longest == 2000
 
 
 def test_what_is_saved_is_restored(schedule, tmp_path):

@@ -11,9 +11,7 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Swarm, adamw, inject_hyperparams, vectors
-from forecaster.swarm.lanes import lane_mesh
 from forecaster.swarm.optimizers import _ALIKE, treats_numbers_alike
-from forecaster.swarm.programs import spread
 from forecaster.swarm.training import init_state
 from tests.swarm.test_fitting import HYPERPARAMS, TASKS
 
@@ -127,16 +125,3 @@ def test_another_process_knows_them_too(optimizer):
     """Otherwise workers elsewhere would train other bits."""
     copy = pickle.loads(pickle.dumps(inject_hyperparams(optimizer)))
     assert treats_numbers_alike(copy)
-
-
-def test_an_option_that_the_compiler_no_longer_knows_is_left_out():
-    def double(common, _, x):
-        return 2 * x
-
-    mesh = lane_mesh(1)
-    program = spread(double, mesh, {"xla_option_of_yesterday": True})
-    assert program((), None, np.ones((1, 4), np.float32)).sum() == 8
-    options = {"xla_option_of_yesterday": True, "xla_backend_optimization_level": "high"}
-    wrong = spread(double, mesh, options)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_backend_optimization_level"):
-        wrong((), None, np.ones((1, 4), np.float32))
