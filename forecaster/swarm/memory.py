@@ -14,6 +14,7 @@ from jaxtyping import Shaped, UInt32
 
 from forecaster.swarm.data import Held, total_bytes, with_shared
 from forecaster.swarm.keys import typed_key
+from forecaster.swarm.programs import without_collections
 from forecaster.swarm.task import Data, Hyperparams, Limits, Params, Task, Tree
 from forecaster.swarm.training import State, start
 from forecaster.swarm.variables import count_weights, loss_of_weights, trained
@@ -130,7 +131,8 @@ def _counted(
     if key not in _counts:
         while len(_counts) >= 64:
             del _counts[next(iter(_counts))]
-        program, result = jax.make_jaxpr(function, return_shape=True)(_KEY, *shapes)
+        with without_collections():
+            program, result = jax.make_jaxpr(function, return_shape=True)(_KEY, *shapes)
         _counts[key] = _Traced(_bytes(result), _is_recurrent(program.jaxpr))
     return _counts[key]
 

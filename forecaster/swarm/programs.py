@@ -5,12 +5,14 @@ finds the first one's programs, whatever Python objects the functions are.
 """
 
 import collections
+import contextlib
 import functools
+import gc
 import hashlib
 import operator
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 import jax
@@ -54,7 +56,8 @@ class Program:
         if key not in self._by_shape:
             while len(self._by_shape) >= _MOST:
                 del self._by_shape[next(iter(self._by_shape))]
-            self._by_shape[key] = _shared(self._lower(*args), self._mesh, self._options)
+            with without_collections():
+                self._by_shape[key] = _shared(self._lower(*args), self._mesh, self._options)
         return self._by_shape[key]
 
     def compile(self, *args: Tree) -> Any:
@@ -120,6 +123,22 @@ def _executable(lowered: Any, options: dict[str, Any]) -> Any:
             raise
         known = {name: value for name, value in options.items() if name != unknown[1]}
         return _executable(lowered, known)
+
+
+@contextlib.contextmanager
+def without_collections() -> Generator[None]:
+    """Let Python look for no garbage meanwhile.
+
+    Tracing makes so many objects that it would look through all of JAX's several times, which is a
+    tenth of what a first call takes.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def forget_programs() -> None:
