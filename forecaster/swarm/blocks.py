@@ -83,16 +83,12 @@ def train_block(
         after, losses = train_epoch(task, state, data, hyperparams, limits)
 
         def write(row: AnyArray, loss: AnyArray) -> jax.Array:
-            return jnp.asarray(row).at[i].set(jnp.where(training, loss, jnp.nan))
+            row = jnp.asarray(row)
+            return row.at[i].set(jnp.where(training, loss, jnp.nan).astype(row.dtype))
 
         return where(training, after, state), jax.tree.map(write, history, losses)
 
-    shapes = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
-
-    def room(shape: jax.ShapeDtypeStruct) -> jax.Array:
-        return jnp.full((max_epochs,), jnp.nan, shape.dtype)
-
-    blank = jax.tree.map(room, shapes)
+    blank = _room(task, state, data, hyperparams, limits, max_epochs)
     after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
     return Block(after, losses, jnp.bool_(True))
 
@@ -140,11 +136,10 @@ def _block_without_validation(
         now = state._replace(params=params, opt_state=opt_state)
         epoch = state.epoch + 1 + i
         params, opt_state, loss = _epoch(task, now, data, hyperparams, epoch, whole=whole)
-        return params, opt_state, losses.at[i].set(loss)
+        return params, opt_state, losses.at[i].set(loss.astype(losses.dtype))
 
-    shape = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1].train)
-    blank = jnp.full((max_epochs,), jnp.nan, shape.dtype)
-    carry = state.params, state.opt_state, blank
+    blank = _room(task, state, data, hyperparams, limits, max_epochs).train
+    carry = state.params, state.opt_state, jnp.asarray(blank)
     params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
     trained = jnp.where(training, epochs, 0)
     if whole:
@@ -155,6 +150,30 @@ def _block_without_validation(
     best = where(trained > 0, best, state.best_params)
     after = _after(state, params, opt_state, trained, losses, limits)._replace(best_params=best)
     return Block(after, Losses(losses, losses), all_finite(params) | ~changed, changed)
+
+
+def _room(
+    task: Task,
+    state: State,
+    data: Data,
+    hyperparams: Hyperparams,
+    limits: Limits,
+    epochs: int,
+) -> Losses:
+    """Room for the losses of so many epochs: NaN.
+
+    In float32, which holds all that JAX computes, unless it was told to compute with 64 bits. Only
+    then is an epoch traced to ask: that is half of what it takes to trace a training.
+    """
+
+    def room(shape: jax.ShapeDtypeStruct) -> jax.Array:
+        return jnp.full((epochs,), jnp.nan, shape.dtype)
+
+    if jax.dtypes.canonicalize_dtype(float) == jnp.float64:
+        asked = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
+        return cast(Losses, jax.tree.map(room, asked))
+    one = room(jax.ShapeDtypeStruct((), jnp.float32))
+    return Losses(one, one, dict.fromkeys(task.metrics, one))
 
 
 def _epoch(
