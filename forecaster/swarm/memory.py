@@ -4,7 +4,7 @@ import functools
 import math
 import operator
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
@@ -15,8 +15,8 @@ from jaxtyping import Shaped, UInt32
 from forecaster.swarm.data import Held, total_bytes, with_shared
 from forecaster.swarm.keys import typed_key
 from forecaster.swarm.programs import without_collections
-from forecaster.swarm.task import Data, Hyperparams, Limits, Params, Task, Tree
-from forecaster.swarm.training import State, start
+from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
+from forecaster.swarm.training import State, init_state
 from forecaster.swarm.variables import count_weights, loss_of_weights, trained
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
@@ -61,15 +61,19 @@ def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, most))
 
 
-@functools.lru_cache(maxsize=64)
 def weights(task: Task) -> int:
     """How many weights a member has."""
+    return count_weights(_params(task))
+
+
+@functools.lru_cache(maxsize=64)
+def _params(task: Task) -> Params:
+    """The shapes of a member's, for which a model is made once, not for each that asks."""
 
     def init(key: _KeyData) -> Params:
         return task.init(typed_key(key))
 
-    params = jax.eval_shape(init, _KEY)
-    return count_weights(params)
+    return jax.eval_shape(init, _KEY)
 
 
 def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
@@ -84,11 +88,14 @@ def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
 def _saved(task: Task, held: Held, hyperparams: _HostHyperparams) -> "_Traced":
 
     def residuals(
-        key_data: _KeyData, hyperparams: Hyperparams, by_member: Data, shared: tuple[Tree, ...]
+        params: Params,
+        key_data: _KeyData,
+        hyperparams: Hyperparams,
+        by_member: Data,
+        shared: tuple[Tree, ...],
     ) -> tuple[Tree, Params]:
         data: Data = with_shared(by_member, shared)
         key = typed_key(key_data)
-        params = task.init(key)
         batch = first_batch(task, data, key)
 
         loss = loss_of_weights(task.loss, params, batch, key, hyperparams)
@@ -102,10 +109,9 @@ def state_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
     """Bytes of one member's state: weights, best weights, optimiser."""
 
     def state(
-        key: _KeyData, hyperparams: Hyperparams, by_member: Data, shared: tuple[Tree, ...]
+        params: Params, key: _KeyData, hyperparams: Hyperparams, *_: Data | tuple[Tree, ...]
     ) -> State:
-        one = np.ones((), np.int32)
-        return start(task, key, with_shared(by_member, shared), hyperparams, Limits(one, one))
+        return init_state(task, key, hyperparams, params)
 
     return _counted(("state", task), state, hyperparams, held).bytes
 
@@ -122,9 +128,10 @@ class _Traced(NamedTuple):
 
 
 def _counted(
-    what: Hashable, function: Callable[..., Tree], hyperparams: _HostHyperparams, held: Held
+    what: tuple[str, Task], function: Callable[..., Tree], hyperparams: _HostHyperparams, held: Held
 ) -> _Traced:
     """What a function of one member returns; traced once for the same shapes."""
+    params = _params(what[1])
     shapes = jax.tree.map(_shape, (_one(hyperparams), held.example, held.shared))
     leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(shapes))
     key = what, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
@@ -132,7 +139,8 @@ def _counted(
         while len(_counts) >= 64:
             del _counts[next(iter(_counts))]
         with without_collections():
-            program, result = jax.make_jaxpr(function, return_shape=True)(_KEY, *shapes)
+            tracing = jax.make_jaxpr(function, return_shape=True)
+            program, result = tracing(params, _KEY, *shapes)
         _counts[key] = _Traced(_bytes(result), _is_recurrent(program.jaxpr))
     return _counts[key]
 

@@ -62,9 +62,15 @@ class Losses(NamedTuple):
     metrics: Mapping[str, Float[AnyArray, "..."]] = {}
 
 
-def init_state(task: Task, key_data: UInt32[AnyArray, "2"], hyperparams: Hyperparams) -> State:
-    """State of one member before it has seen any data."""
-    params = task.init(jax.random.fold_in(typed_key(key_data), 0))
+def init_state(
+    task: Task,
+    key_data: UInt32[AnyArray, "2"],
+    hyperparams: Hyperparams,
+    params: Params | None = None,
+) -> State:
+    """State of one member before it has seen any data, by default with weights by its key."""
+    if params is None:
+        params = task.init(jax.random.fold_in(typed_key(key_data), 0))
     opt_state = task.optimizer(hyperparams).init(trained(params))
     none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
     return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
