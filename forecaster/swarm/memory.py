@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Shaped, UInt32
 
 from forecaster.swarm.data import Held, total_bytes, with_shared
+from forecaster.swarm.jaxprs import does
 from forecaster.swarm.keys import typed_key
 from forecaster.swarm.programs import without_collections
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
@@ -141,24 +141,8 @@ def _counted(
         with without_collections():
             tracing = jax.make_jaxpr(function, return_shape=True)
             program, result = tracing(params, _KEY, *shapes)
-        _counts[key] = _Traced(_bytes(result), _is_recurrent(program.jaxpr))
+        _counts[key] = _Traced(_bytes(result), does(program.jaxpr, _RECURRENT.__contains__))
     return _counts[key]
-
-
-def _is_recurrent(jaxpr: Jaxpr) -> bool:
-    """Whether a program goes through steps one after another, or leaves that to compiled code."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name in _RECURRENT:
-            return True
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
-            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr) and _is_recurrent(inner):
-                return True
-    return False
-
-
-def _is_program(value: object) -> bool:
-    return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -6,9 +6,7 @@ small network is trained, half of all there is to compile is this. The numbers a
 
 from typing import Any, cast
 
-import jax
-import jax.extend.random
-from jax.interpreters import mlir
+from forecaster.swarm.jaxprs import does
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 
@@ -36,6 +34,11 @@ def lowered(traced: Any) -> Any:
 
     Only ``jax.export`` uses what does that, so that a later JAX may have none of it.
     """
+    if not does(traced.jaxpr.jaxpr, _draws):
+        return traced.lower()
+    import jax.extend.random  # a hundredth of a second, which a forecast need not wait for
+    from jax.interpreters import mlir
+
     rule = cast(Any, mlir.lower_fun)(hashed, multiple_results=True)
     try:
         ours = cast(Any, mlir.LoweringParameters)(
@@ -44,3 +47,8 @@ def lowered(traced: Any) -> Any:
         return traced.lower(_private_parameters=ours)
     except (AttributeError, TypeError):
         return traced.lower()
+
+
+def _draws(operation: str) -> bool:
+    """Whether it hashes a random key."""
+    return operation.startswith("random_") or operation == "threefry2x32"

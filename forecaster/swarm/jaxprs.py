@@ -1,0 +1,29 @@
+"""What a traced function does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+def does(jaxpr: Any, wanted: Callable[[str], bool]) -> bool:
+    """Whether one of a traced function's operations has a name like that, in what it calls, too.
+
+    ``jaxpr``: a ``Jaxpr``; its type, and that of those inside, is known by what it has, as the
+    module of these types takes as long to import as a command has for all of its own.
+    """
+    return any(wanted(each.primitive.name) or _inside(each.params, wanted) for each in jaxpr.eqns)
+
+
+def _inside(params: dict[str, Any], wanted: Callable[[str], bool]) -> bool:
+    values = jax.tree.leaves(list(params.values()), is_leaf=_is_program)
+    return any(_is_program(value) and does(_open(value), wanted) for value in values)
+
+
+def _is_program(value: object) -> bool:
+    return hasattr(_open(value), "eqns")
+
+
+def _open(value: Any) -> Any:
+    """The ``Jaxpr`` of a closed one."""
+    return getattr(value, "jaxpr", value)
