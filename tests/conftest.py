@@ -73,7 +73,7 @@ def compiled(tmp_path_factory):
         # JAX keeps to the first folder that it uses, which must not be the home of some test.
         patch.setattr(swarm, "keep_compiled", lambda folder: None)
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
         yield folder
 
 
@@ -93,7 +93,7 @@ def wide(monkeypatch):
 
 @pytest.fixture
 def as_for_users(monkeypatch):
-    """Members are compiled with all optimisations.
+    """Members are compiled with all optimisations that programs ask for.
 
     Only then are the bits the same in programs of unlike shapes, which is what users are promised.
     """

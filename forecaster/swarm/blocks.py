@@ -1,7 +1,7 @@
 """A block of epochs of ONE member, and the programs of all: what lanes do between two looks."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Bool, Int32
 
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import with_shared
 from forecaster.swarm.data_parallel import shard_batch
 from forecaster.swarm.flat import Flat, Form
@@ -86,9 +87,9 @@ def train_block(
             row = jnp.asarray(row)
             return row.at[i].set(jnp.where(training, loss, jnp.nan).astype(row.dtype))
 
-        return where(training, after, state), jax.tree.map(write, history, losses)
+        return where(training, after, state), _by_name(write, history, losses)
 
-    blank = _room(task, state, data, hyperparams, limits, max_epochs)
+    blank = _room(task, max_epochs)
     after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
     return Block(after, losses, jnp.bool_(True))
 
@@ -138,7 +139,7 @@ def _block_without_validation(
         params, opt_state, loss = _epoch(task, now, data, hyperparams, epoch, whole=whole)
         return params, opt_state, losses.at[i].set(loss.astype(losses.dtype))
 
-    blank = _room(task, state, data, hyperparams, limits, max_epochs).train
+    blank = _room(task, max_epochs).train
     carry = state.params, state.opt_state, jnp.asarray(blank)
     params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
     trained = jnp.where(training, epochs, 0)
@@ -152,28 +153,36 @@ def _block_without_validation(
     return Block(after, Losses(losses, losses), all_finite(params) | ~changed, changed)
 
 
-def _room(
-    task: Task,
-    state: State,
-    data: Data,
-    hyperparams: Hyperparams,
-    limits: Limits,
-    epochs: int,
-) -> Losses:
+def _room(task: Task, epochs: int) -> Losses:
     """Room for the losses of so many epochs: NaN.
 
-    In float32, which holds all that JAX computes, unless it was told to compute with 64 bits. Only
-    then is an epoch traced to ask: that is half of what it takes to trace a training.
+    Of the widest type that JAX computes with, whatever that of the losses: to ask for it an epoch
+    would have to be traced, which is half of what it takes to trace a training.
     """
-
-    def room(shape: jax.ShapeDtypeStruct) -> jax.Array:
-        return jnp.full((epochs,), jnp.nan, shape.dtype)
-
-    if jax.dtypes.canonicalize_dtype(float) == jnp.float64:
-        asked = jax.eval_shape(lambda: train_epoch(task, state, data, hyperparams, limits)[1])
-        return cast(Losses, jax.tree.map(room, asked))
-    one = room(jax.ShapeDtypeStruct((), jnp.float32))
+    one = jnp.full((epochs,), jnp.nan, jax.dtypes.canonicalize_dtype(float))
     return Losses(one, one, dict.fromkeys(task.metrics, one))
+
+
+def _by_name(write: Callable[..., jax.Array], history: Losses, losses: Losses) -> Losses:
+    """A history into which the losses of an epoch are written; metrics that it lacks stay NaN.
+
+    Raises SwarmError for a metric that the task does not name.
+    """
+    if unknown := losses.metrics.keys() - history.metrics.keys():
+        raise SwarmError(
+            f"measure: expected the metrics that the task names ({_words(history.metrics)}); got "
+            f"{_words(losses.metrics)}. Name {_words(unknown)} in Task(metrics=...)"
+        )
+    metrics = {
+        name: write(row, losses.metrics[name]) if name in losses.metrics else row
+        for name, row in history.metrics.items()
+    }
+    train = write(history.train, losses.train)
+    return Losses(train, write(history.validation, losses.validation), metrics)
+
+
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def _epoch(

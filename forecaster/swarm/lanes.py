@@ -81,7 +81,8 @@ def keep_compiled(folder: Path) -> None:
     jax.config.update("jax_compilation_cache_dir", path)
     # A cache that cannot be read or written costs time, nothing else.
     warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.01)
+    # Short enough for what makes forecasts, too long for single operations.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 

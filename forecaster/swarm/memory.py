@@ -32,7 +32,8 @@ LARGE = 2**15
 # member of six networks took 0.54 to 0.67 of the time, two took 0.7 to 0.9, sixteen 0.8 to 1.05 (on
 # an AMD EPYC). With a recurrence, whose steps are small, two at once are faster by 4 %.
 ALONE = 2**20
-_RECURRENT = ("scan", "while", "ffi_call")
+# Operations that go through steps one after another, or leave that to compiled code.
+_RECURRENT = "scan", "while", "ffi_call"
 
 
 def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
@@ -66,9 +67,14 @@ def weights(task: Task) -> int:
     return count_weights(_params(task))
 
 
-@functools.lru_cache(maxsize=64)
 def _params(task: Task) -> Params:
-    """The shapes of a member's, for which a model is made once, not for each that asks."""
+    """The shapes of a member's weights."""
+    return _params_as(task, jax.dtypes.canonicalize_dtype(float))
+
+
+@functools.lru_cache(maxsize=64)
+def _params_as(task: Task, _: np.dtype[Any]) -> Params:
+    """The same where JAX computes with this type; the model is made once, whoever asks."""
 
     def init(key: _KeyData) -> Params:
         return task.init(typed_key(key))

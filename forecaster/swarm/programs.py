@@ -12,6 +12,7 @@ import hashlib
 import operator
 import os
 import re
+import threading
 from collections.abc import Callable, Generator
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ class Program:
         self._jitted = jax.jit(function, out_shardings=self._split)
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _on_cpus(once=once) if on_cpus else {}
+        # The hash without a loop compiles faster where it is optimised; without, as fast.
         self._mesh, self._unrolled = mesh, on_cpus and not once
         self._by_shape: dict[Any, Any] = {}
 
@@ -61,8 +63,9 @@ class Program:
         return self._by_shape[key]
 
     def compile(self, *args: Tree) -> Any:
-        """The executable for arguments of these shapes, made in any case and not kept."""
-        return _executable(self._lower(*args), self._options)
+        """An executable for arguments of these shapes, made anew or read from the kept ones."""
+        with without_collections():
+            return _executable(self._lower(*args), self._options)
 
     def _lower(self, *args: Tree) -> Any:
         """The program for arguments of these shapes, as JAX lowers it.
@@ -125,20 +128,30 @@ def _executable(lowered: Any, options: dict[str, Any]) -> Any:
         return _executable(lowered, known)
 
 
+_collections = threading.Lock()  # held while the two below change
+_waiting, _collecting = 0, True  # who wants none now, and whether there were any before the first
+
+
 @contextlib.contextmanager
 def without_collections() -> Generator[None]:
-    """Let Python look for no garbage meanwhile.
+    """Let Python look for no garbage meanwhile, in this thread and in others.
 
     Tracing makes so many objects that it would look through all of JAX's several times, which is a
     tenth of what a first call takes.
     """
-    was = gc.isenabled()
-    gc.disable()
+    global _waiting, _collecting
+    with _collections:
+        if _waiting == 0:
+            _collecting = gc.isenabled()
+        _waiting += 1
     try:
+        gc.disable()
         yield
     finally:
-        if was:
-            gc.enable()
+        with _collections:
+            _waiting -= 1
+            if _waiting == 0 and _collecting:
+                gc.enable()
 
 
 def forget_programs() -> None:
@@ -157,8 +170,9 @@ def _on_cpus(*, once: bool) -> dict[str, Any]:
     """The compiler's options for CPUs.
 
     Without its fusion emitters XLA compiles in 0.6 to 0.9 of the time, and what it makes takes as
-    long: networks of 25 kinds and sizes, and the forecasting networks, 0.94 to 1.06. It goes on in
-    as many parts at once as there are cores; more of them take longer by a tenth.
+    long: networks of 25 kinds and sizes, and the forecasting networks, 0.94 to 1.06. It compiles in
+    as many parts at once as there are cores, two at least; of 32, its own number and the most, it
+    takes a tenth longer on two cores.
 
     What runs ``once`` for each member is compiled in a quarter of the time, and takes two to three
     times as long, but for products, recurrences and convolutions, which are there already.
@@ -181,8 +195,9 @@ def spread(
     """Turn a function of one member into a compiled function of all, on every lane.
 
     ``function(common, by_lane, *trees)`` takes what all share, a lane's own scalars, and one
-    member's part of each tree. ``once``: it runs once for each member, so that it pays to compile
-    it fast. ``name``: what profiles show, as ``jit_swarm_NAME``; by default the function's.
+    member's part of each tree. ``once``: it runs once for each member, so that on CPUs it pays to
+    compile it fast (on other devices what validates members at their start would suffer from it).
+    ``name``: what profiles show, as ``jit_swarm_NAME``; by default the function's.
     ``rounds``: trees are of arrays (lane, round, chunk, ...), and a lane's scalars of arrays (lane,
     round); a lane goes through its rounds.
     """

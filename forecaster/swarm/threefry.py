@@ -36,16 +36,16 @@ def lowered(traced: Any) -> Any:
     """
     if not does(traced.jaxpr.jaxpr, _draws):
         return traced.lower()
-    import jax.extend.random  # a hundredth of a second, which a forecast need not wait for
-    from jax.interpreters import mlir
-
-    rule = cast(Any, mlir.lower_fun)(hashed, multiple_results=True)
     try:
+        import jax.extend.random  # a hundredth of a second, which a forecast need not wait for
+        from jax.interpreters import mlir
+
+        rule = cast(Any, mlir.lower_fun)(hashed, multiple_results=True)
         ours = cast(Any, mlir.LoweringParameters)(
             override_lowering_rules=((jax.extend.random.threefry2x32_p, rule),)
         )
         return traced.lower(_private_parameters=ours)
-    except (AttributeError, TypeError):
+    except (ImportError, AttributeError, TypeError):
         return traced.lower()
 
 

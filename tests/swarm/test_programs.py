@@ -1,6 +1,7 @@
 """What is compiled, and what is not compiled again."""
 
 import functools
+import gc
 import re
 
 import jax
@@ -129,9 +130,61 @@ def test_random_numbers_are_those_of_jax_without_a_loop():
     assert "stablehlo.while" not in program._lower(common, None, words[None]).as_text()
 
 
-def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch):
-    from jax.interpreters import mlir
+def refuses(self, *, _private_parameters=None):
+    if _private_parameters is not None:
+        raise TypeError("unexpected keyword argument '_private_parameters'")
+    return LOWER(self)
 
-    monkeypatch.delattr(mlir, "LoweringParameters")
-    words = np.arange(8, dtype=np.uint32).reshape(1, 4, 2)
-    assert spread(drawn, lane_mesh(1))(jnp.uint32(0), None, words)["order"].shape == (1, 4, 30)
+
+LOWER = jax.stages.Traced.lower
+
+
+@pytest.mark.parametrize(
+    ("place", "without"),
+    [
+        ("jax.interpreters.mlir", "LoweringParameters"),
+        ("jax.interpreters.mlir", "lower_fun"),
+        ("jax.extend.random", "threefry2x32_p"),
+        ("jax.stages.Traced", "lower"),
+    ],
+)
+def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch, place, without):
+    if without == "lower":
+        monkeypatch.setattr(jax.stages.Traced, "lower", refuses)
+    else:
+        monkeypatch.delattr(f"{place}.{without}")
+    words, common = np.arange(8, dtype=np.uint32).reshape(4, 2), jnp.uint32(1)
+    program = spread(drawn, lane_mesh(1))
+    assert "stablehlo.while" in program._lower(common, None, words[None]).as_text()
+    ours = program(common, None, words[None])
+    expected = jax.jit(jax.vmap(functools.partial(drawn, common, None)))(words)
+    np.testing.assert_array_equal(ours["order"][0], expected["order"])
+
+
+@pytest.fixture
+def collecting():
+    """Garbage is collected, before and after."""
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_garbage_is_collected_again_after_an_error_and_not_where_nobody_wants_it(collecting):
+    with pytest.raises(KeyError), programs.without_collections():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+    gc.disable()
+    with programs.without_collections():
+        pass
+    assert not gc.isenabled()
+
+
+def test_garbage_is_collected_again_when_the_last_thread_is_through(collecting):
+    first, second = programs.without_collections(), programs.without_collections()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
