@@ -93,7 +93,7 @@ def wide(monkeypatch):
 
 @pytest.fixture
 def as_for_users(monkeypatch):
-    """Members are compiled with all optimisations that programs ask for.
+    """Members are compiled with all optimisations.
 
     Only then are the bits the same in programs of unlike shapes, which is what users are promised.
     """
@@ -101,7 +101,7 @@ def as_for_users(monkeypatch):
 
     from forecaster.swarm import programs, schedule
 
-    options = {"xla_backend_optimization_level": 3}
+    options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
     known = {name: value for name, value in options.items() if name in QUICKLY}
     schedule.compiled.cache_clear()
     programs.forget_programs()
