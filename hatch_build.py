@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_NATIVE = "forecaster/swarm/recurrence/native"
+_NATIVE = "forecaster/swarm/native"
 _UPLOT = "forecaster/report/uplot.js"
 
 

@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NATIVE = "forecaster/swarm/recurrence/native"
+NATIVE = "forecaster/swarm/native"
 FOR_TESTS = (
     "tests/conftest.py", "docs/index.md", "zensical.toml", "scripts/docs_roles.py",
     ".github/workflows/tests.yml", "notebooks/01_quickstart.ipynb", "CONTRIBUTING.md",
@@ -61,7 +61,7 @@ def check_sdist(sdist: Path) -> None:
 def check_wheel(wheel: Path, kernel: bool) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    if kernel != (f"{NATIVE}/_recurrence.so" in names):
+    if kernel != (f"{NATIVE}/_kernels.so" in names):
         sys.exit(f"{wheel.name}: expected {'a' if kernel else 'no'} compiled kernel")
     if kernel == wheel.name.endswith("-any.whl"):
         sys.exit(f"{wheel.name}: the tag does not say whether it is for one platform")

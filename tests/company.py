@@ -12,7 +12,7 @@ import numpy as np
 
 import forecaster as fc
 from forecaster import swarm
-from forecaster.swarm.recurrence import kernel_status
+from forecaster.swarm.native import kernel_status
 
 NAME, OTHERS = "KO", ["AAPL", "MSFT", "IBM", "XOM"]
 COMPANIES = {"alone": [NAME], "together": [*OTHERS, NAME], "first": [NAME, *OTHERS[:2]]}

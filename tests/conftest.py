@@ -220,16 +220,16 @@ def error(*args, code: int) -> str:
 @pytest.fixture(scope="module", params=["amx", "avx512-bf16"])
 def units(request):
     """What computes products of bfloat16, AVX-512 in the place of matrix units; gives its name."""
-    from forecaster.swarm.recurrence import native
+    from forecaster.swarm.native import library
 
     swarm.use_all_cores()
-    if native.kernel_status()[0] is None:
-        pytest.skip(f"no compiled kernel: {native.kernel_status()[1]}")
+    if library.kernel_status()[0] is None:
+        pytest.skip(f"no compiled kernel: {library.kernel_status()[1]}")
     name = request.param
-    if name == "amx" and native.why_no_bfloat16(name):
+    if name == "amx" and library.why_no_bfloat16(name):
         name = "amx-emulated"
-    if why := native.why_no_bfloat16(name):
+    if why := library.why_no_bfloat16(name):
         pytest.skip(why)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "bfloat16_status", lambda: (name, ""))
+        patch.setattr(library, "bfloat16_status", lambda: (name, ""))
         yield name

@@ -12,7 +12,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting.parts import fit_in_part, learn_common
-from forecaster.swarm.recurrence import kernel_status
+from forecaster.swarm.native import kernel_status
 from tests import company
 
 ROOT = Path(__file__).parents[1]

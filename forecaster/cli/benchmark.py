@@ -138,7 +138,8 @@ def _files(output: Path, *, suite: bool, overwrite: bool) -> list[Output]:
 
 
 def _kernel(precision: str) -> str:
-    from forecaster.swarm.recurrence import kernel_status, products_of
+    from forecaster.swarm.native import kernel_status
+    from forecaster.swarm.recurrence import products_of
 
     runs, why_not = kernel_status()
     said = f"Recurrence: compiled kernel ({runs})" if runs else f"Recurrence: JAX alone: {why_not}"

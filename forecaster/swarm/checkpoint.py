@@ -23,7 +23,8 @@ from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.data import Rows, Streamed
 from forecaster.swarm.history import put_together
 from forecaster.swarm.members import fill_members, named_leaves
-from forecaster.swarm.recurrence import kernel_status, products_of
+from forecaster.swarm.native import kernel_status
+from forecaster.swarm.recurrence import products_of
 from forecaster.swarm.task import Data, Limits
 from forecaster.swarm.training import Losses, State
 from forecaster.swarm.writing import Replace, remove_file, write_file

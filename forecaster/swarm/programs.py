@@ -43,8 +43,7 @@ class Program:
         self._jitted = jax.jit(function, out_shardings=self._split)
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _on_cpus(once=once) if on_cpus else {}
-        # The hash without a loop compiles faster where it is optimised; without, as fast.
-        self._mesh, self._unrolled = mesh, on_cpus and not once
+        self._mesh, self._on_cpus = mesh, on_cpus
         self._by_shape: dict[Any, Any] = {}
 
     def __call__(self, *args: Tree) -> Tree:
@@ -78,7 +77,7 @@ class Program:
             for sharding, tree in ((self._whole, common), (self._split, tuple(by_lane)))
         ]
         traced = self._jitted.trace(shapes[0], *shapes[1])
-        return threefry.lowered(traced) if self._unrolled else traced.lower()
+        return threefry.lowered(traced) if self._on_cpus else traced.lower()
 
     @property
     def ready(self) -> bool:

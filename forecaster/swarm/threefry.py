@@ -1,18 +1,27 @@
-"""Threefry-2x32, the hash of JAX's random keys, without a loop.
+"""Threefry-2x32, the hash of JAX's random keys, by compiled code.
 
-On CPUs JAX has XLA compile it as a loop over its rounds, which takes four times as long: where a
-small network is trained, half of all there is to compile is this. The numbers are the same.
+JAX has XLA compile it anew wherever a program draws: into a loop over its rounds, which is a tenth
+of what a small network's first call takes. (Without that loop LLVM, which vectorises it, takes
+minutes for some programs.) The numbers are the same.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any, cast
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from forecaster.swarm.jaxprs import does
+from forecaster.swarm.native import library
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
+_MANY = 16  # counters, from which on they make whole vectors for one key at a time
 
 
 def hashed(one: Any, two: Any, left: Any, right: Any) -> tuple[Any, Any]:
-    """Two words of a counter, hashed with two words of a key: arrays of uint32, numpy's or JAX's.
+    """Two words of a counter, hashed with two words of a key: arrays of uint32, numpy's.
 
     20 rounds, Salmon et al. (2011), doi:10.1145/2063384.2063405.
     """
@@ -30,23 +39,41 @@ def hashed(one: Any, two: Any, left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def lowered(traced: Any) -> Any:
-    """A traced function for the compiler, this hash in the place of JAX's loop where JAX allows.
+    """A traced function for the compiler, the compiled hash in the place of JAX's where it runs.
 
-    Only ``jax.export`` uses what does that, so that a later JAX may have none of it.
+    Only ``jax.export`` uses what puts it there, so that a later JAX may have none of it.
     """
-    if not does(traced.jaxpr.jaxpr, _draws):
+    if not does(traced.jaxpr.jaxpr, _draws) or library.kernel_status()[0] is None:
         return traced.lower()
     try:
         import jax.extend.random  # a hundredth of a second, which a forecast need not wait for
         from jax.interpreters import mlir
 
-        rule = cast(Any, mlir.lower_fun)(hashed, multiple_results=True)
+        rule = cast(Any, mlir.lower_fun)(_called, multiple_results=True)
         ours = cast(Any, mlir.LoweringParameters)(
             override_lowering_rules=((jax.extend.random.threefry2x32_p, rule),)
         )
         return traced.lower(_private_parameters=ours)
     except (ImportError, AttributeError, TypeError):
         return traced.lower()
+
+
+def _called(one: Any, two: Any, left: Any, right: Any) -> Sequence[Any]:
+    """A call of the compiled hash, of arrays that are broadcast against each other."""
+    shape = np.broadcast_shapes(one.shape, two.shape, left.shape, right.shape)
+    keys, counters = jnp.broadcast_arrays(one, two), jnp.broadcast_arrays(left, right)
+    if not _all_by_each(keys[0].shape, counters[0].shape):
+        keys, counters = ([jnp.broadcast_to(word, shape) for word in of] for of in (keys, counters))
+    out = jax.ShapeDtypeStruct(shape, jnp.uint32)
+    return cast(Sequence[Any], jax.ffi.ffi_call(library.HASH, [out, out])(*keys, *counters))
+
+
+def _all_by_each(keys: Sequence[int], counters: Sequence[int]) -> bool:
+    """Whether an array of keys (..., 1, 1) meets one of many counters (1, ..., n, m)."""
+    rank = max(len(keys), len(counters))
+    keys, counters = ([1] * (rank - len(shape)) + list(shape) for shape in (keys, counters))
+    first = next((axis for axis, size in enumerate(counters) if size != 1), rank)
+    return math.prod(counters) >= _MANY and all(size == 1 for size in keys[first:])
 
 
 def _draws(operation: str) -> bool:

@@ -1,13 +1,14 @@
-"""Build the compiled recurrence with the address and undefined-behaviour sanitizers, and run it.
+"""Build the compiled code with the address and undefined-behaviour sanitizers, and run it.
 
     python scripts/kernels/sanitize.py [RUNS] [SEED]
 
 Random shapes for every instruction set that this processor has, RUNS each (3,000 unless given),
-half of them LSTMs and half GRUs, forward and backward, on arrays without a float to spare. A tenth
-as many compare the kernels on matrix units (AMX) with what AVX-512 does in their place, bit by
-bit; where there are no such units, their instructions trap and are done by ``tile_traps.h``. Those
-of AVX-512 BF16, where the processor has it, are to give the same but for rounding. Exits with 1
-when a sanitizer finds something, a result holds a number that was never written, or bits differ.
+half of them LSTMs and half GRUs, forward and backward, and hashes of random keys, on arrays without
+a number to spare. A tenth as many compare the kernels on matrix units (AMX) with what AVX-512 does
+in their place, bit by bit; where there are no such units, their instructions trap and are done by
+``tile_traps.h``. Those of AVX-512 BF16, where the processor has it, are to give the same but for
+rounding. Exits with 1 when a sanitizer finds something, a result holds a number that was never
+written, or bits differ.
 """
 
 import subprocess
@@ -16,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from forecaster.swarm.recurrence.native import compiling
+from forecaster.swarm.native import compiling
 
 HERE = Path(__file__).parent
 FLAGS = [

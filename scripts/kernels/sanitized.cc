@@ -1,4 +1,4 @@
-// Runs the recurrence kernels on random shapes, on arrays of exactly the sizes that their callers
+// Runs the kernels on random shapes, on arrays of exactly the sizes that their callers
 // give them, so that the address sanitizer sees every read or write beyond an end.
 //   sanitized RUNS SEED
 #if defined(__x86_64__)
@@ -229,6 +229,25 @@ bool run_bfloat16(int64_t, Random&) { return true; }
 
 }  // namespace
 
+// Keys and counters of some sizes, in pairs or all by each; the set's numbers must be ``plain``'s.
+bool run_threefry(const Kernels& kernels, Random& random) {
+  const bool paired = random() % 2;
+  const int64_t keys = random() % 40, counters = paired ? keys : random() % 40;
+  const int64_t all = paired ? keys : keys * counters;
+  std::vector<std::vector<uint32_t>> words;
+  for (int64_t size : {keys, keys, counters, counters}) {
+    words.emplace_back(size);
+    for (auto& word : words.back()) word = static_cast<uint32_t>(random());
+  }
+  std::vector<uint32_t> left(all), right(all), plain_left(all), plain_right(all);
+  Hash hash = {keys, counters, paired, words[0].data(), words[1].data(), words[2].data(),
+               words[3].data(), left.data(), right.data()};
+  kernels.threefry(hash);
+  hash.out_left = plain_left.data(), hash.out_right = plain_right.data();
+  plain::kernels.threefry(hash);
+  return left == plain_left && right == plain_right;
+}
+
 int main(int count, char** words) {
   const int64_t runs = count > 1 ? std::atoll(words[1]) : 1000;
   Random random(count > 2 ? std::atoll(words[2]) : 0);
@@ -243,6 +262,10 @@ int main(int count, char** words) {
       if (!run(lstm ? set.kernels->lstm : set.kernels->gru, lstm, n, random)) {
         std::printf("%s, %s, T %ld B %ld F %ld H %ld: a result was not written\n", set.name,
                     lstm ? "lstm" : "gru", long(n.T), long(n.B), long(n.F), long(n.H));
+        return 1;
+      }
+      if (!run_threefry(*set.kernels, random)) {
+        std::printf("%s, threefry: other numbers than plain ones\n", set.name);
         return 1;
       }
     }

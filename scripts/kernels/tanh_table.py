@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 SEGMENTS = 32
-TABLE = Path(__file__).parents[2] / "forecaster/swarm/recurrence/native/tanh_table.h"
+TABLE = Path(__file__).parents[2] / "forecaster/swarm/native/tanh_table.h"
 
 
 def fitted(x: np.ndarray, y: np.ndarray, powers: range) -> np.ndarray:

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 
 from forecaster.forecasting import special
-from forecaster.swarm.recurrence import kernel_status, processor, processor_status, products_of
+from forecaster.swarm.native import kernel_status, processor, processor_status
+from forecaster.swarm.recurrence import products_of
 
 LOADED = """
 import json, sys

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import forecaster as fc
-from forecaster.swarm.recurrence import native
+from forecaster.swarm.native import library
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(
 
 
 def test_without_matrix_units_the_model_is_that_of_float32(panel, half, monkeypatch):
-    monkeypatch.setattr(native, "bfloat16_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(library, "bfloat16_status", lambda: (None, "there are none"))
     half = dataclasses.replace(half, hidden=6)  # so that no program of the test above is taken
-    if native.kernel_status()[0] is None:
+    if library.kernel_status()[0] is None:
         pytest.skip("JAX alone rounds")
     model = fc.fit(panel, half, seed=1)
     assert model.provenance["products"] == "float32 in place of bfloat16 (there are none)"

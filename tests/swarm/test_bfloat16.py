@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.recurrence import gru, lstm, native, processor, products_of
-from forecaster.swarm.recurrence.native import bfloat16_status
+from forecaster.swarm.native import bfloat16_status, library, processor
+from forecaster.swarm.recurrence import gru, lstm, products_of
 from tests.swarm.problems import CELLS, problem
 
 # Half the distance from one bfloat16 to the next is 2^-9 of it. A value and a gradient is a sum of
@@ -135,10 +135,10 @@ def test_padding_leaves_the_state_as_it_was(units, cell):
 @pytest.mark.parametrize(("cell", "oracle"), CELLS, ids=["lstm", "gru"])
 def test_without_matrix_units_it_is_float32(cell, oracle, monkeypatch):
     arrays = tuple(a[0] for a in problem(3, 1, 4, 6, 3, 20, cell)[:-1])
-    monkeypatch.setattr(native, "bfloat16_status", lambda: (None, "there are none"))
-    if native.kernel_status()[0] is not None:
+    monkeypatch.setattr(library, "bfloat16_status", lambda: (None, "there are none"))
+    if library.kernel_status()[0] is not None:
         np.testing.assert_array_equal(cell(*arrays, precision="bfloat16"), cell(*arrays))
-    monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
+    monkeypatch.setattr(library, "kernel_status", lambda: (None, "turned off"))
     got = cell(*arrays, precision="bfloat16")  # JAX alone rounds, as on GPUs
     np.testing.assert_array_equal(got, oracle(*arrays, precision="bfloat16"))
     assert 0 < apart(got, cell(*arrays)) < 4 * ROUNDING
@@ -155,18 +155,18 @@ def test_an_unknown_precision_is_an_error():
 def test_double_precision_is_left_to_jax(units):
     with jax.enable_x64(True):
         arrays = [jnp.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
-        assert not native.bfloat16_usable(*arrays)
+        assert not library.bfloat16_usable(*arrays)
         assert lstm(*arrays[:4], precision="bfloat16").dtype == np.float64
 
 
 def test_the_status_says_why_there_is_none(monkeypatch):
-    if native.kernel_status()[0]:
+    if library.kernel_status()[0]:
         monkeypatch.setenv("FORECASTER_KERNEL", "avx2")
         assert bfloat16_status() == (None, "FORECASTER_KERNEL=avx2 allows no products of bfloat16")
         monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")
-        why_not = native.why_no_bfloat16("avx512-bf16")
+        why_not = library.why_no_bfloat16("avx512-bf16")
         assert bfloat16_status() == ((None, why_not) if why_not else ("avx512-bf16", ""))
-    monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
+    monkeypatch.setattr(library, "kernel_status", lambda: (None, "turned off"))
     assert bfloat16_status() == (None, "turned off")
 
 
@@ -204,9 +204,9 @@ def test_layers_take_a_precision(units):
 
 
 def test_what_the_products_are_is_said(monkeypatch):
-    monkeypatch.setattr(native, "bfloat16_status", lambda: (None, "there are none"))
-    monkeypatch.setattr(native, "kernel_status", lambda: ("avx2", ""))
+    monkeypatch.setattr(library, "bfloat16_status", lambda: (None, "there are none"))
+    monkeypatch.setattr(library, "kernel_status", lambda: ("avx2", ""))
     assert products_of("float32") == "float32"
     assert products_of("bfloat16") == "float32 in place of bfloat16 (there are none)"
-    monkeypatch.setattr(native, "kernel_status", lambda: (None, "turned off"))
+    monkeypatch.setattr(library, "kernel_status", lambda: (None, "turned off"))
     assert products_of("bfloat16") == "bfloat16 (JAX alone)"

@@ -17,16 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.recurrence import gru, lstm, native
+from forecaster.swarm.native import library
+from forecaster.swarm.native.compiling import NOT_BUILT, CompileError, compile_kernel
+from forecaster.swarm.recurrence import gru, lstm
 from forecaster.swarm.recurrence.lstm import jax_lstm
-from forecaster.swarm.recurrence.native.compiling import NOT_BUILT, CompileError, compile_kernel
 from tests.swarm.problems import CELLS, problem
 
 swarm.use_all_cores()  # before the status starts JAX
 if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # a wheel that is to have it
-    assert native.kernel_status()[0], native.kernel_status()[1]
+    assert library.kernel_status()[0], library.kernel_status()[1]
 needs_kernel = pytest.mark.skipif(
-    native.kernel_status()[0] is None, reason=native.kernel_status()[1]
+    library.kernel_status()[0] is None, reason=library.kernel_status()[1]
 )
 
 
@@ -110,11 +111,13 @@ def test_two_layers_pass_gradients_through():
 def test_lesser_instruction_sets_agree_too(instructions):
     code = (
         "from tests.swarm.test_native import *\n"
-        "assert native.kernel_status()[0] in ('plain', 'neon', 'avx2'), native.kernel_status()\n"
+        "assert library.kernel_status()[0] in ('plain', 'neon', 'avx2'), library.kernel_status()\n"
         "for hidden in (3, 8, 16, 21):\n"
         "    for cell, oracle in CELLS:\n"
         "        compare(cell, oracle, *problem(hidden, 2, 4, 7, 2, hidden, cell))\n"
-        "print(native.kernel_status()[0])"
+        "from tests.swarm import test_programs\n"
+        "test_programs.test_random_numbers_are_those_of_jax_by_compiled_code()\n"
+        "print(library.kernel_status()[0])"
     )
     environment = os.environ | {
         "FORECASTER_KERNEL": instructions,
@@ -148,7 +151,7 @@ def test_the_checker_of_types_is_on_in_tests():
 def test_other_types_are_left_to_jax():
     with jax.enable_x64(True):
         arrays = [jnp.asarray(a[0], float) for a in problem(2, 1, 4, 3, 2, 5)]
-        assert not native.usable(*arrays)
+        assert not library.usable(*arrays)
         assert lstm(*arrays[:4]).dtype == np.float64
     half = [a[0].astype("bfloat16") for a in problem(2, 1, 4, 3, 2, 5)[:4]]
     assert lstm(*half).dtype == jnp.bfloat16
@@ -164,19 +167,19 @@ static xla::ffi::Error nothing() { return xla::ffi::Error::Success(); }
 """
 
 
-def write_library(what: str, library: Path) -> None:
+def write_library(what: str, file: Path) -> None:
     if what == "of nothing":
-        library.write_bytes(b"garbage")
+        file.write_bytes(b"garbage")
     if what == "of another jaxlib":
         compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
         if compiler is None:
             pytest.skip("no C++ compiler")
-        source = library.with_suffix(".cc")
-        targets = "".join(f"NOTHING({target});\n" for target in native._TARGETS)
+        source = file.with_suffix(".cc")
+        targets = "".join(f"NOTHING({target});\n" for target in library._TARGETS)
         source.write_text(OTHER_JAXLIB + targets)
         headers = f"-I{jax.ffi.include_dir()}"
         command = [compiler, "-std=c++17", "-w", "-shared", "-fPIC", headers, str(source)]
-        subprocess.run([*command, "-o", str(library)], check=True)
+        subprocess.run([*command, "-o", str(file)], check=True)
 
 
 @pytest.mark.parametrize(
@@ -191,25 +194,25 @@ def write_library(what: str, library: Path) -> None:
     ],
 )
 def test_without_a_kernel_jax_does_it_and_says_why(what, reason, tmp_path, monkeypatch):
-    library = tmp_path / "_recurrence.so"
-    write_library(what, library)
+    file = tmp_path / "_kernels.so"
+    write_library(what, file)
     if what == "not built":
-        library.with_name(NOT_BUILT).write_text("the compiler was out of order\n")
+        file.with_name(NOT_BUILT).write_text("the compiler was out of order\n")
     if what in ("turned off", "misspelt"):
         monkeypatch.setenv("FORECASTER_KERNEL", {"turned off": "off"}.get(what, "AVX1024"))
-    before = native.kernel_status()
-    monkeypatch.setattr(native, "_LIBRARY", library)
-    native.kernel_status.cache_clear()
+    before = library.kernel_status()
+    monkeypatch.setattr(library, "_LIBRARY", file)
+    library.kernel_status.cache_clear()
     try:
-        assert native.kernel_status()[0] is None and re.search(reason, native.kernel_status()[1])
+        assert library.kernel_status()[0] is None and re.search(reason, library.kernel_status()[1])
         kernel, bias, inputs, valid, _ = (a[0] for a in problem(3, 1, 4, 3, 2, 5))
         np.testing.assert_array_equal(
             lstm(kernel, bias, inputs, valid), jax_lstm(kernel, bias, inputs, valid)
         )
     finally:
         monkeypatch.undo()
-        native.kernel_status.cache_clear()
-        assert native.kernel_status() == before
+        library.kernel_status.cache_clear()
+        assert library.kernel_status() == before
 
 
 def test_a_compiler_that_is_missing_or_broken_is_one_clear_error(tmp_path, monkeypatch):

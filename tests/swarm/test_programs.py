@@ -11,9 +11,12 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster.swarm import Swarm, programs
+from forecaster.swarm import Swarm, programs, threefry
 from forecaster.swarm.lanes import lane_mesh
+from forecaster.swarm.native import library
 from forecaster.swarm.programs import Program, spread
+from forecaster.swarm.threefry import hashed
+from tests.swarm.test_native import needs_kernel
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
 
@@ -116,10 +119,16 @@ def drawn(common, _, words):
         "order": jax.random.permutation(second, 30),
         "kept": jax.vmap(lambda key: jax.random.bernoulli(key, 0.3))(jax.random.split(second, 7)),
         "old": jax.random.key_data(jax.random.split(key, 3)),
+        "many": jax.vmap(lambda key: jax.random.bits(key, (3, 17)))(jax.random.split(key, 6)),
+        "none": jax.random.bits(key, (0,)),
+        "by data": jax.vmap(lambda data: jax.random.bits(jax.random.fold_in(key, data)))(
+            jnp.arange(40) + common
+        ),
     }
 
 
-def test_random_numbers_are_those_of_jax_without_a_loop():
+@needs_kernel
+def test_random_numbers_are_those_of_jax_by_compiled_code():
     words = np.arange(8, dtype=np.uint32).reshape(4, 2) * np.uint32(0x9E3779B9)
     program, common = spread(drawn, lane_mesh(1)), jnp.uint32(2**31 + 5)
     ours = jax.tree.map(lambda leaf: leaf[0], program(common, None, words[None]))
@@ -127,7 +136,8 @@ def test_random_numbers_are_those_of_jax_without_a_loop():
     assert jax.tree.structure(ours) == jax.tree.structure(expected)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert "stablehlo.while" not in program._lower(common, None, words[None]).as_text()
+    text = program._lower(common, None, words[None]).as_text()
+    assert "forecaster_threefry" in text and "stablehlo.while" not in text
 
 
 def refuses(self, *, _private_parameters=None):
@@ -139,6 +149,23 @@ def refuses(self, *, _private_parameters=None):
 LOWER = jax.stages.Traced.lower
 
 
+@needs_kernel
+@pytest.mark.parametrize("shapes", [[(2, 1), (1, 3)], [(1,), (16,)], [(5, 1), (5, 20)], [(), ()]])
+def test_the_hash_takes_keys_and_counters_of_any_shapes(shapes):
+    random = np.random.default_rng(0)
+    words = [random.integers(2**32, size=shapes[i // 2], dtype=np.uint32) for i in range(4)]
+    for ours, expected in zip(jax.jit(threefry._called)(*words), hashed(*words), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@needs_kernel
+def test_a_hash_of_sizes_that_do_not_fit_is_an_error_not_a_read_beyond_the_end():
+    word = jax.ShapeDtypeStruct((7,), jnp.uint32)
+    call = jax.ffi.ffi_call(library.HASH, [word, word])
+    with pytest.raises(jax.errors.JaxRuntimeError, match="2 keys and 3 counters do not make 7"):
+        jax.jit(call)(*(jnp.zeros(n, jnp.uint32) for n in (2, 2, 3, 3)))
+
+
 @pytest.mark.parametrize(
     ("place", "without"),
     [
@@ -146,10 +173,13 @@ LOWER = jax.stages.Traced.lower
         ("jax.interpreters.mlir", "lower_fun"),
         ("jax.extend.random", "threefry2x32_p"),
         ("jax.stages.Traced", "lower"),
+        ("FORECASTER_KERNEL", "the kernel"),
     ],
 )
 def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch, place, without):
-    if without == "lower":
+    if without == "the kernel":
+        monkeypatch.setattr("forecaster.swarm.native.library.kernel_status", lambda: (None, "off"))
+    elif without == "lower":
         monkeypatch.setattr(jax.stages.Traced, "lower", refuses)
     else:
         monkeypatch.delattr(f"{place}.{without}")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.swarm.recurrence.native.compiling import CompileError, compiler
-from forecaster.swarm.recurrence.processor import LIBRARY, why_no_bfloat16
+from forecaster.swarm.native.compiling import CompileError, compiler
+from forecaster.swarm.native.processor import LIBRARY, why_no_bfloat16
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "kernels"
 

@@ -2,8 +2,5 @@ from .gru import gru as gru
 from .gru import jax_gru as jax_gru
 from .lstm import jax_lstm as jax_lstm
 from .lstm import lstm as lstm
-from .native import bfloat16_status as bfloat16_status
-from .native import kernel_status as kernel_status
 from .precision import check_precision as check_precision
-from .processor import processor_status as processor_status
 from .products import products_of as products_of

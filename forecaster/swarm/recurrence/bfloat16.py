@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
-from forecaster.swarm.recurrence import native
-from forecaster.swarm.recurrence.native import Cell, Steps
+from forecaster.swarm.native import calls
+from forecaster.swarm.native.calls import Cell, Steps
 
 _Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
 
@@ -31,7 +31,7 @@ def in_bfloat16(
     valid: Array,
 ) -> Array:  # fmt: skip
     """Hidden states by products of bfloat16; an LSTM has no ``new_bias``: an array (0,)."""
-    return native.bfloat16_infer(cell, steps, kernel, bias, new_bias, inputs, valid)
+    return calls.bfloat16_infer(cell, steps, kernel, bias, new_bias, inputs, valid)
 
 
 def _forward(
@@ -39,7 +39,7 @@ def _forward(
     new_bias: CustomVJPPrimal, inputs: CustomVJPPrimal, valid: CustomVJPPrimal,
 ) -> tuple[Array, _Saved]:  # fmt: skip
     arrays = kernel.value, bias.value, new_bias.value, inputs.value, valid.value
-    hidden, words, factors = native.bfloat16_forward(cell, steps, *arrays)
+    hidden, words, factors = calls.bfloat16_forward(cell, steps, *arrays)
     want_inputs = () if inputs.perturbed else None
     return hidden, _Saved(kernel.value, inputs.value, valid.value, words, factors, want_inputs)
 
@@ -50,7 +50,7 @@ def _backward(
     if isinstance(grad_hidden, SymbolicZero):
         grad_hidden = jnp.zeros(grad_hidden.shape, saved.kernel.dtype)
     *arrays, want_inputs = saved
-    grads = native.bfloat16_backward(
+    grads = calls.bfloat16_backward(
         cell, steps, arrays, grad_hidden, want_inputs=want_inputs is not None
     )
     return *grads, jnp.zeros_like(saved.valid)

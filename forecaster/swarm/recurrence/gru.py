@@ -15,9 +15,9 @@ from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
 from forecaster.swarm.data_parallel import by_example
-from forecaster.swarm.recurrence import native
+from forecaster.swarm.native import calls, library
+from forecaster.swarm.native.calls import Steps
 from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
-from forecaster.swarm.recurrence.native import Steps
 from forecaster.swarm.recurrence.precision import (
     Precision,
     check_precision,
@@ -81,7 +81,7 @@ def gru(
     arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
     kernel, bias, new_bias, inputs, valid = arrays
     valid = valid.astype(kernel.dtype)
-    native.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
+    calls.check_shapes(kernel, 3, inputs, valid, bias, new_bias)
     run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
     run = functools.partial(run, compiled=compiled)
     return by_example(run, (kernel, bias, new_bias), (inputs, valid), last_only=last_only)
@@ -97,7 +97,7 @@ def _run(
         valid = jax.lax.stop_gradient(valid)
         hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
         return hidden[-1] if steps == "last" else hidden
-    if precision == "bfloat16" and native.bfloat16_usable(*arrays):
+    if precision == "bfloat16" and library.bfloat16_usable(*arrays):
         return in_bfloat16("gru", steps, *arrays)
     return _gru(steps, precision, *arrays)
 
@@ -107,8 +107,8 @@ def _gru(
     steps: Steps, precision: Precision, kernel: Array, bias: Array, new_bias: Array,
     inputs: Array, valid: Array,
 ) -> Array:  # fmt: skip
-    if native.usable(kernel, bias, new_bias, inputs, valid):
-        hidden = native.gru_infer(kernel, bias, new_bias, inputs, valid)
+    if library.usable(kernel, bias, new_bias, inputs, valid):
+        hidden = calls.gru_infer(kernel, bias, new_bias, inputs, valid)
     else:
         hidden = _forward(precision, kernel, bias, new_bias, inputs, valid)[0]
     return hidden[-1] if steps == "last" else hidden
@@ -179,8 +179,8 @@ def _gru_forward(
 ) -> tuple[Array, _Saved]:
     want_inputs = () if inputs.perturbed else None
     arrays = kernel.value, bias.value, new_bias.value, inputs.value, valid.value
-    if native.usable(*arrays):
-        hidden, gates = native.gru_forward(*arrays)
+    if library.usable(*arrays):
+        hidden, gates = calls.gru_forward(*arrays)
         residuals = _Residuals(arrays[0], *arrays[3:], hidden, (gates,))
         saved = _Saved(residuals, (), want_inputs)
     else:
@@ -199,7 +199,7 @@ def _gru_backward(
         if steps == "last":
             grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
         return _jax_backward(precision, residuals, grad_hidden)
-    grads = native.gru_backward(
+    grads = calls.gru_backward(
         (*residuals[:-1], *residuals.gates),
         grad_hidden,
         last_only=steps == "last",

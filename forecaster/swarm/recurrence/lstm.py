@@ -19,9 +19,9 @@ from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
 from forecaster.swarm.data_parallel import by_example
-from forecaster.swarm.recurrence import native
+from forecaster.swarm.native import calls, library
+from forecaster.swarm.native.calls import Steps
 from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
-from forecaster.swarm.recurrence.native import Steps
 from forecaster.swarm.recurrence.precision import (
     Precision,
     check_precision,
@@ -89,7 +89,7 @@ def lstm(
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
     valid = valid.astype(kernel.dtype)
-    native.check_shapes(kernel, 4, inputs, valid, bias)
+    calls.check_shapes(kernel, 4, inputs, valid, bias)
     run = functools.partial(_run, "last" if last_only else "all", check_precision(precision))
     run = functools.partial(run, compiled=compiled)
     return by_example(run, (kernel, bias), (inputs, valid), last_only=last_only)
@@ -104,7 +104,7 @@ def _run(
         valid = jax.lax.stop_gradient(valid)
         hidden = _forward(precision, kernel, bias, inputs, valid)[0]
         return hidden[-1] if steps == "last" else hidden
-    if precision == "bfloat16" and native.bfloat16_usable(kernel, bias, inputs, valid):
+    if precision == "bfloat16" and library.bfloat16_usable(kernel, bias, inputs, valid):
         return in_bfloat16("lstm", steps, kernel, bias, jnp.zeros(0), inputs, valid)
     return _lstm(steps, precision, kernel, bias, inputs, valid)
 
@@ -113,8 +113,8 @@ def _run(
 def _lstm(
     steps: Steps, precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array
 ) -> Array:
-    if native.usable(kernel, bias, inputs, valid):
-        hidden = native.lstm_infer(kernel, bias, inputs, valid)
+    if library.usable(kernel, bias, inputs, valid):
+        hidden = calls.lstm_infer(kernel, bias, inputs, valid)
     else:
         hidden = _forward(precision, kernel, bias, inputs, valid)[0]
     return hidden[-1] if steps == "last" else hidden
@@ -202,8 +202,8 @@ def _lstm_forward(
 ) -> tuple[Array, _Saved]:
     want_inputs = () if inputs.perturbed else None
     arrays = kernel.value, bias.value, inputs.value, valid.value
-    if native.usable(*arrays):
-        hidden, cell, gates = native.lstm_forward(*arrays)
+    if library.usable(*arrays):
+        hidden, cell, gates = calls.lstm_forward(*arrays)
         residuals = _Residuals(arrays[0], *arrays[2:], hidden, cell, gates)
         saved = _Saved(residuals, (), want_inputs)
     else:
@@ -222,7 +222,7 @@ def _lstm_backward(
         if steps == "last":
             grad_hidden = jnp.zeros_like(residuals.hidden).at[-1].set(grad_hidden)
         return _jax_backward(precision, residuals, grad_hidden)
-    grads = native.lstm_backward(
+    grads = calls.lstm_backward(
         residuals, grad_hidden, last_only=steps == "last", want_inputs=want_inputs is not None
     )
     return *grads, jnp.zeros_like(residuals.valid)

@@ -7,14 +7,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.native.calls import MOST_EXACT_INPUTS
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 """Of the matrix products alone: sums, states and activations keep the type of the arrays."""
 
 PRECISIONS = ("float32", "bfloat16")
-MOST_EXACT_INPUTS = 7
-"""Inputs of a step up to which bfloat16 leaves their products alone: they are little work, and the
-compiled kernel (``BFLOAT16_EXACT`` in kernels.h) has room for them in full."""
 
 
 def check_precision(precision: str) -> Precision:

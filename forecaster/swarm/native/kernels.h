@@ -27,8 +27,17 @@ struct Cell {
   void (*backward)(const Sizes&, const Weights&, const Run&, const Gradients&);
 };
 
+// Two words each of keys and counters; all counters by every key, (keys, counters), or in pairs.
+struct Hash {
+  int64_t keys, counters;
+  bool paired;
+  const uint32_t *one, *two, *left, *right;
+  uint32_t *out_left, *out_right;
+};
+
 struct Kernels {
   Cell lstm, gru;
+  void (*threefry)(const Hash&);
 };
 
 // The same by products of bfloat16 (see bfloat16_kernel.h), which save other things for the way

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAME = "_recurrence.so"
+NAME = "_kernels.so"
 NOT_BUILT = "not_built.txt"  # in place of the library: why it was not built
 _COMMON = "-O3 -std=c++17 -fPIC -ffp-contract=fast -fno-math-errno -w"
 # Instruction set: flags, floats of a vector, rows of a tile (6 where there are 32 registers).

@@ -13,6 +13,8 @@ namespace plain { extern const Kernels kernels; }
 
 namespace {
 
+using Words = ffi::Buffer<ffi::U32>;
+
 struct Choice {
   const char* name;
   const Kernels* kernels;
@@ -153,6 +155,24 @@ ffi::Error gru_backward(Array kernel, Array x, Array valid, Array hidden, Array 
   return ffi::Error::Success();
 }
 
+// Hashes of counters (counters,) by each of the keys (keys,), or of as many of both in pairs.
+ffi::Error threefry(Words one, Words two, Words left, Words right, ffi::Result<Words> out_left,
+                    ffi::Result<Words> out_right) {
+  const auto size = [](const Words& of) { return static_cast<int64_t>(of.element_count()); };
+  const int64_t keys = size(one), counters = size(left), all = size(*out_left);
+  const bool paired = keys == all && counters == all;
+  if (size(two) != keys || size(right) != counters || size(*out_right) != all ||
+      !(paired || keys * counters == all))
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument,
+                      "forecaster's hash: " + std::to_string(keys) + " keys and " +
+                          std::to_string(counters) + " counters do not make " +
+                          std::to_string(all) + " numbers");
+  chosen().kernels->threefry({keys, counters, paired, one.typed_data(), two.typed_data(),
+                              left.typed_data(), right.typed_data(), out_left->typed_data(),
+                              out_right->typed_data()});
+  return ffi::Error::Success();
+}
+
 }  // namespace
 
 #define IN_1 .Arg<Array>()
@@ -173,5 +193,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_lstm_backward, lstm_backward, ffi::Ffi:
 XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_infer, gru_infer, ffi::Ffi::Bind() IN_5 OUT_1);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_forward, gru_forward, ffi::Ffi::Bind() IN_5 OUT_2);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_gru_backward, gru_backward, ffi::Ffi::Bind() IN_6 OUT_4 FLAGS);
+
+#define WORDS_2 .Arg<Words>().Arg<Words>()
+XLA_FFI_DEFINE_HANDLER_SYMBOL(forecaster_threefry, threefry,
+                              ffi::Ffi::Bind() WORDS_2 WORDS_2.Ret<Words>().Ret<Words>());
 
 extern "C" const char* forecaster_instructions() { return chosen().name; }

@@ -1,7 +1,7 @@
-"""The compiled recurrence as the processor sees it: whether it is there, and what it would run on.
+"""The compiled code as the processor sees it: whether it is there, and what it would run on.
 
 Nothing here loads JAX, whose import takes longer than all the rest of an answer. Whether the code
-is called is decided in ``native``, which asks JAX too.
+is called is decided in ``library``, which asks JAX too.
 """
 
 import ctypes
@@ -9,11 +9,13 @@ import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
+from typing import TypeAlias
 
-from forecaster.swarm.recurrence.products import Status, in_words
+Status: TypeAlias = tuple[str | None, str]
+"""What runs, and an empty text; or None, and the reason why not."""
 
-LIBRARY = Path(__file__).parent / "native" / "_recurrence.so"
-_NOT_BUILT = "not_built.txt"  # as in native/compiling.py, which is a script of its own
+LIBRARY = Path(__file__).parent / "_kernels.so"
+_NOT_BUILT = "not_built.txt"  # as in compiling.py, which is a script of its own
 _BFLOAT16 = ("avx512-bf16", "amx", "amx-emulated")
 _SETS = ("plain", "avx2", "avx512", *_BFLOAT16)
 
@@ -26,14 +28,24 @@ def processor_status() -> tuple[Status, str]:
     """
     if _may_have_accelerator():
         from forecaster.swarm.lanes import use_all_cores
-        from forecaster.swarm.recurrence.native import bfloat16_status as bfloat16_status_in_jax
-        from forecaster.swarm.recurrence.native import kernel_status
+        from forecaster.swarm.native.library import bfloat16_status as bfloat16_status_in_jax
+        from forecaster.swarm.native.library import kernel_status
 
         use_all_cores()  # before anything starts JAX
         return kernel_status(), in_words(kernel_status(), bfloat16_status_in_jax())
     why_not = why_turned_off()
     kernel: Status = (None, why_not) if why_not else loaded_instructions(LIBRARY)
     return kernel, in_words(kernel, bfloat16_status(kernel, LIBRARY))
+
+
+def in_words(kernel: Status, bfloat16: Status) -> str:
+    """What bfloat16 comes to where these are the states of compiled code and bfloat16."""
+    units, why_not = bfloat16
+    if units is not None:
+        return f"bfloat16 ({units})"
+    return (
+        "bfloat16 (JAX alone)" if kernel[0] is None else f"float32 in place of bfloat16 ({why_not})"
+    )
 
 
 def why_turned_off() -> str:
@@ -52,7 +64,7 @@ def loaded_instructions(library: Path) -> Status:
         return None, f"it was not built: {_why_not_built(library)}"
     try:
         loaded = ctypes.cdll.LoadLibrary(str(library))
-        for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16"):
+        for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16", "forecaster_threefry"):
             getattr(loaded, name)  # a library of a former version has other functions
         find = loaded.forecaster_instructions
         find.restype = ctypes.c_char_p
