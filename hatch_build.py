@@ -1,7 +1,7 @@
 """Build hook: puts into the wheel what is not kept in the sources.
 
-- the recurrence's kernel, compiled where there is a C++ compiler; where there is none, or it
-  fails, the package installs all the same and runs on JAX alone
+- the kernels of recurrences and random keys, compiled where there is a C++ compiler; where there is
+  none, or it fails, the package installs all the same and runs on JAX alone
 - uPlot, which draws the figures of HTML pages; uplot-python, needed by the build only, carries it
 """
 

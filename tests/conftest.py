@@ -36,7 +36,7 @@ QUICKLY = known_flags("xla_backend_optimization_level=0", "xla_cpu_use_fusion_em
 os.environ.setdefault("XLA_FLAGS", QUICKLY)  # workers and other processes inherit it
 
 WINDOWS = [f"forecaster.forecasting.{module}" for module in ("heads", "mixture", "windows")]
-DENSE = ["recurrence", "data", "examples", "history", "keys", "members", "result"]
+DENSE = ["native", "recurrence", "data", "examples", "history", "keys", "members", "result"]
 CHECKED = {
     "off": [],
     "": [*WINDOWS, *(f"forecaster.swarm.{module}" for module in DENSE)],

@@ -107,6 +107,13 @@ def test_the_swarm_knows_nothing_of_forecasting():
             assert {reached(*pair) for pair in imports(path)} <= {"swarm", "atomic", ""}, path
 
 
+def test_compiled_code_knows_nothing_of_the_engine():
+    native = "forecaster.swarm.native"
+    for path in (PACKAGE / "swarm" / "native").glob("*.py"):
+        others = {module for module, _ in imports(path) if not module.startswith(native)}
+        assert others <= {"forecaster.swarm.checks"}, path
+
+
 @pytest.mark.parametrize(
     ("line", "check"),
     [

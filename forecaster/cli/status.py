@@ -224,7 +224,7 @@ def _verify(store: "Store") -> int:
 
 def _print_processor() -> None:
     """Which code trains LSTMs and GRUs, how to get the faster one, and what bfloat16 comes to."""
-    from forecaster.swarm.native import processor_status
+    from forecaster.swarm.recurrence import processor_status
 
     (instructions, why), products = processor_status()
     if instructions:

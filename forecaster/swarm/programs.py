@@ -43,7 +43,8 @@ class Program:
         self._jitted = jax.jit(function, out_shardings=self._split)
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _on_cpus(once=once) if on_cpus else {}
-        self._mesh, self._on_cpus = mesh, on_cpus
+        # XLA cannot split a call of the compiled hash over the devices of a lane.
+        self._mesh, self._hashed = mesh, on_cpus and mesh.axis_names == ("lane",)
         self._by_shape: dict[Any, Any] = {}
 
     def __call__(self, *args: Tree) -> Tree:
@@ -77,7 +78,7 @@ class Program:
             for sharding, tree in ((self._whole, common), (self._split, tuple(by_lane)))
         ]
         traced = self._jitted.trace(shapes[0], *shapes[1])
-        return threefry.lowered(traced) if self._on_cpus else traced.lower()
+        return threefry.lowered(traced) if self._hashed else traced.lower()
 
     @property
     def ready(self) -> bool:

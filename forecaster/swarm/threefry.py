@@ -1,8 +1,9 @@
 """Threefry-2x32, the hash of JAX's random keys, by compiled code.
 
-JAX has XLA compile it anew wherever a program draws: into a loop over its rounds, which is a tenth
-of what a small network's first call takes. (Without that loop LLVM, which vectorises it, takes
-minutes for some programs.) The numbers are the same.
+JAX has XLA compile it anew wherever a program draws: as a loop over its rounds, which is a tenth of
+what a small network's first call takes. (Written out, without the loop, it sends LLVM's vectoriser
+through a search that grows exponentially with the rounds: some programs take hours.) The numbers
+are the same.
 """
 
 import math
@@ -14,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from forecaster.swarm.jaxprs import does
-from forecaster.swarm.native import library
+from forecaster.swarm.native import library, processor
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
-_MANY = 16  # counters, from which on they make whole vectors for one key at a time
+_MANY = 16  # counters, so many that those of one key fill whole vectors
 
 
 def hashed(one: Any, two: Any, left: Any, right: Any) -> tuple[Any, Any]:
@@ -65,7 +66,7 @@ def _called(one: Any, two: Any, left: Any, right: Any) -> Sequence[Any]:
     if not _all_by_each(keys[0].shape, counters[0].shape):
         keys, counters = ([jnp.broadcast_to(word, shape) for word in of] for of in (keys, counters))
     out = jax.ShapeDtypeStruct(shape, jnp.uint32)
-    return cast(Sequence[Any], jax.ffi.ffi_call(library.HASH, [out, out])(*keys, *counters))
+    return cast(Sequence[Any], jax.ffi.ffi_call(processor.HASH, [out, out])(*keys, *counters))
 
 
 def _all_by_each(keys: Sequence[int], counters: Sequence[int]) -> bool:

@@ -227,9 +227,7 @@ bool run_bfloat16(int64_t runs, Random& random) {
 bool run_bfloat16(int64_t, Random&) { return true; }
 #endif
 
-}  // namespace
-
-// Keys and counters of some sizes, in pairs or all by each; the set's numbers must be ``plain``'s.
+// Keys and counters of some sizes, in pairs or all by all; numbers must be those of one at a time.
 bool run_threefry(const Kernels& kernels, Random& random) {
   const bool paired = random() % 2;
   const int64_t keys = random() % 40, counters = paired ? keys : random() % 40;
@@ -239,14 +237,20 @@ bool run_threefry(const Kernels& kernels, Random& random) {
     words.emplace_back(size);
     for (auto& word : words.back()) word = static_cast<uint32_t>(random());
   }
-  std::vector<uint32_t> left(all), right(all), plain_left(all), plain_right(all);
-  Hash hash = {keys, counters, paired, words[0].data(), words[1].data(), words[2].data(),
-               words[3].data(), left.data(), right.data()};
-  kernels.threefry(hash);
-  hash.out_left = plain_left.data(), hash.out_right = plain_right.data();
-  plain::kernels.threefry(hash);
-  return left == plain_left && right == plain_right;
+  std::vector<uint32_t> left(all), right(all);
+  kernels.threefry({keys, counters, paired, words[0].data(), words[1].data(), words[2].data(),
+                    words[3].data(), left.data(), right.data()});
+  for (int64_t i = 0; i < all; i++) {
+    const int64_t key = paired ? i : i / counters, counter = paired ? i : i % counters;
+    uint32_t one_left, one_right;
+    plain::kernels.threefry({1, 1, true, &words[0][key], &words[1][key], &words[2][counter],
+                             &words[3][counter], &one_left, &one_right});
+    if (left[i] != one_left || right[i] != one_right) return false;
+  }
+  return true;
 }
+
+}  // namespace
 
 int main(int count, char** words) {
   const int64_t runs = count > 1 ? std::atoll(words[1]) : 1000;
@@ -265,7 +269,7 @@ int main(int count, char** words) {
         return 1;
       }
       if (!run_threefry(*set.kernels, random)) {
-        std::printf("%s, threefry: other numbers than plain ones\n", set.name);
+        std::printf("%s, threefry: other numbers than one at a time\n", set.name);
         return 1;
       }
     }

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 
 from forecaster.forecasting import special
-from forecaster.swarm.native import kernel_status, processor, processor_status
-from forecaster.swarm.recurrence import products_of
+from forecaster.swarm.native import kernel_status, processor
+from forecaster.swarm.recurrence import processor_status, products_of
 
 LOADED = """
 import json, sys
@@ -53,9 +53,9 @@ def test_a_forecast_loads_no_more_than_it_needs(home):
 def test_the_processor_is_asked_without_jax_and_says_the_same(monkeypatch):
     assert processor_status() == (kernel_status(), products_of("bfloat16"))
     monkeypatch.setenv("JAX_PLATFORMS", "cpu,cuda")
-    assert not processor._may_have_accelerator()
+    assert not processor.may_have_accelerator()
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    assert processor._may_have_accelerator()
+    assert processor.may_have_accelerator()
     assert processor_status() == (kernel_status(), products_of("bfloat16"))  # which asks JAX
 
 

@@ -13,7 +13,7 @@ from flax import nnx
 
 from forecaster.swarm import Swarm, programs, threefry
 from forecaster.swarm.lanes import lane_mesh
-from forecaster.swarm.native import library
+from forecaster.swarm.native import library, processor
 from forecaster.swarm.programs import Program, spread
 from forecaster.swarm.threefry import hashed
 from tests.swarm.test_native import needs_kernel
@@ -140,6 +140,44 @@ def test_random_numbers_are_those_of_jax_by_compiled_code():
     assert "forecaster_threefry" in text and "stablehlo.while" not in text
 
 
+@needs_kernel
+@pytest.mark.parametrize(
+    ("keys", "counters"),
+    [
+        ((2, 1), (1, 3)),  # too few counters to be hashed key by key
+        ((3, 2, 1, 1), (1, 1, 4, 5)),  # enough
+        ((1,), (16,)),
+        ((5, 1), (5, 20)),  # counters of each key's own
+        ((0, 1), (1, 20)),
+        ((4,), (1,)),
+    ],
+)
+def test_the_hash_takes_keys_and_counters_of_any_shapes(keys, counters):
+    random = np.random.default_rng(0)
+    words = [random.integers(2**32, size=shape, dtype=np.uint32) for shape in (keys, counters) * 2]
+    words = words[::2] + words[1::2]
+    for ours, expected in zip(jax.jit(threefry._called)(*words), hashed(*words), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@needs_kernel
+@pytest.mark.parametrize("sizes", [(2, 2, 3, 3, 7, 7), (2, 1, 3, 3, 6, 6), (2, 2, 3, 3, 6, 5)])
+def test_a_hash_of_sizes_that_do_not_fit_is_an_error_not_a_read_beyond_the_end(sizes):
+    *words, left, right = (jax.ShapeDtypeStruct((size,), jnp.uint32) for size in sizes)
+    call = jax.ffi.ffi_call(processor.HASH, [left, right])
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"hash: .* of counters do not make"):
+        jax.jit(call)(*(jnp.zeros(word.shape, word.dtype) for word in words))
+
+
+@needs_kernel
+def test_where_a_lane_has_several_devices_jax_splits_the_hash_over_them():
+    words, common = np.arange(8, dtype=np.uint32).reshape(4, 2), jnp.uint32(1)
+    if len(jax.local_devices()) < 2:
+        pytest.skip("one device")
+    program = spread(drawn, lane_mesh(1, data_parallel=2))
+    assert "forecaster_threefry" not in program._lower(common, None, words[None]).as_text()
+
+
 def refuses(self, *, _private_parameters=None):
     if _private_parameters is not None:
         raise TypeError("unexpected keyword argument '_private_parameters'")
@@ -150,22 +188,6 @@ LOWER = jax.stages.Traced.lower
 
 
 @needs_kernel
-@pytest.mark.parametrize("shapes", [[(2, 1), (1, 3)], [(1,), (16,)], [(5, 1), (5, 20)], [(), ()]])
-def test_the_hash_takes_keys_and_counters_of_any_shapes(shapes):
-    random = np.random.default_rng(0)
-    words = [random.integers(2**32, size=shapes[i // 2], dtype=np.uint32) for i in range(4)]
-    for ours, expected in zip(jax.jit(threefry._called)(*words), hashed(*words), strict=True):
-        np.testing.assert_array_equal(ours, expected)
-
-
-@needs_kernel
-def test_a_hash_of_sizes_that_do_not_fit_is_an_error_not_a_read_beyond_the_end():
-    word = jax.ShapeDtypeStruct((7,), jnp.uint32)
-    call = jax.ffi.ffi_call(library.HASH, [word, word])
-    with pytest.raises(jax.errors.JaxRuntimeError, match="2 keys and 3 counters do not make 7"):
-        jax.jit(call)(*(jnp.zeros(n, jnp.uint32) for n in (2, 2, 3, 3)))
-
-
 @pytest.mark.parametrize(
     ("place", "without"),
     [
@@ -173,12 +195,12 @@ def test_a_hash_of_sizes_that_do_not_fit_is_an_error_not_a_read_beyond_the_end()
         ("jax.interpreters.mlir", "lower_fun"),
         ("jax.extend.random", "threefry2x32_p"),
         ("jax.stages.Traced", "lower"),
-        ("FORECASTER_KERNEL", "the kernel"),
+        ("forecaster.swarm.native.library", "kernel_status"),
     ],
 )
 def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch, place, without):
-    if without == "the kernel":
-        monkeypatch.setattr("forecaster.swarm.native.library.kernel_status", lambda: (None, "off"))
+    if without == "kernel_status":
+        monkeypatch.setattr(library, without, lambda: (None, "turned off"))
     elif without == "lower":
         monkeypatch.setattr(jax.stages.Traced, "lower", refuses)
     else:

@@ -1,3 +1,2 @@
 from .library import bfloat16_status as bfloat16_status
 from .library import kernel_status as kernel_status
-from .processor import processor_status as processor_status

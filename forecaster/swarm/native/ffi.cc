@@ -155,18 +155,22 @@ ffi::Error gru_backward(Array kernel, Array x, Array valid, Array hidden, Array 
   return ffi::Error::Success();
 }
 
-// Hashes of counters (counters,) by each of the keys (keys,), or of as many of both in pairs.
+// Each of the counters (counters,) hashed with each of the keys (keys,), or with the key beside it.
 ffi::Error threefry(Words one, Words two, Words left, Words right, ffi::Result<Words> out_left,
                     ffi::Result<Words> out_right) {
   const auto size = [](const Words& of) { return static_cast<int64_t>(of.element_count()); };
   const int64_t keys = size(one), counters = size(left), all = size(*out_left);
   const bool paired = keys == all && counters == all;
   if (size(two) != keys || size(right) != counters || size(*out_right) != all ||
-      !(paired || keys * counters == all))
+      !(paired || keys * counters == all)) {
+    const auto both = [&](const Words& of, const Words& other) {
+      return std::to_string(size(of)) + " and " + std::to_string(size(other));
+    };
     return ffi::Error(ffi::ErrorCode::kInvalidArgument,
-                      "forecaster's hash: " + std::to_string(keys) + " keys and " +
-                          std::to_string(counters) + " counters do not make " +
-                          std::to_string(all) + " numbers");
+                      "forecaster's hash: " + both(one, two) + " words of keys, " +
+                          both(left, right) + " of counters do not make " +
+                          both(*out_left, *out_right) + " numbers");
+  }
   chosen().kernels->threefry({keys, counters, paired, one.typed_data(), two.typed_data(),
                               left.typed_data(), right.typed_data(), out_left->typed_data(),
                               out_right->typed_data()});

@@ -27,7 +27,8 @@ struct Cell {
   void (*backward)(const Sizes&, const Weights&, const Run&, const Gradients&);
 };
 
-// Two words each of keys and counters; all counters by every key, (keys, counters), or in pairs.
+// Keys and counters of two words. Every counter is hashed with every key, which gives numbers (keys,
+// counters), or where they are paired with its own.
 struct Hash {
   int64_t keys, counters;
   bool paired;
@@ -63,7 +64,7 @@ struct Bfloat16Kernels {
 // Floats per unit and row in what the forward pass saves, whatever the width of the vectors.
 inline int64_t saved_width(int64_t hidden) { return (hidden + 15) / 16 * 16; }
 
-// What they save; bfloat16_forward in __init__.py has the same numbers.
+// What they save; bfloat16_forward in calls.py has the same numbers.
 constexpr int64_t BFLOAT16_EXACT = 7;  // inputs that are split in two, and so stay exact
 constexpr int BFLOAT16_LSTM_SAVED = 6, BFLOAT16_GRU_SAVED = 5;
 inline int64_t bfloat16_blocks(int64_t batch) { return (batch + 31) / 32; }

@@ -15,12 +15,10 @@ from jax import Array
 
 from forecaster.swarm.native import processor
 
-HASH = "forecaster_threefry"  # the name that XLA calls it by
-
 _LIBRARY = processor.LIBRARY
 _PASSES = ("infer", "forward", "backward")
 _TARGETS = (
-    HASH,
+    processor.HASH,
     *(f"forecaster_{cell}_{one}" for cell in ("lstm", "gru", "bfloat16") for one in _PASSES),
 )
 

@@ -15,37 +15,10 @@ Status: TypeAlias = tuple[str | None, str]
 """What runs, and an empty text; or None, and the reason why not."""
 
 LIBRARY = Path(__file__).parent / "_kernels.so"
+HASH = "forecaster_threefry"  # the name that XLA calls it by
 _NOT_BUILT = "not_built.txt"  # as in compiling.py, which is a script of its own
 _BFLOAT16 = ("avx512-bf16", "amx", "amx-emulated")
 _SETS = ("plain", "avx2", "avx512", *_BFLOAT16)
-
-
-def processor_status() -> tuple[Status, str]:
-    """The instruction set of the compiled code here, and what the precision bfloat16 comes to.
-
-    The former, or None and the reason why it does not run. JAX is loaded only where it might run on
-    something else than the CPU.
-    """
-    if _may_have_accelerator():
-        from forecaster.swarm.lanes import use_all_cores
-        from forecaster.swarm.native.library import bfloat16_status as bfloat16_status_in_jax
-        from forecaster.swarm.native.library import kernel_status
-
-        use_all_cores()  # before anything starts JAX
-        return kernel_status(), in_words(kernel_status(), bfloat16_status_in_jax())
-    why_not = why_turned_off()
-    kernel: Status = (None, why_not) if why_not else loaded_instructions(LIBRARY)
-    return kernel, in_words(kernel, bfloat16_status(kernel, LIBRARY))
-
-
-def in_words(kernel: Status, bfloat16: Status) -> str:
-    """What bfloat16 comes to where these are the states of compiled code and bfloat16."""
-    units, why_not = bfloat16
-    if units is not None:
-        return f"bfloat16 ({units})"
-    return (
-        "bfloat16 (JAX alone)" if kernel[0] is None else f"float32 in place of bfloat16 ({why_not})"
-    )
 
 
 def why_turned_off() -> str:
@@ -64,7 +37,7 @@ def loaded_instructions(library: Path) -> Status:
         return None, f"it was not built: {_why_not_built(library)}"
     try:
         loaded = ctypes.cdll.LoadLibrary(str(library))
-        for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16", "forecaster_threefry"):
+        for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16", HASH):
             getattr(loaded, name)  # a library of a former version has other functions
         find = loaded.forecaster_instructions
         find.restype = ctypes.c_char_p
@@ -119,7 +92,7 @@ def _why_not_built(library: Path) -> str:
         return "there was no C++ compiler when forecaster was installed"
 
 
-def _may_have_accelerator() -> bool:
+def may_have_accelerator() -> bool:
     """Whether JAX could choose another backend than the CPU: it then has a plugin for it."""
     if named := os.environ.get("JAX_PLATFORMS", ""):
         return named.split(",")[0] != "cpu"

@@ -1,4 +1,7 @@
-"""The recurrences by products of bfloat16: one pair of passes for LSTM and GRU; see ``native``."""
+"""The recurrences by products of bfloat16: one pair of passes for LSTM and GRU.
+
+See ``native.library`` for where they run.
+"""
 
 import functools
 from typing import NamedTuple, TypeAlias

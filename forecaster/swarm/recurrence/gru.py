@@ -76,7 +76,7 @@ def gru(
     Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
     not fit together, and for another precision.
 
-    On CPUs, in float32, compiled code does the work if it was built; see ``native``.
+    On CPUs, in float32, compiled code does the work if it was built; see ``native.library``.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
     kernel, bias, new_bias, inputs, valid = arrays

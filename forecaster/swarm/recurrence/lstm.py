@@ -81,10 +81,10 @@ def lstm(
     Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
     not fit together, and for another precision.
 
-    On CPUs, in float32, compiled code does the work if it was built; see ``native``. Where the
-    processor multiplies bfloat16 no faster (it has no matrix units, AMX, nor AMD's AVX-512 BF16) it
-    computes in float32, whatever the precision. It has first derivatives by ``jax.grad`` only: pass
-    ``compiled=False`` for second ones, and for ``jvp``.
+    On CPUs, in float32, compiled code does the work if it was built; see ``native.library``. Where
+    the processor multiplies bfloat16 no faster (it has no matrix units, AMX, nor AMD's AVX-512
+    BF16) it computes in float32, whatever the precision. It has first derivatives by ``jax.grad``
+    only: pass ``compiled=False`` for second ones, and for ``jvp``.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
