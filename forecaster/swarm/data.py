@@ -132,6 +132,17 @@ class Held:
         self.example = jax.tree.map(_shape_of_one, first)
         self.members = members
 
+    @property
+    def is_small(self) -> bool:
+        """Whether no more than 1 MiB, in the very arrays that a program takes."""
+        plain = all(map(_is_plain, jax.tree.leaves(self.shared)))
+        return plain and self.members * self.bytes_each + total_bytes(self.shared) <= 2**20
+
+    @property
+    def shapes(self) -> str:
+        """Of one member's data and of those that are shared."""
+        return f"{self.example} {jax.tree.map(np.shape, self.shared)}"
+
     def rows(self, rows: Rows) -> Data:
         """The data of these members, arrays (row, ...). The same row may come more than once."""
         if not self.streamed:
@@ -171,6 +182,13 @@ def _padded(leaf: ArrayLike) -> np.ndarray:
 
 def _shape_of_one(leaf: ArrayLike) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(np.shape(leaf)[1:], np.asarray(leaf).dtype)
+
+
+def _is_plain(leaf: Any) -> bool:
+    if not isinstance(leaf, np.ndarray):
+        return False
+    dtype = cast(np.ndarray, leaf).dtype
+    return jax.dtypes.canonicalize_dtype(dtype) == dtype
 
 
 def check_rows(tree: Tree, members: int, what: str) -> None:

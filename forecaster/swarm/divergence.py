@@ -55,13 +55,31 @@ def put_right(state: State, bad: Int[np.ndarray, " row"], train: _Train) -> Stat
 def _last_sound(train: _Train, row: int, bad: int) -> State:
     """The state (1, ...) of a member that diverged in epoch ``bad``, with its last finite weights.
 
-    Where its loss was not finite, the weights after the epoch before may not have been either.
+    Where its loss was not finite, the weights after the epoch before may not have been either, nor
+    those of many epochs if no loss depends on them. Weights that are not finite stay so: it looks
+    back by ever longer steps until they are, and then between the last two.
     """
-    while True:
-        after, sound = train(row, bad)
-        if not bad or sound[row]:
-            break
-        bad -= 1
+    after, sound = train(row, bad)
+    if bad and not sound[row]:
+        after = _before(train, row, bad)
     state = take_members(after, slice(row, row + 1))
     diverged = np.array([Status.DIVERGED], np.int32)
     return state._replace(epoch=state.epoch + np.int32(1), status=diverged)
+
+
+def _before(train: _Train, row: int, ill: int) -> State:
+    """The group's states with a member's last finite weights, where those after ``ill`` are not."""
+    good, back = ill - 1, 1
+    after, sound = train(row, good)
+    while good and not sound[row]:
+        ill, back = good, 2 * back
+        good = max(0, ill - back)
+        after, sound = train(row, good)
+    while ill - good > 1:
+        middle = (good + ill) // 2
+        found, sound = train(row, middle)
+        if sound[row]:
+            good, after = middle, found
+        else:
+            ill = middle
+    return after

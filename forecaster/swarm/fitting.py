@@ -35,6 +35,7 @@ from forecaster.swarm.executors import Executor, Failed, Local
 from forecaster.swarm.gathering import Gathered
 from forecaster.swarm.history import History
 from forecaster.swarm.keys import checked_seed, member_keys
+from forecaster.swarm.lanes import use_all_cores
 from forecaster.swarm.metrics import described
 from forecaster.swarm.result import FitResult
 from forecaster.swarm.schedule import Schedule
@@ -105,7 +106,8 @@ def fit(
     - ``keys``: raw random keys, in place of those that follow from seed and names
     - ``chunk``: members that one lane trains at once; by default what keeps a chunk in the cache
     - ``block``: epochs between two looks from the host; more where they are over in less than a
-      tenth of a second
+      tenth of a second, or in less than half a second with neither validation, ``on_progress`` nor
+      ``checkpoint``
     - ``lanes``: devices to train on; all by default
     - ``data_parallel``: devices that share each batch of a member, with its weights on each; a lane
       is then so many devices. The result is that of one device up to rounding. It pays for a few
@@ -142,9 +144,11 @@ def fit(
         data = validated_data(ids, data)
     if previous is not None and previous.ids != ids:
         raise SwarmError("previous: of other members; expected the same ids in the same order")
-    keys = member_keys(seed, ids) if keys is None else keys
-    origin = keys if previous is None else previous.state
-    losses = None if previous is None else previous.losses
+    use_all_cores()  # before anything starts JAX
+    if previous is None:
+        origin, losses = member_keys(seed, ids) if keys is None else keys, None
+    else:
+        origin, losses = previous.state, previous.losses
     machine = Worker(chunk, block, lanes, memory, data_parallel)
     work = Work(task, data, ids, settings, limits, origin, losses, machine)
     digest = ""
@@ -230,6 +234,11 @@ class _Watch:
         origin = work.origin
         self._before = np.asarray(origin.epoch) if isinstance(origin, State) else np.int32(0)
         self._saved, self._stopped = time.monotonic(), False
+
+    @property
+    def looks(self) -> bool:
+        """Whether anybody is told anything, or anything is saved."""
+        return self._on_progress is not None or self.checkpoint is not None
 
     def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
         """Tell how many members have ended; returns whether all are to end where they are."""

@@ -129,8 +129,10 @@ def widened(
     losses: Float[AnyArray, "member epoch"], epochs: int
 ) -> Float[np.ndarray, "member later_epoch"]:
     """A copy of the losses, at least so many epochs wide; NaN in those that are added."""
-    extra = max(0, epochs - losses.shape[1])
-    return np.pad(losses, ((0, 0), (0, extra)), constant_values=np.nan)
+    members, before = losses.shape
+    longer = np.full((members, max(before, epochs)), np.nan, losses.dtype)
+    longer[:, :before] = losses
+    return longer
 
 
 def widened_losses(losses: Losses, epochs: int, metrics: Sequence[str] = ()) -> Losses:

@@ -25,6 +25,13 @@ def take_members(tree: _T, rows: Rows) -> _T:
     return jax.tree.map(take, tree)
 
 
+def consecutive(rows: np.ndarray) -> np.ndarray | slice:
+    """Positions from 0 on, as a slice where each follows the one before: that copies nothing."""
+    if len(rows) and (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
 def named_leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
     """Every leaf of a tree and its name, such as ``['out']['kernel']``."""
     leaves = cast(list[tuple[Any, Any]], jax.tree_util.tree_flatten_with_path(tree)[0])

@@ -29,7 +29,7 @@ from forecaster.swarm.divergence import first_bad, put_right
 from forecaster.swarm.flat import Flat, Form
 from forecaster.swarm.history import History
 from forecaster.swarm.lanes import Layout
-from forecaster.swarm.members import take_members, write_members, written
+from forecaster.swarm.members import consecutive, take_members, write_members, written
 from forecaster.swarm.pace import Pace
 from forecaster.swarm.states import Origin, blank_state, member_state
 from forecaster.swarm.task import Limits, Task, Tree
@@ -51,7 +51,7 @@ _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
 # A lane goes through so many rounds in one program if their members together have no more than so
 # many bytes: each call of a program costs the host half a millisecond.
-_ROUNDS, _SMALL = 8, 2**22
+_ROUNDS, _SMALL = 16, 2**23
 
 
 class Group(NamedTuple):
@@ -80,6 +80,7 @@ class Schedule:
       they continue from
     - ``mesh``, ``layout``: the lanes, and how members lie on them
     - ``block``: epochs of a block at first
+    - ``watched``: whether anybody looks at it between two blocks
     """
 
     def __init__(
@@ -92,10 +93,12 @@ class Schedule:
         mesh: Mesh,
         layout: Layout,
         block: int,
+        *,
+        watched: bool = True,
     ):
         self.held, self.hyperparams, self.limits, self.origin = held, hyperparams, limits, origin
         self.mesh, self._task = mesh, task
-        self.pace = Pace(block, validated=task.validate is not None)
+        self.pace = Pace(block, validated=task.validate is not None, watched=watched)
         begin = resume if isinstance(origin, State) else start
         member = member_state(task, held, origin, hyperparams, limits)
         self._form = Form.of(member)
@@ -103,8 +106,12 @@ class Schedule:
         # Whatever the number of members and lanes, so that nothing is compiled for another one.
         in_lane = _ROUNDS * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
         self.layout = layout.in_rounds(_ROUNDS) if in_lane <= _SMALL else layout
+        rounds = self.layout.rounds_of(min(held.members, self.layout.capacity))
+        self.pace.begin(self._train, (self.layout, held.shapes), rounds)
         self._moving = 0.0  # seconds that the latest block took to move states
-        self._shared = _lanes.replicate(held.shared, mesh)
+        self._once = held.is_small and held.members <= self.layout.at_once
+        self._once &= bool(self.pace.epochs >= np.max(limits.epochs))
+        self._shared = held.shared if self._once else _lanes.replicate(held.shared, mesh)
         # One value, replaced whole: an interruption meets the old one or the new one.
         nobody = np.zeros(held.members, bool)
         blank = blank_state(member, held.members)
@@ -245,19 +252,20 @@ class Schedule:
         """Arrays (member, ...) as a group of these members has them; states are flat."""
 
         def load(rows: Rows) -> Tree:
-            some = take_members(tree, rows)
-            return self._form.flat_rows(some) if isinstance(some, State) else some
+            if isinstance(tree, State):  # whose numbers are copied when they are put together
+                return self._form.flat_rows(take_members(tree, consecutive(rows)))
+            return take_members(tree, rows)
 
         return _lanes.packed_rounds(load, rows, self.layout)
 
     def _on_devices(self, rows: Rows) -> tuple[Tree, ...]:
-        """Data, hyperparameters and limits, which stay as they are."""
+        """Data, hyperparameters and limits; small ones used once go with the call: it is faster."""
         fixed = (
             _lanes.packed_rounds(self.held.rows, rows, self.layout),
             self._packed(self.hyperparams, rows),
             self._packed(self.limits, rows),
         )
-        return jax.device_put(fixed, NamedSharding(self.mesh, P("lane")))
+        return fixed if self._once else jax.device_put(fixed, NamedSharding(self.mesh, P("lane")))
 
     def _told(self, state: State, groups: Sequence[Group]) -> State:
         """States on the host, with epoch and status of groups as they are on the devices."""
@@ -290,6 +298,8 @@ class Schedule:
             for block in blocks
         ]
         counts, losses, sound = _lanes.unpack_rounds(_first(seen, epochs), _lengths(groups))
+        rounds = sum(map(self.layout.rounds_of, _lengths(groups)))
+        self.pace.keep(rounds, epochs, time.perf_counter() - began)
         losses = Losses(losses, losses) if plain else cast(Losses, losses)
         epoch = self._epoch_and_status(counts)[0]
         after = [

@@ -99,6 +99,11 @@ class ShardResult(NamedTuple):
 class Watch(Protocol):
     """Follows the training of a shard, in the process that trains it."""
 
+    @property
+    def looks(self) -> bool:
+        """Whether what it does between two blocks is to be seen or kept."""
+        ...
+
     def begin(self, schedule: Schedule) -> None:
         """Before the first block."""
         ...
@@ -124,8 +129,9 @@ def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> ShardResu
     limit //= machine.data_parallel  # whose devices have the same members
     layout = Layout.of(members, lanes, chunk, max(limit, lanes * chunk))
     schedule = Schedule(
-        job.task, held, shard.hyperparams, shard.limits, shard.origin, mesh, layout, machine.block
-    )
+        job.task, held, shard.hyperparams, shard.limits, shard.origin, mesh, layout, machine.block,
+        watched=watch is not None and watch.looks,
+    )  # fmt: skip
     if shard.losses is not None:
         schedule.continue_losses(shard.losses)
     compiled = schedule.compiling

@@ -61,7 +61,7 @@ def test_small_members_with_much_data_go_by_few(monkeypatch):
 
     monkeypatch.setattr(memory, "_saved", lambda *_: memory._Traced(1000, recurrent=False))
     monkeypatch.setattr(memory, "weights", lambda _: 100)
-    for floats, expected in ((1000, 16), (100_000, 8), (1_000_000, 4)):
+    for floats, expected in ((1000, 8), (100_000, 8), (1_000_000, 4)):
         data = np.ones((2, floats), np.float32)
         assert chunk_size(None, Held(data, 2), {}) == expected  # pyright: ignore
 
@@ -87,5 +87,5 @@ def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(jax, "local_devices", lambda: [Gpu()])
             on_gpus.append(chunk_size(task, Held(data, 4), hyperparams))
-    assert sizes[:2] == [16, 8] and sizes[-1] == 1 and sizes == sorted(sizes, reverse=True)
+    assert sizes[:2] == [8, 8] and sizes[-1] == 1 and sizes == sorted(sizes, reverse=True)
     assert on_gpus[0] == 512 and 2 <= on_gpus[3] < on_gpus[2] < on_gpus[1] < 512

@@ -47,7 +47,7 @@ def data():
 @pytest.mark.usefixtures("as_for_users")
 @pytest.mark.parametrize("validated", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_rounds_change_no_bit(data, validated, monkeypatch):
-    """300 members are three groups of at most 8 rounds; some stop early."""
+    """300 members are two groups of at most 16 rounds; some stop early."""
     used = []
     place = schedule.Schedule._trained
 
@@ -58,7 +58,7 @@ def test_rounds_change_no_bit(data, validated, monkeypatch):
     monkeypatch.setattr(schedule.Schedule, "_trained", trained)
     everybody = np.arange(300)
     whole = fitted(everybody, data, validated=validated)
-    assert {rounds for rounds, _ in used} == {8} and max(rows for _, rows in used) > 100
+    assert {rounds for rounds, _ in used} == {16} and max(rows for _, rows in used) > 100
     some = np.array([299, 7, 120])
     few = fitted(some, data, validated=validated)
     monkeypatch.setattr(schedule, "_ROUNDS", 1)

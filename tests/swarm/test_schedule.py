@@ -1,8 +1,13 @@
 """The schedule: who trains when, and how long blocks are."""
 
-import numpy as np
-import pytest
+from collections.abc import Callable
 
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from forecaster.swarm import Progress, Shared, Swarm
 from forecaster.swarm.checkpoint import Checkpoint, arithmetic, read
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
 from forecaster.swarm.data import Held
@@ -61,6 +66,52 @@ def test_without_validation_blocks_grow_to_what_takes_a_tenth_of_a_second():
     assert grown(Pace(5, validated=False), 0.02, blocks=1) == [25]
     assert grown(Pace(5, validated=False), 0.06, blocks=2) == [10, 20]
     assert Pace(2000, validated=False).longest == 2000
+
+
+def test_unwatched_a_program_goes_on_as_long_as_it_can():
+    class Program:
+        pass
+
+    def begun(program, kind, rounds, *, validated=False, watched=False):
+        pace = Pace(5, validated=validated, watched=watched)
+        pace.begin(program, kind, rounds)
+        return pace
+
+    program, other = Program(), Program()
+    first = begun(program, "small", 4)
+    assert first.epochs == 5
+    first.keep(rounds=4, epochs=5, seconds=60.0)  # compiled meanwhile
+    assert begun(program, "small", 4).epochs == 5
+    first.keep(rounds=4, epochs=40, seconds=0.8)  # 5 ms each
+    first.keep(rounds=4, epochs=1, seconds=1.0)  # what was left, the host's work more than its own
+    for rounds, epochs in ((2, 50), (1000, 5), (0, 1024)):
+        assert begun(program, "small", rounds).epochs == epochs
+    assert begun(program, "large", 2).epochs == begun(other, "small", 2).epochs == 5
+    assert begun(program, "small", 2, watched=True).epochs == 5
+    assert begun(program, "small", 2, validated=True).epochs == 5
+    assert grown(first, 0.2, blocks=2) == [10, 20] and grown(first, 0.6, blocks=2) == [20, 20]
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_second_fit_that_nobody_watches_takes_one_block(watched, monkeypatch):
+    lengths, train = [], Schedule._trained
+
+    def trained(self, group, epochs, only=None):
+        lengths.append(epochs)
+        return train(self, group, epochs, only)
+
+    monkeypatch.setattr(Schedule, "_trained", trained)
+    data = np.ones((3, 8, 2), np.float32), np.ones((3, 8, 1), np.float32)
+    swarm = Swarm(lambda rngs: nnx.Linear(2, 1, rngs=rngs), 3, loss=optax.squared_error)
+    told: Callable[[Progress], None] | None = (lambda progress: None) if watched else None
+    first = swarm.fit(*data, epochs=30, on_progress=told)
+    blocks = len(lengths)
+    second = swarm.fit(*data, epochs=30, on_progress=told)
+    assert sum(lengths[:blocks]) == sum(lengths[blocks:]) == 30 and blocks > 1
+    assert lengths[0] == 5 and (len(lengths) == blocks + 1) == (not watched)
+    swarm.fit(*(Shared(part[0].repeat(9, 0)) for part in data), epochs=30, on_progress=told)
+    assert lengths[-1] != 30 and 5 in lengths[blocks + 1 :]  # other data may take longer
+    assert same(first.params, second.params) and same(first.losses, second.losses)
 
 
 def test_what_is_saved_is_restored(schedule, tmp_path):
