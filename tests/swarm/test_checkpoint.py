@@ -227,4 +227,4 @@ def test_killed_and_resumed_is_unharmed(data, tmp_path, compiled):
 
 @pytest.mark.slow
 def test_killed_twenty_times_and_resumed_is_unharmed(data, tmp_path, compiled):
-    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 20, seed=1, epochs=6000), 6000)
+    assert_unharmed(data, kill_and_resume(tmp_path, compiled, 20, seed=1, epochs=15_000), 15_000)
