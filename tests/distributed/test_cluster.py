@@ -50,13 +50,11 @@ def add(cluster, **environment):
         os.environ.update(before)
 
 
-@pytest.fixture(scope="module")
-def expected():
-    return swarm.fit(TASK, DATA, IDS, **FIT)
-
-
 @pytest.mark.skipif(jax.local_device_count() < 2, reason="one device rounds otherwise")
-def test_a_node_that_is_killed_costs_no_result(cluster, expected):
+def test_a_node_that_is_killed_costs_no_result(cluster):
+    # Long enough for the second node to be at work when it is killed, which takes a second.
+    fit = FIT | {"epochs": 2000, "patience": 2000}
+    expected = swarm.fit(TASK, DATA, IDS, **fit)
     _, second = add(cluster), add(cluster)
     killed, said = [], []
 
@@ -66,11 +64,11 @@ def test_a_node_that_is_killed_costs_no_result(cluster, expected):
             killed.append(now.stopped)
 
     with distributed.Ray(cluster.address, members_per_shard=8, on_notice=said.append) as executor:
-        result = swarm.fit(TASK, DATA, IDS, **FIT, executor=executor, on_progress=kill)
+        result = swarm.fit(TASK, DATA, IDS, **fit, executor=executor, on_progress=kill)
         assert 0 < killed[0] < MANY and not result.failed
         assert any("it is done again" in line for line in said), said
         add(cluster)  # a node that joins later works, too
-        again = swarm.fit(TASK, DATA, IDS, **FIT, executor=executor)
+        again = swarm.fit(TASK, DATA, IDS, **fit, executor=executor)
     for other in (result, again):
         assert same(other.state, expected.state)
         for a, b in zip(other.losses, expected.losses, strict=True):
