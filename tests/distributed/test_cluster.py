@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -53,7 +54,7 @@ def add(cluster, **environment):
 @pytest.mark.skipif(jax.local_device_count() < 2, reason="one device rounds otherwise")
 def test_a_node_that_is_killed_costs_no_result(cluster):
     # Long enough for the second node to be at work when it is killed, which takes a second.
-    fit = FIT | {"epochs": 2000, "patience": 2000}
+    fit: dict[str, Any] = FIT | {"epochs": 2000, "patience": 2000}
     expected = swarm.fit(TASK, DATA, IDS, **fit)
     _, second = add(cluster), add(cluster)
     killed, said = [], []
