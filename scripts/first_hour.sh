@@ -221,7 +221,7 @@ runs_are_told_apart() {
     says "Runs, the latest last" daily values wide monthly hourly pretend "predict --all\` takes hourly"
     run 0 runs compare daily pretend
     says "files:" "simulated" "of the 4 series that both have"
-    run 0 runs compare monthly hourly
+    COLUMNS=200 run 0 runs compare monthly hourly  # whatever the length of paths
     says "--future" plans.csv "known in advance"
     refuses 2 "no run 'dayly'" runs compare dayly pretend
     refuses 2 "there is a run 'wide' already" runs rename values wide
@@ -335,7 +335,7 @@ time_goes_by() {
     cp newer.csv prices.csv
     run 0 ingest --source files:prices.csv
     run 0 scorecard aapl brk.b --run daily --report card.html
-    says "10 have come" "Bands of 80 % held" "too few to judge by" "Wrote card.html"
+    says "10 have come" "Bands of 80 % covered" "too few to judge by" "Wrote card.html"
     COLUMNS=80 run 0 scorecard --run daily
     narrow 80
     says "│ AAPL " "│ all "
