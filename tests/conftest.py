@@ -99,7 +99,8 @@ def as_for_users(monkeypatch):
     """
     import jax
 
-    from forecaster.swarm import programs, schedule
+    from forecaster.swarm.devices import programs
+    from forecaster.swarm.execution import schedule
 
     options = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
     known = {name: value for name, value in options.items() if name in QUICKLY}

@@ -122,7 +122,7 @@ def test_compiled_code_knows_nothing_of_the_engine():
         ("from forecaster.series.panel import Panel", past_the_door),
         ("from forecaster.series import panel", past_the_door),
         ("from forecaster.series import _hidden", past_the_door),
-        ("import forecaster.swarm.lanes", past_the_door),
+        ("import forecaster.swarm.devices.lanes", past_the_door),
     ],
 )
 def test_the_checks_of_imports_can_fail(tmp_path, line, check):

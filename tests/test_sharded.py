@@ -17,7 +17,7 @@ from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.locking import is_held
 from forecaster.storage import OpenRun, Run, shards
-from forecaster.swarm.shards import train_shard
+from forecaster.swarm.execution.shards import train_shard
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
@@ -347,8 +347,8 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
         held.append([is_held(store.folder) for store in Store.all_of(Home(tmp_path))])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forecaster.swarm.fitting.run_to_the_end", watched, raising=False)
-    monkeypatch.setattr("forecaster.swarm.shards.run_to_the_end", watched)
+    monkeypatch.setattr("forecaster.swarm.execution.fitting.run_to_the_end", watched, raising=False)
+    monkeypatch.setattr("forecaster.swarm.execution.shards.run_to_the_end", watched)
     error(*fitting(data), "--home", tmp_path, code=130)
     monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
     error(*fitting(data), "--home", tmp_path, code=130)

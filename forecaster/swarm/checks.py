@@ -1,9 +1,10 @@
 """Checks of what a caller hands in. Each error says what, where, expected and got."""
 
+import functools
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -201,3 +202,26 @@ def shares(weights: ArrayLike | None, members: int) -> Float[np.ndarray, " membe
     if share.shape != (members,) or not np.isfinite(share).all() or share.sum() <= 0:
         raise SwarmError(f"weights: expected {members} numbers with a sum above 0; got {weights}")
     return share
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Let a function take arguments by their former names, too, with a SwarmWarning."""
+
+    def accept(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            for old, new in names.items():
+                if old in kwargs:
+                    if new in kwargs:
+                        raise TypeError(f"{function.__name__}() got both {old} and {new}")
+                    warn(f"{function.__name__}({old}=...) is now {new}=...")
+                    kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return called
+
+    return accept

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.distributed.queue import Lost, Worker, dispatch
-from forecaster.swarm.shards import next_size
+from forecaster.swarm.execution.shards import next_size
 
 matplotlib.use("Agg")
 OUT = Path(__file__).with_suffix(".csv")

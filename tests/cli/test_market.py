@@ -70,7 +70,7 @@ def test_an_index_that_was_not_brought_up_to_date_is_named(folder, settings, tmp
 
 @pytest.mark.slow
 def test_a_fit_goes_on_only_with_the_index_as_it_was(folder, settings, monkeypatch, tmp_path):
-    from forecaster.swarm.schedule import Schedule
+    from forecaster.swarm.execution.schedule import Schedule
 
     def interrupted(self):
         raise KeyboardInterrupt

@@ -14,7 +14,7 @@ def test_an_interruption_exits_with_130(monkeypatch, tmp_path):
 
 def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
     """Ctrl-C in the second block: exit 130, then --resume ends with the bits of a whole fit."""
-    from forecaster.swarm.schedule import Schedule
+    from forecaster.swarm.execution.schedule import Schedule
 
     (tmp_path / "t.txt").write_text("AAPL\nKO\nXOM")
     arguments = (
@@ -49,7 +49,7 @@ def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
 
 
 def test_a_resume_on_other_prices_is_refused(monkeypatch, tmp_path, settings):
-    from forecaster.swarm.schedule import Schedule
+    from forecaster.swarm.execution.schedule import Schedule
 
     def interrupted(self):
         raise KeyboardInterrupt

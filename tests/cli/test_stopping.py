@@ -17,7 +17,7 @@ from forecaster.cli.stopping import Stopped, exit_code, stoppable
 from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.storage import unfinished_fits
-from forecaster.swarm.schedule import Schedule
+from forecaster.swarm.execution.schedule import Schedule
 from tests.conftest import error, run
 from tests.ingest.standin import Company, standing_in
 

@@ -232,7 +232,7 @@ def test_a_network_that_a_node_cannot_import_is_named():
 
 def test_a_task_that_is_sent_again_is_the_same_program():
     from forecaster.distributed.worker import NodeWorker
-    from forecaster.swarm.shards import Job, Worker
+    from forecaster.swarm.execution.shards import Job, Worker
 
     worker, tasks = NodeWorker.__new__(NodeWorker), []
     worker._tasks = {}

@@ -36,7 +36,7 @@ def test_each_series_searches_its_own_settings(tuned, panel, config, tmp_path):
 
 @pytest.mark.slow
 def test_a_search_from_the_command_line_can_be_interrupted(monkeypatch, tmp_path, settings):
-    from forecaster.swarm.schedule import Schedule
+    from forecaster.swarm.execution.schedule import Schedule
 
     few = swarm.grid_candidates(learning_rate=[1e-3, 1e-2, 3e-2], weight_decay=[0.0], hidden=[4])
     monkeypatch.setattr("forecaster.forecasting.training.candidates", lambda config: few)

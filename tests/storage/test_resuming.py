@@ -24,7 +24,7 @@ from forecaster.storage import (
     tell_of_others,
     unfinished_fits,
 )
-from forecaster.swarm import checkpoint
+from forecaster.swarm.checkpoints import checkpoint
 
 
 @pytest.fixture

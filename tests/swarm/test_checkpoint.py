@@ -15,8 +15,9 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from forecaster.swarm import Checkpoint, checkpoint
-from forecaster.swarm import schedule as schedules
+from forecaster.swarm import Checkpoint
+from forecaster.swarm.checkpoints import checkpoint
+from forecaster.swarm.execution import schedule as schedules
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, TASKS, data, run, same
 
 __all__ = ["data"]  # the fixture

@@ -11,7 +11,7 @@ from flax import nnx
 from jax import lax
 
 from forecaster import swarm
-from forecaster.swarm.convolutions import with_products
+from forecaster.swarm.training.convolutions import with_products
 
 NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 CASES = {
@@ -176,6 +176,6 @@ def test_a_swarm_learns_from_images_as_with_jaxs_own(monkeypatch):
     exported = company.member("b")(x)
     np.testing.assert_allclose(ours[1], exported, rtol=1e-4, atol=1e-5)
 
-    monkeypatch.setattr("forecaster.swarm.convolutions._fits", lambda eqn: False)
+    monkeypatch.setattr("forecaster.swarm.training.convolutions._fits", lambda eqn: False)
     theirs = fitted(["a", "b", "c", "d"])  # another program
     np.testing.assert_allclose(theirs.losses.train[:3], company.losses.train, rtol=2e-3)

@@ -7,8 +7,8 @@ import optax
 from flax import nnx
 
 from forecaster.swarm import Shared, Swarm
-from forecaster.swarm.cost import count_flops
-from forecaster.swarm.memory import chunk_size
+from forecaster.swarm.estimators.cost import count_flops
+from forecaster.swarm.execution.memory import chunk_size
 
 
 def test_arithmetic_of_loops_counts_every_turn():
@@ -56,8 +56,8 @@ class Gpu:
 
 
 def test_small_members_with_much_data_go_by_few(monkeypatch):
-    from forecaster.swarm import memory
-    from forecaster.swarm.data import Held
+    from forecaster.swarm.arrays.data import Held
+    from forecaster.swarm.execution import memory
 
     monkeypatch.setattr(memory, "_saved", lambda *_: memory._Traced(1000, recurrent=False))
     monkeypatch.setattr(memory, "weights", lambda _: 100)
@@ -68,7 +68,7 @@ def test_small_members_with_much_data_go_by_few(monkeypatch):
 
 def test_chunks_shrink_as_what_is_saved_grows(monkeypatch):
     from forecaster.swarm import Supervised, supervised
-    from forecaster.swarm.data import Held
+    from forecaster.swarm.arrays.data import Held
 
     sizes, on_gpus = [], []
     for width in (4, 64, 512, 2048):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from forecaster.swarm import Shared, Streamed, SwarmError
-from forecaster.swarm.data import (
+from forecaster.swarm.arrays.data import (
     Held,
     check_data,
     check_rows,

@@ -16,7 +16,8 @@ import pytest
 from flax import nnx
 
 from forecaster import swarm
-from forecaster.swarm import GRU, LSTM, Checkpoint, Shared, Single, Swarm, SwarmError, programs
+from forecaster.swarm import GRU, LSTM, Checkpoint, Shared, Single, Swarm, SwarmError
+from forecaster.swarm.devices import programs
 
 ROOT = Path(__file__).parents[2]
 RTOL, ATOL = 1e-4, 1e-5

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from forecaster.swarm.divergence import first_bad, put_right
-from forecaster.swarm.training import State, Status
+from forecaster.swarm.execution.blocks import first_bad, put_right
+from forecaster.swarm.training.training import State, Status
 
 NAN = np.nan
 

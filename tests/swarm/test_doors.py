@@ -14,7 +14,7 @@ from flax import linen, nnx
 
 from forecaster import swarm
 from forecaster.swarm import Single, Swarm, SwarmError
-from forecaster.swarm.equality import changed_globals, globals_named, same_function
+from forecaster.swarm.training.equality import changed_globals, globals_named, same_function
 from tests.swarm.test_swarm import Network, X, Y, make
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.swarm import Shared, Streamed, Supervised, SwarmError, stack
-from forecaster.swarm.examples import part, training_data, validated_data
+from forecaster.swarm.training.examples import part, training_data, validated_data
 
 IDS = ("A", "B")
 X = np.arange(24, dtype=np.float32).reshape(2, 4, 3)

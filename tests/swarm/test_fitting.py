@@ -15,7 +15,7 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import LSTM, Status
-from forecaster.swarm.schedule import compiled
+from forecaster.swarm.execution.schedule import compiled
 
 MEMBERS, EXAMPLES = 11, 24
 IDS = [f"member {i}" for i in range(MEMBERS)]
@@ -205,7 +205,8 @@ def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
 @pytest.mark.parametrize("patience", [3, 100])
 def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
     """37 epochs are no multiple of any block."""
-    from forecaster.swarm import pace, schedule
+    from forecaster.swarm.execution import schedule
+    from forecaster.swarm.execution import schedule as pace
 
     results, lengths = [], []
     trained = schedule.Schedule._trained

@@ -3,7 +3,7 @@
 import numpy as np
 
 from forecaster.swarm import Losses
-from forecaster.swarm.history import History, append_losses, widened, write_latest
+from forecaster.swarm.checkpoints.history import History, append_losses, widened, write_latest
 
 NAN = np.nan
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.checks import SwarmError
-from forecaster.swarm.data import Shared
-from forecaster.swarm.keys import member_keys
-from forecaster.swarm.lanes import (
+from forecaster.swarm.devices.lanes import (
     Layout,
     keep_compiled,
     lane_mesh,
@@ -23,6 +22,7 @@ from forecaster.swarm.lanes import (
     place,
     unpack,
 )
+from forecaster.swarm.training.keys import member_keys
 
 
 @settings(deadline=None)

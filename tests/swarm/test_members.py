@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.swarm import SwarmError, take_members
-from forecaster.swarm.members import (
+from forecaster.swarm.arrays.members import (
     append_members,
     broadcast_params,
     mean_members,

@@ -6,8 +6,9 @@ import numpy as np
 import optax
 import pytest
 
-from forecaster.swarm import Shared, Supervised, memory, supervised
-from forecaster.swarm.data import Held
+from forecaster.swarm import Shared, Supervised, supervised
+from forecaster.swarm.arrays.data import Held
+from forecaster.swarm.execution import memory
 
 WIDTH, MEMBERS = 256, 6
 MODEL = (lambda key: jnp.zeros(WIDTH), lambda params, inputs: inputs @ params)

@@ -11,11 +11,12 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster.swarm import Swarm, programs, threefry
-from forecaster.swarm.lanes import lane_mesh
+from forecaster.swarm import Swarm
+from forecaster.swarm.devices import programs, threefry
+from forecaster.swarm.devices.lanes import lane_mesh
+from forecaster.swarm.devices.programs import Program, spread
+from forecaster.swarm.devices.threefry import hashed
 from forecaster.swarm.native import library, processor
-from forecaster.swarm.programs import Program, spread
-from forecaster.swarm.threefry import hashed
 from tests.swarm.test_native import needs_kernel
 from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 

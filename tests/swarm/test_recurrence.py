@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.swarm.recurrence import gru, lstm
-from forecaster.swarm.recurrence.unrolling import steps_per_iteration
+from forecaster.swarm.recurrence.precision import steps_per_iteration
 
 sizes = st.sampled_from([1, 3, 5])
 

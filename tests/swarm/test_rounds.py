@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm import schedule
-from forecaster.swarm.flat import Form
-from forecaster.swarm.lanes import Layout, packed_rounds, unpack_rounds
-from forecaster.swarm.training import Status
+from forecaster.swarm.devices.lanes import Layout, packed_rounds, unpack_rounds
+from forecaster.swarm.execution import schedule
+from forecaster.swarm.execution.flat import Form
+from forecaster.swarm.training.training import Status
 from tests.swarm.test_fitting import IDS, MEMBERS, Perceptron, make_data, run, squared
 
 

@@ -8,15 +8,14 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Progress, Shared, Swarm
-from forecaster.swarm.checkpoint import Checkpoint, arithmetic, read
+from forecaster.swarm.arrays.data import Held
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint, arithmetic, read
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
-from forecaster.swarm.data import Held
-from forecaster.swarm.keys import member_keys
-from forecaster.swarm.lanes import Layout, lane_mesh
-from forecaster.swarm.pace import Pace
-from forecaster.swarm.schedule import Schedule
-from forecaster.swarm.shards import run_to_the_end
-from forecaster.swarm.training import Status
+from forecaster.swarm.devices.lanes import Layout, lane_mesh
+from forecaster.swarm.execution.schedule import Pace, Schedule
+from forecaster.swarm.execution.shards import run_to_the_end
+from forecaster.swarm.training.keys import member_keys
+from forecaster.swarm.training.training import Status
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, same
 
 __all__ = ["data"]  # the fixture

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from forecaster import swarm
-from forecaster.swarm import Checkpoint, Failed, Local, Shared, Status, shards
+from forecaster.swarm import Checkpoint, Failed, Local, Shared, Status
+from forecaster.swarm.execution import shards
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, rows, run, same
 
 __all__ = ["data"]  # the fixture

@@ -6,8 +6,8 @@ import optax
 import pytest
 
 from forecaster.swarm import Shared, Swarm
-from forecaster.swarm.lanes import CHUNK
-from forecaster.swarm.stepping import OnDevices, Spread, spread_of
+from forecaster.swarm.devices.lanes import CHUNK
+from forecaster.swarm.estimators.stepping import OnDevices, Spread, spread_of
 from tests.swarm.test_swarm import same
 
 NAMES = [f"m{i}" for i in range(70)]  # more than go by at once
@@ -66,7 +66,7 @@ def test_batches_of_all_sizes_follow_each_other(many):
 
 def test_weights_stay_where_they_are(many, monkeypatch):
     many.predict(SMALL)
-    monkeypatch.setattr("forecaster.swarm.stepping._on_devices", None)  # would fail
+    monkeypatch.setattr("forecaster.swarm.estimators.stepping._on_devices", None)  # would fail
     many.predict(SMALL)
     many.predict(Shared(SMALL[0]))
     assert isinstance(many._on_devices(), OnDevices)

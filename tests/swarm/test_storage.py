@@ -9,7 +9,8 @@ import optax
 import pytest
 from flax import nnx
 
-from forecaster.swarm import Swarm, SwarmError, SwarmWriteError, storage
+from forecaster.swarm import Swarm, SwarmError, SwarmWriteError
+from forecaster.swarm.estimators import storage
 from tests.swarm.test_swarm import Network, Widened, X, Y, same, trained, untrained
 
 __all__ = ["trained", "untrained"]  # the fixtures

@@ -15,7 +15,7 @@ from forecaster.swarm import (
     supervised,
     use_all_cores,
 )
-from forecaster.swarm.supervised import bootstrap_sample
+from forecaster.swarm.training.supervised import bootstrap_sample
 
 LINEAR = (lambda key: jnp.float32(2), lambda params, inputs: params * inputs)
 

@@ -15,7 +15,7 @@ from flax import linen, nnx
 
 from forecaster import swarm
 from forecaster.swarm import Shared, Status, Streamed, Swarm, SwarmError
-from forecaster.swarm.supervised import bootstrap_sample
+from forecaster.swarm.training.supervised import bootstrap_sample
 
 N, EXAMPLES = 9, 32
 IDS = [f"m{i}" for i in range(N)]

@@ -9,8 +9,8 @@ from flax import nnx
 
 from forecaster import swarm
 from forecaster.swarm import SwarmError
-from forecaster.swarm.schedule import compiled
-from forecaster.swarm.tuning import rungs_of
+from forecaster.swarm.estimators.tuning import rungs_of
+from forecaster.swarm.execution.schedule import compiled
 from tests.swarm.test_fitting import same, squared
 
 SERIES, EXAMPLES = 5, 40

@@ -18,7 +18,7 @@ from jax import Array
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jaxtyping import Float, Shaped
 
-from forecaster.swarm.data_parallel import by_example
+from forecaster.swarm.devices.data_parallel import by_example
 from forecaster.swarm.native import calls, library
 from forecaster.swarm.native.calls import Steps
 from forecaster.swarm.recurrence.bfloat16 import in_bfloat16
@@ -28,8 +28,8 @@ from forecaster.swarm.recurrence.precision import (
     input_gradient,
     input_product,
     product,
+    steps_per_iteration,
 )
-from forecaster.swarm.recurrence.unrolling import steps_per_iteration
 from forecaster.swarm.task import AnyArray
 
 _Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static

@@ -28,7 +28,7 @@ def processor_status() -> tuple[Status, str]:
     something else than the CPU.
     """
     if processor.may_have_accelerator():
-        from forecaster.swarm.lanes import use_all_cores
+        from forecaster.swarm.devices.lanes import use_all_cores
         from forecaster.swarm.native import kernel_status
 
         use_all_cores()  # before anything starts JAX

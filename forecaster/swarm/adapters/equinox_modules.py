@@ -1,0 +1,116 @@
+"""From an Equinox module to pure functions."""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
+
+import jax
+
+from forecaster.swarm.adapters.modules import Functions, arguments, check_not_made, on_device
+from forecaster.swarm.arrays.variables import Variables
+from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.task import Hyperparams, Params, Tree
+
+
+def equinox_functions(make: Callable[[jax.Array], Any]) -> Functions:
+    """A model from ``make(key)``: an Equinox module, or the pair of ``eqx.nn.make_with_state``.
+
+    The module takes one example, as Equinox modules do; here it is mapped over a batch, the axis
+    ``batch`` of its batch norms (with ``mode="batch"``; those with ``mode="ema"`` do not work on
+    several devices). It gets a ``key`` where it takes one, None in use. Arrays of whole numbers,
+    and a state, are carried along without being trained.
+    """
+    use_all_cores()  # before anything starts JAX
+    check_not_made(make, "a function make(key)")
+    model = _Model(make)
+    return Functions(model.init, model.apply, model.export, model.train, (make,), frozenset())
+
+
+class _Model:
+    """A module by its parts: trained weights, what is carried along, and what is no array."""
+
+    def __init__(self, make: Callable[[jax.Array], Any]):
+        self._make, self._eqx = make, cast(Any, importlib.import_module("equinox"))
+        *_, carried, self._static = self._eqx.filter_eval_shape(self._split, jax.random.key(0))
+        self._structure = cast(Any, jax.tree.structure(carried))
+
+    def init(self, key: jax.Array) -> Params:
+        weights, kept, _ = self._split(key)
+        return Variables(weights, jax.tree.leaves(kept)) if self._structure.num_leaves else weights
+
+    def apply(
+        self, params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None
+    ) -> Tree:
+        training = key is not None and not self._structure.num_leaves
+        return self._call(params, inputs, key, training=training)[0]
+
+    def train(self, params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None) -> Any:
+        return self._call(params, inputs, key, training=True)
+
+    def export(self, params: Params, _: Hyperparams) -> Any:
+        module, _others, state = self._whole(jax.tree.map(on_device, params))
+
+        def with_state(*inputs: Tree) -> Tree:
+            return module(*inputs, state)[0]
+
+        return module if state is None else with_state
+
+    def _split(self, key: jax.Array) -> tuple[Any, Any, Any]:
+        made: Any = self._make(key)
+        module, state = cast(tuple[Any, Any], made if isinstance(made, tuple) else (made, None))
+        arrays, static = self._eqx.partition(module, self._eqx.is_array)
+        weights, others = self._eqx.partition(arrays, self._eqx.is_inexact_array)
+        return weights, (others, state), static
+
+    def _whole(self, params: Params) -> tuple[Any, Any, Any]:
+        """The module as it is used, its arrays that are not trained, and its state."""
+        weights, kept = _parts(params)
+        others, state = jax.tree.unflatten(self._structure, kept)
+        module = self._eqx.combine(weights, others, self._static)
+        return self._eqx.nn.inference_mode(module), others, state
+
+    def _call(self, params: Params, inputs: Any, key: jax.Array | None, *, training: bool) -> Any:
+        """Predictions for a batch, and what is carried along after it."""
+        module, others, state = self._whole(params)
+        if training:
+            module = self._eqx.nn.inference_mode(module, value=False)
+        elif key is not None:
+            module = self._drawing(module)
+        examples = len(jax.tree.leaves(inputs)[0])
+        keys = None if key is None else jax.random.split(key, examples)
+        axes = 0, None if key is None else 0, None
+        one = functools.partial(_call_one, module)
+        mapped = jax.vmap(one, in_axes=axes, out_axes=(0, None), axis_name="batch")
+        predictions, state = mapped(inputs, keys, state)
+        return predictions, jax.tree.leaves((others, state))
+
+    def _drawing(self, module: Any) -> Any:
+        """The module with dropout alone as in training: statistics stay as they are."""
+        nn = self._eqx.nn
+
+        def is_dropout(layer: Any) -> bool:
+            return isinstance(layer, nn.Dropout)
+
+        def draw(layer: Any) -> Any:
+            return nn.inference_mode(layer, value=False) if is_dropout(layer) else layer
+
+        return jax.tree.map(draw, module, is_leaf=is_dropout)
+
+
+def _call_one(module: Any, inputs: Any, key: jax.Array | None, state: Any) -> tuple[Any, Any]:
+    """A module's prediction for one example, and the state after it."""
+    takes = inspect.signature(type(module).__call__).parameters
+    options = {"key": key} if "key" in takes else {}
+    if state is None or "state" in takes:
+        options |= {} if state is None else {"state": state}
+        inputs, options = arguments(module, inputs, **options)
+    else:  # it calls it otherwise
+        inputs = *inputs, state
+    out = module(*inputs, **options)
+    return (out, None) if state is None else out
+
+
+def _parts(params: Params) -> tuple[Any, list[Any]]:
+    return tuple(params) if isinstance(params, Variables) else (params, [])

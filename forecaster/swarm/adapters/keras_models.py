@@ -1,0 +1,151 @@
+"""From a Keras 3 model to pure functions."""
+
+import importlib
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from forecaster.swarm.adapters.modules import Functions
+from forecaster.swarm.arrays.variables import Variables, trained
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.task import Hyperparams, Params, Tree
+
+
+def check_backend(keras: Any) -> None:
+    """Raise SwarmError unless Keras runs on JAX."""
+    if keras.backend.backend() != "jax":
+        raise SwarmError(
+            f"Keras runs on {keras.backend.backend()}; expected JAX. Set the environment variable "
+            "KERAS_BACKEND=jax before Keras is imported"
+        )
+
+
+def check_losses(model: Any, losses: Sequence[Any]) -> None:
+    """Raise SwarmError where a model has losses of its own, which training would not see."""
+    if losses:
+        raise SwarmError(
+            f"Keras model {model.name} has {len(losses)} losses of its own, from regularisers or "
+            "add_loss, which would not count. Make it without: weights decay by the optimizer, as "
+            "in optax.adamw, and other penalties go into a loss_fn"
+        )
+
+
+def check_draws(model: Any, init: Callable[[jax.Array], Params]) -> None:
+    """Raise SwarmError unless the model can be copied, and its weights depend on the key."""
+    try:
+        both = jax.device_get(jax.vmap(init)(jax.random.split(jax.random.key(0))))
+    except ValueError as error:
+        raise SwarmError(
+            f"Keras model {model.name}: expected a sequential or functional model, which can be "
+            f"copied: {str(error).splitlines()[0]}"
+        ) from error
+    for path, (first, second) in trained(both).items():
+        fixed = np.isin(first, (0, 1, np.ravel(first)[0])).all()  # as biases of open forget gates
+        if np.array_equal(first, second) and not fixed:
+            raise SwarmError(
+                f"Keras model {model.name}: {path} would start alike in all members: its layer "
+                "draws it by an initialiser that it does not hold. Give it one of its own, or use "
+                "another layer"
+            )
+
+
+def keras_functions(model: Any) -> Functions:
+    """A model from a Keras model, sequential or functional, on Keras's JAX backend.
+
+    It serves as the pattern: each member has initial weights of its own, and what is not trained,
+    as in frozen or adapted layers, has the model's values. Params are by the paths of the model's
+    variables; those that are not trained are carried along. With a key the model runs
+    as in training, so a batch norm then sees the batch, in ``predict`` too. Importing Keras starts
+    JAX: call :func:`use_all_cores` before.
+
+    Raises SwarmError on another backend, for models of a class of one's own, where a layer does not
+    draw its weights by the initialisers that it holds, and for regularisers and ``add_loss``.
+    """
+    use_all_cores()  # before anything starts JAX
+    keras: Any = importlib.import_module("keras")
+    check_backend(keras)
+    pattern = _Pattern(keras, model)
+    check_losses(model, model.losses)
+    check_draws(model, pattern.init)
+    made = pattern.init, pattern.apply, pattern.export, pattern.train
+    return Functions(*made, made_of=(model, pattern.kept), takes=frozenset())
+
+
+class _Pattern:
+    """A Keras model whose weights are those of a member."""
+
+    def __init__(self, keras: Any, model: Any):
+        self._keras, self._model = keras, model
+        self._weights: list[str] = [variable.path for variable in model.trainable_variables]
+        others: list[Any] = list(model.non_trainable_variables)
+        self._others: list[str] = [variable.path for variable in others]
+        # Copies: the model may be trained or adapted again, its arrays given away.
+        self.kept = {v.path: np.array(v.value) for v in others if not _is_seed(v.path)}
+
+    def init(self, key: jax.Array) -> Params:
+        made = self._copy(key)
+        trained = {p: v.value for p, v in zip(self._weights, made.trainable_variables, strict=True)}
+        state = {path: jnp.asarray(value) for path, value in self.kept.items()}
+        return Variables(trained, state) if state else trained
+
+    def apply(self, params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None) -> Any:
+        return self.train(params, *inputs, key=key)[0]
+
+    def train(self, params: Params, *inputs: Tree, key: Any = None, hyperparams: Any = None) -> Any:
+        trained, state = _parts(params)
+        words = jax.random.key_data(jax.random.key(0) if key is None else key)
+        fixed = [words + n if _is_seed(p) else state[p] for n, p in enumerate(self._others)]
+        given, options = [trained[p] for p in self._weights], {"training": key is not None}
+        call = self._model.stateless_call
+        out, after, losses = call(given, fixed, *inputs, return_losses=True, **options)
+        check_losses(self._model, losses)
+        return out, {p: v for p, v in zip(self._others, after, strict=True) if not _is_seed(p)}
+
+    def export(self, params: Params, _: Hyperparams) -> Any:
+        made, (trained, state) = self._copy(jax.random.key(0)), _parts(params)
+        variables = [*made.trainable_variables, *made.non_trainable_variables]
+        for path, variable in zip([*self._weights, *self._others], variables, strict=True):
+            if not _is_seed(path):
+                variable.assign((trained | state)[path])
+        for layer in made._flatten_layers():
+            if hasattr(layer, "finalize_state"):  # constants of adapted layers, from their weights
+                layer.finalize_state()
+        return made
+
+    def _copy(self, key: jax.Array) -> Any:
+        """The model anew, its weights drawn by a key."""
+
+        def draw_anew(layer: Any) -> Any:
+            new = layer.__class__.from_config(_unbuilt(layer.get_config()))
+            for number, part in enumerate(new._flatten_layers()):
+                for name, value in cast(dict[str, Any], vars(part)).items():
+                    if isinstance(value, self._keras.initializers.Initializer):
+                        label = zlib.crc32(f"{layer.name} {number} {name}".encode())
+                        drawn: Any = value
+                        drawn.seed = jax.random.key_data(jax.random.fold_in(key, label))
+            return new
+
+        return self._keras.models.clone_model(self._model, clone_function=draw_anew)
+
+
+def _unbuilt(config: Any) -> Any:
+    """A config by which layers inside of others, too, draw their weights later."""
+    if isinstance(config, list):
+        return [_unbuilt(part) for part in cast(list[Any], config)]
+    if not isinstance(config, dict):
+        return config
+    parts = cast(dict[str, Any], config).items()
+    return {name: _unbuilt(part) for name, part in parts if name != "build_config"}
+
+
+def _is_seed(path: str) -> bool:
+    return path.endswith("seed_generator_state")
+
+
+def _parts(params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
+    return tuple(params) if isinstance(params, Variables) else (params, {})

@@ -1,0 +1,142 @@
+"""From a Linen module to pure functions."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+from flax import errors
+
+from forecaster.swarm.adapters.modules import Functions, arguments, flags, method_of, nothing_drawn
+from forecaster.swarm.arrays.shapes import sample_shapes
+from forecaster.swarm.arrays.variables import Variables
+from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.task import Hyperparams, Params, Tree
+
+if TYPE_CHECKING:
+    from flax import linen
+
+
+def linen_functions(
+    module: "linen.Module", *sample: Tree, streams: Sequence[str] = ("dropout",)
+) -> Functions:
+    """A model from a ``flax.linen`` module and an example of each of its inputs, (example, ...).
+
+    Collections other than ``params``, such as ``batch_stats``, are the state of :class:`Variables`.
+    The key reaches the module as its random ``streams``. Where the module takes an argument
+    ``train``, ``training``, ``is_training``, ``deterministic`` or ``use_running_average``, it is
+    set to what is being done. With a key alone, as in ``Swarm.predict(key=)``, statistics stay
+    frozen and what is random is drawn: a module that has both takes ``train`` and
+    ``deterministic``; where one argument says both, the call raises SwarmError.
+    """
+    use_all_cores()  # before anything starts JAX
+    model = _Model(module, sample, tuple(streams))
+    made_of, shapes = (module, tuple(streams)), sample_shapes(*sample)
+    pure = model.init, model.apply, model.export, model.train
+    return Functions(*pure, made_of, frozenset(), shapes)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Model:
+    """A module, an example of its inputs, and the random streams that a key reaches it as."""
+
+    module: "linen.Module"
+    sample: tuple[Tree, ...]
+    streams: tuple[str, ...]
+
+    def init(self, key: jax.Array) -> Params:
+        keys = dict.fromkeys(("params", *self.streams), key)
+        args, options = self._called(self.sample, {}, training=False, drawn=False)
+        made = self.module.init(keys, *args, **options)
+        state = dict(cast(Mapping[str, Tree], made))
+        params = state.pop("params", {})
+        return Variables(params, state) if jax.tree.leaves(state) else params
+
+    def apply(
+        self,
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
+        del hyperparams
+        training = key is not None and not isinstance(params, Variables)
+        if key is not None and isinstance(params, Variables):
+            self._check_drawn(params, inputs, options)
+        args, options = self._called(inputs, options, training=training, drawn=key is not None)
+        rngs = _rngs(key, self.streams)
+        return cast(Tree, self.module.apply(_all(params), *args, rngs=rngs, **options))
+
+    def train(
+        self,
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> tuple[Tree, Tree]:
+        del hyperparams
+        state = cast(Mapping[str, Tree], params.state)
+        args, options = self._called(inputs, options, training=True, drawn=True)
+        predictions, after = self.module.apply(
+            _all(params), *args, rngs=_rngs(key, self.streams), mutable=list(state), **options
+        )
+        return cast(tuple[Tree, Tree], (predictions, dict(state) | dict(after)))
+
+    def export(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+        del hyperparams
+        return cast(Callable[..., Tree], self.module.bind(_all(params)))
+
+    def _check_drawn(
+        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any]
+    ) -> None:
+        """Raise SwarmError where all that is random goes off with the updates of the state."""
+        if self._draws(params, inputs, options, training=True) and not self._draws(
+            params, inputs, options, training=False
+        ):
+            raise nothing_drawn(self.module, "linen.Dropout(0.1, deterministic=deterministic)")
+
+    def _draws(
+        self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool
+    ) -> bool:
+        """Whether the module needs a random stream, found without computing anything."""
+        args, options = self._called(inputs, options, training=training, drawn=True)
+
+        def call(params: Params, args: tuple[Tree, ...]) -> object:
+            return self.module.apply(_all(params), *args, mutable=True, **options)
+
+        try:
+            jax.eval_shape(call, params, args)
+        except errors.InvalidRngError:
+            return True
+        return False
+
+    def _called(
+        self, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool, drawn: bool
+    ) -> tuple[tuple[Tree, ...], dict[str, Any]]:
+        """Arguments of a call, also those that tell the module what is being done."""
+        options = dict(options)
+        method = options.pop("method", None)
+        called = method or "__call__"
+        called = getattr(type(self.module), called) if isinstance(called, str) else called
+        options = flags(called, training=training, drawn=drawn) | options
+        args, options = arguments(method_of(self.module, method), inputs, **options)
+        return args, options if method is None else options | {"method": method}
+
+
+def _all(params: Params) -> dict[str, Tree]:
+    """All collections of variables, as Linen has them."""
+    if isinstance(params, Variables):
+        return {"params": params.params, **cast(Mapping[str, Tree], params.state)}
+    return {"params": params}
+
+
+def _rngs(key: jax.Array | None, streams: Sequence[str]) -> dict[str, jax.Array] | None:
+    """A key for every random stream; that of the first is the key itself."""
+    if key is None:
+        return None
+    return {
+        name: jax.random.fold_in(key, number) if number else key
+        for number, name in enumerate(streams)
+    }

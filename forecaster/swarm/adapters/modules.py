@@ -1,0 +1,450 @@
+"""From a Flax module to pure functions, and back."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Float, Key
+
+from forecaster.swarm.arrays.shapes import Shapes
+from forecaster.swarm.arrays.variables import Variables
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
+
+Build: TypeAlias = Callable[..., nnx.Module]
+"""A function ``build(rngs)`` that makes a module from random streams."""
+
+
+def checked_build(build: Build) -> Build:
+    """The function, which takes its random streams by position from here on.
+
+    Raises SwarmError for a module in place of it, and for one that takes something else.
+    """
+    check_not_made(build, "a function build(rngs)")
+    by_name = False
+    try:
+        signature = inspect.signature(_init(build))
+        rngs = signature.parameters.get("rngs")
+        by_name = rngs is not None and rngs.kind is not rngs.POSITIONAL_ONLY
+        signature.bind(**{"rngs": None}) if by_name else signature.bind(None)
+    except TypeError as error:
+        raise SwarmError(
+            f"the model: expected a function build(rngs) that returns a flax.nnx module, or a pair "
+            f"(init, apply); calling it failed: {error}"
+        ) from error
+    except ValueError:  # a builtin that does not say what it takes
+        pass
+    if not by_name:
+        return build
+
+    def named(rngs: nnx.Rngs) -> nnx.Module:
+        return build(rngs=rngs)
+
+    return named
+
+
+def _init(build: Build) -> Callable[..., Any]:
+    """A function with the parameters of another: a class of Flax does not say its own."""
+    part = cast(Any, build if isinstance(build, functools.partial) else functools.partial(build))
+    if inspect.isclass(part.func):
+        made = cast(Any, part.func)
+        return functools.partial(made.__init__, None, *part.args, **part.keywords)
+    return cast(Callable[..., Any], build)
+
+
+_KINDS = {  # libraries, their classes of modules, and what to give in place of one
+    "flax.nnx": ("Module", "the class or a function that makes it, as in lambda rngs: {name}(...)"),
+    "flax.linen": ("Module", "swarm.linen_functions(module, example of its input)"),
+    "equinox": ("Module", "swarm.equinox_functions(make), as in make = lambda key: {name}(...)"),
+    "keras": ("Model", "swarm.keras_functions(model)"),
+}
+
+
+def check_not_made(build: object, expected: str) -> None:
+    """Raise SwarmError where a module is given in place of what makes one."""
+    for library, (kind, instead) in _KINDS.items():
+        classes = getattr(sys.modules.get(library), kind, None)  # nobody has one unimported
+        if classes is not None and isinstance(build, classes):
+            name = type(build).__name__
+            raise SwarmError(
+                f"the model: expected {expected}; got a module of {library}, {name}, that is "
+                f"already made. Give {instead.format(name=name)}"
+            )
+
+
+_Path: TypeAlias = tuple[Any, ...]
+_Untrained: TypeAlias = Sequence[tuple[_Path, Any]]  # paths and variables
+
+
+class Functions(NamedTuple):
+    """One model as pure functions.
+
+    - ``init(key) -> params``: weights, or :class:`Variables` where there is state beside them
+    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key what is
+      random in the model is drawn by it, as in training; state is used as it is
+    - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
+    - ``train``: as ``apply``, of a model with state, in training; returns ``(predictions, state)``
+    - ``made_of``: what decides the model; two of equal ones are the same model
+    - ``takes``: names of the hyperparameters that it uses; None where that is not known
+    - ``examples``: shapes of single examples that it was made with; None where there were none
+    """
+
+    init: Callable[[Key[jax.Array, ""]], Params]
+    apply: Callable[..., Tree]
+    export: Callable[[Params, Hyperparams], Callable[..., Tree]]
+    train: Callable[..., tuple[Tree, Tree]] | None = None
+    made_of: tuple[Any, ...] = ()
+    takes: frozenset[str] | None = None
+    examples: Shapes | None = None
+
+
+class Rate(nnx.Variable[jax.Array]):
+    """A hyperparameter inside a module: not trained, but set from the member's hyperparameters."""
+
+
+class Dropout(nnx.Module):
+    """Dropout whose rate is a member's hyperparameter, so that it may differ between members.
+
+    In training each value is zero with probability ``rate``, and the others are scaled up to make
+    up for it (Srivastava et al. 2014); otherwise values pass unchanged. ``name`` is that of the
+    hyperparameter, and ``rate`` is used where the hyperparameters do not have it.
+    """
+
+    def __init__(self, rate: float = 0.0, *, name: str = "dropout", rngs: nnx.Rngs):
+        self.rate = Rate(jnp.float32(rate), hyperparameter=name)
+        self.rngs = rngs.dropout.fork()
+        self.deterministic = False
+
+    def __call__(self, inputs: Float[jax.Array, "*shape"]) -> Float[jax.Array, "*shape"]:
+        """Inputs of any shape; the result has the same."""
+        if self.deterministic:
+            return inputs
+        keep = 1.0 - self.rate[...]
+        kept = jax.random.bernoulli(self.rngs(), keep, inputs.shape)
+        return jnp.where(kept, inputs / jnp.maximum(keep, 1e-6), 0).astype(inputs.dtype)
+
+
+def module_functions(build: Build) -> Functions:
+    """Split a Flax module once into pure functions; ``build(rngs)`` makes one.
+
+    It may be the class itself, and gets ``rngs`` by name where it has a parameter of this name.
+
+    Params are a plain nested dict of arrays. Variables that are neither weights (``nnx.Param``) nor
+    random streams, such as running statistics or those of a type of your own, and plain arrays are
+    the state of :class:`Variables`. ``apply`` and ``train`` take a ``method`` to call in place of
+    the module: its name, or a function of the module and the inputs.
+
+    Raises SwarmError where ``build`` is no such function; errors inside of it are its own.
+    """
+    use_all_cores()  # before anything starts JAX
+    model = _Model(checked_build(build))
+    split = model.split
+    rates = (variable for _, variable in split.random if isinstance(variable, Rate))
+    takes = frozenset(rate.get_metadata()["hyperparameter"] for rate in rates)
+    train = model.train if split.carries else None
+    return Functions(model.init, model.apply, model.export, train, (build,), takes)
+
+
+class _Model:
+    """A module as its graphs, and how to make one."""
+
+    def __init__(self, build: Build):
+        self._build, self.split = build, _split(build)
+        has_rates = any(isinstance(variable, Rate) for _, variable in self.split.random)
+        self._defaults = _rates(build) if has_rates else dict[_Path, np.ndarray]()
+
+    def init(self, key: jax.Array) -> Params:
+        module = _with_arrays(self._build(nnx.Rngs(key)))
+        weights = nnx.to_pure_dict(nnx.state(module, nnx.Param))
+        return Variables(weights, _carried(module)) if self.split.carries else weights
+
+    def apply(
+        self,
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
+        if key is None:
+            return self._call("using", params, inputs, key, hyperparams, options)[0]
+        if not self.split.carries:
+            return self._call("training", params, inputs, key, hyperparams, options)[0]
+        predictions, module = self._call("sampling", params, inputs, key, hyperparams, options)
+        draws = functools.partial(self._draws, params, inputs, key, hyperparams, options)
+        if draws("training") and not draws("sampling"):
+            raise nothing_drawn(module, "nnx.Dropout(0.1, rngs=rngs)(x, deterministic=...)")
+        return predictions
+
+    def _draws(
+        self,
+        params: Params,
+        inputs: Sequence[Tree],
+        key: jax.Array,
+        hyperparams: Hyperparams | None,
+        options: Mapping[str, Any],
+        mode: str,
+    ) -> bool:
+        """Whether predictions depend on the key, found without computing anything.
+
+        False where the module cannot be called so, for instance for want of what it takes to train.
+        """
+
+        def predicted(key: jax.Array) -> Tree:
+            return self._call(mode, params, inputs, key, hyperparams, options)[0]
+
+        try:
+            jax.eval_shape(jax.vmap(predicted, out_axes=None), jax.random.split(key))
+        except Exception as error:
+            return "out_axes" in str(error)  # they differ by the key, says vmap
+        return False
+
+    def train(
+        self,
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> tuple[Tree, Tree]:
+        predictions, module = self._call("training", params, inputs, key, hyperparams, options)
+        return predictions, _carried(module)
+
+    def export(self, params: Params, hyperparams: Hyperparams) -> nnx.Module:
+        module = self._build(nnx.Rngs(0))
+        for part in _parts(params):
+            nnx.update(module, jax.tree.map(on_device, part))
+        _set_rates(module, hyperparams)
+        module.eval()
+        return module
+
+    def _call(
+        self,
+        mode: str,
+        params: Params,
+        inputs: Sequence[Tree],
+        key: jax.Array | None,
+        hyperparams: Hyperparams | None,
+        options: Mapping[str, Any],
+    ) -> tuple[Tree, nnx.Module]:
+        random = _state(self.split.random, key, hyperparams or {}, self._defaults)
+        module: Any = nnx.merge(self.split.graphs[mode], *_parts(params), random)
+        call = method_of(module, options.get("method"))
+        said = flags(call, training=mode == "training", drawn=mode != "using")
+        return _call(module, *inputs, **(said | dict(options))), module
+
+
+class _Split(NamedTuple):
+    """A module without its numbers: its graphs, by how it is used, and what it draws from."""
+
+    graphs: Mapping[str, Any]
+    random: _Untrained  # streams, and rates
+    carries: bool  # whether it has variables of other kinds than these and weights
+
+
+_RANDOM = nnx.RngState, Rate
+
+
+def _split(build: Build) -> _Split:
+    graphs: dict[str, Any] = {}
+
+    def parts() -> tuple[Any, Any]:
+        module = _with_arrays(_module(build))
+        split = functools.partial(cast(Callable[..., tuple[Any, ...]], nnx.split), module)
+        module.eval()
+        graphs["using"] = split(...)[0]
+        module.set_attributes(deterministic=False, raise_if_not_found=False)
+        graphs["sampling"] = split(...)[0]
+        module.train()
+        graphs["training"], _, random, carried = split(nnx.Param, _RANDOM, ...)
+        return random, carried
+
+    random, carried = jax.eval_shape(parts)  # no numbers, only shapes
+    for path, variable in cast(_Untrained, nnx.to_flat_state(carried)):
+        kinds = [getattr(leaf, "dtype", None) for leaf in jax.tree.leaves(variable)]
+        if any(kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key) for kind in kinds):
+            raise SwarmError(
+                f"module variable {'.'.join(map(str, path))} holds a random key; expected random "
+                "streams of nnx.Rngs, as in self.rngs = rngs.fork(), which draw anew in every step"
+            )
+    carries = bool(jax.tree.leaves(carried))
+    return _Split(graphs, cast(_Untrained, nnx.to_flat_state(random)), carries)
+
+
+def _carried(module: nnx.Module) -> Tree:
+    """What a module keeps beside weights and random streams; what it only shows is not kept."""
+    others = nnx.Not(nnx.Any(nnx.Param, nnx.Intermediate, *_RANDOM))
+    return nnx.to_pure_dict(nnx.state(module, others))
+
+
+def nothing_drawn(module: object, drawing: str) -> SwarmError:
+    """The error of a module that goes without what is random wherever its statistics are frozen.
+
+    ``drawing``: how a layer is told of it by itself
+    """
+    return SwarmError(
+        f"key: module {type(module).__name__} draws nothing with frozen statistics, because one "
+        "argument says both; expected another one for what is random, as in "
+        f"__call__(self, x, train, deterministic) with {drawing}"
+    )
+
+
+def _parts(params: Params) -> tuple[Tree, ...]:
+    """Weights, and the state where there is any."""
+    return tuple(params) if isinstance(params, Variables) else (params,)
+
+
+def _state(
+    untrained: _Untrained,
+    key: jax.Array | None,
+    hyperparams: Hyperparams,
+    defaults: Mapping[_Path, np.ndarray],
+) -> Any:
+    """Random streams that start from the key, and rates from the hyperparameters."""
+    values: list[tuple[_Path, Any]] = []
+    for position, (path, variable) in enumerate(untrained):
+        shape = np.shape(variable.get_value())  # () but in layers made by vmap, with one for each
+        if isinstance(variable, nnx.RngKey):
+            value = jax.random.fold_in(jax.random.key(0) if key is None else key, position)
+            value = jax.random.split(value, shape) if shape else value
+        elif isinstance(variable, nnx.RngState):
+            value = jnp.zeros(shape, jnp.uint32)
+        else:
+            name = variable.get_metadata()["hyperparameter"]
+            value = jnp.broadcast_to(jnp.float32(hyperparams.get(name, defaults[path])), shape)
+        values.append((path, variable.replace(value)))
+    return cast(Any, nnx.from_flat_state(values))
+
+
+def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tree:
+    """Call a module, or a method; one that lacks a random key is an error that says what to do."""
+    call = method_of(module, method)
+    args, kwargs = arguments(call, inputs, **options)
+    try:
+        return call(*args, **kwargs)
+    except ValueError as error:
+        if "no `rngs` argument" not in str(error):
+            raise
+        raise SwarmError(
+            f"module {type(module).__name__} needs a random key and has none: "
+            f"{str(error).splitlines()[0]} Give it the rngs that build(rngs) gets, as in "
+            "nnx.Dropout(0.1, rngs=rngs)"
+        ) from error
+
+
+_TRAINING = "train", "training", "is_training"  # what modules call such an argument
+
+
+def flags(call: Callable[..., Any], *, training: bool, drawn: bool) -> dict[str, bool]:
+    """What a module is told by name of what is being done, of the arguments that it takes.
+
+    - ``training``: whether its state is updated
+    - ``drawn``: whether what is random in it is drawn
+    """
+    says = dict.fromkeys(_TRAINING, training)
+    says |= {"deterministic": not drawn, "use_running_average": not training}
+    try:
+        taken = inspect.signature(call).parameters
+    except ValueError:  # it does not say what it takes
+        return {}
+    return {name: said for name, said in says.items() if name in taken}
+
+
+def method_of(module: Any, method: Any) -> Callable[..., Any]:
+    """A module, or its method of this name, or a function of it as one."""
+    if method is None:
+        return module
+    return getattr(module, method) if isinstance(method, str) else functools.partial(method, module)
+
+
+def arguments(
+    call: Callable[..., Any], inputs: Sequence[Tree], **options: Any
+) -> tuple[tuple[Tree, ...], dict[str, Any]]:
+    """How to call a module on its inputs: a tuple or dict is spread where it takes several.
+
+    ``options`` are arguments that it gets by name.
+    """
+    given: object = inputs[0] if len(inputs) == 1 else None
+    if isinstance(given, tuple | list | dict):
+        try:
+            inspect.signature(call).bind(given, **options)
+        except TypeError:
+            if isinstance(given, dict):
+                return (), {**cast(dict[str, Any], given), **options}
+            return tuple(cast(Sequence[Tree], given)), options
+        except ValueError:  # it does not say what it takes
+            pass
+    return tuple(inputs), options
+
+
+def on_device(leaf: AnyArray) -> jax.Array:
+    """The same, as an array of JAX."""
+    return jnp.asarray(leaf)
+
+
+def _set_rates(module: nnx.Module, hyperparams: Hyperparams) -> None:
+    for _, node in nnx.iter_graph(module):
+        if isinstance(node, Rate):
+            name = node.get_metadata()["hyperparameter"]
+            if name in hyperparams:
+                rate = jnp.float32(hyperparams[name])
+                node.set_value(jnp.broadcast_to(rate, np.shape(node.get_value())))
+
+
+def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:
+    """A model from pure functions ``init(key) -> params`` and ``apply(params, inputs)``.
+
+    An ``apply(params, inputs, key)`` gets a random key in training and None otherwise.
+    """
+    takes_key = "key" in inspect.signature(apply).parameters
+
+    def run(
+        params: Params,
+        *inputs: Tree,
+        key: jax.Array | None = None,
+        hyperparams: Hyperparams | None = None,
+        **options: Any,
+    ) -> Tree:
+        del hyperparams
+        return apply(params, *inputs, **options, **({"key": key} if takes_key else {}))
+
+    def export(params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
+        del hyperparams
+        return functools.partial(run, params)
+
+    return Functions(init, run, export, made_of=(init, apply), takes=frozenset())
+
+
+def _module(build: Build) -> nnx.Module:
+    """The module that a function makes. Raises SwarmError unless it makes one."""
+    module = cast(object, build(nnx.Rngs(0)))
+    if not isinstance(module, nnx.Module):
+        raise SwarmError(f"build(rngs): expected a flax.nnx module; got {type(module).__name__}")
+    return module
+
+
+def _with_arrays(module: nnx.Module) -> nnx.Module:
+    """The module with plain arrays among its variables, also where they are traced.
+
+    Flax tells arrays from settings when they are assigned, and may take traced ones for settings.
+    """
+    for _, node in list(nnx.iter_graph(module)):
+        if isinstance(node, nnx.Pytree):
+            for name, value in list(vars(node).items()):
+                if isinstance(value, jax.Array) and not nnx.is_data(value):
+                    setattr(node, name, nnx.data(value))
+    return module
+
+
+def _rates(build: Build) -> Mapping[_Path, np.ndarray]:
+    """The rates that a module is built with, by path."""
+    with jax.ensure_compile_time_eval():  # numbers, also when called while tracing
+        rates = cast(_Untrained, nnx.to_flat_state(nnx.state(build(nnx.Rngs(0)), Rate)))
+        return {path: np.asarray(rate.get_value()) for path, rate in rates}

@@ -1,0 +1,249 @@
+"""Where members' data come from: arrays with a row per member, shared arrays, or a stream."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeGuard, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import ArrayLike
+
+from forecaster.swarm.arrays.members import take_members
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import Data, Tree
+
+Rows: TypeAlias = Int[np.ndarray, " row"]
+"""Which members, by their positions among the ids."""
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """Arrays that all members learn from, kept once on every device, never copied per member.
+
+    Without ``rows`` each member sees ``values``, a pytree of arrays, as they are. With ``rows``,
+    whole numbers (member,), member k sees row ``rows[k]`` of their leading axis, so that many
+    members can share a series.
+    """
+
+    values: Tree
+    rows: Tree = None
+
+    def __post_init__(self) -> None:
+        """A list of rows, or a tuple, is an array of them, also for JAX."""
+        if isinstance(self.rows, list | tuple):
+            object.__setattr__(self, "rows", np.asarray(cast(Any, self.rows)))
+
+    def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:
+        """For JAX."""
+        return (self.values, self.rows), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Tree, Tree]) -> "Shared":
+        """For JAX."""
+        return cls(*children)
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """Stands in one member's data for the shared arrays with this number."""
+
+    number: int
+    rows: Tree
+
+    def tree_flatten(self) -> tuple[tuple[Tree], int]:
+        """For JAX."""
+        return (self.rows,), self.number
+
+    @classmethod
+    def tree_unflatten(cls, number: int, children: tuple[Tree]) -> "Reference":
+        """For JAX."""
+        return cls(number, *children)
+
+
+@dataclasses.dataclass(frozen=True)
+class Streamed:
+    """Data too large for memory: ``load(rows)`` gives those of some members when they are due.
+
+    ``rows``: whole numbers (row,), the members' positions among the ids. The result is a pytree of
+    arrays (row, ...), always the same for the same rows. Called again whenever members move.
+    """
+
+    load: Callable[[Rows], Data]
+
+
+def split_shared(data: Data) -> tuple[Data, tuple[Tree, ...]]:
+    """Take shared arrays out of a tree; returns what has a row per member, and the shared."""
+    shared: list[Tree] = []
+
+    def refer(leaf: Tree) -> Tree:
+        if not isinstance(leaf, Shared):
+            return leaf
+        shared.append(leaf.values)
+        return Reference(len(shared) - 1, leaf.rows)
+
+    return jax.tree.map(refer, data, is_leaf=is_shared), tuple(shared)
+
+
+def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
+    """Undo :func:`split_shared` for one member: its data, with the shared arrays back in them."""
+
+    def put(leaf: Tree) -> Tree:
+        if not isinstance(leaf, Reference):
+            return leaf
+        values = shared[leaf.number]
+        if leaf.rows is None:
+            return values
+        # Every row is there: without a look at whether it is there is less to compile.
+        row = functools.partial(jnp.take, indices=leaf.rows, axis=0, mode="clip")
+        return jax.tree.map(row, values)
+
+    return jax.tree.map(put, data, is_leaf=is_reference)
+
+
+def is_shared(leaf: object) -> TypeGuard[Shared]:
+    """Whether a part of a tree is shared arrays."""
+    return isinstance(leaf, Shared)
+
+
+def is_reference(leaf: object) -> TypeGuard[Reference]:
+    """Whether a part of a tree stands for shared arrays."""
+    return isinstance(leaf, Reference)
+
+
+class Held:
+    """The data of all members, read by rows. ``shared`` lies on every device."""
+
+    def __init__(self, data: Data | Streamed, members: int):
+        self.streamed = isinstance(data, Streamed)
+        self.shared: tuple[Tree, ...] = ()
+        if isinstance(data, Streamed):
+            self._load = data.load
+        else:
+            by_member, shared = split_shared(data)
+            self.shared = with_room(by_member, shared)
+            self._load = functools.partial(take_members, by_member)
+        first = self.rows(np.arange(1))
+        self.bytes_each = total_bytes(first)
+        self.example = jax.tree.map(_shape_of_one, first)
+        self.members = members
+
+    @property
+    def is_small(self) -> bool:
+        """Whether no more than 1 MiB, in the very arrays that a program takes."""
+        plain = all(map(_is_plain, jax.tree.leaves(self.shared)))
+        return plain and self.members * self.bytes_each + total_bytes(self.shared) <= 2**20
+
+    @property
+    def shapes(self) -> str:
+        """Of one member's data and of those that are shared."""
+        return f"{self.example} {jax.tree.map(np.shape, self.shared)}"
+
+    def rows(self, rows: Rows) -> Data:
+        """The data of these members, arrays (row, ...). The same row may come more than once."""
+        if not self.streamed:
+            return self._load(rows)
+        unique, back = np.unique(rows, return_inverse=True)
+        data = self._load(unique)
+        check_rows(data, len(unique), "load(rows)")
+        if np.array_equal(unique, rows):
+            return data
+        return take_members(data, back)
+
+
+def with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
+    """Shared arrays with spare rows, where members choose theirs.
+
+    A program is compiled for as many rows as there are. So neighbouring numbers of them get the
+    same one, and a single row never gets a program of its own, which rounds otherwise.
+    """
+    chosen = {
+        leaf.number
+        for leaf in jax.tree.leaves(by_member, is_leaf=is_reference)
+        if is_reference(leaf) and leaf.rows is not None
+    }
+    return tuple(
+        jax.tree.map(_padded, values) if number in chosen else values
+        for number, values in enumerate(shared)
+    )
+
+
+def _padded(leaf: ArrayLike) -> np.ndarray:
+    """An array (row, ...) with up to an eighth more rows, two at least, that repeat the first."""
+    array = np.asarray(leaf)
+    step = max(2, 1 << max(0, len(array).bit_length() - 4))
+    spare = -len(array) % step
+    return np.concatenate([array, np.repeat(array[:1], spare, axis=0)]) if spare else array
+
+
+def _shape_of_one(leaf: ArrayLike) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf)[1:], np.asarray(leaf).dtype)
+
+
+def _is_plain(leaf: Any) -> bool:
+    if not isinstance(leaf, np.ndarray):
+        return False
+    dtype = cast(np.ndarray, leaf).dtype
+    return jax.dtypes.canonicalize_dtype(dtype) == dtype
+
+
+def check_rows(tree: Tree, members: int, what: str) -> None:
+    """Raise SwarmError unless every array has one row per member."""
+    leaves = cast(list[tuple[Any, Tree]], jax.tree_util.tree_leaves_with_path(tree))
+    for path, leaf in leaves:
+        if np.ndim(leaf) == 0 or np.shape(leaf)[0] != members:
+            raise SwarmError(
+                f"{what}{jax.tree_util.keystr(path)}: expected a leading axis of {members} "
+                f"members, one per id; got shape {np.shape(leaf)}. Arrays that all members share "
+                "go in as Shared(array)"
+            )
+
+
+def shared_rows(data: Data, rows: Rows) -> Data:
+    """Data of members that are these rows of others' data, with nothing copied."""
+    if not any(map(is_shared, jax.tree.leaves(data, is_leaf=is_shared))):
+        return Shared(data, rows)
+
+    def choose(leaf: Tree) -> Shared:
+        if not is_shared(leaf):
+            return Shared(leaf, rows)
+        return leaf if leaf.rows is None else Shared(leaf.values, np.asarray(leaf.rows)[rows])
+
+    return jax.tree.map(choose, data, is_leaf=is_shared)
+
+
+def check_data(data: Data, members: int) -> None:
+    """Check data that are not streamed: their members, and the rows of shared arrays."""
+    by_member, _ = split_shared(data)
+    check_rows(by_member, members, "data")
+    for leaf in jax.tree.leaves(data, is_leaf=is_shared):
+        if isinstance(leaf, Shared):
+            check_shared(leaf, members, "shared data")
+
+
+def check_shared(shared: Shared, members: int, what: str) -> None:
+    """Raise SwarmError unless each member has a row of shared arrays, where members have any."""
+    if shared.rows is None:
+        return
+    rows = np.asarray(shared.rows)
+    if rows.shape != (members,):
+        raise SwarmError(
+            f"rows of {what}: expected one per member, shape ({members},); got {rows.shape}"
+        )
+    shapes: list[tuple[int, ...]] = [np.shape(leaf) for leaf in jax.tree.leaves(shared.values)]
+    most = min(shape[0] if shape else 0 for shape in shapes)
+    whole = rows.dtype.kind in "iu"
+    if not whole or rows.min() < 0 or rows.max() >= most:
+        span = f" from {rows.min()} to {rows.max()}" if whole else ""
+        raise SwarmError(
+            f"rows of {what}: expected whole numbers from 0 to {most - 1}; got {rows.dtype}{span}"
+        )
+
+
+def total_bytes(tree: Tree) -> int:
+    """Bytes of all arrays of a tree."""
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))

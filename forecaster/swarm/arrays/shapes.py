@@ -1,0 +1,126 @@
+"""Shapes of examples: those that members know, and what is said of others that a model refuses."""
+
+import contextlib
+from collections.abc import Generator, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import numpy as np
+
+from forecaster.swarm.arrays.data import Shared
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import Tree
+
+_CALLED = "forecaster.swarm: the caller's code got, of one member, "
+
+
+class Shape(NamedTuple):
+    """What a single example is.
+
+    ``shared``: whether it came in arrays without a member axis
+    """
+
+    sizes: tuple[int, ...]
+    type: str
+    shared: bool = False
+
+
+Shapes: TypeAlias = Mapping[str, Shape]
+"""Shapes of single examples by their place in the data, such as ``inputs['image']``."""
+
+
+def shapes_of(inputs: Tree, targets: Tree = None) -> dict[str, Shape]:
+    """Shapes of single examples, of trees of arrays (member, example, ...) or Shared ones."""
+    found: dict[str, Shape] = {}
+    for name, tree in (("inputs", inputs), ("targets", targets)):
+        shared = isinstance(tree, Shared)
+        axes = 1 if shared and tree.rows is None else 2  # before the example's own
+        found |= _named(name, tree.values if shared else tree, axes)
+    return found
+
+
+def sample_shapes(*inputs: Tree) -> dict[str, Shape]:
+    """Shapes of single examples, of inputs (example, ...) that a model was made with."""
+    return _named("inputs", inputs[0] if len(inputs) == 1 else inputs, 1)
+
+
+@contextlib.contextmanager
+def naming_arrays(**trees: Tree) -> Generator[None]:
+    """Add to an error of the caller's own code which arrays it got, (example, ...)."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_named(error):
+            shown = (f"{name} {jax.numpy.shape(leaf)}" for name, leaf in _leaves(**trees))
+            error.add_note(_CALLED + ", ".join(shown))
+        raise
+
+
+@contextlib.contextmanager
+def expecting(known: Shapes, given: Shapes, what: str) -> Generator[None]:
+    """Turn an error of the caller's own code into one about shapes, where others are known.
+
+    - ``known``: of the examples that members were trained on; empty where there are none
+    - ``given``: of those that the code inside works on
+    - ``what``: the method that does it
+    """
+    try:
+        yield
+    except Exception as error:
+        parts = {name.partition("[")[0] for name in given}
+        had = {name: shape for name, shape in known.items() if name.partition("[")[0] in parts}
+        difference = _difference(had, given)
+        if not (had and difference and _is_named(error)):
+            raise
+        message = next(iter(str(error).strip().splitlines()), "no message").rstrip(".")
+        raise SwarmError(
+            f"{what}: {difference} (refused with {type(error).__name__}: {message})"
+        ) from error
+
+
+def _difference(known: Shapes, given: Shapes) -> str:
+    """What was expected, what came, and what to do; empty where it is the same."""
+    if known.keys() != given.keys():
+        return (
+            f"expected {', '.join(known)}, as in training; got {', '.join(given) or 'none'}. Give "
+            "the same tree of arrays"
+        )
+    for name, expected in known.items():
+        own = "".join(f", {size}" for size in expected.sizes)
+        advice = f"Give arrays (member, example{own}), or Shared ones (example{own})"
+        sizes, kind, shared = given[name]
+        if shared:
+            advice = f"Give values (example{own})"
+        if sizes != expected.sizes:
+            return (
+                f"{name}: expected single examples of shape {expected.sizes}, as in training; got "
+                f"{sizes}. {advice}"
+            )
+        if np.dtype(kind).kind != np.dtype(expected.type).kind:
+            return f"{name}: expected {expected.type}, as in training; got {kind}"
+    return ""
+
+
+def _is_named(error: Exception) -> bool:
+    notes = cast(list[str], getattr(error, "__notes__", []))
+    return any(note.startswith(_CALLED) for note in notes)
+
+
+def _leaves(**trees: Tree) -> list[tuple[str, Any]]:
+    """Every array of these trees, and its place."""
+    return [
+        (name + jax.tree_util.keystr(path), leaf)
+        for name, tree in trees.items()
+        for path, leaf in cast(list[tuple[Any, Any]], jax.tree_util.tree_leaves_with_path(tree))
+    ]
+
+
+def _named(name: str, tree: Tree, axes: int) -> dict[str, Shape]:
+    return {
+        place: Shape(tuple(np.shape(leaf))[axes:], str(_type_of(leaf)), axes == 1)
+        for place, leaf in _leaves(**{name: tree})
+    }
+
+
+def _type_of(leaf: Any) -> np.dtype[Any]:
+    return leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype

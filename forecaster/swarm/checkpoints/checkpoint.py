@@ -1,0 +1,304 @@
+"""Checkpoints of a fit under way: one file, always replaced whole, never half-written.
+
+A member's future depends on its own state alone, not on who trained beside it. So a checkpoint is
+the state of every member that has started and nothing of the schedule, and a fit that continues
+from it ends with the same bits as one that was never interrupted.
+
+A fit in shards keeps each that is done in a file of its own beside it, under the position of its
+first member. Either kind of fit continues from the files of the other.
+"""
+
+import dataclasses
+import glob
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Int, UInt32
+
+from forecaster.swarm.arrays.data import Rows, Streamed
+from forecaster.swarm.arrays.members import fill_members, named_leaves
+from forecaster.swarm.checkpoints.history import put_together
+from forecaster.swarm.checkpoints.writing import Replace, remove_file, write_file
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.native import kernel_status
+from forecaster.swarm.recurrence import products_of
+from forecaster.swarm.task import Data, Limits
+from forecaster.swarm.training.training import Losses, State
+
+_VERSION, _SHARD = "2", ".shard-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where a fit keeps its state, and after how many seconds of training it writes it again.
+
+    With ``resume``, a fit continues from the file; without, it starts anew and overwrites it. The
+    ``precision`` of the task's recurrences is named here where it is not float32: such a fit is
+    continued only where it is computed by the same code. ``replace(path, write)`` puts a file that
+    ``write(temporary_path)`` writes in place of another, whole; ``remove(path)`` removes one if it
+    is there.
+    """
+
+    path: Path
+    every: float = 30.0
+    resume: bool = False
+    precision: str = "float32"
+    replace: Replace = write_file
+    remove: Callable[[Path], None] = remove_file
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+
+def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
+    """A checkpoint as it is, or one at this path. Raises SwarmError for anything else."""
+    if isinstance(given, str | Path):
+        return Checkpoint(Path(given))
+    if given is not None and not isinstance(cast(object, given), Checkpoint):
+        raise SwarmError(f"checkpoint: expected Checkpoint(path) or a path; got {given!r:.80}")
+    return given
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds: which members have started, all states, losses (member, epoch)."""
+
+    started: Bool[np.ndarray, " member"]
+    state: State
+    losses: Losses
+
+
+class Finished(NamedTuple):
+    """What the file of a shard holds: its members' positions, their states and losses."""
+
+    rows: Int[np.ndarray, " row"]
+    state: State
+    losses: Losses
+
+
+_Kept = TypeVar("_Kept", Saved, Finished)
+
+
+def fingerprint(
+    ids: Sequence[str],
+    seed: int,
+    hyperparams: Mapping[str, np.ndarray],
+    limits: Limits,
+    origin: State | UInt32[np.ndarray, "member 2"],
+    data: Data | Streamed,
+    precision: str = "float32",
+    words: str = "",
+    data_parallel: int = 1,
+) -> str:
+    """A hash of everything that decides the members' training, except the task's code.
+
+    After it, in ``words``, how members learn, what is measured and what is chosen by. Streamed
+    data do not enter it: that they are the same is the caller's responsibility.
+    """
+    digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
+    settings = {**hyperparams, **limits._asdict()}
+    decisive = (settings, origin, None if isinstance(data, Streamed) else data)
+    for name, array in named_leaves(decisive):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    if precision != "float32":
+        digest.update(_products(precision).encode())
+    if data_parallel != 1:  # other sums, other last bits
+        digest.update(f"data_parallel {data_parallel}".encode())
+    return f"{digest.hexdigest()} {words}".rstrip()
+
+
+def arithmetic(precision: str = "float32") -> dict[str, str]:
+    """Which code computes in this process, as far as it decides the bits; starts JAX.
+
+    - ``backend``: JAX's, such as ``cpu``
+    - ``kernel``: the instruction set of the compiled recurrence, or ``off``
+    - ``products``: what another precision than float32 comes to, as
+      :func:`recurrence.products_of` has it, without the reason, which may differ where bits do not
+    """
+    known = {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
+    return known if precision == "float32" else known | {"products": _products(precision)}
+
+
+def _products(precision: str) -> str:
+    return products_of(precision).partition(" in place of ")[0]
+
+
+def write(checkpoint: Checkpoint, digest: str, saved: Saved) -> None:
+    """Replace the checkpoint. ``digest``: the fit's fingerprint.
+
+    Raises SwarmWriteError when it cannot be written.
+    """
+    _write(checkpoint.path, checkpoint.replace, digest, saved, arithmetic())
+
+
+def write_shard(
+    checkpoint: Checkpoint, digest: str, shard: Finished, computed: Mapping[str, str]
+) -> None:
+    """Keep a shard beside the checkpoint; ``computed``: the :func:`arithmetic` that it took.
+
+    Raises SwarmWriteError when it cannot be written.
+    """
+    name = f"{checkpoint.path.name}{_SHARD}{int(shard.rows[0]):09d}"
+    path = checkpoint.path.with_name(name)
+    _write(path, checkpoint.replace, digest, shard, computed)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything to continue from."""
+    return path.exists() or bool(_shards(path))
+
+
+def forget(checkpoint: Checkpoint) -> None:
+    """Remove what an earlier fit has left. Raises SwarmWriteError where that cannot be.
+
+    Raises SwarmError where what lies there is something else.
+    """
+    files = [checkpoint.path, *_shards(checkpoint.path)]
+    for file in files:
+        if file.is_file() and file.stat().st_size and not _is_checkpoint(file):
+            raise SwarmError(
+                f"{file}: expected a checkpoint or nothing; what is there is none, or damaged, and "
+                "the fit would replace it. Choose another path, or remove it"
+            )
+    for file in files:
+        checkpoint.remove(file)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with cast(Any, safe_open(path, framework="numpy")) as file:
+            return "fit" in (file.metadata() or {})
+    except SafetensorError:
+        return False
+
+
+def read(
+    path: Path,
+    digest: str,
+    like: State,
+    computes: Mapping[str, str] | None = None,
+    metrics: Sequence[str] = (),
+) -> tuple[Saved, dict[str, str]]:
+    """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
+
+    - ``like``: blank states of all members
+    - ``computes``: the :func:`arithmetic` that the fit goes on with; None: that of the files, which
+      is returned with what they hold
+    - ``metrics``: names of those that are kept
+
+    Raises FileNotFoundError when there is none, SwarmError when it is damaged, of another fit, or
+    computed by other code than the fit would go on with.
+    """
+    shards, none = _shards(path), np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
+    losses = Losses(none, none, dict.fromkeys(metrics, none))
+    saved = Saved(np.zeros(len(none), bool), like, losses)
+    if path.exists() or not shards:
+        saved, computes = _read(path, digest, saved, computes)
+    # A copy: what is read may not be writable.
+    started, state = jax.tree.map(np.array, (saved.started.astype(bool), saved.state))
+    parts: list[tuple[Rows, Losses]] = []
+    for shard in shards:
+        kept = Finished(np.zeros(0, np.int64), like, saved.losses)
+        kept, computes = _read(shard, digest, kept, computes)
+        started[kept.rows] = True
+        fill_members(state, kept.rows, kept.state)
+        parts.append((kept.rows, kept.losses))
+    return Saved(started, state, put_together(saved.losses, parts)), dict(computes or {})
+
+
+def _shards(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{glob.escape(path.name)}{_SHARD}*"))
+
+
+def _write(
+    path: Path,
+    replace: Replace,
+    digest: str,
+    tree: Saved | Finished,
+    computed: Mapping[str, str],
+) -> None:
+    from safetensors.numpy import save
+
+    leaves = jax.tree.leaves(tree)
+    arrays = {f"{number:04d}": np.ascontiguousarray(leaf) for number, leaf in enumerate(leaves)}
+    raw = save(arrays, metadata={**computed, "version": _VERSION, "fit": digest})
+    replace(path, lambda temporary: temporary.write_bytes(raw))
+
+
+def _read(
+    path: Path, digest: str, like: _Kept, computes: Mapping[str, str] | None
+) -> tuple[_Kept, dict[str, str]]:
+    """One file, of the structure of ``like``, and what computed it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        opened: Any = safe_open(path, framework="numpy")
+        with opened as file:
+            metadata: dict[str, str] = file.metadata() or {}
+            leaves: list[np.ndarray] = [file.get_tensor(name) for name in sorted(file.keys())]
+    except SafetensorError as error:
+        raise SwarmError(
+            f"{path}: not a checkpoint, or damaged ({error}); remove it to start anew"
+        ) from error
+    if metadata.get("version") != _VERSION or metadata.get("fit") != digest:
+        _check_words(path, metadata.get("fit", ""), digest)
+        raise SwarmError(
+            f"{path}: a checkpoint of another fit: ids, seed, hyperparameters, data or "
+            "data_parallel differ, or what computes bfloat16, or it was written by another "
+            "version. Start anew, or restore what was changed"
+        )
+    if computes is not None:
+        check_arithmetic(str(path), metadata, computes)
+    structure = cast(Any, jax.tree.structure(like))
+    if structure.num_leaves != len(leaves):
+        raise SwarmError(f"{path}: a checkpoint of another model; start anew")
+    kept: _Kept = jax.tree.unflatten(structure, leaves)
+    if _shapes(kept.state) != _shapes(like.state):
+        raise SwarmError(f"{path}: a checkpoint of another model; start anew")
+    computed = {name: said for name, said in metadata.items() if name not in ("version", "fit")}
+    return kept, computed
+
+
+def _check_words(path: Path, saved: str, digest: str) -> None:
+    """Raise SwarmError where fits differ in how they learn, or in what they measure, alone."""
+    (fit, _, before), (same, _, now) = saved.partition(" "), digest.partition(" ")
+    if fit == same and before != now:
+        then, today = (
+            {part.partition("=")[0]: part.partition("=")[2] for part in words.split("; ") if part}
+            for words in (before, now)
+        )
+        changed = [
+            f"{name}={then.get(name)} (now {today.get(name)})"
+            for name in {**then, **today}
+            if then.get(name) != today.get(name)
+        ]
+        raise SwarmError(
+            f"{path}: a checkpoint of a fit with {', '.join(changed)}. Give it as it was, or start "
+            "anew"
+        )
+
+
+def check_arithmetic(what: str, computed: Mapping[str, str], computes: Mapping[str, str]) -> None:
+    """Raise SwarmError where the rest would be rounded otherwise than the beginning."""
+    changed = [
+        f"{name} {computed[name]} (now {now})"
+        for name, now in computes.items()
+        if computed.get(name, now) != now  # older ones do not say
+    ]
+    if changed:
+        raise SwarmError(
+            f"{what}: computed with {', '.join(changed)}: the fit would end with the bits of "
+            "neither. Continue on such a machine, or with FORECASTER_KERNEL and JAX_PLATFORMS as "
+            "they were; or start anew"
+        )
+
+
+def _shapes(state: State) -> list[tuple[tuple[int, ...], str]]:
+    """Of one member."""
+    return [(leaf.shape[1:], str(leaf.dtype)) for _, leaf in named_leaves(state)]

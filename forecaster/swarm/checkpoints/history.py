@@ -1,0 +1,147 @@
+"""Losses by member and epoch, collected block by block."""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from forecaster.swarm.arrays.members import append_members, fill_members, write_members
+from forecaster.swarm.task import AnyArray
+from forecaster.swarm.training.training import Losses
+
+
+class _Block(NamedTuple):
+    """Losses of some members, (row, epoch of the block), from one epoch of each to another."""
+
+    rows: Int[np.ndarray, " row"]
+    before: Int[np.ndarray, " row"]
+    after: Int[np.ndarray, " row"]
+    losses: Losses
+
+
+class History:
+    """Losses of members that may be at different epochs. A value: nothing changes it.
+
+    Blocks are put together when the losses are asked for, so that adding one copies no others.
+    """
+
+    def __init__(
+        self,
+        first: Losses,  # each (member, epoch)
+        latest: Float[np.ndarray, " member"],  # each member's latest validation loss
+        blocks: tuple[_Block, ...] = (),
+    ):
+        self._first, self.latest, self._blocks = first, latest, blocks
+
+    @staticmethod
+    def empty(members: int, metrics: Sequence[str] = ()) -> "History":
+        """The history of members that have not trained."""
+        none = np.full((members, 0), np.nan, np.float32)
+        losses = Losses(none, none, dict.fromkeys(metrics, none))
+        return History(losses, np.full(members, np.nan))
+
+    @staticmethod
+    def of(
+        losses: Losses, epochs: Int[np.ndarray, " member"], metrics: Sequence[str] = ()
+    ) -> "History":
+        """Continue from losses (member, epoch) of members that have trained so many epochs."""
+        losses = widened_losses(losses, 0, metrics)
+        latest = np.full(len(epochs), np.nan)
+        rows = np.flatnonzero(epochs)
+        latest[rows] = losses.validation[rows, epochs[rows] - 1]
+        return History(losses, latest)
+
+    def with_block(
+        self,
+        rows: Int[np.ndarray, " row"],
+        losses: Losses,  # each (row, epoch of the block)
+        before: Int[np.ndarray, " row"],
+        after: Int[np.ndarray, " row"],
+    ) -> "History":
+        """This history and the losses of a block that took ``rows`` from one epoch to another."""
+        trained, latest = after - before, self.latest.copy()
+        some = trained > 0
+        latest[rows[some]] = losses.validation[some, trained[some] - 1]
+        width = int(trained.max(initial=0))
+        kept = jax.tree.map(operator.itemgetter((slice(None), slice(width))), losses)
+        block = _Block(rows, before, after, kept)
+        return History(self._first, latest, (*self._blocks, block))
+
+    @functools.cached_property
+    def losses(self) -> Losses:
+        """Training and validation loss, each (member, epoch)."""
+        epochs = max([0, *(int(block.after.max(initial=0)) for block in self._blocks)])
+        whole = widened_losses(self._first, epochs)
+        for rows, before, after, losses in self._blocks:
+            position, epoch = np.nonzero(
+                np.arange(losses.train.shape[1]) < (after - before)[:, None]
+            )
+            pairs = [(whole.train, losses.train), (whole.validation, losses.validation)]
+            pairs += [(whole.metrics[name], losses.metrics[name]) for name in losses.metrics]
+            for out, new in cast(list[tuple[np.ndarray, np.ndarray]], pairs):
+                out[rows[position], before[position] + epoch] = new[position, epoch]
+        return whole
+
+
+def append_losses(first: Losses, second: Losses) -> Losses:
+    """Losses (member, epoch) of two swarms as those of one."""
+    epochs = max(first.train.shape[1], second.train.shape[1])
+    return append_members(
+        widened_losses(first, epochs, tuple(second.metrics)),
+        widened_losses(second, epochs, tuple(first.metrics)),
+    )
+
+
+def write_losses(losses: Losses, rows: Int[np.ndarray, " row"], new: Losses) -> Losses:
+    """A copy of the losses (member, epoch) with new ones (row, epoch) in some rows."""
+    epochs = new.train.shape[1]
+    return write_members(widened_losses(losses, epochs), rows, new)
+
+
+def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Losses]]) -> Losses:
+    """Losses (member, epoch), those of some members replaced by others' (row, epoch)."""
+    epochs = max([first.train.shape[1], *(losses.train.shape[1] for _, losses in parts)])
+    names = [
+        name for losses in (first, *(losses for _, losses in parts)) for name in losses.metrics
+    ]
+    whole = widened_losses(first, epochs, names)
+    for rows, losses in parts:
+        fill_members(whole, rows, widened_losses(losses, epochs, names))
+    return whole
+
+
+def write_latest(
+    losses: Float[AnyArray, "member epoch"],
+    epochs: Int[np.ndarray, " member"],
+    latest: Float[np.ndarray, " member"] | float,
+) -> Float[np.ndarray, "member later_epoch"]:
+    """A copy of the losses with those of each member's latest epoch; NaN is none."""
+    longer, rows = widened(losses, int(epochs.max())), np.arange(len(epochs))
+    longer[rows, epochs - 1] = np.where(np.isnan(latest), longer[rows, epochs - 1], latest)
+    return longer
+
+
+def widened(
+    losses: Float[AnyArray, "member epoch"], epochs: int
+) -> Float[np.ndarray, "member later_epoch"]:
+    """A copy of the losses, at least so many epochs wide; NaN in those that are added."""
+    members, before = losses.shape
+    longer = np.full((members, max(before, epochs)), np.nan, losses.dtype)
+    longer[:, :before] = losses
+    return longer
+
+
+def widened_losses(losses: Losses, epochs: int, metrics: Sequence[str] = ()) -> Losses:
+    """A copy of the losses, at least so many epochs wide and with these metrics too."""
+    none = np.full((len(losses.train), 0), np.nan, np.float32)
+    names = sorted({*losses.metrics, *metrics})
+    epochs = max(epochs, losses.train.shape[1])
+    return Losses(
+        widened(losses.train, epochs),
+        widened(losses.validation, epochs),
+        {name: widened(losses.metrics.get(name, none), epochs) for name in names},
+    )

@@ -1,0 +1,224 @@
+"""Compiled programs: a function of one member, mapped over chunks of members on all lanes.
+
+Programs are known by what they compute. Where two swarms are made of equal functions, the second
+finds the first one's programs, whatever Python objects the functions are.
+"""
+
+import collections
+import contextlib
+import functools
+import gc
+import hashlib
+import operator
+import os
+import re
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, cast
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from forecaster.swarm.devices import threefry
+from forecaster.swarm.task import Tree
+
+_CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
+_MOST = 64  # compiled programs that are kept
+_compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
+
+
+class Program:
+    """A function over all lanes; it is traced and compiled for the shapes that it is called with.
+
+    ``program(common, by_lane, *trees)``: what all members share, arrays (lane,), and trees of
+    arrays (lane, chunk, ...), or (lane, round, chunk, ...) of those with rounds, on the devices or
+    numpy. The result is one of the latter kind.
+    """
+
+    def __init__(self, function: Callable[..., Tree], mesh: Mesh, *, once: bool = False):
+        # Said outright: arrays without numbers would come out on all lanes, and not go in again.
+        self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
+        self._jitted = jax.jit(function, out_shardings=self._split)
+        on_cpus = mesh.devices.flat[0].platform == "cpu"
+        self._options = _on_cpus(once=once) if on_cpus else {}
+        # XLA cannot split a call of the compiled hash over the devices of a lane.
+        self._mesh, self._hashed = mesh, on_cpus and mesh.axis_names == ("lane",)
+        self._by_shape: dict[Any, Any] = {}
+
+    def __call__(self, *args: Tree) -> Tree:
+        """The results; see the class."""
+        return self.compiled(*args)(*args)
+
+    def compiled(self, *args: Tree) -> Any:
+        """The executable for arguments of these shapes, made now if it is not there yet."""
+        leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
+        key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        if key not in self._by_shape:
+            while len(self._by_shape) >= _MOST:
+                del self._by_shape[next(iter(self._by_shape))]
+            with without_collections():
+                self._by_shape[key] = _shared(self._lower(*args), self._mesh, self._options)
+        return self._by_shape[key]
+
+    def compile(self, *args: Tree) -> Any:
+        """An executable for arguments of these shapes, made anew or read from the kept ones."""
+        with without_collections():
+            return _executable(self._lower(*args), self._options)
+
+    def _lower(self, *args: Tree) -> Any:
+        """The program for arguments of these shapes, as JAX lowers it.
+
+        Arrays on the host are taken for what they will be on the devices.
+        """
+        common, *by_lane = args
+        shapes = [
+            jax.tree.map(functools.partial(_as_placed, sharding), tree)
+            for sharding, tree in ((self._whole, common), (self._split, tuple(by_lane)))
+        ]
+        traced = self._jitted.trace(shapes[0], *shapes[1])
+        return threefry.lowered(traced) if self._hashed else traced.lower()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it was called before."""
+        return bool(self._by_shape)
+
+
+def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    array = cast(np.ndarray, leaf)
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+
+
+def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
+    """The executable of a lowered program; one that computes the same is compiled once."""
+    text: str = lowered.as_text()
+    if "callback" in text:  # into this very process's objects
+        return _executable(lowered, options)
+    devices = [device.id for device in mesh.devices.flat]
+    parts = (
+        text,
+        lowered.in_tree,
+        lowered.out_tree,
+        lowered.in_avals,
+        devices,
+        sorted(options.items()),
+    )
+    key = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+    if key not in _compiled:
+        _compiled[key] = _executable(lowered, options)
+    _compiled.move_to_end(key)
+    while len(_compiled) > _MOST:
+        _compiled.popitem(last=False)
+    return _compiled[key]
+
+
+def _executable(lowered: Any, options: dict[str, Any]) -> Any:
+    """Compiled with these options of the compiler, but for those that it knows no longer."""
+    try:
+        return lowered.compile(options)
+    except _CompilerError as error:
+        unknown = re.search("No such compile option: '(.*)'", str(error))
+        if not unknown or unknown[1] not in options:
+            raise
+        known = {name: value for name, value in options.items() if name != unknown[1]}
+        return _executable(lowered, known)
+
+
+_collections = threading.Lock()  # held while the two below change
+_waiting, _collecting = 0, True  # who wants none now, and whether there were any before the first
+
+
+@contextlib.contextmanager
+def without_collections() -> Generator[None]:
+    """Let Python look for no garbage meanwhile, in this thread and in others.
+
+    Tracing makes so many objects that it would look through all of JAX's several times, which is a
+    tenth of what a first call takes.
+    """
+    global _waiting, _collecting
+    with _collections:
+        if _waiting == 0:
+            _collecting = gc.isenabled()
+        _waiting += 1
+    try:
+        gc.disable()
+        yield
+    finally:
+        with _collections:
+            _waiting -= 1
+            if _waiting == 0 and _collecting:
+                gc.enable()
+
+
+def forget_programs() -> None:
+    """Let go of all executables that swarms share."""
+    _compiled.clear()
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _on_cpus(*, once: bool) -> dict[str, Any]:
+    """The compiler's options for CPUs.
+
+    It compiles in as many parts at once as there are cores, two at least; of 32, its own number and
+    the most, it takes a tenth longer on two cores.
+
+    What runs ``once`` for each member is compiled in a quarter of the time, and takes two to three
+    times as long, but for products, recurrences and convolutions, which are there already. Without
+    its fusion emitters alone XLA would compile training in 0.7 of the time, but some perceptrons
+    then train in 1.2 of it.
+    """
+    options: dict[str, Any] = {"xla_cpu_parallel_codegen_split_count": min(32, max(2, cores()))}
+    quickly = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+    return options | (quickly if once else {})
+
+
+def spread(
+    function: Callable[..., Tree],
+    mesh: Mesh,
+    *,
+    once: bool = False,
+    name: str = "",
+    rounds: bool = False,
+) -> Program:
+    """Turn a function of one member into a compiled function of all, on every lane.
+
+    ``function(common, by_lane, *trees)`` takes what all share, a lane's own scalars, and one
+    member's part of each tree. ``once``: it runs once for each member, so that on CPUs it pays to
+    compile it fast (on other devices what validates members at their start would suffer from it).
+    ``name``: what profiles show, as ``jit_swarm_NAME``; by default the function's.
+    ``rounds``: trees are of arrays (lane, round, chunk, ...), and a lane's scalars of arrays (lane,
+    round); a lane goes through its rounds.
+    """
+
+    def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
+        first = operator.itemgetter(0)  # this lane's (chunk, ...)
+
+        def of_chunk(each: tuple[Tree, tuple[Tree, ...]]) -> Tree:
+            return jax.vmap(functools.partial(function, common, each[0]))(*each[1])
+
+        by_lane, args = jax.tree.map(first, (by_lane, args))
+        each = by_lane, args
+        out = cast(Tree, jax.lax.map(of_chunk, each)) if rounds else of_chunk(each)
+        return jax.tree.map(operator.itemgetter(None), out)  # (1, chunk, ...)
+
+    def everywhere(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
+        specs = (P(), *([P("lane")] * (1 + len(args))))
+        mapped = jax.shard_map(
+            lane, mesh=mesh, in_specs=specs, out_specs=P("lane"), axis_names={"lane"},
+            check_vma=False,
+        )  # fmt: skip
+        return mapped(common, by_lane, *args)
+
+    name = name or getattr(function, "__name__", "")
+    everywhere.__name__ = f"swarm_{name}" if name.isidentifier() else "swarm_function"
+    return Program(everywhere, mesh, once=once)

@@ -1,0 +1,105 @@
+"""Threefry-2x32, the hash of JAX's random keys, by compiled code.
+
+JAX has XLA compile it anew wherever a program draws: as a loop over its rounds, which is a tenth of
+what a small network's first call takes. (Written out, without the loop, it sends LLVM's vectoriser
+through a search that grows exponentially with the rounds: some programs take hours.) The numbers
+are the same.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from forecaster.swarm.native import library, processor
+
+
+def does(jaxpr: Any, wanted: Callable[[str], bool]) -> bool:
+    """Whether one of a traced function's operations has a name like that, in what it calls, too.
+
+    ``jaxpr``: a ``Jaxpr``. It, and those inside, are known by their attributes: to import their
+    types takes a hundredth of a second, which a forecast need not wait for.
+    """
+    return any(wanted(each.primitive.name) or _inside(each.params, wanted) for each in jaxpr.eqns)
+
+
+def _inside(params: dict[str, Any], wanted: Callable[[str], bool]) -> bool:
+    values = jax.tree.leaves(list(params.values()), is_leaf=_is_program)
+    return any(_is_program(value) and does(_open(value), wanted) for value in values)
+
+
+def _is_program(value: object) -> bool:
+    return hasattr(_open(value), "eqns")
+
+
+def _open(value: Any) -> Any:
+    """The ``Jaxpr`` of a closed one."""
+    return getattr(value, "jaxpr", value)
+
+
+_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
+_MANY = 16  # counters, so many that those of one key fill whole vectors
+
+
+def hashed(one: Any, two: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """Two words of a counter, hashed with two words of a key: arrays of uint32, numpy's.
+
+    20 rounds, Salmon et al. (2011), doi:10.1145/2063384.2063405.
+    """
+    number = left.dtype.type
+    schedule = one, two, one ^ two ^ number(0x1BD11BDA)
+    left, right = left + one, right + two
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            left = left + right
+            right = (right << number(rotation)) | (right >> number(32 - rotation))
+            right = right ^ left
+        left = left + schedule[(group + 1) % 3]
+        right = right + schedule[(group + 2) % 3] + number(group + 1)
+    return left, right
+
+
+def lowered(traced: Any) -> Any:
+    """A traced function for the compiler, the compiled hash in the place of JAX's where it runs.
+
+    Only ``jax.export`` uses what puts it there, so that a later JAX may have none of it.
+    """
+    if not does(traced.jaxpr.jaxpr, _draws) or library.kernel_status()[0] is None:
+        return traced.lower()
+    try:
+        import jax.extend.random  # a hundredth of a second, which a forecast need not wait for
+        from jax.interpreters import mlir
+
+        rule = cast(Any, mlir.lower_fun)(_called, multiple_results=True)
+        ours = cast(Any, mlir.LoweringParameters)(
+            override_lowering_rules=((jax.extend.random.threefry2x32_p, rule),)
+        )
+        return traced.lower(_private_parameters=ours)
+    except (ImportError, AttributeError, TypeError):
+        return traced.lower()
+
+
+def _called(one: Any, two: Any, left: Any, right: Any) -> Sequence[Any]:
+    """A call of the compiled hash, of arrays that are broadcast against each other."""
+    shape = np.broadcast_shapes(one.shape, two.shape, left.shape, right.shape)
+    keys, counters = jnp.broadcast_arrays(one, two), jnp.broadcast_arrays(left, right)
+    if not _all_by_each(keys[0].shape, counters[0].shape):
+        keys, counters = ([jnp.broadcast_to(word, shape) for word in of] for of in (keys, counters))
+    out = jax.ShapeDtypeStruct(shape, jnp.uint32)
+    return cast(Sequence[Any], jax.ffi.ffi_call(processor.HASH, [out, out])(*keys, *counters))
+
+
+def _all_by_each(keys: Sequence[int], counters: Sequence[int]) -> bool:
+    """Whether an array of keys (..., 1, 1) meets one of many counters (1, ..., n, m)."""
+    rank = max(len(keys), len(counters))
+    keys, counters = ([1] * (rank - len(shape)) + list(shape) for shape in (keys, counters))
+    first = next((axis for axis, size in enumerate(counters) if size != 1), rank)
+    return math.prod(counters) >= _MANY and all(size == 1 for size in keys[first:])
+
+
+def _draws(operation: str) -> bool:
+    """Whether it hashes a random key."""
+    return operation.startswith("random_") or operation == "threefry2x32"

@@ -1,0 +1,261 @@
+"""What a swarm's training costs, counted and measured."""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import numpy as np
+from jax.extend import core
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Bool, Shaped, UInt32
+
+from forecaster.swarm.arrays.data import Held, Rows, Streamed, total_bytes, with_shared
+from forecaster.swarm.arrays.members import take_members
+from forecaster.swarm.arrays.variables import count_weights
+from forecaster.swarm.checks import broadcast_limits
+from forecaster.swarm.devices.lanes import Layout, lane_mesh, packed_rounds, replicate
+from forecaster.swarm.execution.blocks import Trained, compiled
+from forecaster.swarm.execution.flat import Form
+from forecaster.swarm.execution.memory import (
+    chunk_size,
+    first_batch,
+    members_at_once,
+    saved_bytes,
+    state_bytes,
+)
+from forecaster.swarm.execution.schedule import member_state
+from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
+from forecaster.swarm.training.keys import typed_key
+from forecaster.swarm.training.training import State, init_state, update
+
+_HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Costs of a swarm's training.
+
+    Arithmetic is counted by XLA, the operations of one member's step. Time and rate are measured
+    on full lanes.
+    """
+
+    members: int
+    lanes: int
+    chunk: int
+    parameters: int  # of one member
+    steps_per_epoch: int
+    flops_per_step: float  # of one member: loss, gradient and update
+    data_bytes: int  # of one member
+    shared_bytes: int  # on every lane
+    state_bytes: int  # of one member: weights, best weights, optimiser
+    saved_bytes: int  # of one member: what a step keeps for its backward pass
+    temporary_bytes: int  # of one lane, while it trains
+    seconds_to_compile: float
+    seconds_per_member_epoch: float  # with all lanes at work
+    flops_per_second: float  # of all lanes
+
+    @property
+    def flops_per_second_per_lane(self) -> float:
+        """Achieved rate of one lane."""
+        return self.flops_per_second / self.lanes
+
+    def __str__(self) -> str:
+        size = _unit
+        rows = {
+            "members": f"{self.members} on {self.lanes} lane(s), {self.chunk} at a time on each",
+            "parameters": f"{self.parameters:,} each",
+            "arithmetic": f"{size(self.flops_per_step, 'FLOP')} a step, "
+            f"{self.steps_per_epoch} steps an epoch",
+            "memory of a member": f"data {size(self.data_bytes, 'B')}, state "
+            f"{size(self.state_bytes, 'B')}, saved for the backward pass "
+            f"{size(self.saved_bytes, 'B')}",
+            "memory of a lane": f"shared data {size(self.shared_bytes, 'B')}, temporary "
+            f"{size(self.temporary_bytes, 'B')}",
+            "time to compile": f"{self.seconds_to_compile:.1f} s",
+            "time": f"{1e3 * self.seconds_per_member_epoch:.3g} ms per member and epoch",
+            "rate": f"{size(self.flops_per_second, 'FLOP')}/s, "
+            f"{size(self.flops_per_second_per_lane, 'FLOP')}/s per lane",
+        }
+        width = max(map(len, rows))
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+
+
+class _Measured(NamedTuple):
+    """What compiling and running an epoch of full lanes took."""
+
+    seconds_to_compile: float
+    seconds: float  # of an epoch of all members on the devices
+    temporary_bytes: int
+
+
+def cost_of(
+    task: Task,
+    data: Data | Streamed,
+    hyperparams: _HostHyperparams,
+    members: int,
+    *,
+    lanes: int | None = None,
+    chunk: int | None = None,
+    memory: int | None = None,
+    data_parallel: int = 1,
+    repeats: int = 5,
+) -> Cost:
+    """Count and measure what training takes.
+
+    - ``task``, ``data``: as for :func:`fit`.
+    - ``hyperparams``: by name, arrays (member,).
+    - ``members``: how many there are.
+    - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: as for :func:`fit`.
+    - ``repeats``: epochs that are timed; their median counts.
+    """
+    held = Held(data, members)
+    mesh = lane_mesh(lanes, data_parallel)
+    width = mesh.shape["lane"]
+    chunk = chunk or chunk_size(task, held, hyperparams)
+    room = members_at_once(memory, task, held, hyperparams, mesh.size) // data_parallel
+    layout = Layout.of(max(1, min(members, room, width * chunk)), width, chunk)
+    measured = _measure(task, held, hyperparams, layout, mesh, repeats)
+    each = measured.seconds / layout.capacity
+    steps, flops, parameters = _step(task, held, hyperparams)
+    return Cost(
+        members=members,
+        lanes=width,
+        chunk=chunk,
+        parameters=parameters,
+        steps_per_epoch=steps,
+        flops_per_step=flops,
+        data_bytes=held.bytes_each,
+        shared_bytes=total_bytes(held.shared),
+        state_bytes=state_bytes(task, held, hyperparams),
+        saved_bytes=saved_bytes(task, held, hyperparams),
+        temporary_bytes=measured.temporary_bytes,
+        seconds_to_compile=measured.seconds_to_compile,
+        seconds_per_member_epoch=each,
+        flops_per_second=flops * steps / each,
+    )
+
+
+def _measure(
+    task: Task,
+    held: Held,
+    hyperparams: _HostHyperparams,
+    layout: Layout,
+    mesh: Mesh,
+    repeats: int,
+) -> _Measured:
+    """Compile an epoch of as many members as the layout holds, and time it."""
+    rows = np.arange(layout.capacity) % held.members
+
+    def put(load: Callable[[Rows], Tree]) -> Tree:
+        placed = packed_rounds(load, rows, layout)
+        return jax.device_put(placed, NamedSharding(mesh, PartitionSpec("lane")))
+
+    keys = np.zeros((held.members, 2), np.uint32)
+    limits = broadcast_limits(2**30, None, held.members)
+    placed = (
+        put(held.rows),
+        put(lambda rows: take_members(dict(hyperparams), rows)),
+        put(lambda rows: take_members(limits, rows)),
+    )
+    common, epochs = (replicate(held.shared, mesh),), np.ones((layout.lanes, 1), np.int32)
+    member = member_state(task, held, keys, dict(hyperparams), limits)
+    begin, train = compiled(task, mesh, 1, Form.of(member))
+    state = begin(common, epochs, put(lambda rows: keys[rows]), *placed)
+    began = time.perf_counter()
+    program = train.compile(common, epochs, state, *placed)
+    to_compile = time.perf_counter() - began
+    seconds: list[float] = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        block: Trained = program(common, epochs, state, *placed)
+        jax.block_until_ready(block)
+        state = block.state
+        seconds.append(time.perf_counter() - began)
+    analysis = program.memory_analysis()
+    temporary_bytes = analysis.temp_size_in_bytes if analysis else 0
+    return _Measured(to_compile, statistics.median(seconds[1:]), temporary_bytes)
+
+
+def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, float, int]:
+    """Steps of an epoch, arithmetic of one, and weights of one member."""
+    one = {name: jax.ShapeDtypeStruct((), values.dtype) for name, values in hyperparams.items()}
+    key_data = jax.ShapeDtypeStruct((2,), np.uint32)
+
+    def begin(key_data: UInt32[jax.Array, "2"], hyperparams: Hyperparams) -> State:
+        return init_state(task, key_data, hyperparams)
+
+    def batch_and_active(
+        key_data: UInt32[jax.Array, "2"], by_member: Data, shared: tuple[Tree, ...]
+    ) -> tuple[Tree, Bool[jax.Array, " step"]]:
+        data: Data = with_shared(by_member, shared)
+        key = typed_key(key_data)
+        return first_batch(task, data, key), task.batches(data, key)[1]
+
+    def step(
+        params: Params,
+        opt_state: Tree,
+        batch: Tree,
+        key_data: UInt32[jax.Array, "2"],
+        hyperparams: Hyperparams,
+    ) -> tuple[jax.Array, Params, Tree]:
+        key = typed_key(key_data)
+        optimizer = task.optimizer(hyperparams)
+        params, opt_state, loss = update(
+            task, optimizer, params, opt_state, batch, key, hyperparams
+        )
+        return loss, params, opt_state
+
+    state = jax.eval_shape(begin, key_data, one)
+    batch, active = jax.eval_shape(batch_and_active, key_data, held.example, held.shared)
+    flops = count_flops(step, state.params, state.opt_state, batch, key_data, one)
+    return active.shape[0], flops, count_weights(state.params)
+
+
+def count_flops(function: Callable[..., Tree], *shapes: Tree) -> float:
+    """Floating-point operations of a function, by XLA's cost analysis.
+
+    XLA counts the body of a loop once; that of a ``scan`` is counted here as often as it runs.
+    Loops of unknown length still count once.
+    """
+    return _flops(jax.make_jaxpr(function)(*shapes))
+
+
+def _flops(closed: core.ClosedJaxpr) -> float:
+    total = _once(closed)
+    for body, length in _scans(closed.jaxpr):
+        total += length * _flops(body) - _once(body)
+    return total
+
+
+def _once(closed: core.ClosedJaxpr) -> float:
+    """What XLA counts, every loop once."""
+    lowered = jax.jit(core.jaxpr_as_fun(closed)).lower(*closed.in_avals)
+    analysis: Mapping[str, float] = lowered.cost_analysis() or {}
+    return max(0.0, float(analysis.get("flops", 0.0)))
+
+
+def _scans(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
+    """The outermost scans of a program, body and length."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["jaxpr"], equation.params["length"]
+            continue
+        for value in equation.params.values():
+            inside = cast(tuple[Any, ...], value) if isinstance(value, tuple | list) else (value,)
+            for inner in inside:
+                if isinstance(inner, core.ClosedJaxpr):
+                    yield from _scans(inner.jaxpr)
+                elif isinstance(inner, core.Jaxpr):
+                    yield from _scans(inner)
+
+
+def _unit(number: float, unit: str) -> str:
+    """A number with a prefix: 12.3 MB."""
+    for prefix in ("", "k", "M", "G"):
+        if number < 1000:
+            return f"{number:.3g} {prefix}{unit}"
+        number /= 1000
+    return f"{number:.3g} T{unit}"

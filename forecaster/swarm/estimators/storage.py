@@ -1,0 +1,211 @@
+"""A swarm in a file: safetensors, whose header holds ids and seed as strict JSON. Never pickle."""
+
+import contextlib
+import json
+import operator
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, cast
+
+import jax
+import numpy as np
+
+from forecaster.swarm.arrays.members import named_leaves
+from forecaster.swarm.arrays.shapes import Shape, Shapes
+from forecaster.swarm.checkpoints.writing import write_file
+from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
+from forecaster.swarm.execution.result import FitResult
+from forecaster.swarm.training.training import Losses, State, Status
+
+_T = TypeVar("_T")
+
+_VERSION = 1
+_HYPERPARAMS = "hyper/"  # what files call them
+_SEEDS = 2**63
+_FLOAT = np.dtype(np.float32)
+_METRICS = "losses.metrics['"
+
+
+class _Header(TypedDict):
+    ids: list[str]
+    seed: int
+    seconds: float
+    examples: dict[str, Shape]
+
+
+def save(
+    path: Path,
+    seed: int,
+    hyperparams: Mapping[str, np.ndarray],
+    known: Shapes,
+    result: FitResult,
+) -> None:
+    """Write a swarm, whole or not at all. Raises SwarmWriteError when it cannot be written."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
+    arrays |= {f"state{name}": leaf for name, leaf in named_leaves(result.state)}
+    arrays |= {f"losses{name}": leaf for name, leaf in named_leaves(result.losses)}
+    header: dict[str, Any] = {"schema": _VERSION, "ids": list(result.ids), "seed": seed}
+    header |= {"seconds": result.seconds, "examples": _listed(known)}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    raw = to_bytes(arrays, metadata={"swarm": json.dumps(header, allow_nan=False)})
+    write_file(path, lambda temporary: temporary.write_bytes(raw))
+
+
+def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray], Shapes]:
+    """Ids, seed and hyperparameters of a saved swarm, and the shapes of its examples.
+
+    Raises SwarmError when the file is damaged, or when an array has not a row for each member, so
+    that no more members are made than the file has room for. FileNotFoundError when there is none.
+    """
+    with _opened(path) as file:
+        header = _header(path, file)
+        ids = tuple(header["ids"])
+        shapes = {name: file.get_slice(name).get_shape() for name in _names(file)}
+        if wrong := [name for name, shape in shapes.items() if shape[:1] != [len(ids)]]:
+            raise SwarmError(f"{path}: {wrong[0]}: expected a row for each of {len(ids)} members")
+        hyperparams = {
+            name.removeprefix(_HYPERPARAMS): file.get_tensor(name)
+            for name in shapes
+            if name.startswith(_HYPERPARAMS)
+        }
+    hyperparams = broadcast_hyperparams(hyperparams, len(ids))
+    return ids, header["seed"], hyperparams, header["examples"]
+
+
+def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
+    """Read what training left of these members. ``like``: states of the same model, untrained.
+
+    Raises SwarmError when the file's model is another.
+    """
+    with _opened(path) as file:
+        seconds = _header(path, file)["seconds"]
+        tensors = {name: file.get_tensor(name) for name in _names(file)}
+
+    def fill(prefix: str, tree: _T) -> _T:
+        names = [prefix + name for name, _ in named_leaves(tree)]
+        saved = [name for name in tensors if name.startswith(prefix)]
+        if unmatched := sorted(set(names) ^ set(saved)):
+            raise SwarmError(f"{path}: of another model or optimiser: {', '.join(unmatched[:5])}")
+        structure = cast(Any, jax.tree.structure(tree))
+        return jax.tree.unflatten(structure, [tensors[name] for name in names])
+
+    none = np.zeros((len(ids), 0), np.float32)
+    metrics = [_metric(name) for name in tensors if name.startswith(_METRICS)]
+    kept = Losses(none, none, dict.fromkeys(metrics, none))
+    state, losses = fill("state", like), fill("losses", kept)
+    check_same_shapes(like, state, str(path))
+    _check_training(path, len(ids), like, state, losses)
+    return FitResult(tuple(ids), state, losses, float(seconds))
+
+
+def _metric(name: str) -> str:
+    """A metric's name, from what files call it."""
+    return name.removeprefix(_METRICS).removesuffix("']")
+
+
+def _check_training(path: Path, members: int, like: State, state: State, losses: Losses) -> None:
+    """Raise SwarmError for types, statuses and counts of epochs that training does not leave."""
+    expected = [leaf.dtype for _, leaf in named_leaves(like)]
+    expected += [_FLOAT] * len(jax.tree.leaves(losses))
+    for (name, leaf), kind in zip(named_leaves((state, losses)), expected, strict=True):
+        if leaf.dtype != kind or len(leaf) != members:
+            raise SwarmError(
+                f"{path}: {name}: expected {kind} of {members} members; got {leaf.dtype} of "
+                f"{len(leaf)}"
+            )
+    shapes = {np.shape(leaf) for leaf in jax.tree.leaves(losses)}
+    if losses.train.ndim != 2 or len(shapes) != 1:
+        raise SwarmError(f"{path}: losses: expected arrays (member, epoch), all of one shape")
+    epochs, best = np.asarray(state.epoch), np.asarray(state.best_epoch)
+    sound = (best >= 0) & (best <= epochs) & (epochs <= losses.train.shape[1])
+    if not sound.all() or not np.isin(state.status, list(Status)).all():
+        raise SwarmError(f"{path}: damaged: epochs or statuses that no training leaves")
+
+
+def check_same_shapes(state: State, other: State, whose: str) -> None:
+    """Raise SwarmError unless both states, (member, ...), are of the same model and optimiser.
+
+    ``whose``: what the error calls the other.
+    """
+    expected = {name: leaf.shape[1:] for name, leaf in named_leaves(state)}
+    got = {name: leaf.shape[1:] for name, leaf in named_leaves(other)}
+    for name in expected | got:
+        if expected.get(name) != got.get(name):
+            raise SwarmError(
+                f"{whose}: of another model or optimiser: {name}: expected shape "
+                f"{expected.get(name, 'none')} per member; got {got.get(name, 'none')}"
+            )
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Generator[Any]:
+    """A file of safetensors; whatever is wrong with it is a SwarmError."""
+    from safetensors import safe_open
+
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if not path.is_file():  # reading a pipe or a device may never end
+        raise SwarmError(f"{path}: not a saved swarm: not a plain file")
+    try:
+        opened: Any = safe_open(path, framework="numpy")
+        with opened as file:
+            yield file
+    except SwarmError:
+        raise
+    except Exception as error:  # the file is whatever somebody made of it
+        raise SwarmError(f"{path}: not a saved swarm, or damaged ({error})") from error
+
+
+def _names(file: Any) -> list[str]:
+    return list(cast(Sequence[str], file.keys()))
+
+
+def _header(path: Path, file: Any) -> _Header:
+    try:
+        header = json.loads(cast(dict[str, str], file.metadata() or {})["swarm"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise SwarmError(f"{path}: not a saved swarm") from error
+    if not isinstance(header, dict):
+        raise SwarmError(f"{path}: not a saved swarm: its header is no object")
+    fields = cast(dict[str, object], header)
+    if fields.get("schema") != _VERSION:
+        raise SwarmError(
+            f"{path}: written with schema {fields.get('schema')!r:.50}; this version reads "
+            f"{_VERSION}"
+        )
+    return _checked(path, fields)
+
+
+def _checked(path: Path, fields: Mapping[str, object]) -> _Header:
+    """The fields of a header, each of its type. Raises SwarmError for others."""
+    ids, seed, seconds = (fields.get(name) for name in ("ids", "seed", "seconds"))
+    if not isinstance(ids, list):
+        raise SwarmError(f"{path}: ids: expected a list; got {ids!r:.50}")
+    names = cast(list[str], ids)
+    check_ids(names)
+    "".join(names).encode()  # half a character is no name
+    if not isinstance(seed, int) or isinstance(seed, bool) or not -_SEEDS <= seed < _SEEDS:
+        raise SwarmError(f"{path}: seed: expected a whole number of 64 bits; got {seed!r:.50}")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise SwarmError(f"{path}: seconds: expected a number; got {seconds!r:.50}")
+    examples = _checked_examples(path, fields.get("examples", {}))  # files of before have none
+    return {"ids": names, "seed": seed, "seconds": float(seconds), "examples": examples}
+
+
+def _listed(shapes: Shapes) -> dict[str, Any]:
+    return {name: [list(shape.sizes), shape.type] for name, shape in shapes.items()}
+
+
+def _checked_examples(path: Path, given: object) -> dict[str, Shape]:
+    """The shapes of examples by name. Raises SwarmError for anything else."""
+    try:
+        return {
+            name: Shape(tuple(map(operator.index, sizes)), np.dtype(str(kind)).name)
+            for name, (sizes, kind) in cast(dict[str, Any], given).items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SwarmError(
+            f"{path}: examples: expected sizes and types by name; got {given!r:.50}"
+        ) from error

@@ -1,0 +1,400 @@
+"""Many independent models of one kind, as one value."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import jax
+import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import Float, UInt32
+
+from forecaster.swarm.arrays.data import Shared, Streamed
+from forecaster.swarm.arrays.members import append_members, broadcast_params, take_members
+from forecaster.swarm.arrays.shapes import Shapes, expecting, shapes_of
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint
+from forecaster.swarm.checks import (
+    SwarmError,
+    broadcast_hyperparams,
+    by_name,
+    check_duration,
+    check_ids,
+    check_known_names,
+    check_same_names,
+    listed,
+    names_of,
+    renamed,
+)
+from forecaster.swarm.devices.lanes import map_members
+from forecaster.swarm.estimators import populations, storage
+from forecaster.swarm.estimators.cost import Cost, cost_of
+from forecaster.swarm.estimators.recipe import LEARNING_RATE, Machine, Recipe
+from forecaster.swarm.estimators.stepping import OnDevices
+from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
+from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
+from forecaster.swarm.execution.result import FitResult
+from forecaster.swarm.task import ArrayLike, Params, Tree
+from forecaster.swarm.training.examples import first_of, part, training_data
+from forecaster.swarm.training.keys import checked_seed, key_words
+from forecaster.swarm.training.losses import check_one_loss
+from forecaster.swarm.training.metrics import Metric, watched
+from forecaster.swarm.training.optimizers import Optimizer, adamw, has_own_rate
+from forecaster.swarm.training.supervised import Model, functions_of
+
+_Arrays: TypeAlias = Tree | Shared
+"""A pytree of arrays with a leading member axis, or of shared ones."""
+
+
+class Swarm(Trained):
+    """N independent models of one architecture, trained at once.
+
+    Each has its own weights, random key, hyperparameters and training history. A swarm is a value:
+    every method returns a new one or numbers, and none changes it.
+
+    - ``model``: ``build(rngs)`` of a ``flax.nnx`` module, a pair ``(init, apply)`` of pure
+      functions, or :class:`Functions`
+    - ``ids``: the members' names, each once; a member's weights depend on the seed and its name,
+      not on its position. A number makes so many, named ``"0"``, ``"1"``, ...
+    - ``loss``: ``loss(predictions, targets)``, elementwise, such as ``optax.squared_error``
+    - ``loss_fn``: in place of ``loss``, a function ``loss_fn(params, batch, key)`` that returns a
+      scalar for a whole :class:`Batch`
+    - ``optimizer``: an optax transformation, or a function such as ``optax.sgd`` whose arguments
+      are hyperparameters
+    - ``hyperparams``: by name, a scalar or an array (member,); ``learning_rate`` is 1e-3 unless
+      given or the function's default. Those that neither optimiser, model nor loss takes warn
+    - ``seed``: decides every member's random key, together with its name
+    - ``accumulate``: steps whose gradients are averaged into one update
+    - ``compute_dtype``: of the model's arithmetic, not of weights; e.g. ``jax.numpy.bfloat16``
+    - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: how to use the machine; see :func:`fit`
+
+    Raises SwarmError when any of these is not what it should be.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ids: Sequence[str] | int,
+        *,
+        loss: Callable[[Any, Any], jax.Array] | None = None,
+        loss_fn: Callable[..., Any] | None = None,
+        optimizer: Optimizer = adamw,
+        hyperparams: Mapping[str, ArrayLike] | None = None,
+        seed: int = 0,
+        accumulate: int = 1,
+        compute_dtype: DTypeLike | None = None,
+        lanes: int | None = None,
+        chunk: int | None = None,
+        memory: int | None = None,
+        data_parallel: int = 1,
+    ):
+        ids, functions = names_of(ids), functions_of(model)
+        check_one_loss(loss, loss_fn)
+        given = by_name(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
+        hyperparams = given if has_own_rate(optimizer) else {"learning_rate": LEARNING_RATE} | given
+        self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
+        self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
+        self._recipe = Recipe(functions, loss, loss_fn, optimizer, accumulate, compute_dtype)
+        self._recipe.warn_unused(self.hyperparams)
+        self._ids, self._devices = ids, cast(OnDevices | None, None)
+        self._use, self._fitted = Use(), cast(Fitted | None, None)
+        self._known: Shapes = self._recipe.functions.examples or {}
+        self._at_host: FitResult | None = self._untrained(ids, self.hyperparams)
+
+    # Training
+
+    @renamed(weight="sample_weight", validation="validation_data")
+    def fit(
+        self,
+        inputs: _Arrays | Streamed,
+        targets: _Arrays | None = None,
+        *,
+        sample_weight: _Arrays | None = None,
+        validation_data: tuple[Any, ...] | None = None,
+        epochs: int = 100,
+        patience: ArrayLike | None = None,
+        batch_size: int | None = 32,
+        bootstrap: bool = False,
+        metrics: Mapping[str, Metric] | None = None,
+        monitor: str | None = None,
+        mode: str = "min",
+        check: bool = True,
+        checkpoint: Checkpoint | str | Path | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> "Swarm":
+        """Train every member for ``epochs`` more epochs; returns the trained swarm.
+
+        ``swarm.fit(...)`` alone does nothing that lasts: write ``swarm = swarm.fit(...)``.
+
+        - ``inputs``, ``targets``: arrays (member, example, ...) or pytrees of such; wrapped in
+          :class:`Shared`, (example, ...) that all members learn from; or ``inputs`` a
+          :class:`Streamed`, whose ``load`` returns ``(inputs, targets[, sample_weight])`` or a
+          :class:`Supervised`
+        - ``sample_weight``: (member, example), 0.0 for padding; a batch's loss is the weighted mean
+        - ``validation_data``: ``(inputs, targets[, sample_weight])``; where given, each member
+          keeps the weights that were best on it, and needs an example there
+        - ``epochs``: how many more, at the most
+        - ``patience``: epochs without a better validation loss after which a member stops; a
+          number, or an array (member,); without it nobody stops early
+        - ``batch_size``: None for all examples at once
+        - ``bootstrap``: each member learns from a bootstrap sample of its examples, drawn by its
+          key and never copied
+        - ``metrics``: by name, ``metric(predictions, targets)`` with a value per example, whose
+          mean is kept of every epoch; or ``metric(predictions, targets, sample_weight)``, one
+          number. Measured on the validation examples; without them, on those of training
+        - ``monitor``, ``mode``: a metric that decides in place of the validation loss when to stop
+          and which weights are best, ``"min"`` or ``"max"``
+        - ``check``: raise SwarmError when a number is not finite; otherwise the members that meet
+          it are set aside
+        - ``checkpoint``: see :class:`Checkpoint`; or its path
+        - ``on_progress``: called with a :class:`Progress` after every block of epochs; where it
+          returns True, all members end where they are
+
+        A member that diverges keeps its best weights and is listed in ``diverged``; the others do
+        not notice. Members that have diverged before do not train.
+        """
+        if not getattr(checkpoint, "resume", False):  # otherwise the last one's is on the disk
+            warn_dropped(self._fitted)
+        keys = self._keys if bootstrap else None
+        data = training_data(
+            self.ids, inputs, targets, sample_weight, validation_data, keys, check=check
+        )
+        example = first_of(data)
+        given, validated = shapes_of(*example[:2]), example.validation_inputs is not None
+        check_duration(epochs, patience, validated=validated)
+        seen = watched(metrics, monitor, mode, validated=validated, taken=self.hyperparams)
+        with expecting(self._known, given, "fit"):
+            result = fit(
+                self._recipe.task(batch_size, validated=validated, seen=seen),
+                data,
+                self.ids,
+                seed=self.seed,
+                epochs=self.epochs + epochs,
+                patience=epochs if patience is None else patience,
+                hyperparams=self.hyperparams,
+                previous=restart_from_best(self._result),
+                checkpoint=checkpoint,
+                on_progress=on_progress,
+                **self._machine._asdict(),
+            )
+        new = self._with(result)
+        new._known, self._fitted = given, new._as_fitted()
+        return new
+
+    @renamed(weight="sample_weight")
+    def step(
+        self,
+        inputs: _Arrays,
+        targets: _Arrays | None = None,
+        sample_weight: _Arrays | None = None,
+        *,
+        check: bool = True,
+    ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
+        """One step of every member on one batch; returns the swarm after it, and the losses.
+
+        It goes on from the weights that :meth:`predict` uses: the best ones. A step counts as an
+        epoch. What is random in it is drawn by the member's key and the epoch. Nothing changes of a
+        member that diverges, or whose weights of examples are all 0.0. ``check``: as of :meth:`fit`
+        """
+        warn_dropped(self._fitted)
+        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
+        given, function = shapes_of(*batch[:2]), self._recipe.step
+        with expecting(self._known, given, "step"):
+            if (now := self._on_devices()) is None:
+                state, loss = self._map(function, self._result.state, self.hyperparams, batch)
+                new = self._with(self._result.after_step(state, loss))
+            else:
+                new = self._with(None)
+                new._devices, loss = now.step(function, self.hyperparams, batch)
+        new._known = given
+        return new, loss
+
+    # Using
+
+    def predict(
+        self, inputs: _Arrays, *, key: int | jax.Array | None = None, check: bool = True
+    ) -> Tree:
+        """Every member's predictions, (member, example, ...).
+
+        - ``inputs``: (member, example, ...), or :class:`Shared` ones
+        - ``key``: a seed or a random key; with one, what is random in the model is drawn, as for
+          dropout at test time or samples, by it and the member's own. Statistics stay frozen
+        - ``check``: raise SwarmError when an input is not finite; otherwise the model gets it
+        """
+        warn_dropped(self._fitted)
+        inputs = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
+        function, given = self._recipe.predict, shapes_of(inputs)
+        if key is not None:
+            function = self._recipe.sample
+            inputs = inputs, self._keys, Shared(key_words(key))
+        with expecting(self._known, given, "predict"):
+            return self._used(function, inputs)
+
+    @renamed(weight="sample_weight")
+    def evaluate(
+        self,
+        inputs: _Arrays,
+        targets: _Arrays | None = None,
+        sample_weight: _Arrays | None = None,
+        *,
+        check: bool = True,
+    ) -> Float[np.ndarray, " member"]:
+        """Every member's mean loss, NaN where nothing counts; ``check`` as of :meth:`predict`."""
+        warn_dropped(self._fitted)
+        batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
+        with expecting(self._known, shapes_of(*batch[:2]), "evaluate"):
+            return self._used(self._recipe.evaluate, batch)
+
+    def cost(
+        self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
+    ) -> Cost:
+        """What training on these examples takes; compiles the step, and times it.
+
+        Parameters, arithmetic, memory, time to compile, achieved rate.
+        """
+        data = training_data(self.ids, inputs, targets, None, None, None)
+        task, machine = self._recipe.task(batch_size), self._machine._asdict()
+        with expecting(self._known, shapes_of(*first_of(data)[:2]), "cost"):
+            return cost_of(task, data, self.hyperparams, len(self), **machine)
+
+    # Putting together and taking apart
+
+    def select(self, names: Sequence[str], ids: Sequence[str] | None = None) -> "Swarm":
+        """These members, in this order; under the names ``ids``, where one may come many times.
+
+        A copy has all that training left of a member, its optimiser's state and history too, and
+        its hyperparameters; under a new name it has a random key of its own.
+        """
+        rows, ids = populations.selected_rows(self.ids, names, ids)
+        copies = populations.copy_members(self._result, rows, ids, self.seed)
+        return self._with(copies, take_members(self.hyperparams, rows))
+
+    def drop(self, names: Sequence[str]) -> "Swarm":
+        """All but these members."""
+        return self.select(populations.names_without(self.ids, names))
+
+    def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
+        """This swarm with the members of another, or with new untrained members of these names.
+
+        New members get the hyperparameters of the first one. Raises SwarmError for a swarm of
+        another model, loss or optimiser.
+        """
+        if not isinstance(other, Swarm):
+            other = self._new_members(listed(other, "append"))
+        self._recipe.check_same(other._recipe)
+        storage.check_same_shapes(self._result.state, other._result.state, "the other swarm")
+        check_same_names(other.hyperparams, self.hyperparams)
+        check_ids(self.ids + other.ids)
+        hyperparams = append_members(self.hyperparams, other.hyperparams)
+        return self._with(self._result.append(other._result), hyperparams)
+
+    def merge(
+        self, name: str = "merged", weights: ArrayLike | None = None, *, opt_state: bool = False
+    ) -> "Swarm":
+        """One member whose weights are the mean of all members', by default all alike.
+
+        - ``weights``: how much each counts, (member,)
+        - ``opt_state``: whether to average what the optimisers remember, too, and to count on from
+          the most epochs of any; otherwise all else is as if it had never trained
+
+        McMahan et al. (2017), arXiv 1602.05629.
+        """
+        new, mean = self._new_members((name,)), populations.mean_member
+        return new._with(mean(self._result, new._result, weights, opt_state=opt_state))
+
+    def with_params(self, params: "Params | Swarm") -> "Swarm":
+        """The same members with other weights; their histories and optimisers' memory stay.
+
+        ``params``: leaves (member, ...) or, the same for all, (...); or a swarm of one member.
+        """
+        if isinstance(params, Swarm):
+            if len(params) != 1:
+                raise SwarmError(f"params: expected a swarm of one member; got {len(params)}")
+            params = take_members(params.params, 0)
+        return self._with(self._result.with_params(broadcast_params(params, self.params)))
+
+    def with_hyperparams(self, **hyperparams: ArrayLike) -> "Swarm":
+        """The same members with other hyperparameters."""
+        check_known_names(hyperparams, self.hyperparams)
+        changed = broadcast_hyperparams(hyperparams, len(self))
+        return self._with(self._result, self.hyperparams | changed)
+
+    # Keeping
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, optimiser states, histories and hyperparameters to one file.
+
+        Code is not saved: :meth:`load` needs the model again. The file is replaced whole. Raises
+        SwarmWriteError when it cannot be written.
+        """
+        warn_dropped(self._fitted)
+        storage.save(Path(path), self.seed, self.hyperparams, self._known, self._result)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
+        """Read a saved swarm; ``model`` and ``options`` as when it was made.
+
+        Raises SwarmError when the file is damaged or of another model, FileNotFoundError when there
+        is none.
+        """
+        ids, seed, hyperparams, known = storage.read_header(Path(path))
+        made = cls(model, ids[:1], hyperparams=take_members(hyperparams, [0]), seed=seed, **options)
+        result = storage.read(Path(path), ids, made._result.state)
+        made._known = known or made._known
+        return made._with(result, broadcast_hyperparams(hyperparams, len(ids)))
+
+    @classmethod
+    def from_result(cls, result: FitResult, model: Model, **options: Any) -> "Swarm":
+        """The members that :func:`fit` trained; ``model`` and ``options`` as of a new swarm.
+
+        Raises SwarmError when they are of another model or optimiser.
+        """
+        made = cls(model, result.ids, **options)
+        storage.check_same_shapes(made._result.state, result.state, "the result")
+        return made._with(result)
+
+    # The rest
+
+    @property
+    def _result(self) -> FitResult:
+        """What training left, on the host."""
+        self._use.used = True
+        if self._at_host is None:
+            self._at_host = cast(OnDevices, self._devices).result
+        return self._at_host
+
+    @property
+    def _keys(self) -> UInt32[np.ndarray, "member 2"]:
+        """The members' raw keys; states need not come to the host for them."""
+        known = self._at_host or cast(OnDevices, self._devices).start
+        return np.asarray(known.state.key)
+
+    def _on_devices(self) -> OnDevices | None:
+        """The members' states on the devices, where they fit."""
+        self._devices = self._devices or OnDevices.of(self._result, self._machine.lanes)
+        return self._devices
+
+    def _with(self, result: FitResult | None, values: HostHyperparams | None = None) -> "Swarm":
+        new = object.__new__(Swarm)
+        new.__dict__ |= self.__dict__
+        new._at_host, new._devices, new._use, new._fitted = result, None, Use(), None
+        new._ids = self._ids if result is None else result.ids
+        new.hyperparams = dict(self.hyperparams if values is None else values)
+        return new
+
+    def _new_members(self, names: tuple[str, ...]) -> "Swarm":
+        """Untrained members with the hyperparameters of the first one."""
+        check_ids(names)
+        hyperparams = take_members(self.hyperparams, [0] * len(names))
+        return self._with(self._untrained(names, hyperparams), hyperparams)
+
+    def _untrained(self, ids: tuple[str, ...], hyperparams: HostHyperparams) -> FitResult:
+        init = self._recipe.init_state
+        return populations.untrained_members(init, ids, self.seed, hyperparams, self._machine.lanes)
+
+    def _used(self, function: Callable[..., Tree], data: Tree) -> Tree:
+        if now := self._on_devices():
+            return now.use(function, self.hyperparams, data)
+        return self._map(function, self.params, self.hyperparams, data)
+
+    def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:
+        return map_members(function, *trees, members=len(self), lanes=self._machine.lanes)

@@ -1,0 +1,322 @@
+"""Fit a swarm: many members at once, each by itself, each until it has stopped."""
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, UInt32
+
+from forecaster.swarm.arrays.data import Streamed, check_data
+from forecaster.swarm.checkpoints.checkpoint import (
+    Checkpoint,
+    Finished,
+    arithmetic,
+    checkpoint_of,
+    fingerprint,
+    forget,
+    read,
+    write_shard,
+)
+from forecaster.swarm.checkpoints.history import History
+from forecaster.swarm.checks import (
+    SwarmError,
+    broadcast_hyperparams,
+    broadcast_limits,
+    check_callable,
+    check_counts,
+    check_ids,
+    is_true,
+)
+from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.execution.executors import Executor, Failed, Local
+from forecaster.swarm.execution.result import FitResult
+from forecaster.swarm.execution.schedule import Schedule
+from forecaster.swarm.execution.shards import (
+    Cutter,
+    Gathered,
+    Shard,
+    ShardResult,
+    Work,
+    Worker,
+    train_shard,
+)
+from forecaster.swarm.task import ArrayLike, Data, Task
+from forecaster.swarm.training.examples import validated_data
+from forecaster.swarm.training.keys import checked_seed, member_keys
+from forecaster.swarm.training.metrics import described
+from forecaster.swarm.training.training import Losses, State, Status
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a fit is. Losses are those of the members' latest epochs."""
+
+    members: int
+    stopped: int
+    epochs_done: int  # of all members together
+    epochs_at_most: int
+    validation_loss: Float[np.ndarray, " member"]  # NaN before a member's first epoch
+    seconds: float
+    stage: str = ""  # of a search: which of its rungs
+    compiling: bool = False  # before the first block of programs that are new to this process
+    history: Callable[[], Losses] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+
+    @property
+    def losses(self) -> Losses:
+        """Losses and metrics so far, each (member, epoch)."""
+        none = np.zeros((self.members, 0), np.float32)
+        return Losses(none, none) if self.history is None else self.history()
+
+
+def fit(
+    task: Task,
+    data: Data | Streamed,
+    ids: Sequence[str],
+    *,
+    seed: int,
+    epochs: ArrayLike,
+    patience: ArrayLike | None = None,
+    hyperparams: Mapping[str, ArrayLike],
+    keys: UInt32[np.ndarray, "member 2"] | None = None,
+    chunk: int | None = None,
+    block: int = 5,
+    lanes: int | None = None,
+    data_parallel: int = 1,
+    memory: int | None = None,
+    previous: FitResult | None = None,
+    checkpoint: Checkpoint | str | Path | None = None,
+    executor: Executor | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
+) -> FitResult:
+    """Train one member per id, all at the same time and each on its own.
+
+    A member's result depends on its name, data, hyperparameters and limits and on the seed alone:
+    the same bits alone and in company where members have equally many examples; where some are
+    padded, sums are rounded over the padded length: differences of about 1e-7 in a step.
+
+    - ``task``: what a member is and how it learns
+    - ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or
+      :class:`Streamed`
+    - ``ids``: the members' names, each once
+    - ``seed``: with a member's name it decides its random key
+    - ``epochs``: how long a member trains at the most, those of ``previous`` included; a number, or
+      an array (member,)
+    - ``patience``: epochs without a better validation loss after which a member stops; a number, an
+      array (member,), or None for as many as ``epochs``
+    - ``hyperparams``: for the optimiser and the loss; by name, a scalar or an array (member,)
+    - ``keys``: raw random keys, in place of those that follow from seed and names
+    - ``chunk``: members that one lane trains at once; by default what keeps a chunk in the cache
+    - ``block``: epochs between two looks from the host; more where they are over in less than a
+      tenth of a second, or in less than half a second with neither validation, ``on_progress`` nor
+      ``checkpoint``
+    - ``lanes``: devices to train on; all by default
+    - ``data_parallel``: devices that share each batch of a member, with its weights on each; a lane
+      is then so many devices. The result is that of one device up to rounding. It pays for a few
+      large networks with large batches; see the guide of the engine
+    - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that
+      needs more goes through in turns
+    - ``previous``: continue this training
+    - ``checkpoint``: or its path; makes the fit resumable after an interruption at any moment, also
+      by ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
+    - ``executor``: where members train; by default on the lanes of this process. Another one takes
+      them in shards, each of which is kept by the checkpoint when it is done; the bits are the same
+    - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
+      the first where it is compiled; where it returns True, all members end where they are, and a
+      checkpoint can be resumed from there
+
+    Members whose workers were lost again and again are in the result's ``failed``.
+
+    Raises SwarmError when ids repeat, when data and ids differ in number, when a member of
+    :class:`Supervised` data has no validation example that counts (of streamed ones: when it is
+    its turn), or when the checkpoint to resume is of another fit or computed by another kernel;
+    FileNotFoundError when there is none; SwarmWriteError when a checkpoint cannot be written.
+    """
+    began = time.perf_counter()
+    ids = tuple(ids)
+    check_ids(ids)
+    settings, seed = broadcast_hyperparams(hyperparams, len(ids)), checked_seed(seed)
+    limits = broadcast_limits(epochs, patience, len(ids))
+    checkpoint = checkpoint_of(checkpoint)
+    check_callable(on_progress, "on_progress(progress)")
+    check_counts(chunk=chunk, block=block, memory=memory, data_parallel=data_parallel)
+    if not isinstance(data, Streamed):
+        check_data(data, len(ids))
+    if task.validate is not None:
+        data = validated_data(ids, data)
+    if previous is not None and previous.ids != ids:
+        raise SwarmError("previous: of other members; expected the same ids in the same order")
+    use_all_cores()  # before anything starts JAX
+    if previous is None:
+        origin, losses = member_keys(seed, ids) if keys is None else keys, None
+    else:
+        origin, losses = previous.state, previous.losses
+    machine = Worker(chunk, block, lanes, memory, data_parallel)
+    work = Work(task, data, ids, settings, limits, origin, losses, machine)
+    digest = ""
+    if checkpoint:
+        computed, said = checkpoint.precision, described(task)
+        if chunk is not None:  # programs of other chunks may round differently
+            said = f"{said}; chunk={chunk}".removeprefix("; ")
+        digest = fingerprint(
+            ids, seed, settings, limits, origin, data, computed, said, data_parallel
+        )
+    gathered = Gathered(work, {} if previous is None else previous.failed)
+    watch = _Watch(work, checkpoint, digest, on_progress, began)
+    _train(work, gathered, executor or Local(), watch)
+    seconds = time.perf_counter() - began
+    return FitResult(
+        ids, gathered.state, gathered.losses, seconds, gathered.failed, gathered.computed
+    )
+
+
+def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
+    """Have all members trained that are left to train, shard by shard."""
+    whole = executor.is_local and executor.members_per_shard is None and not gathered.failed
+    checkpoint, digest = watch.checkpoint, watch.digest
+    if checkpoint and not checkpoint.resume:
+        forget(checkpoint)
+    elif checkpoint and not whole:
+        gathered.restore(checkpoint.path, digest)
+    cutter = Cutter(work, gathered.left, executor)
+    if whole:
+        train = functools.partial(train_shard, watch=watch)
+        for shard, trained in executor.run(train, cutter.job, cutter.shards()):
+            assert not isinstance(trained, Failed)  # in this process it would have raised
+            gathered.add(shard, trained)
+        return
+    stopped = watch.of_shards(gathered, compiling=True)
+    with contextlib.closing(executor.run(train_shard, cutter.job, cutter.shards())) as ended:
+        while not stopped and (part := next(ended, None)):
+            _take(*part, gathered, cutter, watch)
+            stopped = watch.of_shards(gathered)
+    if stopped:
+        _end_where_they_are(work, gathered)
+    if len(gathered.left):
+        raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
+
+
+def _take(
+    shard: Shard, trained: ShardResult | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
+) -> None:
+    """Keep what a shard came to, in memory and on the disk."""
+    if isinstance(trained, Failed):
+        return gathered.fail(shard, trained.reason)
+    gathered.add(shard, trained)
+    if not trained.compiled:
+        cutter.measured(len(shard.rows), trained.seconds)
+    if watch.checkpoint:
+        finished = Finished(shard.rows, trained.state, trained.losses)
+        write_shard(watch.checkpoint, watch.digest, finished, trained.arithmetic)
+
+
+def _end_where_they_are(work: Work, gathered: Gathered) -> None:
+    """Have the members that are left begin, and train for no epoch."""
+    epochs = np.zeros_like(work.limits.epochs)
+    rest = dataclasses.replace(work, limits=work.limits._replace(epochs=epochs))
+    cutter = Cutter(rest, gathered.left, Local())
+    for shard, ended in Local().run(train_shard, cutter.job, cutter.shards()):
+        assert not isinstance(ended, Failed)
+        gathered.add(shard, ended)
+
+
+class _Watch:
+    """Tells how far a fit is, and keeps the state of one that trains in this process as one."""
+
+    def __init__(
+        self,
+        work: Work,
+        checkpoint: Checkpoint | None,
+        digest: str,
+        on_progress: Callable[[Progress], object] | None,
+        began: float,
+    ):
+        self.checkpoint, self.digest = checkpoint, digest
+        self._work, self._on_progress, self._began = work, on_progress, began
+        origin = work.origin
+        self._before = np.asarray(origin.epoch) if isinstance(origin, State) else np.int32(0)
+        self._saved, self._stopped = time.monotonic(), False
+
+    @property
+    def looks(self) -> bool:
+        """Whether anybody is told anything, or anything is saved."""
+        return self._on_progress is not None or self.checkpoint is not None
+
+    def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
+        """Tell how many members have ended; returns whether all are to end where they are."""
+        return self._report(
+            gathered, gathered.epoch, gathered.ended, gathered.latest, compiling=compiling
+        )
+
+    def begin(self, schedule: Schedule) -> None:
+        """Continue where an interrupted fit was, and say so where programs are compiled."""
+        if self.checkpoint and self.checkpoint.resume:
+            metrics = tuple(schedule.history.losses.metrics)
+            path, state = self.checkpoint.path, schedule.state
+            schedule.restore(read(path, self.digest, state, arithmetic(), metrics)[0])
+        if schedule.compiling and self._of_schedule(schedule, compiling=True):
+            self._stop(schedule)
+
+    def after_block(self, schedule: Schedule) -> None:
+        """Save the state every so often."""
+        if self._of_schedule(schedule):
+            self._stop(schedule)
+        checkpoint = self.checkpoint
+        if checkpoint and time.monotonic() - self._saved >= checkpoint.every:
+            self.leave(schedule)
+            self._saved = time.monotonic()
+
+    def leave(self, schedule: Schedule) -> None:
+        """Save the state, also at the end, so that what follows can fail without losing it."""
+        if self.checkpoint and not self._stopped:
+            schedule.save(self.checkpoint, self.digest)
+
+    def _stop(self, schedule: Schedule) -> None:
+        """End all members where they are; what is saved can go on from there, as shards can."""
+        if schedule.started.any():
+            self.leave(schedule)
+        self._stopped = True
+        schedule.stop()
+
+    def _of_schedule(self, schedule: Schedule, *, compiling: bool = False) -> bool:
+        ended = schedule.started & (schedule.status != Status.TRAINING)
+        history = schedule.history
+        return self._report(history, schedule.epoch, ended, history.latest, compiling=compiling)
+
+    def _report(
+        self,
+        history: History | Gathered,
+        epoch: np.ndarray,
+        ended: np.ndarray,
+        latest: np.ndarray,
+        *,
+        compiling: bool,
+    ) -> bool:
+        """From arrays (member,): epochs done, who has ended, the latest validation losses."""
+        if not self._on_progress:
+            return False
+        progress = Progress(
+            members=len(ended),
+            stopped=int(ended.sum()),
+            epochs_done=int(np.maximum(epoch, self._before).sum()),
+            epochs_at_most=int(np.where(ended, epoch, self._work.limits.epochs).sum()),
+            validation_loss=latest,
+            seconds=time.perf_counter() - self._began,
+            compiling=compiling,
+            history=lambda: history.losses,
+        )
+        return is_true(self._on_progress(progress))
+
+
+def restart_from_best(result: FitResult) -> FitResult:
+    """Members that train on from the best weights, all but the diverged."""
+    state = result.state
+    diverged = state.status == Status.DIVERGED
+    status = np.where(diverged, Status.DIVERGED, Status.TRAINING).astype(np.int32)
+    start = state._replace(params=state.best_params, status=status, best_epoch=state.epoch)
+    return dataclasses.replace(result, state=start)

@@ -1,0 +1,219 @@
+"""How many members fit: at once into a core's cache, and at once onto the devices."""
+
+import functools
+import math
+import operator
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import numpy as np
+from jaxtyping import Shaped, UInt32
+
+from forecaster.swarm.arrays.data import Held, total_bytes, with_shared
+from forecaster.swarm.arrays.variables import count_weights, loss_of_weights, trained
+from forecaster.swarm.devices.programs import without_collections
+from forecaster.swarm.devices.threefry import does
+from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
+from forecaster.swarm.training.keys import typed_key
+from forecaster.swarm.training.training import State, init_state
+
+_HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
+_KeyData: TypeAlias = UInt32[jax.Array, "2"]
+
+CACHE = 4 * 2**20
+MOST, MOST_ON_GPU = 4, 512
+# Members that save no more than so many bytes go by more at once, where their data are as small;
+# those with more weights one by one. By 16 at once a thousand of the smallest take 0.9 to 1.1 of
+# the time, and ten of them 1.4 to 1.5.
+LITTLE, MOST_OF_LITTLE = 2**18, 8
+LARGE = 2**15
+# Members without a recurrence that save more than this go by one by one. Beside two at once, one
+# member of six networks took 0.54 to 0.67 of the time, two took 0.7 to 0.9, sixteen 0.8 to 1.05 (on
+# an AMD EPYC). With a recurrence, whose steps are small, two at once are faster by 4 %.
+ALONE = 2**20
+# Operations that go through steps one after another, or leave that to compiled code.
+_RECURRENT = "scan", "while", "ffi_call"
+
+
+def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
+    """Members that a lane trains at once: as many as keep what they save in the cache.
+
+    Measured on server CPUs: fastest while what is saved fits in about 4 MB (without a recurrence in
+    1 MB), and never much faster above 4 members, or 8 of small ones; smaller chunks leave less
+    idle in small swarms.
+    Members with large matrices gain nothing from each other. The size must not depend on how many
+    members there are: programs of different chunks round differently, and a member's bits would
+    change with its company.
+
+    On GPUs, where a launch costs more than the work of a few members: as many as fit in an eighth
+    of the memory, 512 at most.
+    """
+    kept = _saved(task, held, hyperparams)
+    saved = max(1, kept.bytes)
+    device = cast(Any, jax.local_devices()[0])
+    if device.platform != "cpu":
+        room = _bytes_limit(device.memory_stats()) // 8
+        return int(np.clip(2 ** math.floor(math.log2(max(1, room / saved))), 2, MOST_ON_GPU))
+    if weights(task) >= LARGE or (saved > ALONE and not kept.recurrent):
+        return 1
+    little = saved <= LITTLE and MOST_OF_LITTLE * held.bytes_each <= CACHE
+    most = MOST_OF_LITTLE if little else MOST
+    return int(np.clip(2 ** math.floor(math.log2(max(1, CACHE / saved))), 1, most))
+
+
+def weights(task: Task) -> int:
+    """How many weights a member has."""
+    return count_weights(_params(task))
+
+
+def _params(task: Task) -> Params:
+    """The shapes of a member's weights."""
+    return _params_as(task, jax.dtypes.canonicalize_dtype(float))
+
+
+@functools.lru_cache(maxsize=64)
+def _params_as(task: Task, _: np.dtype[Any]) -> Params:
+    """The same where JAX computes with this type; the model is made once, whoever asks."""
+
+    def init(key: _KeyData) -> Params:
+        return task.init(typed_key(key))
+
+    return jax.eval_shape(init, _KEY)
+
+
+def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
+    """Bytes that one member's step needs at once.
+
+    That is what it keeps between its forward and its backward pass, and a gradient as large as the
+    weights.
+    """
+    return _saved(task, held, hyperparams).bytes
+
+
+def _saved(task: Task, held: Held, hyperparams: _HostHyperparams) -> "_Traced":
+
+    def residuals(
+        params: Params,
+        key_data: _KeyData,
+        hyperparams: Hyperparams,
+        by_member: Data,
+        shared: tuple[Tree, ...],
+    ) -> tuple[Tree, Params]:
+        data: Data = with_shared(by_member, shared)
+        key = typed_key(key_data)
+        batch = first_batch(task, data, key)
+
+        loss = loss_of_weights(task.loss, params, batch, key, hyperparams)
+        return cast(Tree, jax.vjp(loss, trained(params))[1]), params
+
+    # What jax.vjp returns is a pytree whose leaves are all that the backward pass needs.
+    return _counted(("saved", task), residuals, hyperparams, held)
+
+
+def state_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
+    """Bytes of one member's state: weights, best weights, optimiser."""
+
+    def state(
+        params: Params, key: _KeyData, hyperparams: Hyperparams, *_: Data | tuple[Tree, ...]
+    ) -> State:
+        return init_state(task, key, hyperparams, params)
+
+    return _counted(("state", task), state, hyperparams, held).bytes
+
+
+_KEY = jax.ShapeDtypeStruct((2,), np.uint32)
+_counts: "dict[Any, _Traced]" = {}
+
+
+class _Traced(NamedTuple):
+    """How many bytes a function of one member returns, and whether it goes step by step."""
+
+    bytes: int
+    recurrent: bool
+
+
+def _counted(
+    what: tuple[str, Task], function: Callable[..., Tree], hyperparams: _HostHyperparams, held: Held
+) -> _Traced:
+    """What a function of one member returns; traced once for the same shapes."""
+    params = _params(what[1])
+    shapes = jax.tree.map(_shape, (_one(hyperparams), held.example, held.shared))
+    leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(shapes))
+    key = what, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    if key not in _counts:
+        while len(_counts) >= 64:
+            del _counts[next(iter(_counts))]
+        with without_collections():
+            tracing = jax.make_jaxpr(function, return_shape=True)
+            program, result = tracing(params, _KEY, *shapes)
+        _counts[key] = _Traced(_bytes(result), does(program.jaxpr, _RECURRENT.__contains__))
+    return _counts[key]
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf), np.result_type(leaf))
+
+
+def members_at_once(
+    memory: int | None, task: Task, held: Held, hyperparams: _HostHyperparams, lanes: int
+) -> int:
+    """How many members to have on the devices at once.
+
+    - ``memory``: bytes that the process may take on a CPU, or all devices together on GPUs. By
+      default, beyond what the process uses already, a quarter of the machine's memory, 4 GiB at
+      most; or half of the GPUs'. On a CPU, where host and devices share it, what is held of every
+      member counts too.
+    - ``task``, ``held``, ``hyperparams``: what is trained.
+    - ``lanes``: how many devices there are.
+    """
+    state = state_bytes(task, held, hyperparams)
+    each = held.bytes_each + 2 * state  # data, state before and after a block
+    device = cast(Any, jax.local_devices()[0])
+    if device.platform != "cpu":
+        memory = memory or lanes * _bytes_limit(device.memory_stats()) // 2
+        return max(1, (memory - lanes * total_bytes(held.shared)) // each)
+    if memory is None:
+        memory = _used() + min(_machine() // 4, 4 * 2**30)
+    # Members are in the host's hands while they are packed.
+    each += math.ceil((held.bytes_each + 2 * state) / lanes)
+    everybody = 3 * state * held.members
+    left = memory - _used() - everybody - lanes * total_bytes(held.shared)
+    return max(1, left // each)
+
+
+def first_batch(task: Task, data: Data, key: jax.Array) -> Tree:
+    """The first batch of an epoch of one member."""
+    index, _ = task.batches(data, key)
+    return task.take(data, jax.tree.map(operator.itemgetter(0), index))
+
+
+def _bytes_limit(stats: Mapping[str, int] | None) -> int:
+    """Bytes of a GPU's memory that this process may use, from its ``memory_stats``."""
+    return (stats or {}).get("bytes_limit", 8 * 2**30)
+
+
+def _used() -> int:
+    """Bytes that this process uses now; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return 0
+
+
+def _machine() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return 8 * 2**30  # Windows does not say
+
+
+def _one(hyperparams: _HostHyperparams) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes of one member's."""
+    return {name: jax.ShapeDtypeStruct((), np.asarray(v).dtype) for name, v in hyperparams.items()}
+
+
+def _bytes(tree: Tree) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

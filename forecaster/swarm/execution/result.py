@@ -1,0 +1,116 @@
+"""The result of training, per member."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int32
+
+from forecaster.swarm.arrays.members import append_members, take_members
+from forecaster.swarm.checkpoints.history import append_losses, widened_losses, write_latest
+from forecaster.swarm.task import AnyArray, Params
+from forecaster.swarm.training.training import Losses, State, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True)
+class FitResult:
+    """The result of training, a row per member in the order of ``ids``; all arrays are numpy."""
+
+    ids: tuple[str, ...]
+    state: State  # all that is needed to train on; leaves (member, ...)
+    losses: Losses  # each (member, epoch), NaN after a member stopped
+    seconds: float
+    failed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Members that no worker of an executor could train, with the reason."""
+    computed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Which code computed, see :func:`arithmetic`; empty where it is not known."""
+
+    @property
+    def params(self) -> Params:
+        """The best weights; leaves (member, ...)."""
+        return self.state.best_params
+
+    @property
+    def status(self) -> Int32[np.ndarray, " member"]:
+        """Of :class:`Status`."""
+        return np.asarray(self.state.status)
+
+    @property
+    def epochs(self) -> Int32[np.ndarray, " member"]:
+        """Epochs trained; for a diverged member, the one it happened in."""
+        return np.asarray(self.state.epoch)
+
+    @property
+    def best_epoch(self) -> Int32[np.ndarray, " member"]:
+        """The epoch of the best weights; 0 for the initial ones."""
+        return np.asarray(self.state.best_epoch)
+
+    @property
+    def best_loss(self) -> Float[np.ndarray, " member"]:
+        """Validation loss of the best weights, or what they were chosen by in its place."""
+        return np.asarray(self.state.best_loss)
+
+    @property
+    def diverged(self) -> dict[str, int]:
+        """Members whose loss or weights became infinite or NaN, and the epoch it happened in."""
+        rows = np.flatnonzero(self.status == Status.DIVERGED)
+        return {self.ids[row]: int(self.epochs[row]) for row in rows}
+
+    def summary(self) -> "pd.DataFrame":
+        """A row per member: status, epochs, best epoch, its loss and metrics."""
+        import pandas as pd
+
+        columns = {
+            "status": [Status(status).name.lower() for status in self.status],
+            "epochs": self.epochs,
+            "best_epoch": self.best_epoch,
+            "best_loss": self.best_loss,
+        }
+        columns |= {name: self._at_best(values) for name, values in self.losses.metrics.items()}
+        return pd.DataFrame(columns, index=pd.Index(self.ids, name="id"))
+
+    def _at_best(self, values: Float[AnyArray, "member epoch"]) -> Float[np.ndarray, " member"]:
+        """Of each member's best epoch; NaN for the initial weights."""
+        out, rows = np.full(len(self.ids), np.nan, np.float32), np.flatnonzero(self.best_epoch)
+        out[rows] = np.asarray(values)[rows, self.best_epoch[rows] - 1]
+        return out
+
+    def select(
+        self, rows: Sequence[int] | np.ndarray, ids: Sequence[str] | None = None
+    ) -> "FitResult":
+        """Some members, in this order; under other ids if given."""
+        ids = [self.ids[row] for row in rows] if ids is None else ids
+        state, losses = take_members((self.state, self.losses), rows)
+        names = zip((self.ids[row] for row in rows), ids, strict=True) if self.failed else ()
+        failed = {new: self.failed[old] for old, new in names if old in self.failed}
+        return FitResult(tuple(ids), state, losses, self.seconds, failed)
+
+    def append(self, other: "FitResult") -> "FitResult":
+        """These members and those of another result, which must be of the same model."""
+        return FitResult(
+            self.ids + other.ids,
+            append_members(self.state, other.state),
+            append_losses(self.losses, other.losses),
+            self.seconds,
+            {**self.failed, **other.failed},
+        )
+
+    def after_step(self, state: State, loss: Float[np.ndarray, " member"]) -> "FitResult":
+        """The members after a step that counts as an epoch, with its training loss."""
+        epochs = np.asarray(state.epoch)
+        losses = Losses(
+            write_latest(self.losses.train, epochs, loss),
+            write_latest(self.losses.validation, epochs, np.nan),
+            widened_losses(self.losses, int(epochs.max())).metrics,
+        )
+        return dataclasses.replace(self, state=state, losses=losses)
+
+    def with_params(self, params: Params) -> "FitResult":
+        """The members with these weights, leaves (member, ...); all else stays."""
+        return dataclasses.replace(
+            self, state=self.state._replace(params=params, best_params=params)
+        )

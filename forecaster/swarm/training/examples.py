@@ -1,0 +1,370 @@
+"""Examples as callers have them, checked and brought into the shape that training wants."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Shaped, UInt32
+from numpy.typing import ArrayLike
+
+from forecaster.swarm.arrays.data import Rows, Shared, Streamed, check_rows, check_shared, is_shared
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import AnyArray, Data, Tree
+from forecaster.swarm.training.supervised import Supervised
+
+_Weight: TypeAlias = Float[AnyArray, "member example"] | Shared
+_Keys: TypeAlias = UInt32[np.ndarray, "member 2"]
+
+
+class Examples(NamedTuple):
+    """Examples of all members: pytrees of arrays (member, example, ...), or Shared ones."""
+
+    inputs: Tree
+    targets: Tree
+    weight: _Weight
+
+
+def stack(
+    arrays: Sequence[ArrayLike],
+) -> tuple[Shaped[np.ndarray, "member example ..."], Float32[np.ndarray, "member example"]]:
+    """Stack members with unequal numbers of examples; returns the array and its weight.
+
+    Each of the arrays is (example, ...). Shorter ones are padded with zeros, whose weight is 0.0.
+    Raises SwarmError when there are none, and when single examples have different shapes.
+    """
+    arrays = [_numbers(array, "arrays") for array in arrays]
+    if not arrays:
+        raise SwarmError("arrays: expected one per member; got none")
+    if len({array.shape[1:] for array in arrays}) > 1:
+        raise _different(arrays, "the shapes of single examples")
+    longest = max(len(array) for array in arrays)
+    out = np.zeros((len(arrays), longest, *arrays[0].shape[1:]), np.result_type(*arrays))
+    weight = np.zeros((len(arrays), longest), np.float32)
+    for row, array in enumerate(arrays):
+        out[row, : len(array)] = array
+        weight[row, : len(array)] = 1.0
+    return out, weight
+
+
+def training_data(
+    ids: Sequence[str],
+    inputs: Tree | Streamed,
+    targets: Tree,
+    weight: Tree,
+    validation: Tree,
+    bootstrap: _Keys | None,
+    *,
+    check: bool = True,
+) -> Supervised | Streamed:
+    """Check the data of a fit and put them together.
+
+    - ``ids``: the members' names.
+    - ``inputs``, ``targets``: pytrees of arrays (member, example, ...), or Shared ones; or
+      Streamed inputs, which bring the rest.
+    - ``weight``: (member, example), or None for 1.0 throughout.
+    - ``validation``: inputs and targets, and their weight if there is one.
+    - ``bootstrap``: raw keys of members that learn from bootstrap samples.
+    - ``check``: whether all numbers must be finite.
+
+    Raises SwarmError when shapes do not match or a number is not finite.
+    """
+    if isinstance(inputs, Streamed):
+        if targets is not None or weight is not None or validation is not None:
+            raise SwarmError(
+                "streamed data bring their own targets, sample_weight and validation_data"
+            )
+        return _streamed(ids, inputs, bootstrap)
+    training = part(ids, inputs, targets, weight, "", check=check)
+    if validation is None:
+        return Supervised(*training, bootstrap=bootstrap)
+    if not isinstance(validation, tuple) or len(cast(tuple[Tree, ...], validation)) not in (2, 3):
+        raise SwarmError(
+            "validation_data: expected (inputs, targets) or (inputs, targets, sample_weight)"
+        )
+    x, y, used = (*cast(tuple[Tree, ...], validation), None)[:3]
+    held_back = part(ids, x, y, used, "validation ", check=check)
+    _same_examples(training.inputs, held_back.inputs, "training and validation inputs")
+    return Supervised(*training, *held_back, bootstrap=bootstrap)
+
+
+def first_of(data: Supervised | Streamed) -> Supervised:
+    """The data, or of a stream those of the first member."""
+    return cast(Supervised, data.load(np.arange(1))) if isinstance(data, Streamed) else data
+
+
+def part(
+    ids: Sequence[str],
+    inputs: Tree,
+    targets: Tree,
+    weight: Tree,
+    what: str,
+    *,
+    check: bool = True,
+    at_least: int = 1,
+) -> Examples:
+    """Examples for training or for validation, checked; arguments as of :func:`training_data`.
+
+    The weight is 1.0 unless given; ``what`` names the part in errors. ``at_least``: how many
+    examples a member must have.
+    """
+    shared = isinstance(inputs, Shared)
+    inputs, targets = _arrays(inputs, f"{what}inputs"), _arrays(targets, f"{what}targets")
+    examples = _examples(ids, inputs, f"{what}inputs")
+    if examples < at_least:
+        raise SwarmError(f"{what}inputs: expected at least one example; got none")
+    for name, tree in (("targets", targets), ("sample_weight", weight)):
+        if tree is not None and (count := _examples(ids, tree, what + name)) != examples:
+            raise SwarmError(
+                f"{what}{name}: expected {examples} examples, as in the inputs; got {count}"
+            )
+    if weight is None:
+        weight = _all_count(None if shared else len(ids), examples)
+    else:
+        weight = _checked_weight(ids, weight, f"{what}sample_weight")
+    if check:
+        _finite(ids, inputs, weight, f"{what}inputs")
+        _finite(ids, targets, weight, f"{what}targets")
+    return Examples(inputs, targets, weight)
+
+
+def validated_data(ids: Sequence[str], data: Data | Streamed) -> Data | Streamed:
+    """The same data; where a member has no validation example SwarmError, of a stream when due."""
+    if not isinstance(data, Streamed):
+        check_validated(ids, data)
+        return data
+
+    def load(rows: Rows) -> Data:
+        loaded = data.load(rows)
+        check_validated([ids[int(row)] for row in rows], loaded)
+        return loaded
+
+    return Streamed(load)
+
+
+@functools.lru_cache(maxsize=64)
+def _all_count(members: int | None, examples: int) -> _Weight:
+    """The weight 1.0 of all examples, shared unless a number of members is given."""
+    ones = np.broadcast_to(np.float32(1), (examples,))
+    return Shared(ones) if members is None else np.broadcast_to(ones, (members, examples))
+
+
+def check_validated(ids: Sequence[str], data: Data) -> None:
+    """Raise SwarmError where a member has no validation example: nothing would choose weights."""
+    if not isinstance(data, Supervised) or (weight := data.validation_weight) is None:
+        return
+    rows = weight.rows if isinstance(weight, Shared) else None
+    counts = np.asarray(weight.values if isinstance(weight, Shared) else weight) > 0
+    counts = counts if rows is None else counts[rows]
+    nobody = np.flatnonzero(~np.broadcast_to(counts.any(-1), len(ids)))
+    if len(nobody):
+        names = ", ".join(ids[int(row)] for row in nobody[:5])
+        raise SwarmError(
+            "validation_data: expected an example with a sample_weight above 0.0 for each member; "
+            f"got none for {len(nobody)}: {names}. Give them some, or train "
+            "them in a swarm without validation_data"
+        )
+
+
+def _checked_weight(ids: Sequence[str], weight: Tree, what: str) -> _Weight:
+    """A weight as float32. Raises SwarmError unless it has a number of 0.0 or more per example."""
+    shared = isinstance(weight, Shared)
+    given = _numbers(weight.values if shared else weight, what)
+    axes = 1 if shared and weight.rows is None else 2  # of members, or rows, and of examples
+    if given.ndim != axes:
+        expected = "(example,)" if axes == 1 else "(member, example)"
+        raise SwarmError(f"{what}: expected shape {expected}; got {given.shape}")
+    values = given.astype(np.float32, copy=False)
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        raise SwarmError(
+            f"{what}: expected finite numbers of 0.0 or more; got {values[bad][0]}, first in "
+            f"{_first_of(bad, None if shared else ids)}"
+        )
+    return Shared(values, weight.rows) if shared else values
+
+
+def _numbers(given: Any, what: str) -> np.ndarray:
+    """An array. Raises SwarmError unless it is one of numbers."""
+    if isinstance(given, Shared):
+        raise SwarmError(f"{what}: expected arrays in Shared(...); got Shared in Shared")
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise SwarmError(f"{what}: expected an array of numbers; {error}") from error
+    if array.dtype.kind in "OUSMm":
+        raise SwarmError(
+            f"{what}: expected numbers; got an array of {array.dtype}. Convert it first, as in "
+            "array.astype(np.float32)"
+        )
+    return array
+
+
+def _streamed(ids: Sequence[str], inputs: Streamed, bootstrap: _Keys | None) -> Streamed:
+    def load(rows: Rows) -> Supervised:
+        loaded, names = _supervised(inputs.load(rows)), [ids[int(row)] for row in rows]
+        loaded = loaded._replace(weight=_checked_weight(names, loaded.weight, "sample_weight"))
+        if loaded.validation_weight is not None:
+            used = _checked_weight(names, loaded.validation_weight, "validation sample_weight")
+            loaded = loaded._replace(validation_weight=used)
+        return loaded if bootstrap is None else loaded._replace(bootstrap=bootstrap[rows])
+
+    return Streamed(load)
+
+
+def _supervised(loaded: Tree) -> Supervised:
+    """What a stream gave: all of it, or inputs, or inputs and targets, with or without a weight."""
+    if isinstance(loaded, Supervised):
+        return loaded
+    given = cast(tuple[Tree, ...], loaded) if isinstance(loaded, tuple) else (loaded,)
+    inputs, targets, weight = (*given, None, None)[:3]
+    if weight is None:
+        weight = np.ones(np.shape(jax.tree.leaves(inputs)[0])[:2], np.float32)
+    return Supervised(inputs, targets, weight)
+
+
+def _arrays(tree: Tree, what: str) -> Tree:
+    """The same with an array in every leaf; a list of arrays of one shape, stacked.
+
+    Members with different shapes are an error.
+    """
+
+    def numbers(leaf: Any) -> np.ndarray:
+        return _numbers(leaf, what)
+
+    if isinstance(tree, list):
+        arrays = [numbers(item) for item in cast(list[ArrayLike], tree)]
+        if len({array.shape for array in arrays}) > 1:
+            raise _different(arrays, f"{what}: the members' shapes")
+        if not arrays:
+            raise SwarmError(f"{what}: expected an array per member; got an empty list")
+        return np.stack(arrays)
+    if isinstance(tree, Shared):
+        values = jax.tree.map(numbers, tree.values, is_leaf=is_shared)
+        return Shared(values, tree.rows)
+    return jax.tree.map(numbers, tree)
+
+
+def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
+    shapes = {array.shape: row for row, array in reversed(list(enumerate(arrays)))}
+    shown = ", ".join(f"{shape} (member {row})" for shape, row in sorted(shapes.items())[:4])
+    return SwarmError(
+        f"{what} differ: expected one shape; got {shown}. Members with unequal numbers of examples "
+        "are padded by swarm.stack(arrays), which also gives the weight"
+    )
+
+
+def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
+    """How many examples a tree has; its member axis checked."""
+    if isinstance(tree, Shared):
+        check_shared(tree, len(ids), what)
+        axis = 0 if tree.rows is None else 1
+        leaves = jax.tree.leaves(tree.values)
+    else:
+        check_rows(tree, len(ids), what)
+        axis, leaves = 1, jax.tree.leaves(tree)
+    counts = {np.shape(leaf)[axis] if np.ndim(leaf) > axis else -1 for leaf in leaves}
+    if len(counts) != 1 or -1 in counts:
+        raise SwarmError(
+            f"{what}: expected arrays ({'member, ' if axis else ''}example, ...) with the same "
+            f"number of examples; got {[np.shape(leaf) for leaf in leaves]}"
+        )
+    return counts.pop()
+
+
+def _same_examples(first: Tree, second: Tree, what: str) -> None:
+    """Raise SwarmError unless examples on both sides have the same shapes."""
+    if _shapes_of_one(first) != _shapes_of_one(second):
+        raise SwarmError(
+            f"{what}: single examples differ: {_shapes_of_one(first)} and {_shapes_of_one(second)}"
+        )
+
+
+def _shapes_of_one(tree: Tree) -> list[tuple[int, ...]]:
+    """The shapes of a single example."""
+    values = tree.values if isinstance(tree, Shared) else tree
+    axes = 1 if isinstance(tree, Shared) and tree.rows is None else 2  # before the example's own
+    return [np.shape(leaf)[axes:] for leaf in jax.tree.leaves(values)]
+
+
+def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
+    """Raise SwarmError unless every number of an example that counts is finite."""
+    shared = isinstance(tree, Shared)
+    axes = 1 if shared and tree.rows is None else 2  # before those of one example
+    for leaf in jax.tree.leaves(tree.values if shared else tree):
+        if (finite := _held(leaf)).all():
+            continue
+        bad = ~finite.all(tuple(range(axes, leaf.ndim))) & _counting(tree, weight)
+        if bad.any():
+            raise SwarmError(
+                f"{what}: expected finite numbers{_of_bits(leaf, bad)}, first in "
+                f"{_first_of(bad, None if shared else ids)}. Give such examples "
+                "sample_weight 0.0, leave them out, or pass check=False: members that train on "
+                "them are then set aside as diverged"
+            )
+
+
+def _held(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
+    """Where numbers are finite and stay what they are in a type that JAX computes with."""
+    array = np.asarray(leaf)
+    if jax.numpy.issubdtype(array.dtype, np.inexact):
+        with np.errstate(over="ignore"):
+            return np.isfinite(array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False))
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        known = np.iinfo(jax.dtypes.canonicalize_dtype(array.dtype))
+        if array.min() < known.min or array.max() > known.max:
+            return (array >= known.min) & (array <= known.max)
+    return np.ones((1,) * array.ndim, bool)
+
+
+def _of_bits(leaf: AnyArray, bad: Bool[np.ndarray, "..."]) -> str:
+    """What was expected beside finite numbers, and what came in bad examples."""
+    array = np.asarray(leaf)
+    if array.dtype.kind in "iu" or np.isfinite(array[bad]).all():
+        return f", as JAX keeps {array.dtype} in 32 bits; got larger ones"
+    return "; got NaN or infinity"
+
+
+def _counting(tree: Tree, weight: _Weight) -> Bool[np.ndarray, "..."]:
+    """Which examples of a tree count, in a shape that broadcasts with them."""
+    if isinstance(tree, Shared) and not isinstance(weight, Shared):
+        return np.ones((), bool)  # members count different examples of it: all must be finite
+    if not isinstance(weight, Shared):
+        return np.asarray(weight) > 0
+    counts = np.asarray(weight.values) > 0
+    return counts if isinstance(tree, Shared) or weight.rows is None else counts[weight.rows]
+
+
+def _first_of(bad: Bool[np.ndarray, "*row example"], ids: Sequence[str] | None) -> str:
+    """Where the first bad example is; members are named, rows of shared arrays are counted."""
+    *row, example = np.argwhere(bad)[0]
+    if not row:
+        return f"example {example}"
+    if ids is None:
+        return f"row {row[0]}, example {example}"
+    rows = sorted(set(np.argwhere(bad)[:, 0]))
+    names = ", ".join(str(ids[number]) for number in rows[:5])
+    return f"member {ids[row[0]]}, example {example} ({len(rows)} in all: {names})"
+
+
+class Folds(NamedTuple):
+    """Weights of examples by fold: 1.0 for those that count, 0.0 for the others."""
+
+    train: Float32[np.ndarray, "fold example"]
+    held_out: Float32[np.ndarray, "fold example"]
+
+
+def kfold_weights(examples: int, folds: int, *, seed: int) -> Folds:
+    """Weights for K-fold cross-validation, so that all folds are members of one swarm.
+
+    Examples are shuffled by the seed and dealt into folds whose sizes differ by one at most; each
+    is held out of one fold and learned from in all others. The data themselves go in once, as
+    :class:`Shared`. Raises SwarmError unless there are from 2 to ``examples`` folds.
+    """
+    if not 2 <= folds <= examples:
+        raise SwarmError(f"folds: expected 2 to {examples}, one per example at most; got {folds}")
+    dealt = np.empty(examples, int)
+    dealt[np.random.default_rng(seed).permutation(examples)] = np.arange(examples) % folds
+    held_out = (dealt == np.arange(folds)[:, None]).astype(np.float32)
+    return Folds(1 - held_out, held_out)

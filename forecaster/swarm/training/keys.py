@@ -1,0 +1,90 @@
+"""Random keys that belong to a member's name, not to its position in the swarm."""
+
+import hashlib
+import operator
+from collections.abc import Sequence
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Key, UInt32
+
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.devices.lanes import use_all_cores
+from forecaster.swarm.devices.threefry import hashed
+from forecaster.swarm.task import AnyArray
+
+_KIND = "threefry2x32"  # whatever kind of keys JAX makes by default in this process
+
+
+def typed_key(words: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
+    """A member's raw random key as JAX's functions take it."""
+    return cast(jax.Array, jax.random.wrap_key_data(cast(jax.Array, words), impl=_KIND))
+
+
+def checked_seed(seed: object) -> int:
+    """A seed as a plain number. Raises SwarmError unless it is a whole one of 32 bits."""
+    try:
+        number = operator.index(cast(int, seed))
+    except TypeError as error:
+        raise SwarmError(f"seed: expected a whole number; got {seed!r:.50}") from error
+    if isinstance(seed, bool) or not -(2**31) <= number < 2**32:
+        raise SwarmError(
+            f"seed: expected a whole number from -2**31 to 2**32 - 1, as a random key keeps no "
+            f"more of it; got {seed!r:.50}"
+        )
+    return number
+
+
+def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]:
+    """One raw random key per id, for ``jax.random.wrap_key_data``.
+
+    Only the seed and the name decide a key: adding, removing or reordering ids changes no other
+    member's. Two names of any swarm share a key with a chance of about members^2 / 2^65.
+    Raises SwarmError for a seed that is no whole number of 32 bits.
+    """
+    seed = checked_seed(seed)
+    use_all_cores()  # before anything starts JAX
+    words = np.array([_words(name) for name in ids], np.uint32).reshape(-1, 2)
+    if 0 <= seed < 2**31:
+        root = np.array([0, seed], np.uint32)
+    else:
+        root = np.asarray(jax.random.key_data(jax.random.key(seed, impl=_KIND)))
+    key = np.broadcast_to(root, words.shape)
+    for column in words.T:
+        key = _fold_in(key, column)
+    return np.ascontiguousarray(key)
+
+
+def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
+    """The two words of a random key, or of the one that a seed makes.
+
+    Raises SwarmError for anything else.
+    """
+    use_all_cores()  # before anything starts JAX
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        key = jax.random.key(int(key), impl=_KIND)
+    words = np.asarray(jax.random.key_data(cast(jax.Array, key)) if _is_key(key) else key)
+    if words.shape != (2,) or words.dtype != np.uint32:
+        raise SwarmError(
+            f"key: expected a seed, or one random key such as jax.random.key(0); got {key!r:.100}"
+        )
+    return words
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+
+
+def _fold_in(
+    keys: UInt32[np.ndarray, "member 2"], words: UInt32[np.ndarray, " member"]
+) -> UInt32[np.ndarray, "member 2"]:
+    """What ``jax.random.fold_in`` gives, without compiling anything."""
+    return np.stack(hashed(keys[:, 0], keys[:, 1], np.zeros_like(words), words), axis=1)
+
+
+def _words(name: str) -> tuple[int, int]:
+    """Two 32-bit words from a name, the same on every machine (Python's own hash is not)."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")

@@ -1,0 +1,242 @@
+"""Losses of one member: an elementwise one, or the caller's own of a whole batch."""
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Bool, Float, Key
+
+from forecaster.swarm.adapters.modules import Functions
+from forecaster.swarm.arrays.shapes import naming_arrays
+from forecaster.swarm.arrays.variables import Variables
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.devices.data_parallel import first_example
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
+
+ElementwiseLoss: TypeAlias = Callable[[Tree, Tree], jax.Array]
+"""``loss(predictions, targets)``: arrays whose leading axis is that of the examples."""
+
+Loss: TypeAlias = Float[jax.Array, ""] | tuple[Float[jax.Array, ""], Tree]
+"""A scalar; or, of a model with state in training, a scalar and the state that it is left in."""
+
+_Key: TypeAlias = Key[jax.Array, ""]
+
+
+class Batch(NamedTuple):
+    """Examples of one step. ``weight`` is 0.0 where there is no example."""
+
+    inputs: Tree  # arrays (example, ...)
+    targets: Tree  # arrays (example, ...)
+    weight: Float[AnyArray, " example"]
+
+
+def loss_of(
+    functions: Functions,
+    loss: ElementwiseLoss | None,
+    loss_fn: Callable[..., Any] | None,
+    dtype: DTypeLike | None,
+) -> Callable[..., Any]:
+    """The ``loss`` of a task. Raises as :func:`check_one_loss`."""
+    check_one_loss(loss, loss_fn)
+    if loss is not None:
+        return functools.partial(_mean_loss, functions, loss, dtype)
+    return functools.partial(_whole_loss, cast(Callable[..., Any], loss_fn), dtype)
+
+
+def check_one_loss(loss: object, loss_fn: object) -> None:
+    """Raise SwarmError unless there is exactly one of the two."""
+    if (loss is None) == (loss_fn is None):
+        got = "neither. For example loss=optax.squared_error" if loss is None else "both"
+        raise SwarmError(
+            f"give either loss, elementwise, or loss_fn(params, batch, key); got {got}"
+        )
+
+
+def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:
+    """Whether a loss of a whole batch gets the hyperparameters."""
+    return "hyperparams" in inspect.signature(loss_fn).parameters
+
+
+def _is_towards_zero(loss: ElementwiseLoss) -> bool:
+    """Whether a loss has None for its targets by default; one that passes them over may."""
+    try:
+        taken = list(inspect.signature(loss).parameters.values())
+    except (TypeError, ValueError):  # of a function that is not Python's
+        return False
+    return len(taken) > 1 and taken[1].default is None
+
+
+def _mean_loss(
+    functions: Functions,
+    loss: ElementwiseLoss,
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    key: _Key | None,
+    hyperparams: Hyperparams,
+) -> Loss:
+    """An elementwise loss, averaged over the valid examples; and the state a model is left in."""
+    if batch.targets is None and _is_towards_zero(loss):
+        raise SwarmError(
+            "targets: expected some for a loss that takes None for 0.0, as optax's do; got "
+            "None. Give targets, the inputs themselves for an autoencoder, or make the swarm with "
+            "loss_fn(params, batch, key)"
+        )
+    used = jnp.asarray(batch.weight > 0)
+    inputs, targets = _known((batch.inputs, batch.targets), used)
+    if carries := key is not None and isinstance(params, Variables):
+        inputs = _without_padding(inputs, used)
+    call = _train_of(functions) if carries else functions.apply
+    with naming_arrays(inputs=inputs):
+        out = call(_cast(params, dtype), _cast(inputs, dtype), key=key, hyperparams=hyperparams)
+    predictions, state = out if carries else (out, None)
+    with naming_arrays(predictions=predictions, targets=targets):
+        losses = loss(_cast(predictions, dtype and jnp.float32), targets)
+    _check_losses(losses, len(used), predictions, targets)
+    each = jnp.where(used, losses.reshape(losses.shape[0], -1).mean(1), 0)
+    total = batch.weight.sum()
+    mean = (batch.weight * each).sum() / jnp.where(total > 0, total, 1)
+    return (mean, state) if carries else mean
+
+
+def applied(functions: Functions, dtype: DTypeLike | None) -> Callable[..., Tree]:
+    """A model's ``apply`` in another type of arithmetic, its predictions as float32 again."""
+
+    def apply(params: Params, *inputs: Tree, **options: Any) -> Tree:
+        out = functions.apply(_cast(params, dtype), *_cast(inputs, dtype), **options)
+        return _cast(out, dtype and jnp.float32)
+
+    return apply if dtype is not None else functions.apply
+
+
+def predictions_of(
+    functions: Functions,
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    hyperparams: Hyperparams,
+) -> tuple[Tree, Tree]:
+    """A member's predictions with nothing random, and the targets; in padding, of an example."""
+    inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
+    with naming_arrays(inputs=inputs):
+        out = applied(functions, dtype)(params, inputs, hyperparams=hyperparams)
+    return out, targets
+
+
+def _known(tree: Tree, used: Bool[jax.Array, " example"]) -> Tree:
+    """Arrays (example, ...), with the first example that counts in the place of padding.
+
+    What stands there, NaN even, must reach nothing; and of zeros a loss, or a model, may make NaN.
+    Zero where nothing counts.
+    """
+
+    def known(x: AnyArray) -> jax.Array:
+        return jnp.where(used.reshape(-1, *[1] * (x.ndim - 1)), x, first_example(x, used))
+
+    return jax.tree.map(known, tree)
+
+
+def _train_of(functions: Functions) -> Callable[..., tuple[Tree, Tree]]:
+    if functions.train is None:
+        raise SwarmError(
+            "Functions: init returns Variables, and there is no train; expected "
+            "Functions(init, apply, export, train), train(params, *inputs, key=, hyperparams=) "
+            "returning (predictions, state)"
+        )
+    return functions.train
+
+
+def filled(batch: Batch) -> Batch:
+    """A batch with examples in the place of padding, for a loss that forgets about the weights."""
+    used = jnp.asarray(batch.weight > 0)
+    inputs, targets = _without_padding((batch.inputs, batch.targets), used)
+    return Batch(inputs, targets, batch.weight)
+
+
+def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
+    """Arrays (example, ...) with examples that count in the place of padding, evenly spaced.
+
+    So what is computed of a batch as a whole is nearly that of its examples, whatever stood in the
+    padding: none of them comes more than once oftener than another.
+    """
+    positions, count = jnp.arange(len(used)), used.sum()
+    valid = jnp.argsort(~used, stable=True)  # the valid ones first
+    share = count / jnp.maximum(len(used) - count, 1)
+    turn = ((jnp.cumsum(~used) - 0.5) * share).astype(jnp.int32)  # where there is padding
+    source = jnp.where(used, positions, valid[jnp.minimum(turn, len(used) - 1)])
+    return jax.tree.map(operator.itemgetter(source), inputs)
+
+
+def _check_losses(losses: jax.Array, examples: int, predictions: Tree, targets: Tree) -> None:
+    """Raise SwarmError unless there is a loss per example, and no more than there are numbers."""
+    if losses.ndim == 0 or losses.shape[0] != examples:
+        raise SwarmError(
+            f"loss(predictions, targets): expected one loss per example, shape ({examples}, "
+            f"...); got {losses.shape} from predictions {_shapes(predictions)} and targets "
+            f"{_shapes(targets)}. A loss of a whole batch goes in as loss_fn(params, batch, key)"
+        )
+    if losses.size > max(leaf.size for leaf in jax.tree.leaves((predictions, targets))):
+        raise SwarmError(
+            f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
+            f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
+            "spread over each other. Give both the same shape"
+        )
+
+
+def _whole_loss(
+    loss_fn: Callable[..., jax.Array],
+    dtype: DTypeLike | None,
+    params: Params,
+    batch: Batch,
+    key: _Key | None,
+    hyperparams: Hyperparams,
+) -> Loss:
+    """The caller's own loss of a whole batch; and the state a model is left in."""
+    extra = {"hyperparams": hyperparams} if takes_hyperparams(loss_fn) else {}
+    batch = batch._replace(inputs=_cast(batch.inputs, dtype))
+    try:
+        with naming_arrays(inputs=batch.inputs, targets=batch.targets):
+            out: object = loss_fn(_cast(params, dtype), batch, key, **extra)
+    except TypeError as error:
+        if key is None and "NoneType" in str(error):
+            raise SwarmError(
+                f"loss_fn failed without a key: {str(error).splitlines()[0]}. In validation "
+                "nothing is random: its key is None; use a key only when there is one"
+            ) from error
+        raise
+    carries = isinstance(params, Variables)
+    pair = carries and isinstance(out, tuple)
+    loss, state = cast(tuple[jax.Array, Tree], out if pair else (out, getattr(params, "state", ())))
+    if jnp.shape(loss) != ():
+        raise SwarmError(
+            f"loss_fn(params, batch, key): expected a scalar, shape (); got shape "
+            f"{jnp.shape(loss)}. An elementwise loss goes in as loss(predictions, targets)"
+        )
+    loss = loss.astype(jnp.float32)
+    if not carries or key is None:
+        return loss
+    return loss, state
+
+
+def _cast(tree: Tree, dtype: DTypeLike | None) -> Tree:
+    """Floats as another type, but for a model's state; nothing changes without one."""
+    if dtype is None:
+        return tree
+    if isinstance(tree, Variables):
+        return tree._replace(params=_cast(tree.params, dtype))
+
+    def convert(leaf: AnyArray) -> AnyArray:
+        if not hasattr(leaf, "dtype"):  # a plain number
+            return leaf
+        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return jax.tree.map(convert, tree)
+
+
+def _shapes(tree: Tree) -> Tree:
+    return jax.tree.map(jnp.shape, tree)

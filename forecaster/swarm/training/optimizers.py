@@ -1,0 +1,180 @@
+"""Optimisers whose settings are the members' hyperparameters."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.task import Hyperparams, OptState, Params
+from forecaster.swarm.training.equality import same_function
+
+Optimizer: TypeAlias = Callable[..., optax.GradientTransformation] | optax.GradientTransformation
+"""A function of hyperparameters, or an optax transformation that is the same for all members."""
+
+
+def adamw(
+    learning_rate: float | jax.Array,
+    weight_decay: float | jax.Array = 0.0,
+    clip: float | jax.Array = jnp.inf,
+) -> optax.GradientTransformation:
+    """AdamW after clipping by the member's own global gradient norm.
+
+    Loshchilov & Hutter (2019), arXiv 1711.05101.
+    """
+    return optax.chain(
+        optax.clip_by_global_norm(clip), optax.adamw(learning_rate, weight_decay=weight_decay)
+    )
+
+
+def inject_hyperparams(
+    optimizer: Optimizer, accumulate: int = 1
+) -> Callable[[Hyperparams], optax.GradientTransformation]:
+    """An optimiser that takes its arguments from the hyperparameters of the same names.
+
+    ``optimizer``: a function of hyperparameters, such as :func:`adamw` or ``optax.sgd``, or an
+    optax transformation, the same for all members. With ``accumulate`` > 1, the gradients of so
+    many steps are averaged before the weights change.
+
+    Raises SwarmError for anything else; for a function, when the optimiser is made: if a
+    hyperparameter is missing, or if it returns something else.
+    """
+    if not isinstance(optimizer, optax.GradientTransformation) and not callable(optimizer):
+        raise SwarmError(
+            "optimizer: expected an optax transformation, or a function of hyperparameters that "
+            f"returns one (such as optax.adam); got {optimizer!r}"
+        )
+    return _Injected(optimizer, accumulate)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Injected:
+    """What :func:`inject_hyperparams` gives."""
+
+    optimizer: Optimizer
+    accumulate: int
+
+    def __call__(self, hyperparams: Hyperparams) -> optax.GradientTransformation:
+        made = self.optimizer
+        if not isinstance(made, optax.GradientTransformation):
+            made = _called(made, hyperparams)
+        return _ready(made, self.accumulate)
+
+
+# Each number's update is made from its own gradients, and from a norm of all of them at most.
+_ALIKE = (
+    adamw, optax.adabelief, optax.adadelta, optax.adagrad, optax.adam, optax.adamax,
+    optax.adamaxw, optax.adamw, optax.adan, optax.amsgrad, optax.lion, optax.nadam, optax.nadamw,
+    optax.radam, optax.rmsprop, optax.sgd, optax.sign_sgd, optax.yogi,
+)  # fmt: skip
+
+
+def treats_numbers_alike(optimizer: Callable[[Hyperparams], object]) -> bool:
+    """Whether an optimiser is known to compute the same, up to rounding, in whatever arrays.
+
+    ``optimizer``: a task's. Known are :func:`adamw` and functions of optax; what they are wrapped
+    in, with other arguments, is not looked into.
+    """
+    if not isinstance(optimizer, _Injected):
+        return False
+    # Not by identity: some are partials, of which another process has copies.
+    return any(same_function(optimizer.optimizer, known) for known in _ALIKE)
+
+
+def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
+    """The hyperparameters that an optimiser may be made from; None where it does not say."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        return frozenset()
+    try:
+        parameters = inspect.signature(optimizer).parameters
+    except (TypeError, ValueError):  # a builtin
+        return None
+    open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return None if open_ended else frozenset(parameters)
+
+
+def has_own_rate(optimizer: Optimizer) -> bool:
+    """Whether a function makes its optimiser with a learning rate of its own unless told."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        return False
+    try:
+        rate = inspect.signature(optimizer).parameters.get("learning_rate")
+    except (TypeError, ValueError):  # a builtin
+        return False
+    return rate is not None and rate.default is not rate.empty and rate.default is not None
+
+
+def _called(
+    function: Callable[..., object], hyperparams: Hyperparams
+) -> optax.GradientTransformation:
+    """The function's optimiser, its arguments taken from the hyperparameters."""
+    parameters = inspect.signature(function).parameters
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if name not in hyperparams
+        and parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    if missing:
+        raise SwarmError(
+            f"optimizer {getattr(function, '__name__', function)}: needs "
+            f"{', '.join(missing)}; hyperparameters given: {', '.join(hyperparams) or 'none'}"
+        )
+    try:
+        made = function(**{name: hyperparams[name] for name in parameters if name in hyperparams})
+    except jax.errors.ConcretizationTypeError as error:
+        raise SwarmError(
+            f"optimizer {getattr(function, '__name__', function)}: something in it decides by a "
+            "hyperparameter's value, which may differ between members. Some of optax's schedules "
+            "do: make the schedule of plain numbers, and multiply, as in optax.adam(lambda step: "
+            "learning_rate * schedule(step)) with schedule = optax.cosine_decay_schedule(1.0, 1000)"
+        ) from error
+    if not isinstance(made, optax.GradientTransformation):
+        raise SwarmError(
+            f"optimizer: expected an optax transformation; got a {type(made).__name__}"
+        )
+    return made
+
+
+def _ready(
+    optimizer: optax.GradientTransformation, accumulate: int
+) -> optax.GradientTransformation:
+    """The optimiser as a swarm uses it: several gradients to an update, no typed random keys."""
+    if accumulate > 1:
+        optimizer = optax.MultiSteps(optimizer, accumulate).gradient_transformation()
+    return _with_raw_keys(optax.with_extra_args_support(optimizer))
+
+
+def _with_raw_keys(
+    optimizer: optax.GradientTransformationExtraArgs,
+) -> optax.GradientTransformationExtraArgs:
+    """The same optimiser, the random keys in its state as plain numbers.
+
+    A swarm keeps states as numpy arrays, which have no type for keys.
+    """
+
+    def is_key(leaf: jax.Array | jax.ShapeDtypeStruct) -> bool:
+        return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+    def to_raw(leaf: jax.Array) -> jax.Array:
+        return jax.random.key_data(leaf) if is_key(leaf) else leaf
+
+    def to_key(leaf: jax.Array, like: jax.ShapeDtypeStruct) -> jax.Array:
+        return cast(jax.Array, jax.random.wrap_key_data(leaf)) if is_key(like) else leaf
+
+    def init(params: Params) -> OptState:
+        return jax.tree.map(to_raw, optimizer.init(params))
+
+    def update(
+        updates: Params, state: OptState, params: Params | None = None, **extra: object
+    ) -> tuple[Params, OptState]:
+        state = jax.tree.map(to_key, state, jax.eval_shape(optimizer.init, params))
+        updates, state = optimizer.update(updates, state, params, **extra)
+        return updates, jax.tree.map(to_raw, state)
+
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -1,0 +1,247 @@
+"""A task from any model and any loss: inputs in, targets out."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import DTypeLike
+from jaxtyping import Bool, Float, Int, Key, Shaped, UInt32
+
+from forecaster.swarm.adapters.modules import Build, Functions, module_functions, pure_functions
+from forecaster.swarm.arrays.data import Shared
+from forecaster.swarm.checks import SwarmError, check_counts
+from forecaster.swarm.devices.data_parallel import shard_batch
+from forecaster.swarm.task import AnyArray, Hyperparams, Params, Task, Tree
+from forecaster.swarm.training.convolutions import with_products
+from forecaster.swarm.training.keys import typed_key
+from forecaster.swarm.training.losses import Batch, ElementwiseLoss, filled, loss_of, predictions_of
+from forecaster.swarm.training.metrics import Metric, Watched, watched
+from forecaster.swarm.training.optimizers import Optimizer, adamw, inject_hyperparams
+
+Model: TypeAlias = Functions | Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
+"""``build(rngs)`` of a Flax module, a pair of pure functions ``(init, apply)``, or Functions."""
+
+_Key: TypeAlias = Key[jax.Array, ""]
+_Weight: TypeAlias = Float[AnyArray, "*member example"] | Shared
+
+
+class Supervised(NamedTuple):
+    """One member's examples. In a swarm each array has a leading member axis, or is Shared."""
+
+    inputs: Tree  # arrays (example, ...)
+    targets: Tree  # arrays (example, ...), or None
+    weight: _Weight  # 1.0, or 0.0 for padding
+    validation_inputs: Tree = None  # arrays (example, ...)
+    validation_targets: Tree = None  # arrays (example, ...)
+    validation_weight: _Weight | None = None
+    # A raw key: learn from a bootstrap sample that it decides.
+    bootstrap: UInt32[AnyArray, "*member 2"] | None = None
+
+
+def functions_of(model: object) -> Functions:
+    """A :data:`Model` as pure functions. Raises SwarmError for anything else."""
+    if isinstance(model, Functions):
+        return model
+    if isinstance(model, tuple):
+        pair = cast(tuple[Callable[..., Tree], ...], model)
+        if len(pair) == 2:
+            return pure_functions(*pair)
+    if not callable(cast(object, model)):
+        raise SwarmError(
+            "model: expected a function build(rngs) of a flax.nnx module, or a pair (init, apply); "
+            f"got {model!r}"
+        )
+    return module_functions(cast(Build, model))
+
+
+def shuffled_batches(
+    key: _Key,
+    valid: Bool[jax.Array, " example"],
+    batch_size: int,
+    labels: Int[jax.Array, " example"] | None = None,
+) -> tuple[Int[jax.Array, "step batch"], Bool[jax.Array, "step batch"], Bool[jax.Array, " step"]]:
+    """A random order of the valid examples, cut into batches.
+
+    When an example's turn comes depends on the key and on its label, a whole number from 0, by
+    default its position: padding changes nothing. The last batch is filled up with its own examples
+    in turn. Returns the examples' indices, which of them count, and which steps have any.
+    """
+    examples = valid.shape[0]
+    steps = math.ceil(examples / batch_size)
+    labels = jnp.arange(examples) if labels is None else labels
+    last = jnp.uint32(2**32 - 1)
+    order = jnp.argsort(jnp.where(valid, jnp.minimum(_priorities(key, labels), last - 1), last))
+    order = jnp.pad(order, (0, steps * batch_size - examples)).reshape(steps, batch_size)
+    position = jnp.arange(steps * batch_size).reshape(steps, batch_size)
+    is_example = position < valid.sum()
+    turn = jnp.arange(batch_size) % jnp.maximum(is_example.sum(1, keepdims=True), 1)
+    return jnp.take_along_axis(order, turn, 1, mode="clip"), is_example, is_example.any(1)
+
+
+def _priorities(key: _Key, labels: Int[jax.Array, " example"]) -> UInt32[jax.Array, " example"]:
+    """A number for each label, in no order that one could tell; other labels have other numbers.
+
+    The last step of MurmurHash3 (Appleby), which loses nothing, once for each word of the key: a
+    random key for every example would cost more than a small network's training.
+    """
+    mixed = labels.astype(jnp.uint32)
+    words = jax.random.key_data(key).reshape(-1)
+    for word in (words[0], words[1]):
+        mixed ^= word
+        mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
+        mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
+        mixed ^= mixed >> 16
+    return mixed
+
+
+def bootstrap_sample(key: _Key, valid: Bool[jax.Array, " example"]) -> Int[jax.Array, " example"]:
+    """For each example the valid one that takes its place in a bootstrap sample.
+
+    Efron (1979), Annals of Statistics 7: as many draws with replacement as there are examples.
+    """
+    positions = jnp.argsort(~valid, stable=True)  # the valid ones first
+    return positions[jax.random.randint(key, valid.shape, 0, jnp.maximum(valid.sum(), 1))]
+
+
+def supervised(
+    model: Model,
+    loss: ElementwiseLoss | None = None,
+    *,
+    loss_fn: Callable[..., Any] | None = None,
+    batch_size: int | None = None,
+    optimizer: Optimizer = adamw,
+    accumulate: int = 1,
+    validated: bool = True,
+    compute_dtype: DTypeLike | None = None,
+    metrics: Mapping[str, Metric] | None = None,
+    monitor: str | None = None,
+    mode: str = "min",
+) -> Task:
+    """Make a :class:`Task` over :class:`Supervised` data.
+
+    - ``model``: ``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`.
+    - ``loss(predictions, targets)``: elementwise, with a leading example axis; it is averaged over
+      the valid examples here.
+    - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`.
+      Those whose ``batch.weight`` is 0.0 are repeated ones that fill it up and must not count. The
+      key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
+      :class:`Variables`, it may return ``(loss, state)``.
+    - ``batch_size``: by default all examples.
+    - ``optimizer``, ``accumulate``: see :func:`inject_hyperparams`.
+    - ``validated``: whether the data have validation examples, which decide when to stop.
+    - ``compute_dtype``: of the model's arithmetic, such as ``bfloat16``; weights and losses stay
+      float32.
+    - ``metrics``, ``monitor``, ``mode``: see :meth:`Swarm.fit`.
+
+    Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given, and where
+    ``batch_size`` or ``accumulate`` is no whole number of 1 or more.
+    """
+    check_counts(batch_size=batch_size, accumulate=accumulate)
+    functions = functions_of(model)
+    seen = watched(metrics, monitor, mode, validated=validated)
+    one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
+    whole = filled if loss_fn else _as_it_is
+    predictions = functools.partial(predictions_of, functions, compute_dtype)
+    return Task(
+        init=functions.init,
+        loss=with_products(one_loss),
+        batches=functools.partial(_batches, batch_size),
+        take=functools.partial(_take, whole),
+        validate=functools.partial(_validate, one_loss, whole) if validated else None,
+        optimizer=inject_hyperparams(optimizer, accumulate),
+        measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
+        metrics=seen.names,
+        criterion=seen.criterion,
+        said=_in_words(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype),
+    )
+
+
+def _in_words(
+    loss: object,
+    optimizer: Optimizer,
+    batch_size: int | None,
+    accumulate: int,
+    compute_dtype: DTypeLike | None,
+) -> str:
+    """What decides how members learn, by the names that it has in any process."""
+    while isinstance(optimizer, functools.partial):
+        optimizer = cast(Optimizer, optimizer.func)
+    while isinstance(loss, functools.partial):
+        loss = cast(object, loss.func)
+    made = isinstance(optimizer, optax.GradientTransformation)
+    said = {
+        "loss": getattr(loss, "__qualname__", type(loss).__qualname__),
+        "optimizer": "made" if made else getattr(optimizer, "__qualname__", "another"),
+        "batch_size": batch_size,
+        "accumulate": accumulate,
+        "compute_dtype": None if compute_dtype is None else jnp.dtype(compute_dtype).name,
+    }
+    return "; ".join(f"{name}={value}" for name, value in said.items())
+
+
+def _measure(
+    seen: Watched,
+    validated: bool,  # noqa: FBT001
+    predict: Callable[..., tuple[Tree, Tree]],
+    params: Params,
+    data: Supervised,
+    hyperparams: Hyperparams,
+) -> dict[str, jax.Array]:
+    """Metrics of the validation examples, or of those of training where there are no others."""
+    inputs, targets, weight = data[3:6] if validated else data[:3]
+    batch = shard_batch(Batch(inputs, targets, cast(jax.Array, weight)))
+    predictions, targets = predict(params, batch, hyperparams)
+    return seen.values(predictions, targets, batch.weight)
+
+
+def _batches(
+    batch_size: int | None, data: Supervised, key: _Key
+) -> tuple[tuple[jax.Array, jax.Array] | None, Bool[jax.Array, " step"]]:
+    """An epoch's batches. A batch of all examples needs no order: its index is None."""
+    valid = cast(jax.Array, data.weight) > 0
+    sample = None
+    if data.bootstrap is not None:
+        key_data = cast(jax.Array, data.bootstrap)
+        sample = bootstrap_sample(typed_key(key_data), valid)
+    if batch_size is None:
+        return None if sample is None else (sample[None], valid[None]), valid.any()[None]
+    drawn, weight, active = shuffled_batches(key, valid, batch_size)
+    return (drawn if sample is None else sample[drawn], weight), active
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
+
+
+def _take(
+    whole: Callable[[Batch], Batch],
+    data: Supervised,
+    index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]] | None,
+) -> Batch:
+    if index is None:
+        return whole(Batch(data.inputs, data.targets, cast(jax.Array, data.weight)))
+    rows, is_example = index
+    cut = functools.partial(jnp.take, indices=rows, axis=0, mode="clip")
+    inputs, targets, weight = jax.tree.map(cut, (data.inputs, data.targets, data.weight))
+    return Batch(inputs, targets, is_example * weight)
+
+
+def _validate(
+    loss: Callable[..., jax.Array],
+    whole: Callable[[Batch], Batch],
+    params: Params,
+    data: Supervised,
+    hyperparams: Hyperparams,
+) -> jax.Array:
+    if data.validation_weight is None:
+        raise SwarmError(
+            "validation: expected validation_inputs, validation_targets and validation_weight; "
+            "got none. Give them, or make the task with validated=False"
+        )
+    weight = cast(jax.Array, data.validation_weight)
+    batch = shard_batch(Batch(data.validation_inputs, data.validation_targets, weight))
+    return loss(params, whole(batch), None, hyperparams)
