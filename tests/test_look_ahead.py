@@ -19,7 +19,7 @@ from forecaster.evaluation.result import FORECASTS
 from forecaster.forecasting import KEYS, fit
 from forecaster.home import Home
 from forecaster.ingest import open_source
-from forecaster.ingest.quality import WRONG, find_flags, flags_of
+from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from forecaster.pipeline import DataRequest, evaluate_from_home
 from tests.markets import SESSIONS, Fault, Market, market, plant
 

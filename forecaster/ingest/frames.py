@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed
-from forecaster.ingest.column_names import ACTIONS, TARGETS, canonical
-from forecaster.ingest.layout import each_series, tidy
-from forecaster.ingest.numbers import as_decimal
-from forecaster.ingest.place import Place
-from forecaster.ingest.roles import ColumnOptions, Columns
-from forecaster.ingest.series_file import Arrays
+from forecaster.ingest.store.series_file import Arrays
+from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.numbers import as_decimal
+from forecaster.ingest.tables.roles import ACTIONS, TARGETS, ColumnOptions, Columns, canonical
+from forecaster.ingest.tables.where import Place
 from forecaster.series import Panel
 
 _WHERE = "the frame"
@@ -55,7 +54,7 @@ def panel_of_frame(
     - ``decimal``: the sign before a fraction in numbers that are text; None: as the table shows
     - ``columns``: what columns are, where their names do not say so
 
-    Raises DataError as :func:`forecaster.ingest.layout.tidy`, UsageError for what is no table.
+    Raises DataError as :func:`forecaster.ingest.tables.layout.tidy`, UsageError for what is no table.
     """
     columns = columns or Columns()
     frame = _two_levels_as_one(_with_index(as_pandas(data), columns.all_named))

@@ -10,10 +10,8 @@ import pandas as pd
 
 from forecaster.errors import DataError, SourceError, StoreError, UsageError, name_reasons
 from forecaster.home import Home
-from forecaster.ingest.column_names import ACTIONS
 from forecaster.ingest.frames import Table, panel_of_frame
-from forecaster.ingest.manifest import Origin
-from forecaster.ingest.quality import (
+from forecaster.ingest.review.quality import (
     FLAGS,
     MASKS,
     RULES,
@@ -23,12 +21,13 @@ from forecaster.ingest.quality import (
     flags_of,
     without_flagged,
 )
-from forecaster.ingest.review import review
-from forecaster.ingest.roles import ColumnOptions, Columns
-from forecaster.ingest.series_file import Arrays, Encoded, encode
-from forecaster.ingest.source import Date, Fetched, Known, Source, Stored
-from forecaster.ingest.sources import open_source
-from forecaster.ingest.store import Store
+from forecaster.ingest.review.review import review
+from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
+from forecaster.ingest.sources.sources import open_source
+from forecaster.ingest.store.manifest import Origin
+from forecaster.ingest.store.series_file import Arrays, Encoded, encode
+from forecaster.ingest.store.store import Store
+from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
 from forecaster.series import Layout, Panel, end_of_day
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
@@ -75,7 +74,7 @@ def load_panel(
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
     - ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it
-    - ``mask``: rows with these flags, see :mod:`forecaster.ingest.quality`, are not learned from
+    - ``mask``: rows with these flags, see :mod:`forecaster.ingest.review.quality`, are not learned from
       once they are known. The panel holds them, and carries the flags; see :meth:`Panel.masked`. A
       frame is taken as it is
     - ``id_col, time_col, target_col, date_format, wide``: what columns are, where their names do

@@ -13,7 +13,7 @@ import pytest
 from forecaster.evaluation.result import Evaluation
 from forecaster.evaluation.rolling_origin import write_frames
 from forecaster.home import Home
-from forecaster.ingest.store import Store
+from forecaster.ingest.store.store import Store
 from forecaster.paths import as_bytes, as_text, from_text, readable
 from tests.conftest import prices, run
 from tests.evaluation.handmade import evaluation, scores_of

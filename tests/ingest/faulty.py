@@ -21,8 +21,8 @@ import pandas as pd
 from forecaster.errors import StoreError, WriteError
 from forecaster.home import Home
 from forecaster.ingest.loading import ingest
-from forecaster.ingest.source import Fetched
-from forecaster.ingest.store import Store
+from forecaster.ingest.sources.source import Fetched
+from forecaster.ingest.store.store import Store
 from tests.conftest import prices
 
 NO_FAULT, TIDYING = 77, 3  # nothing failed; only tidying up failed, the update counted

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-import forecaster.ingest.yahoo as package
+import forecaster.ingest.sources.yahoo as package
 from forecaster.cli import main
-from forecaster.ingest.yahoo.source import Yahoo
+from forecaster.ingest.sources.yahoo.source import Yahoo
 
 
 class Redirected(Yahoo):

@@ -11,7 +11,7 @@ from forecaster.csv_writer import unformulated
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, open_source
-from forecaster.ingest.export import export_prices
+from forecaster.ingest.store.export import export_prices
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import json
 import pytest
 
 from forecaster.errors import StoreError
-from forecaster.ingest.entries import SeriesEntry
-from forecaster.ingest.manifest import (
+from forecaster.ingest.store.manifest import (
     Manifest,
     NewerStore,
     Origin,
     Quality,
     Quarantined,
+    SeriesEntry,
 )
 
 TEXT = """{

@@ -9,7 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError
 from forecaster.ingest import open_source
-from forecaster.ingest.files import Files
+from forecaster.ingest.sources.files import Files
 from tests.conftest import prices
 
 
@@ -66,7 +66,7 @@ def blocks_of(path):
 
 def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch):
     """Series that lie on the borders of blocks, and names that are spelled otherwise."""
-    from forecaster.ingest import blocks
+    from forecaster.ingest.tables import blocks
 
     path = tmp_path / "p.parquet"
     frame = pd.concat([prices(name, 50) for name in ("AAA", "BBB", "CCC", "brk.b")])
@@ -89,7 +89,7 @@ def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("why", ["unsorted", "text", "integers", "damaged"])
 def test_a_large_file_that_could_be_misread_in_blocks_is_read_whole(tmp_path, monkeypatch, why):
-    from forecaster.ingest import blocks
+    from forecaster.ingest.tables import blocks
 
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
     path = tmp_path / "p.parquet"

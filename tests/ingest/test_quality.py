@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from forecaster.errors import UsageError
 from forecaster.home import Home
 from forecaster.ingest import ingest, open_source, panel_from_store
-from forecaster.ingest.gaps import count_gaps, gaps_in_values
 from forecaster.ingest.loading import load_panel
-from forecaster.ingest.quality import FLAGS, WRONG, find_flags, flags_known, without_flagged
+from forecaster.ingest.review.gaps import count_gaps, gaps_in_values
+from forecaster.ingest.review.quality import FLAGS, WRONG, find_flags, flags_known, without_flagged
 from forecaster.series.panel import Panel
 from tests.markets import FAULTS as PLANTED
 from tests.markets import SESSIONS, Fault, market
@@ -237,7 +237,7 @@ def test_series_that_begin_later_change_no_flag_before(frame):
 
 
 def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
-    from forecaster.ingest import quality
+    from forecaster.ingest.review.review import quality
 
     frame.loc[at(frame, "T5", 150), PRICES] *= 1.3
     whole = find_flags(Panel.from_frame(frame))
@@ -282,7 +282,7 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
 
 
 def test_a_store_reviewed_by_earlier_rules_is_reviewed_again(tmp_path, frame, monkeypatch):
-    from forecaster.ingest import review
+    from forecaster.ingest.review.review import review
 
     frame.to_parquet(tmp_path / "prices.parquet")
     source = open_source(f"files:{tmp_path / 'prices.parquet'}")

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from forecaster.home import Home
-from forecaster.ingest import Store, review_parts
-from forecaster.ingest.review import review
+from forecaster.ingest import Store
+from forecaster.ingest.review import review as review_parts
+from forecaster.ingest.review.review import review
 from forecaster.series import Panel
 from tests.markets import SESSIONS, Fault, market
 
@@ -47,7 +48,7 @@ def reviewed(home):
 
 
 def test_parts_do_not_matter(home, monkeypatch):
-    monkeypatch.setattr("forecaster.ingest.review.AT_A_TIME", 10**6)
+    monkeypatch.setattr("forecaster.ingest.review.review.AT_A_TIME", 10**6)
     flags, counts = reviewed(home)
     assert {"copied", "reversed", "jump", "frozen"} <= set(flags["flag"]), flags[
         "flag"
@@ -61,7 +62,7 @@ def test_parts_do_not_matter(home, monkeypatch):
 
     monkeypatch.setattr(Panel, "from_arrays", staticmethod(watched))
     for size in (1, 5):
-        monkeypatch.setattr("forecaster.ingest.review.AT_A_TIME", size)
+        monkeypatch.setattr("forecaster.ingest.review.review.AT_A_TIME", size)
         monkeypatch.setattr(review_parts, "AT_A_TIME", size)
         monkeypatch.setattr(review_parts, "_BLOCK_BYTES", 1_000)
         held.clear()

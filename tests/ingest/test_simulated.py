@@ -5,7 +5,7 @@ import pandas as pd
 from scipy import stats
 
 from forecaster.ingest import open_source
-from forecaster.ingest.simulated import LAST
+from forecaster.ingest.sources.simulated import LAST
 
 NAMES = [f"SIM{i:02d}" for i in range(60)]
 

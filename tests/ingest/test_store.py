@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forecaster.errors import DataError, StoreError, WriteError
 from forecaster.home import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
-from forecaster.ingest.source import Fetched
+from forecaster.ingest.sources.source import Fetched
 from tests.conftest import prices
 
 

@@ -11,8 +11,8 @@ import stamina
 from forecaster.errors import NoNetwork, ServerError, StoreError
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
-from forecaster.ingest.export import export_prices
-from forecaster.ingest.yahoo import Yahoo
+from forecaster.ingest.sources.yahoo import Yahoo
+from forecaster.ingest.store.export import export_prices
 from tests.ingest.standin import Company, StandIn, standing_in
 
 NAMES = ["AAPL", "KO", "GE"]
@@ -180,7 +180,7 @@ def test_prices_are_stored_as_they_were_and_adjusted_when_asked_for(server, tmp_
 
 
 def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path, monkeypatch):
-    from forecaster.ingest import files
+    from forecaster.ingest.sources.sources import files
     from tests.conftest import prices
 
     path = tmp_path / "prices.csv"

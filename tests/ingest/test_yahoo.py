@@ -11,11 +11,11 @@ import yfinance
 from yfinance.data import YfData
 
 from forecaster.errors import NoNetwork, RateLimited, UsageError
-from forecaster.ingest.source import Stored
-from forecaster.ingest.yahoo import Yahoo
-from forecaster.ingest.yahoo.limiter import Limiter
-from forecaster.ingest.yahoo.source import ATTEMPTS
-from forecaster.ingest.yahoo.transport import open_session
+from forecaster.ingest.sources.source import Stored
+from forecaster.ingest.sources.yahoo import Yahoo
+from forecaster.ingest.sources.yahoo.limiter import Limiter
+from forecaster.ingest.sources.yahoo.source import ATTEMPTS
+from forecaster.ingest.sources.yahoo.transport import open_session
 from forecaster.series.exchanges import exchange_of, sessions
 from tests.ingest.standin import Company, StandIn, standing_in
 

@@ -8,8 +8,7 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.free_memory import free_memory
-from forecaster.ingest.column_names import canonical, is_needed
-from forecaster.ingest.roles import Columns
+from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 from forecaster.paths import open_for_arrow
 
 if TYPE_CHECKING:

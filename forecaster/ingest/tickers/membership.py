@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import ForecasterWarning, UsageError
-from forecaster.ingest.universe import cells_of, find_universe, normalise, read_lines
+from forecaster.ingest.tickers.universe import cells_of, find_universe, normalise, read_lines
 
 _TICKER = ("ticker", "tickers", "symbol", "symbols", "ticker symbol", "unique id")
 _DAY = ("date", "ds", "effective", "as of")

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from forecaster.errors import BadAnswer, NoNetwork, NotFound, RateLimited, ServerError
-from forecaster.ingest.yahoo.limiter import Limiter
+from forecaster.ingest.sources.yahoo.limiter import Limiter
 
 TIMEOUT = 20.0  # seconds for one answer
 _CHART = "/finance/chart/"

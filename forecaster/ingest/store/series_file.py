@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.home import file_name
-from forecaster.ingest.entries import SeriesEntry
+from forecaster.ingest.store.manifest import SeriesEntry
 from forecaster.series import show_time
 
 if TYPE_CHECKING:

@@ -13,11 +13,18 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError
-from forecaster.ingest.column_names import PRICES, SHARES, TARGETS, UNUSED
-from forecaster.ingest.dates import to_times, with_time
-from forecaster.ingest.numbers import Decimal, find_decimal, is_number_column, to_numbers
-from forecaster.ingest.place import Place
-from forecaster.ingest.roles import Columns, described_all, find_roles
+from forecaster.ingest.tables.dates import to_times, with_time
+from forecaster.ingest.tables.numbers import Decimal, find_decimal, is_number_column, to_numbers
+from forecaster.ingest.tables.roles import (
+    PRICES,
+    SHARES,
+    TARGETS,
+    UNUSED,
+    Columns,
+    described_all,
+    find_roles,
+)
+from forecaster.ingest.tables.where import Place
 
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.copies import (
+from forecaster.ingest.review.copies import (
     BAR,
     Copies,
     come_again,
@@ -27,8 +27,8 @@ from forecaster.ingest.copies import (
     next_rows,
     when_known,
 )
-from forecaster.ingest.gaps import is_daily, is_session
-from forecaster.ingest.source import Date
+from forecaster.ingest.review.gaps import is_daily, is_session
+from forecaster.ingest.sources.source import Date
 from forecaster.series import UNCONFIRMED, Flags, Panel
 
 FLAGS = (

@@ -25,8 +25,7 @@ import pandas as pd
 from forecaster import atomic
 from forecaster.errors import StoreError, WriteError
 from forecaster.home import Home
-from forecaster.ingest import manifest as manifests
-from forecaster.ingest.manifest import (
+from forecaster.ingest.store.manifest import (
     Manifest,
     NewerStore,
     Origin,
@@ -35,7 +34,7 @@ from forecaster.ingest.manifest import (
     SeriesEntry,
     stems,
 )
-from forecaster.ingest.series_file import (
+from forecaster.ingest.store.series_file import (
     FLAGS_FILE,
     Arrays,
     Encoded,
@@ -46,6 +45,7 @@ from forecaster.ingest.series_file import (
     series_of_file,
     sha256,
 )
+from forecaster.ingest.store.store import manifest as manifests
 from forecaster.locking import locked_folder
 from forecaster.spelling import spelled, spellings
 
@@ -347,7 +347,7 @@ class Store:
         return quality is not None and quality.prices_digest == self.digest(self.ids)
 
     def flags(self, *, reviewed: bool | None = None) -> pd.DataFrame:
-        """Flagged rows of all series, see :mod:`forecaster.ingest.quality`.
+        """Flagged rows of all series, see :mod:`forecaster.ingest.review.quality`.
 
         ``attrs["rules"]`` of the frame is the version of the rules they were found by.
         ``reviewed``: :attr:`is_reviewed`, where that was asked for already.

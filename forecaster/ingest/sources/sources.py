@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 from forecaster.errors import UsageError
-from forecaster.ingest.numbers import as_decimal
-from forecaster.ingest.roles import Columns
-from forecaster.ingest.source import Source
+from forecaster.ingest.sources.source import Source
+from forecaster.ingest.tables.numbers import as_decimal
+from forecaster.ingest.tables.roles import Columns
 
 
 class YahooOptions(TypedDict, total=False):
-    """How Yahoo is asked, see :class:`forecaster.ingest.yahoo.Yahoo`."""
+    """How Yahoo is asked, see :class:`forecaster.ingest.sources.yahoo.Yahoo`."""
 
     requests_per_second: float
     workers: int
@@ -34,7 +34,7 @@ def open_source(
     - ``decimal``: the sign before a fraction in CSV files, a point or a comma; None: each file
       shows it
     - ``columns``: what the columns of files are, where their names do not say so
-    - ``options``: those of :class:`forecaster.ingest.yahoo.Yahoo`
+    - ``options``: those of :class:`forecaster.ingest.sources.yahoo.Yahoo`
 
     Raises UsageError for any other name or sign.
     """
@@ -45,15 +45,15 @@ def open_source(
     if kind != "files" and (said := columns and columns.said):
         raise UsageError(f"{said} is of files; leave it out with source {name!r}")
     if kind == "files" and path:
-        from forecaster.ingest.files import Files
+        from forecaster.ingest.sources.files import Files
 
         return Files(path, sign, columns)
     if name == "yahoo":
-        from forecaster.ingest.yahoo import Yahoo
+        from forecaster.ingest.sources.yahoo import Yahoo
 
         return Yahoo(**options)
     if name == "simulated":
-        from forecaster.ingest.simulated import Simulated
+        from forecaster.ingest.sources.simulated import Simulated
 
         return Simulated(seed)
     raise UsageError(

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest.place import Place
+from forecaster.ingest.tables.where import Place
 
 Decimal: TypeAlias = Literal[".", ","]
 _OTHER: Mapping[Decimal, Decimal] = {".": ",", ",": "."}

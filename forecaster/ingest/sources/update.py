@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from forecaster.ingest.source import Date, Fetched, Stored
+from forecaster.ingest.sources.source import Date, Fetched, Stored
 from forecaster.series import nearest_time
 
 OVERLAP = 10  # stored sessions that are asked for again

@@ -7,7 +7,7 @@ import pandas as pd
 
 from forecaster.errors import StoreError, UsageError, name_reasons
 from forecaster.home import Home
-from forecaster.ingest.store import Store
+from forecaster.ingest.store.store import Store
 from forecaster.outputs import Output, check_output
 from forecaster.paths import as_text, open_for_arrow
 

@@ -20,11 +20,11 @@ from forecaster.errors import (
     SourceError,
     UsageError,
 )
-from forecaster.ingest.pool import run_all
-from forecaster.ingest.source import Date, Fetched, Known, Stored
-from forecaster.ingest.update import bring_up_to_date, earliest
-from forecaster.ingest.yahoo.limiter import Limiter
-from forecaster.ingest.yahoo.transport import open_session, through
+from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
+from forecaster.ingest.sources.update import bring_up_to_date, earliest
+from forecaster.ingest.sources.yahoo.limiter import Limiter
+from forecaster.ingest.sources.yahoo.pool import run_all
+from forecaster.ingest.sources.yahoo.transport import open_session, through
 from forecaster.series import exchange_of, last_closed, nearest_time, timezone_of
 
 ATTEMPTS = 30  # requests for one ticker, most of them refused

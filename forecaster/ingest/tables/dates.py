@@ -5,7 +5,7 @@ import datetime
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest.place import Place
+from forecaster.ingest.tables.where import Place
 
 _MOST_WRONG = 0.5  # of numbers such as 20240328; if more are no dates, they count steps
 _SHORT_YEAR = "%d-%b-%y"

@@ -17,16 +17,15 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
 from forecaster.home import Home
-from forecaster.ingest.blocks import Blocks
-from forecaster.ingest.column_names import canonical
-from forecaster.ingest.csv_file import Table, read_csv
-from forecaster.ingest.layout import each_series, tidy
-from forecaster.ingest.manifest import is_manifest
-from forecaster.ingest.numbers import Decimal
-from forecaster.ingest.parquet import read_parquet
-from forecaster.ingest.place import Place
-from forecaster.ingest.roles import Columns
-from forecaster.ingest.source import Date, Fetched, Known, Stored
+from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
+from forecaster.ingest.store.manifest import is_manifest
+from forecaster.ingest.tables.blocks import Blocks
+from forecaster.ingest.tables.csv_file import Table, read_csv
+from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.numbers import Decimal
+from forecaster.ingest.tables.parquet import read_parquet
+from forecaster.ingest.tables.roles import Columns, canonical
+from forecaster.ingest.tables.where import Place
 from forecaster.paths import as_bytes, as_text, from_text, readable
 from forecaster.series import show_time
 from forecaster.spelling import spelled, spellings

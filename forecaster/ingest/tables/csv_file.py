@@ -16,10 +16,9 @@ from typing import IO, Any, NamedTuple
 import pandas as pd
 
 from forecaster.errors import DataError, printable
-from forecaster.ingest.column_names import canonical, canonical_names
-from forecaster.ingest.numbers import Decimal, has_separators, is_number_column
-from forecaster.ingest.roles import Columns
-from forecaster.ingest.universe import SEPARATOR_LINE
+from forecaster.ingest.tables.numbers import Decimal, has_separators, is_number_column
+from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
+from forecaster.ingest.tickers.universe import SEPARATOR_LINE
 
 _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 _OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # and .zip

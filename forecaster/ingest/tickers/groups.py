@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from forecaster.errors import UsageError, listed, printable
-from forecaster.ingest.universe import HEADERS, cells_of, read_lines
+from forecaster.ingest.tickers.universe import HEADERS, cells_of, read_lines
 
 _GROUP = ("group", "groups", "sector", "gics sector", "industry", "category", "class")
 _EXPECTED = "expected a header ticker,group and a line for each ticker, e.g. AAPL,Technology"
