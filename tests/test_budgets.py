@@ -6,7 +6,8 @@ import pytest
 from forecaster import free_memory
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting import bytes_of_sample, bytes_of_series, sampling
+from forecaster.forecasting import bytes_of_sample, bytes_of_series
+from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.pipeline import memory

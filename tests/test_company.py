@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.parts import fit_in_part, learn_common
+from forecaster.forecasting.fitting.by_shard import fit_in_part, learn_common
 from forecaster.swarm.native import kernel_status
 from tests import company
 

@@ -12,7 +12,7 @@ import pytest
 import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import ModelError
-from forecaster.forecasting import sampling
+from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.locking import is_held

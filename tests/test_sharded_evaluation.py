@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
-from forecaster.forecasting import sampling
+from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.pipeline import evaluating_shards, sharding
 from tests.conftest import error, prices, run

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import jax
@@ -196,3 +197,26 @@ def merge_members(params: Params) -> Params:
 def leading_axes(params: Params) -> tuple[int, int]:
     """How many series there are weights of, and how many networks each has."""
     return jax.tree.leaves(params)[0].shape[:2]
+
+
+def join_models(models: Sequence[Model]) -> Model:
+    """The series of all parts of one fit, in their order; what they share is that of the first."""
+    first = models[0]
+    if len(models) == 1:
+        return first
+    natures = {name: one for model in models for name, one in model.transform.natures.items()}
+    networks = dataclasses.replace(
+        first.networks,
+        ids=tuple(name for model in models for name in model.ids),
+        params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(m.params for m in models)),
+        report=pd.concat([model.report for model in models]),
+    )
+    return dataclasses.replace(
+        first,
+        networks=networks,
+        transform=dataclasses.replace(first.transform, natures=MappingProxyType(natures)),
+        normal_scores=np.concatenate([model.normal_scores for model in models]),
+        fitted_until=np.concatenate([model.fitted_until for model in models]),
+        spacing=np.concatenate([model.spacing for model in models]),
+        skipped=MappingProxyType({n: w for model in models for n, w in model.skipped.items()}),
+    )

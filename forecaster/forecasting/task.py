@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.forecasting.heads import HEADS
+from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork, plain_apply
 from forecaster.forecasting.windows import (

@@ -1,6 +1,6 @@
 """A fit whose series do not fit into memory together: read, train, write, forget; shard by shard.
 
-The bits are those of a fit in one piece; see :mod:`forecaster.forecasting.parts`.
+The bits are those of a fit in one piece; see :mod:`forecaster.forecasting.fitting.by_shard`.
 """
 
 import dataclasses

@@ -138,7 +138,9 @@ def simulate(case: Case, workers: int, networks: int, seed: int = 0) -> tuple[fl
         done = sum(part for part, _ in dispatch(crew, shards(group), lambda said: None))
         assert done == group
         crew.each = case.validated or case.network
-        size = min(3 * 256, math.ceil(group / (3 * workers)))  # as in forecasting/validating.py
+        size = min(
+            3 * 256, math.ceil(group / (3 * workers))
+        )  # as in forecasting/fitting/validating.py
         for _ in dispatch(crew, _parts(group if case.validated else 0, size), lambda said: None):
             pass
         crew.each = case.network

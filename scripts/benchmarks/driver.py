@@ -22,8 +22,9 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.forecasting import parts, training
-from forecaster.forecasting.validating import validate_part
+from forecaster.forecasting.fitting.fit import by_shard as parts
+from forecaster.forecasting.fitting.fit import training
+from forecaster.forecasting.fitting.validating import validate_part
 from forecaster.home import Home
 from forecaster.ingest import open_source
 from forecaster.pipeline import DataRequest, fit_to_home

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from forecaster.forecasting.conformal import band_scores, common_spread
+from forecaster.forecasting.bands.conformal import band_scores, common_spread
 
 MEAN_SIZE = np.sqrt(2 / np.pi)
 

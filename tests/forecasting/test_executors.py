@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.validating import validate_part
+from forecaster.forecasting.fitting.validating import validate_part
 from forecaster.swarm import Failed
 from tests.conftest import TICKERS
 from tests.swarm.test_fitting import same

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from forecaster.forecasting.heads import HEADS, Point, StudentT, _log_gamma_ratio
+from forecaster.forecasting.bands.heads import HEADS, Point, StudentT, _log_gamma_ratio
 
 
 def test_student_t_loss_is_scipys_negative_log_density():

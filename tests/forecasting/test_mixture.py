@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from forecaster.forecasting.mixture import Mixture
+from forecaster.forecasting.bands.mixture import Mixture
 
 MEMBERS = [
     ([0.3], [2.0], [5.0]),

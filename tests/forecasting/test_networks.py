@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import forecaster as fc
+from forecaster.forecasting.fitting.training import functions
 from forecaster.forecasting.networks import plain_shapes, widen
 from forecaster.forecasting.networks.linear import _moving_mean
 from forecaster.forecasting.networks.nhits import between, pooled
 from forecaster.forecasting.networks.tcn import dilations
 from forecaster.forecasting.networks.transformer import by_distance
 from forecaster.forecasting.task import trained_apply
-from forecaster.forecasting.training import functions
 
 CAUSAL = ["lstm", "gru", "transformer", "tcn"]
 WHOLE = ["mlp", "nhits", "dlinear", "nlinear"]

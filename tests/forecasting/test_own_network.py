@@ -12,7 +12,7 @@ from flax import linen, nnx
 
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
-from forecaster.forecasting.training import candidates, functions
+from forecaster.forecasting.fitting.training import candidates, functions
 from forecaster.series import Transform
 from tests.conftest import TICKERS
 

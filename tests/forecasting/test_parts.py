@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting import sampling
-from forecaster.forecasting.parts import (
+from forecaster.forecasting.fitting import pooled as sampling
+from forecaster.forecasting.fitting.by_shard import (
     fit_in_part,
     learn_common,
     sampled,

@@ -14,7 +14,7 @@ import pytest
 import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import UsageError
-from forecaster.forecasting.predicting import distributions, targets_at
+from forecaster.forecasting.predicting.predicting import distributions, targets_at
 from forecaster.series.anchors import DOUBT
 from forecaster.series.panel import Panel
 

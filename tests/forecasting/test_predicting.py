@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
-from forecaster.forecasting import predicting
+from forecaster.forecasting.predicting.predicting import predicting
 from forecaster.series.flags import UNCONFIRMED, Flags
 from forecaster.series.panel import Panel
 from tests.conftest import TICKERS

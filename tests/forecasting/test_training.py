@@ -7,7 +7,7 @@ import pytest
 
 import forecaster as fc
 from forecaster import swarm
-from forecaster.forecasting.training import candidates
+from forecaster.forecasting.fitting.training import candidates
 from tests.conftest import error, prices, run
 
 
@@ -39,7 +39,7 @@ def test_a_search_from_the_command_line_can_be_interrupted(monkeypatch, tmp_path
     from forecaster.swarm.execution.schedule import Schedule
 
     few = swarm.grid_candidates(learning_rate=[1e-3, 1e-2, 3e-2], weight_decay=[0.0], hidden=[4])
-    monkeypatch.setattr("forecaster.forecasting.training.candidates", lambda config: few)
+    monkeypatch.setattr("forecaster.forecasting.fitting.training.candidates", lambda config: few)
     for number, name in enumerate(["AAA", "BBB"]):
         prices(name, 300 + number).to_csv(tmp_path / f"{name}.csv", index=False)
     source = ("--source", f"files:{tmp_path}", "--config", settings, "--epochs", 9)

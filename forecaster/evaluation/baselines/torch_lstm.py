@@ -340,7 +340,7 @@ class _Network:
         return self._out(self._cell(inputs)[0])
 
     def loss(self, outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
-        """As of :mod:`forecaster.forecasting.heads`, elementwise."""
+        """As of :mod:`forecaster.forecasting.bands.heads`, elementwise."""
         import torch
 
         if self._head == "point":

@@ -1,7 +1,7 @@
 """What all networks have in common."""
 
 import dataclasses
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import jax.numpy as jnp
 from flax import nnx
@@ -9,7 +9,7 @@ from jax import Array
 
 
 class Head(Protocol):
-    """How many numbers a head of :mod:`forecaster.forecasting.heads` needs from a network."""
+    """How many numbers a head of :mod:`forecaster.forecasting.bands.heads` needs from a network."""
 
     @property
     def horizon(self) -> int:
@@ -79,3 +79,11 @@ def check_last_only(name: str, *, last_only: bool) -> None:
     """Raises ValueError for outputs at every step of a network that has them at the last only."""
     if not last_only:
         raise ValueError(f"an {name} has no output for each step; train it with 'windowed'")
+
+
+if TYPE_CHECKING:
+    from flax import linen, nnx
+
+    OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
+else:
+    OwnNetwork: TypeAlias = type

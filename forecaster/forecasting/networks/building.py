@@ -4,13 +4,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import TypeAlias
 
+import jax
+import numpy as np
 from flax import nnx
 
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting.networks.base import Head, Network, Sizes
-from forecaster.forecasting.networks.classes import OwnNetwork
+from forecaster.forecasting.networks.base import Head, Network, OwnNetwork, Sizes
 from forecaster.forecasting.networks.linear import DLinear, NLinear
 from forecaster.forecasting.networks.mlp import MLP
 from forecaster.forecasting.networks.nhits import NHITS
@@ -23,6 +24,7 @@ from forecaster.forecasting.networks.own import (
 from forecaster.forecasting.networks.recurrent import Recurrent
 from forecaster.forecasting.networks.tcn import TCN
 from forecaster.forecasting.networks.transformer import Transformer
+from forecaster.swarm import Params
 
 CELLS = {"lstm": swarm.LSTM, "gru": swarm.GRU}
 NETWORKS: dict[str, Callable[..., Network]] = {
@@ -94,3 +96,30 @@ def with_network(config: Config, network: object | None) -> tuple[Config, OwnNet
     training = "windowed" if config.training == "auto" and not causal else config.training
     training = "sequence" if training == "auto" else training
     return dataclasses.replace(config, model=import_path(own), training=training), own
+
+
+def widen(params: Params, shapes: Params, hidden: int, to: int) -> Params:
+    """The same networks with a larger hidden layer, whose added units are zero throughout.
+
+    - ``params``: a nested dict of arrays (series, ...) of networks with ``hidden`` units
+    - ``shapes``: the same tree for one network with ``to`` units
+    - ``hidden``, ``to``: units of a layer before and after
+
+    A unit without weights is zero in all networks (its candidate in an LSTM is tanh 0), and their
+    normalisation takes no mean over units, so the outputs stay what they were. An axis that grows
+    is made of what does not (inputs) and then of blocks of ``hidden`` units (states, gates).
+    """
+
+    def grow(leaf: np.ndarray, wide: jax.ShapeDtypeStruct) -> np.ndarray:
+        for axis, (old, new) in enumerate(zip(leaf.shape[1:], wide.shape, strict=True), start=1):
+            blocks = (new - old) // (to - hidden) if to > hidden else 0
+            inputs = old - blocks * hidden
+            units = [inputs + block * to + np.arange(hidden) for block in range(blocks)]
+            grown = np.zeros((*leaf.shape[:axis], new, *leaf.shape[axis + 1 :]), leaf.dtype)
+            index: list[slice | np.ndarray] = [slice(None)] * leaf.ndim
+            index[axis] = np.concatenate([np.arange(inputs), *units]).astype(int)
+            grown[tuple(index)] = leaf
+            leaf = grown
+        return leaf
+
+    return jax.tree.map(grow, params, shapes)

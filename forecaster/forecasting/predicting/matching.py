@@ -2,13 +2,83 @@
 
 import dataclasses
 import warnings
+from collections.abc import Mapping, Sequence
 
+import jax
 import numpy as np
+import pandas as pd
 
 from forecaster.errors import ForecasterWarning, ModelError, name_reasons
-from forecaster.forecasting.model import Model
-from forecaster.forecasting.newcomers import newcomers_of
-from forecaster.series import Panel, behind_market, spaced_otherwise, spacing_of
+from forecaster.forecasting.model import Model, Networks
+from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
+from forecaster.spelling import near, spelled, spellings
+
+_NAMED = 5
+
+
+def newcomers_of(model: Model, panel: Panel) -> list[str]:
+    """The series of a panel that the model has no network for, in their order."""
+    known = set(model.ids)
+    return [name for name in panel.ids if name not in known]
+
+
+def with_newcomers(model: Model, panel: Panel) -> Model:
+    """The model with networks for all series of a panel, those it lacks from the common start.
+
+    ``panel``: as :func:`match_panel` returns it. Warns of the series that have no network of their
+    own.
+    """
+    new = newcomers_of(model, panel)
+    if not new:
+        return model
+    warnings.warn(
+        f"{len(new)} series without a network of their own forecast by the one trained on all: "
+        f"{', '.join(new[:_NAMED])}{', ...' if len(new) > _NAMED else ''}",
+        ForecasterWarning,
+        stacklevel=3,
+    )
+    part = panel.only(new)
+    scores = np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32)
+    return dataclasses.replace(
+        model,
+        networks=_extended(model.networks, new),
+        transform=model.transform.with_series(part, model.config.season),
+        normal_scores=np.concatenate([model.normal_scores, scores]),
+        fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part)]),
+        spacing=np.concatenate([model.spacing, _spacing(part)]),
+    )
+
+
+def _extended(networks: Networks, new: list[str]) -> Networks:
+    """Networks with the common start for further series."""
+    start = networks.start
+    assert start is not None, "match_panel leaves out what has no network then"
+
+    def extended(own: np.ndarray, common: np.ndarray) -> np.ndarray:
+        return np.concatenate([own, np.repeat(common[None], len(new), axis=0)])
+
+    ids = (*networks.ids, *new)
+    return dataclasses.replace(
+        networks,
+        ids=ids,
+        params=jax.tree.map(extended, networks.params, start),
+        report=networks.report.reindex(pd.Index(ids, name="unique_id")),
+    )
+
+
+def _spacing(panel: Panel) -> np.ndarray:
+    return np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
+
+
+def _scored_from(model: Model, panel: Panel) -> np.ndarray:
+    """The time of each series since which its forecasts count for its bands.
+
+    Nothing of it was learned from, so all do; but no more than bands remember.
+    """
+    positions = Histories.of(panel).positions
+    latest = positions[:, -model.config.longest_validation :]
+    first = np.where(latest >= 0, latest, len(panel.times)).min(1)
+    return panel.times[first].astype(model.fitted_until.dtype)
 
 
 def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
@@ -94,3 +164,36 @@ def _with_market(model: Model, panel: Panel) -> Panel:
         )
     # It is forecast where it has a network, or where nothing else was asked for.
     return panel.with_market(name, forecast=name in model.ids or panel.ids == (name,))
+
+
+def resolve_names(
+    ids: Sequence[str], skipped: Mapping[str, str], names: Sequence[str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Names as a model writes them, and why it has no network for the others.
+
+    - ``ids``: the series that it has networks for
+    - ``skipped``: those that its fit left out, with the reason
+    - ``names``: as a caller writes them; None: all
+    """
+    if names is None:
+        return list(ids), {}
+    exactly = set(names).intersection(ids)
+    if len(exactly) == len(
+        set(names)
+    ):  # as ever so many names of a large model need not be spelled
+        return list(dict.fromkeys(names)), {}
+    known, left_out = spellings(ids), spellings(skipped)
+    found: dict[str, None] = {}
+    unknown: dict[str, str] = {}
+    for name in names:
+        if (series := spelled(known, name)) is not None:
+            found[series] = None
+        elif (series := spelled(left_out, name)) is not None:
+            unknown[name] = f"was skipped by the fit: {skipped[series]}"
+        else:
+            similar = ", ".join(near(ids, name))
+            unknown[name] = (
+                f"not among the {len(ids)} series of the model"
+                f"{f'; near: {similar}' if similar else ''}"
+            )
+    return list(found), unknown

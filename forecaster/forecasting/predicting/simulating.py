@@ -12,20 +12,20 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from forecaster.errors import UsageError
-from forecaster.forecasting.cautions import warn_of_hindsight, warn_of_jumps
-from forecaster.forecasting.conformal import SHRINKAGE, spread_at_origins
-from forecaster.forecasting.matching import match_panel
-from forecaster.forecasting.mixture import Mixture
+from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
+from forecaster.forecasting.bands.heads import ndtri
+from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Model
-from forecaster.forecasting.newcomers import with_newcomers
-from forecaster.forecasting.predicting import (
+from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
+from forecaster.forecasting.predicting.predicting import (
     check_finite,
     check_known_ahead,
     latest_scores,
     price_factor,
     times_ahead,
+    warn_of_hindsight,
+    warn_of_jumps,
 )
-from forecaster.forecasting.special import ndtri
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 

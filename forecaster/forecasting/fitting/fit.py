@@ -13,12 +13,12 @@ from jaxtyping import Float
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import NoSeries, UsageError
-from forecaster.forecasting.conformal import common_spread
+from forecaster.forecasting.bands.conformal import common_spread
+from forecaster.forecasting.fitting.pooled import sample_of
+from forecaster.forecasting.fitting.training import train
+from forecaster.forecasting.fitting.validating import validated
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.sampling import sample_of
-from forecaster.forecasting.training import train
-from forecaster.forecasting.validating import validated
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed, behind_market, spacing_of
 from forecaster.swarm.recurrence import products_of

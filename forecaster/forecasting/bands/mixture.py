@@ -49,7 +49,7 @@ class Mixture:
         The standard normal quantile of the chance of a lower value; both tails are computed where
         they are small, so that neither is rounded away.
         """
-        from forecaster.forecasting.special import ndtri
+        from forecaster.forecasting.bands.heads import ndtri
 
         below = self._below(values)
         upper = ~(below < 0.5)
@@ -59,7 +59,7 @@ class Mixture:
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
         """The values with these normal scores; NaN where a score is NaN."""
-        from forecaster.forecasting.special import ndtr, stdtrit
+        from forecaster.forecasting.bands.heads import ndtr, stdtrit
 
         scores = np.asarray(scores, float)
         tail = ndtr(-np.abs(scores))[..., None]  # of the side on which it is small
@@ -102,7 +102,7 @@ class Mixture:
 
     def _below(self, values: np.ndarray, *, upper: bool | np.ndarray = False) -> np.ndarray:
         """The chance of a lower value, or where ``upper`` of a higher one."""
-        from forecaster.forecasting.special import ndtr, stdtr
+        from forecaster.forecasting.bands.heads import ndtr, stdtr
 
         z = (np.asarray(values)[..., None] - self.location) / self.scale
         z = np.where(np.asarray(upper)[..., None], -z, z)
@@ -111,7 +111,7 @@ class Mixture:
         return np.where(normal, ndtr(z), chance).mean(-1) if normal.any() else chance.mean(-1)
 
     def _density(self, values: np.ndarray) -> np.ndarray:
-        from forecaster.forecasting.special import gammaln
+        from forecaster.forecasting.bands.heads import gammaln
 
         z = (values[..., None] - self.location) / self.scale
         dof = self._finite()

@@ -6,15 +6,16 @@ Without it a network learns the common dates by heart and forecasts worse than n
 
 import dataclasses
 import functools
+import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
@@ -23,6 +24,7 @@ from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
 from forecaster.forecasting.windows import MODES, Split
+from forecaster.paths import as_bytes
 
 _LARGEST_BATCH = 256  # windows
 _STEPS = 20  # of an epoch at least, as long as a batch has as many windows as one of a series
@@ -169,3 +171,25 @@ def _named(
     return lambda progress: on_progress(
         dataclasses.replace(progress, stage="a start for all series")
     )
+
+
+MOST_SERIES = 1_000
+MOST_ROWS = 10_000_000  # of all series in a sample, as long as these are enough
+_ENOUGH = 30  # series
+
+
+def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
+    """The positions of the sampled series among these, in order; all where they are few.
+
+    ``steps``: of the longest history.
+    """
+    most = most_sampled(steps)
+    if len(ids) <= most:
+        return np.arange(len(ids))
+    hashes = [hashlib.blake2b(as_bytes(name), digest_size=8).digest() for name in ids]
+    return np.sort(np.argsort(np.array(hashes, "S8"), kind="stable")[:most])
+
+
+def most_sampled(steps: int) -> int:
+    """How many series stand for all, where histories have so many steps at most."""
+    return min(MOST_SERIES, max(_ENOUGH, MOST_ROWS // max(1, steps)))

@@ -16,7 +16,7 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.predicting import mixture_of, targets_at
+from forecaster.forecasting.predicting.predicting import mixture_of, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.series import Panel, Transform, Transformed
 

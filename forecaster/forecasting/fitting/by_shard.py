@@ -1,6 +1,6 @@
 """A fit in parts: series that do not fit into memory together are trained some after the others.
 
-What all of them share is learned first, from the sample of :mod:`forecaster.forecasting.sampling`,
+What all of them share is learned first, from the sample of :mod:`forecaster.forecasting.fitting.pooled`,
 which a fit in one piece learns it from, too: the parts together are that fit, bit for bit.
 """
 
@@ -16,13 +16,12 @@ import numpy as np
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import NoSeries
-from forecaster.forecasting.conformal import common_spread
-from forecaster.forecasting.fitting import Part, fit_part, usable
+from forecaster.forecasting.bands.conformal import common_spread
+from forecaster.forecasting.fitting.fit import Part, fit_part, usable
+from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
+from forecaster.forecasting.fitting.training import train
 from forecaster.forecasting.networks import with_network
-from forecaster.forecasting.pooled import Pooled, train_pooled
-from forecaster.forecasting.sampling import most_sampled, sample_of
 from forecaster.forecasting.task import param_shapes, series_data, split_of
-from forecaster.forecasting.training import train
 from forecaster.series import Panel, Transform
 
 

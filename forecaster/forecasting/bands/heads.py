@@ -5,6 +5,8 @@ in the transform's standardised units.
 """
 
 import dataclasses
+import importlib.util
+import sys
 from typing import TypeAlias
 
 import jax
@@ -13,6 +15,27 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+
+
+def _load_f2py_when_used() -> None:
+    """Have ``numpy.f2py`` be there at once; see :class:`importlib.util.LazyLoader`."""
+    name = "numpy.f2py"
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    setattr(np, "f2py", module)  # noqa: B010 - as an import does
+
+
+_load_f2py_when_used()
+
+from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit  # noqa: E402
+
+__all__ = ["gammaln", "ndtr", "ndtri", "stdtr", "stdtrit"]
+
 
 ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
 
@@ -67,7 +90,7 @@ class StudentT:
         threshold: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
     ) -> np.ndarray:
         """Chance that the target lies above a threshold."""
-        from forecaster.forecasting.special import stdtr
+        from forecaster.forecasting.bands.heads import stdtr
 
         return np.asarray(stdtr(dof, np.subtract(location, threshold) / scale))
 
@@ -109,7 +132,7 @@ class Point:
         threshold: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
     ) -> np.ndarray:
         """Chance that the target lies above a threshold, the errors taken as normal."""
-        from forecaster.forecasting.special import ndtr
+        from forecaster.forecasting.bands.heads import ndtr
 
         return np.asarray(ndtr(np.subtract(location, threshold) / scale))
 

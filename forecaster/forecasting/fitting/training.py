@@ -10,10 +10,9 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.model import Networks, Params, split_members
 from forecaster.forecasting.networks import OwnNetwork, widen
-from forecaster.forecasting.pooled import Pooled, train_pooled
-from forecaster.forecasting.sampling import sample_of
 from forecaster.forecasting.task import (
     Series,
     Started,

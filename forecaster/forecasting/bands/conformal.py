@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.forecasting.special import ndtri
+from forecaster.forecasting.bands.heads import ndtri
 
 SHRINKAGE = 400.0  # independent scores that the forecast distribution's own shape counts for
 _PRIOR = 25.0  # independent scores that a spread of 1 counts for in that of all series

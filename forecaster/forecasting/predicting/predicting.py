@@ -1,6 +1,7 @@
 """Forecast with a model: from a panel to distributions, bands and a long frame."""
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias, Unpack
 
@@ -11,17 +12,11 @@ from jaxtyping import Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError
-from forecaster.forecasting.cautions import (
-    warn_of_few_scores,
-    warn_of_hindsight,
-    warn_of_jumps,
-)
-from forecaster.forecasting.columns import bounds_of
-from forecaster.forecasting.conformal import band_scores
-from forecaster.forecasting.heads import HEADS
-from forecaster.forecasting.matching import match_panel
-from forecaster.forecasting.mixture import Mixture
+from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
+from forecaster.forecasting.bands.columns import bounds_of
+from forecaster.forecasting.bands.conformal import band_scores
+from forecaster.forecasting.bands.heads import HEADS
+from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import (
     Model,
     Networks,
@@ -31,7 +26,7 @@ from forecaster.forecasting.model import (
     split_members,
 )
 from forecaster.forecasting.networks import OwnNetwork
-from forecaster.forecasting.newcomers import with_newcomers
+from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
 from forecaster.ingest import ColumnOptions, Table, as_panel
@@ -40,7 +35,70 @@ from forecaster.series import (
     Transformed,
     infer_frequency,
     missing_ahead,
+    show_time,
 )
+
+_NAMED = 3
+
+
+def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> None:
+    """Of n outcomes the outermost is at about 1 / (n + 1) on each side; warn of levels beyond.
+
+    Only of the panel's series that the model has networks of their own for.
+    """
+    wanted = set(panel.ids)
+    counts = {
+        name: int(np.isfinite(scores).sum(0).min())
+        for name, scores in zip(model.ids, model.normal_scores, strict=True)
+        if name in wanted
+    }
+    fewest = min(counts.values(), default=10**9)
+    beyond = [percent for percent in level if percent > _highest(fewest)]
+    if not beyond:
+        return
+    few = [name for name, count in counts.items() if beyond[0] > _highest(count)]
+    which = "" if len(few) == len(counts) else f" of {len(few)} series"
+    named = "" if len(few) == len(counts) else f" ({', '.join(few[:_NAMED])}, ...)"
+    warnings.warn(
+        f"the {' and '.join(f'{percent:g} %' for percent in beyond)} band{which} rests on the "
+        f"forecast distribution more than on the {fewest} errors it is calibrated on, which hold "
+        f"up to {_highest(fewest):.1f} %{named}; fit with a larger validation",
+        ForecasterWarning,
+        stacklevel=3,
+    )
+
+
+def _highest(count: int) -> float:
+    """The widest band in percent that so many errors hold."""
+    return 100 * (1 - 2 / (count + 1))
+
+
+def warn_of_jumps(panel: Panel) -> None:
+    """Warn of latest rows that are forecast from though they may be errors."""
+    jumped = panel.flagged() & ~panel.flagged(forecasting=True)
+    if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:
+        warnings.warn(
+            f"{len(names)} series jumped at their latest row, which may be an error: "
+            f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}",
+            ForecasterWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_hindsight(model: Model, panel: Panel) -> None:
+    """Warn of series that end before their networks do: what is forecast was learned from."""
+    until = dict(zip(model.ids, model.fitted_until, strict=True))
+    early = {
+        name: f"ends {show_time(times[-1])}; its networks have seen rows up to "
+        f"{show_time(until[name])}, so this is no forecast. Fit on the rows until then, or use "
+        "cross_validation"
+        for name, row in zip(panel.ids, panel.mask, strict=True)
+        if name in until and (times := panel.times[row])[-1] < until[name]
+    }
+    if early:
+        message = f"{len(early)} series end before the fit did:\n{name_reasons(early)}"
+        warnings.warn(message, ForecasterWarning, stacklevel=3)
+
 
 RISE = "probability_of_rise"
 """The column with the chance that a value lies above the latest one."""
