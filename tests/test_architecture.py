@@ -174,7 +174,9 @@ def test_doors_and_help_load_nothing_heavy(code):
 
 
 def test_scores_can_be_had_without_jax():
-    assert not {"jax", "flax", "torch"} & set(loaded_by("import forecaster.evaluation.metrics"))
+    assert not {"jax", "flax", "torch"} & set(
+        loaded_by("import forecaster.evaluation.scores.metrics")
+    )
 
 
 def test_every_name_of_every_door_is_there():

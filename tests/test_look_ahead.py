@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import forecaster as fc
-from forecaster.evaluation import BacktestOptions, evaluate_to_folder, rolling_origin
-from forecaster.evaluation.backtest import LEVELS, BacktestCallbacks, Forecasters
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.evaluation.backtest.evaluate import LEVELS, BacktestCallbacks, Forecasters
+from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import Runner
-from forecaster.evaluation.result import FORECASTS
+from forecaster.evaluation.origins import rolling_origin
 from forecaster.forecasting import KEYS, fit
 from forecaster.home import Home
 from forecaster.ingest import open_source

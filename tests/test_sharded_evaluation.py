@@ -32,7 +32,7 @@ TABLES = ("forecasts", "scores", "tests", "daily")
 def small(patch, shard=2):
     """Samples of three series, shards of two, and batches of two."""
     patch.setattr(sampling, "MOST_SERIES", 3)
-    patch.setattr("forecaster.evaluation.rolling_origin.AT_ONCE", 2)
+    patch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", 2)
     patch.setattr(evaluating_shards, "AT_ONCE", 2)
     if shard:
         patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", shard)

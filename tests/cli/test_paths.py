@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from forecaster.evaluation.result import Evaluation
-from forecaster.evaluation.rolling_origin import write_frames
+from forecaster.evaluation.backtest.result import Evaluation
+from forecaster.evaluation.origins.rolling_origin import write_frames
 from forecaster.home import Home
 from forecaster.ingest.store.store import Store
 from forecaster.paths import as_bytes, as_text, from_text, readable

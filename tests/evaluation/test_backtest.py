@@ -24,7 +24,7 @@ from forecaster.evaluation import (
     relative,
     verdict,
 )
-from forecaster.evaluation.backtest import Forecasts
+from forecaster.evaluation.backtest.evaluate import Forecasts
 from forecaster.ingest import Membership
 from tests.conftest import error, run
 
@@ -193,7 +193,7 @@ def test_one_cutoff_and_a_baseline_that_fails_on_all_still_make_a_report(
 @pytest.mark.slow
 def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("forecaster.evaluation.rolling_origin.AT_ONCE", 2)
+    monkeypatch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", 2)
     quick = dataclasses.replace(config, epochs=1)
     options = BacktestOptions(3, 1, ("torch",), torch_sample=1)
     evaluation = evaluate_to_folder(tmp_path / "few", panel, quick, options)
@@ -308,7 +308,7 @@ def test_a_score_does_not_depend_on_the_series_beside_it(panel, config, tmp_path
     options = BacktestOptions(20, 1, (), membership=Membership(spans))
     scores = []
     for series in (64, 1):
-        monkeypatch.setattr("forecaster.evaluation.rolling_origin.AT_ONCE", series)
+        monkeypatch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", series)
         made = evaluate_to_folder(tmp_path / f"by {series}", panel, quick, options)
         keys = ["unique_id", "horizon", "model"]
         scores.append(made.scores.sort_values(keys, ignore_index=True))

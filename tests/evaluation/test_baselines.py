@@ -247,7 +247,7 @@ def test_what_slow_baselines_made_is_kept_by_content(panel, tmp_path, monkeypatc
     monkeypatch.setattr(running, "_make", lambda *args: calls.append(args) or original(*args))
 
     def made(some):
-        from forecaster.evaluation.rolling_origin import Origins
+        from forecaster.evaluation.origins.rolling_origin import Origins
 
         origins = Origins.of(some, np.array([600, 610]), 2)
         with baselines.Runner(["garch"], 2, [80], some, cache=tmp_path, workers=1) as runner:

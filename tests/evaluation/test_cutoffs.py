@@ -9,7 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.cli.skipped import advised
 from forecaster.errors import DataError, NoSeries
-from forecaster.evaluation.cutoffs import advised_of_windows, usual_windows
+from forecaster.evaluation.origins.cutoffs import advised_of_windows, usual_windows
 from forecaster.series import Panel
 
 

@@ -7,8 +7,8 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation import Origins, cutoffs_of
-from forecaster.evaluation.cutoffs import groups_of
-from forecaster.evaluation.rolling_origin import FrameWriter, write_frames
+from forecaster.evaluation.origins.cutoffs import groups_of
+from forecaster.evaluation.origins.rolling_origin import FrameWriter, write_frames
 
 DAYS = pd.bdate_range("2024-01-01", periods=10)
 

@@ -10,8 +10,7 @@ from scipy import stats
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
-from forecaster.evaluation import metrics
-from forecaster.evaluation.scores import season_at
+from forecaster.evaluation.scores.scores import metrics, season_at
 from forecaster.forecasting import KEYS
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from forecaster.evaluation import significance
-from forecaster.evaluation.significance import FEWEST
+from forecaster.evaluation.scores.scores import significance
+from forecaster.evaluation.scores.significance import FEWEST
 
 
 @pytest.fixture

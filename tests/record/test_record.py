@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import UsageError, WriteError
-from forecaster.evaluation.metrics import crps
+from forecaster.evaluation.scores.metrics import crps
 from forecaster.home import Home
 from forecaster.record import earlier, read_record, score_record
 from tests.record.made import DAYS, forecast, store, table

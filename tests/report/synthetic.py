@@ -9,8 +9,8 @@ from scipy import stats
 
 import forecaster as fc
 from forecaster.evaluation import Evaluation, Summary
-from forecaster.evaluation.backtest import LEVELS
-from forecaster.evaluation.tables import Tables
+from forecaster.evaluation.backtest.evaluate import LEVELS
+from forecaster.evaluation.scores.tables import Tables
 from forecaster.forecasting import bounds_of
 from tests.evaluation.handmade import SUMMARY
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from forecaster import atomic, swarm
 from forecaster.config import Config
-from forecaster.evaluation.cutoffs import advised_of_windows, cutoffs_of, groups_of
+from forecaster.evaluation.origins.cutoffs import advised_of_windows, cutoffs_of, groups_of
 from forecaster.forecasting import (
     RISE,
     Model,

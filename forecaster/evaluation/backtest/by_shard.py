@@ -15,17 +15,24 @@ import pandas as pd
 
 from forecaster import atomic
 from forecaster.errors import DataError
-from forecaster.evaluation import significance
-from forecaster.evaluation.backtest import (
+from forecaster.evaluation.backtest.evaluate import (
     NOTHING,
     BacktestOptions,
     Forecasters,
     forecast_batches,
     summarise,
 )
-from forecaster.evaluation.result import DAILY, FORECASTS, SCORES, SUMMARY, TESTS, Evaluation
-from forecaster.evaluation.summary import Provenance, Seconds, Summary
-from forecaster.evaluation.tables import TOGETHER, Tables, added, means_of_sums
+from forecaster.evaluation.backtest.result import (
+    DAILY,
+    FORECASTS,
+    SCORES,
+    SUMMARY,
+    TESTS,
+    Evaluation,
+)
+from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
+from forecaster.evaluation.scores.scores import significance
+from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
 from forecaster.paths import open_for_arrow
 from forecaster.series import OwnEnds
 
@@ -51,7 +58,7 @@ def measure_part(
     """Forecast and measure some series, write what came of it, whole or not at all.
 
     - ``folder``: takes the place of what is there
-    - ``season``, ``own``: as of :func:`forecaster.evaluation.backtest.forecast_batches`
+    - ``season``, ``own``: as of :func:`forecaster.evaluation.backtest.evaluate.forecast_batches`
     - ``key``: says what it was made of, for :func:`read_part`
 
     Raises WriteError when it cannot be written.

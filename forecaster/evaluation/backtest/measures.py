@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from forecaster.evaluation.result import Evaluation
-from forecaster.evaluation.rolling_origin import NAIVE
-from forecaster.evaluation.tables import ALL
+from forecaster.evaluation.backtest.result import Evaluation
+from forecaster.evaluation.origins.rolling_origin import NAIVE
+from forecaster.evaluation.scores.tables import ALL
 
 
 def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
-from forecaster.evaluation import metrics
-from forecaster.evaluation.rolling_origin import NAIVE
+from forecaster.evaluation.origins.rolling_origin import NAIVE
+from forecaster.evaluation.scores.scores import metrics
 from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
 from forecaster.series import Panel, Time, common_frequency, default_season
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
-from forecaster.evaluation.summary import Summary
+from forecaster.evaluation.backtest.summary import Summary
 from forecaster.forecasting import KEYS
 from forecaster.paths import open_for_arrow
 from forecaster.showing import as_html, as_text, names_in_short

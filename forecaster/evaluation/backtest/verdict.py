@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import listed
-from forecaster.evaluation.measures import ratios, relative, tests_at
-from forecaster.evaluation.result import Evaluation
-from forecaster.evaluation.rolling_origin import NAIVE
-from forecaster.evaluation.significance import FEWEST
-from forecaster.evaluation.tables import ALL
+from forecaster.evaluation.backtest.measures import ratios, relative, tests_at
+from forecaster.evaluation.backtest.result import Evaluation
+from forecaster.evaluation.origins.rolling_origin import NAIVE
+from forecaster.evaluation.scores.significance import FEWEST
+from forecaster.evaluation.scores.tables import ALL
 
 ALPHA = 0.05
 """The level of all tests of significance."""
