@@ -13,7 +13,8 @@ from pathlib import Path
 import harness
 
 import forecaster as fc
-from forecaster.storage import compression, load, save
+from forecaster.storage import load, save
+from forecaster.storage.model import compression
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ModelError
-from forecaster.storage import compression, load, save
+from forecaster.storage import load, save
+from forecaster.storage.model import compression
 
 
 def test_a_model_is_smaller_and_forecasts_nearly_the_same(model, panel, tmp_path):

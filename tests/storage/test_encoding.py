@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from forecaster.storage import compression
-from forecaster.storage.encoding import Encoding
+from forecaster.storage.model import compression
+from forecaster.storage.model.encoding import Encoding
 
 
 @pytest.mark.parametrize(

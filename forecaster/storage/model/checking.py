@@ -20,17 +20,17 @@ from forecaster.forecasting import plain_shapes
 from forecaster.ingest import Reading
 from forecaster.paths import as_bytes
 from forecaster.series import Frequency, Transform, default_season
-from forecaster.storage.encoding import Encoding
-from forecaster.storage.fields import (
+from forecaster.storage.model.encoding import Encoding
+from forecaster.storage.model.fields import (
     check_count,
     field,
     finite,
+    frequency_of,
     is_a,
     no_number,
     texts,
     unique,
 )
-from forecaster.storage.frequencies import frequency_of
 
 if TYPE_CHECKING:  # what a run says of itself is read without JAX
     from forecaster.forecasting import Model, OwnNetwork

@@ -25,8 +25,8 @@ from forecaster.forecasting import (
     targets_at,
 )
 from forecaster.series import Panel, Transformed
-from forecaster.storage.encoding import Encoding
-from forecaster.storage.saving import load_whole, save
+from forecaster.storage.model.encoding import Encoding
+from forecaster.storage.model.files import load_whole, save
 
 METHODS = {
     "none": Encoding(),

@@ -15,8 +15,8 @@ from forecaster.forecasting import resolve_names
 from forecaster.home import Home, renamed, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.paths import from_text
-from forecaster.storage.loading import facts_of, read_json
-from forecaster.storage.shards import is_sharded, sharded_facts
+from forecaster.storage.model.checking import facts_of, read_json
+from forecaster.storage.runs.shards import is_sharded, sharded_facts
 
 _FILE = "model.json"
 _MOST_TOLD = 3  # newer runs that were not taken

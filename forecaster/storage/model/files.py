@@ -20,8 +20,15 @@ import numpy as np
 from forecaster import atomic
 from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.home import Home, run_name
-from forecaster.storage.encoding import Encoding
-from forecaster.storage.loading import ADVICE, checked, model_of, read_bytes, read_json, shortened
+from forecaster.storage.model.checking import (
+    ADVICE,
+    checked,
+    model_of,
+    read_bytes,
+    read_json,
+    shortened,
+)
+from forecaster.storage.model.encoding import Encoding
 
 if TYPE_CHECKING:  # what a run says of itself is read without JAX
     from forecaster.forecasting import Model, OwnNetwork

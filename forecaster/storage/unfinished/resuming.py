@@ -3,7 +3,7 @@
 unfinished/<name>/request.json       data, settings, seed, and what decides the bits beside them
 unfinished/<name>/swarm.checkpoint   state of all networks, once there is any; a search has one a
                                      stage
-unfinished/<name>/shards/            finished shards, see forecaster.storage.shards
+unfinished/<name>/shards/            finished shards, see forecaster.storage.runs.shards
 unfinished/<name>/.lock              held by the process that trains
 
 A folder counts once it has a request, and the process that writes it holds the lock by then: one
@@ -26,16 +26,60 @@ from forecaster.errors import ModelError, StoreError, UsageError, WriteError
 from forecaster.home import Home, run_name
 from forecaster.ingest import Store, masked_rows
 from forecaster.locking import HOLDER, LOCK, FolderLock, holder_of, is_held
-from forecaster.storage.request import (
+from forecaster.storage.model.files import runs_by_fit
+from forecaster.storage.runs.request import (
     FitRequest,
     check_versions,
     data_digest,
     read_request,
     write_request,
 )
-from forecaster.storage.saving import runs_by_fit
-from forecaster.storage.shards import SHARDS, finished_parts, remove_parts, shard_name
-from forecaster.storage.unfinished import EVALUATION, UnfinishedStatus, command_of
+from forecaster.storage.runs.shards import SHARDS, finished_parts, remove_parts, shard_name
+
+EVALUATION = "evaluation"
+"""In place of a model, in the name of an evaluation that is under way."""
+
+
+def command_of(name: str) -> str:
+    """The command that continues what has this name."""
+    return "evaluate" if name.endswith(f"-{EVALUATION}") else "fit"
+
+
+@dataclasses.dataclass(frozen=True)
+class UnfinishedStatus:
+    """What can be told of an unfinished fit from outside.
+
+    - ``name``: what it is resumed by
+    - ``what``: series, source and kind of network, or why it cannot be read
+    - ``saved``: seconds since 1970 when its progress was last kept; None: there is none yet
+    - ``running``: whether a process trains it
+    - ``holder``: which process, where that can be told
+    - ``shards``: how many are finished, of a fit in shards, and of how many at most; else None
+    """
+
+    name: str
+    what: str
+    saved: float | None
+    running: bool
+    holder: str
+    shards: tuple[int, int] | None = None
+
+    @property
+    def command(self) -> str:
+        """What continues it."""
+        return command_of(self.name)
+
+    @property
+    def progress(self) -> str:
+        """Since when it has some."""
+        if self.saved is None:
+            return "none yet"
+        done = "" if self.shards is None else "{} of {} shards done, ".format(*self.shards)
+        return f"{done}kept at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.saved))}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}, progress {self.progress}"
+
 
 if TYPE_CHECKING:  # unfinished fits are listed without JAX
     from forecaster.swarm import Checkpoint

@@ -7,7 +7,7 @@ from forecaster.forecasting import Model
 from forecaster.home import Home
 from forecaster.ingest import Store, masked_rows, panel_from_store
 from forecaster.series import Panel, show_time
-from forecaster.storage.request import ids_to_read
+from forecaster.storage.runs.request import ids_to_read
 
 
 def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Panel, dict[str, str]]:

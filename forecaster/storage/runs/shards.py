@@ -2,7 +2,7 @@
 
     models/<run>/model.json         what all shards share; the hash of the list
     models/<run>/index.parquet      series, shard, how its training went, or why it has no network
-    models/<run>/shards/0007/       a model as :mod:`forecaster.storage.saving` writes it
+    models/<run>/shards/0007/       a model as :mod:`forecaster.storage.model.files` writes it
 
 While such a fit is under way, its finished shards lie in ``unfinished/<fit>/shards``, each with
 ``part.json`` and ``scores.npy`` of its series that are in the sample.
@@ -26,14 +26,14 @@ from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.home import Home
-from forecaster.storage.loading import (
+from forecaster.storage.model.checking import (
     ADVICE,
     facts_of,
     read_bytes,
     read_json,
     shortened,
 )
-from forecaster.storage.saving import REST, as_new_run, load_whole, read_rest, write_model
+from forecaster.storage.model.files import REST, as_new_run, load_whole, read_rest, write_model
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -282,7 +282,7 @@ def read_report(folder: Path) -> tuple[pd.DataFrame, dict[str, str], int]:
 
 
 def sharded_facts(folder: Path, rest: dict[str, Any]) -> dict[str, Any]:
-    """What :func:`forecaster.storage.loading.facts_of` says, of a run in shards."""
+    """What :func:`forecaster.storage.model.checking.facts_of` says, of a run in shards."""
     index = read_index(folder, rest)
     if len(set(index.ids)) < len(index.ids):
         raise ModelError(

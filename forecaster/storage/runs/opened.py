@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from forecaster.forecasting import Model
-from forecaster.storage.saving import load_whole, read_rest
-from forecaster.storage.shards import Index, is_sharded, load_shards, read_index
+from forecaster.storage.model.files import load_whole, read_rest
+from forecaster.storage.runs.shards import Index, is_sharded, load_shards, read_index
 
 
 @dataclasses.dataclass(frozen=True)
