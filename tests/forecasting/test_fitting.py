@@ -9,7 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError
 from forecaster.evaluation.scores.metrics import covered
-from forecaster.series.panel import Panel
+from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
 
 

@@ -15,8 +15,8 @@ import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import UsageError
 from forecaster.forecasting.predicting.predicting import distributions, targets_at
-from forecaster.series.anchors import DOUBT
-from forecaster.series.panel import Panel
+from forecaster.series.features.anchors import DOUBT
+from forecaster.series.panel.panel import Panel
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
 from forecaster.forecasting.predicting.predicting import predicting
-from forecaster.series.flags import UNCONFIRMED, Flags
-from forecaster.series.panel import Panel
+from forecaster.series.panel.flags import UNCONFIRMED, Flags
+from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS
 
 

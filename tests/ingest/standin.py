@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 import pandas as pd
 
-from forecaster.series.exchanges import sessions
+from forecaster.series.calendar.exchanges import sessions
 
 OPEN = pd.Timedelta("9h30min")
 

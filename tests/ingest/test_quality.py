@@ -12,7 +12,7 @@ from forecaster.ingest import ingest, open_source, panel_from_store
 from forecaster.ingest.loading import load_panel
 from forecaster.ingest.review.gaps import count_gaps, gaps_in_values
 from forecaster.ingest.review.quality import FLAGS, WRONG, find_flags, flags_known, without_flagged
-from forecaster.series.panel import Panel
+from forecaster.series.panel.panel import Panel
 from tests.markets import FAULTS as PLANTED
 from tests.markets import SESSIONS, Fault, market
 

@@ -16,7 +16,7 @@ from forecaster.ingest.sources.yahoo import Yahoo
 from forecaster.ingest.sources.yahoo.limiter import Limiter
 from forecaster.ingest.sources.yahoo.source import ATTEMPTS
 from forecaster.ingest.sources.yahoo.transport import open_session
-from forecaster.series.exchanges import exchange_of, sessions
+from forecaster.series.calendar.exchanges import exchange_of, sessions
 from tests.ingest.standin import Company, StandIn, standing_in
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.anchors import DOUBT, combine, errors_by_doubt
-from forecaster.series.combined import choose_doubt
-from forecaster.series.panel import Panel
-from forecaster.series.transforms import Transform
+from forecaster.series.features.anchors import DOUBT, combine, errors_by_doubt
+from forecaster.series.features.combined import choose_doubt
+from forecaster.series.features.transforms import Transform
+from forecaster.series.panel.panel import Panel
 
 SERIES, ROWS = 20, 300
 

@@ -3,13 +3,13 @@
 import pandas as pd
 import pytest
 
-from forecaster.series.exchanges import (
+from forecaster.series.calendar.exchanges import (
     exchange_of,
     holidays_by_rule,
     regular_holidays,
     regular_sessions,
 )
-from forecaster.series.holidays import tabled_holidays
+from forecaster.series.calendar.holidays import tabled_holidays
 
 
 @pytest.mark.parametrize(

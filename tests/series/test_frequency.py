@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.exchanges import regular_sessions
-from forecaster.series.frequency import Frequency, common_frequency, infer_frequency
-from forecaster.series.times import show_times
+from forecaster.series.calendar.exchanges import regular_sessions
+from forecaster.series.calendar.frequency import Frequency, common_frequency, infer_frequency
+from forecaster.series.calendar.times import show_times
 
 
 def days(times):

@@ -7,7 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ModelError
 from forecaster.series import Frequency, Hours, infer_frequency
-from forecaster.series.exchanges import EXCHANGES, regular_hours
+from forecaster.series.calendar.exchanges import EXCHANGES, regular_hours
 
 DAYS = pd.Timestamp("2024-10-01"), pd.Timestamp("2024-11-27")
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError, UsageError
-from forecaster.series.flags import UNCONFIRMED, Flags
-from forecaster.series.panel import Histories, Panel
+from forecaster.series.panel.flags import UNCONFIRMED, Flags
+from forecaster.series.panel.panel import Histories, Panel
 
 
 def frame(lengths: dict[str, int]) -> pd.DataFrame:

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.series.frequency import infer_frequency
-from forecaster.series.seasons import default_season, find_seasons, seasons_of
+from forecaster.series.calendar.frequency import infer_frequency
+from forecaster.series.calendar.seasons import default_season, find_seasons, seasons_of
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecaster.series.combined import Nature
-from forecaster.series.panel import Panel
-from forecaster.series.transforms import NAMES, Transform
+from forecaster.series.features.combined import Nature
+from forecaster.series.features.transforms import NAMES, Transform
+from forecaster.series.panel.panel import Panel
 
 ROWS, HORIZON = 60, 3
 

@@ -8,8 +8,8 @@ import pandas as pd
 from jaxtyping import Int, Shaped
 
 from forecaster.errors import UsageError
-from forecaster.series.panel import Panel
-from forecaster.series.times import show_time
+from forecaster.series.calendar.times import show_time
+from forecaster.series.panel.panel import Panel
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,17 +16,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forecaster.errors import DataError, UsageError
-from forecaster.series.anchors import DOUBT
-from forecaster.series.causal import Rows, decayed_mean, shift, squash
-from forecaster.series.changes import change_features
-from forecaster.series.combined import FEATURES, Nature, choose_doubt, combined, natures_of
-from forecaster.series.covariates import Scaling
-from forecaster.series.frequency import infer_frequency
-from forecaster.series.market import MARKET_FEATURES, market_features
-from forecaster.series.panel import Histories, Panel
-from forecaster.series.prices import price_feature_count, price_features
-from forecaster.series.seasons import default_season
-from forecaster.series.times import show_time
+from forecaster.series.calendar.frequency import infer_frequency
+from forecaster.series.calendar.seasons import default_season
+from forecaster.series.calendar.times import show_time
+from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
+from forecaster.series.features.anchors import DOUBT
+from forecaster.series.features.combined import FEATURES, Nature, choose_doubt, combined, natures_of
+from forecaster.series.features.market import MARKET_FEATURES, market_features
+from forecaster.series.features.prices import price_feature_count, price_features
+from forecaster.series.panel.covariates import Scaling
+from forecaster.series.panel.panel import Histories, Panel
 
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 

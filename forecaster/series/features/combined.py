@@ -6,10 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.series.anchors import DOUBT, combine, decayed_errors, errors_by_doubt, smoothed
+from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.causal import shift, squash
-from forecaster.series.panel import Panel
-from forecaster.series.seasons import seasons_of
+from forecaster.series.features.anchors import (
+    DOUBT,
+    combine,
+    decayed_errors,
+    errors_by_doubt,
+    smoothed,
+)
+from forecaster.series.panel.panel import Panel
 
 FEATURES = 10
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)

@@ -15,9 +15,9 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError, listed
+from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import squash
-from forecaster.series.stacking import as_times
-from forecaster.series.times import show_time
+from forecaster.series.panel.stacking import as_times
 
 _EVERY = ""  # the name under which rows of all series stand
 _MOST_CATEGORIES = 50

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
-from forecaster.series.holidays import tabled_holidays
-from forecaster.series.times import Date
+from forecaster.series.calendar.holidays import tabled_holidays
+from forecaster.series.calendar.times import Date
 
 MARGIN = pd.Timedelta(minutes=30)  # from a session's close until its prices count as final
 NEW_YORK = "XNYS"

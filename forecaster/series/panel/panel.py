@@ -1,21 +1,29 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back."""
 
 import dataclasses
+import difflib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
-from forecaster.errors import DataError, NoSeries, UsageError
-from forecaster.series.covariates import Future, Static
-from forecaster.series.flags import Flags
-from forecaster.series.frequency import Frequency, common_frequency
-from forecaster.series.market import index_of, index_until
-from forecaster.series.showing import draw, facts_of
-from forecaster.series.stacking import (
+from forecaster.errors import DataError, NoSeries, UsageError, listed
+from forecaster.series.calendar.frequency import Frequency, common_frequency
+from forecaster.series.calendar.times import (
+    Date,
+    Time,
+    as_time,
+    end_of_day,
+    nearest_time,
+    show_time,
+)
+from forecaster.series.features.market import index_of, index_until
+from forecaster.series.panel.covariates import Future, Static
+from forecaster.series.panel.flags import Flags
+from forecaster.series.panel.stacking import (
     Layout,
     as_times,
     fall_back_on_close,
@@ -23,8 +31,122 @@ from forecaster.series.stacking import (
     stack,
     union_of,
 )
-from forecaster.series.times import Date, Time, as_time, end_of_day, nearest_time, show_time
-from forecaster.showing import as_html, as_text
+from forecaster.showing import as_html, as_text, as_written, first_of, names_in_short, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from forecaster.series.panel.panel import Panel
+
+Facts: TypeAlias = tuple[str, dict[str, str]]
+"""A title, and facts by name."""
+
+_UNITS = {
+    "D": "days", "B": "weekdays", "MS": "months", "ME": "months", "QS": "quarters",
+    "QE": "quarters", "YS": "years", "YE": "years", "h": "hours",
+}  # fmt: skip
+_SECONDS = {86_400: "days", 3_600: "hours", 60: "minutes", 1: "seconds"}
+_MOST = 10
+
+
+def in_words(frequency: Frequency) -> str:
+    """How a frequency is said: "weekdays", "every 5 minutes"."""
+    alias, step = frequency.alias, frequency.step
+    if frequency.nyse:
+        return "sessions of the New York Stock Exchange"
+    if alias == "step":
+        return "whole numbers" if step == 1 else f"whole numbers, {step} apart"
+    if alias == "months":
+        return "months" if step == 1 else f"every {step} months"
+    if alias.startswith("W"):
+        return "weeks"
+    seconds = alias.removesuffix("s")
+    if seconds.isdigit():
+        unit = next(unit for unit in _SECONDS if int(seconds) % unit == 0)
+        count = int(seconds) // unit
+        return _SECONDS[unit] if count == 1 else f"every {count} {_SECONDS[unit]}"
+    return _UNITS.get(alias.split("-")[0], alias)
+
+
+def facts_of(panel: "Panel") -> Facts:
+    """What is in a panel."""
+    count, rows = len(panel.ids), panel.mask.sum(1)
+    times = f"{show_time(panel.times[0])} to {show_time(panel.times[-1])}"
+    others = [name for name in panel.channels if name != panel.target]
+    few, many = int(rows.min()), int(rows.max())
+    facts = {
+        "times": f"{times}, {in_words(panel.frequency)}",
+        "rows": f"{many:,}" if few == many else f"{few:,} to {many:,} per series",
+        "target": panel.target + (f"; inputs beside it: {listed(others)}" if others else ""),
+    }
+    if wrong := int(panel.flagged().sum()):
+        facts["flagged"] = f"{wrong:,} rows look wrong, and are not learned from"
+    if panel.skipped:
+        facts["skipped"] = first_of(panel.skipped)
+    return f"Panel of {count:,} series: {names_in_short(panel.ids)}", facts
+
+
+def draw(
+    panel: "Panel", unique_ids: str | Sequence[str] | None, history: int | None, ax: "Axes | None"
+) -> "Axes":
+    """Lines of some series; see :meth:`Panel.plot`."""
+    names = _names(panel, unique_ids)
+    ax = new_axes() if ax is None else ax
+    channel = "close" if "close" in panel.channels else panel.target
+    values = panel.channel(channel)
+    prices = panel.target in ("close", "adj_close")
+    together = prices and len(names) > 1
+    flagged = panel.flagged()
+    for name in names:
+        row = panel.ids.index(name)
+        seen = np.flatnonzero(panel.mask[row])[-(history or 0) :]
+        times, line = panel.times[seen], values[row, seen]
+        line = 100 * line / line[0] if together else line
+        ax.plot(times, line, lw=1.2, label=name)
+        wrong = flagged[row, seen]
+        if wrong.any():
+            ax.plot(times[wrong], line[wrong], "o", ms=5, mfc="none", color="#aa3333")
+    if len(names) == 1:
+        ax.set_title(names[0], loc="left", fontweight="bold", parse_math=False)
+    else:
+        as_written(ax.legend(frameon=False, ncols=min(5, len(names)), fontsize=9))
+    if panel.times.dtype.kind == "M":
+        _short_dates(ax)
+    ax.set_ylabel(_label(channel, prices=prices, together=together), parse_math=False)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _short_dates(ax: "Axes") -> None:
+    """Few ticks, which say no more than tells them apart."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=3, maxticks=8)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _label(channel: str, *, prices: bool, together: bool) -> str:
+    if together:
+        return "price, the first shown = 100"
+    return "price" if prices else channel
+
+
+def _names(panel: "Panel", unique_ids: str | Sequence[str] | None) -> list[str]:
+    """The series to draw. Raises UsageError for one that the panel lacks."""
+    if unique_ids is None:
+        return list(panel.ids[:_MOST])
+    names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
+    for name in names:
+        if name not in panel.ids:
+            near = difflib.get_close_matches(name.upper(), panel.ids, 3) or panel.ids[:3]
+            reason = f": {panel.skipped[name]}" if name in panel.skipped else ""
+            raise UsageError(f"{name!r} is not in the panel{reason}; there are e.g. {listed(near)}")
+    if not 1 <= len(names) <= _MOST:
+        raise UsageError(f"expected 1 to {_MOST} series to draw; got {len(names)}")
+    return names
+
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -395,3 +517,18 @@ class Histories:
         positions = np.full((len(panel.ids), steps), -1)
         positions[rows, step] = observed
         return Histories(values, first, positions)
+
+
+if TYPE_CHECKING:
+    from forecaster.series.panel.panel import Panel
+
+
+def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
+    """The same series on a longer time axis, which has all times of the panel's own."""
+    if len(times) == len(panel.times):
+        return panel
+    at = np.searchsorted(times, panel.times)
+    values = np.full((len(panel.ids), len(times), len(panel.channels)), np.nan)
+    mask = np.zeros((len(panel.ids), len(times)), bool)
+    values[:, at], mask[:, at] = panel.values, panel.mask
+    return dataclasses.replace(panel, values=values, mask=mask, times=times)

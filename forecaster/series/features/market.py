@@ -11,13 +11,12 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from forecaster.errors import DataError, UsageError, listed
-from forecaster.series.causal import Rows, shift, squash
-from forecaster.series.changes import change_features
-from forecaster.series.times import show_time
+from forecaster.series.calendar.times import show_time
+from forecaster.series.causal import Rows, change_features, shift, squash
 from forecaster.spelling import near
 
 if TYPE_CHECKING:
-    from forecaster.series.panel import Panel
+    from forecaster.series.panel.panel import Panel
 
 MARKET_FEATURES = 5
 _MOST_BEHIND = 3  # rows of a series after the index's latest

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
 
-from forecaster.series.exchanges import EXCHANGES, regular_hours, session_hours
+from forecaster.series.calendar.exchanges import EXCHANGES, regular_hours, session_hours
 
 _SEEN = 60  # latest days that are compared with an exchange's
 _LEAST_DAYS = 3

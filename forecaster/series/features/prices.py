@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from forecaster.series.anniversaries import active_days
 from forecaster.series.causal import Rows, decayed_mean, shift, squash
-from forecaster.series.panel import Histories, Panel
+from forecaster.series.features.anniversaries import active_days
+from forecaster.series.panel.panel import Histories, Panel
 
 
 def price_feature_count(horizon: int) -> int:
