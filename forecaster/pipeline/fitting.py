@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import platform
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.forecasting import check_static, fit, predict
+from forecaster.forecasting import Model, check_static, fit, predict
 from forecaster.home import Home
 from forecaster.ingest import (
     Date,
@@ -25,12 +26,11 @@ from forecaster.ingest import (
     masked_rows,
     panel_from_store,
 )
-from forecaster.pipeline.facts import RunFacts
 from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.sharding import Reader, common_spread_of, scan, train_shards
-from forecaster.series import Panel, show_time
+from forecaster.series import Panel, Scaling, show_time
 from forecaster.storage import (
     FitRequest,
     OpenRun,
@@ -38,12 +38,47 @@ from forecaster.storage import (
     data_digest,
     ids_to_read,
     load,
+    read_report,
     save_run,
     save_shards,
     take_saved,
     tell_of_others,
 )
 from forecaster.swarm.recurrence import products_of
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFacts:
+    """Of all series of a run.
+
+    - ``config, target, provenance, skipped``: as of a :class:`forecaster.Model`
+    - ``report``: how the training of each series went, a row each
+    - ``covariates``: what else the networks see
+    - ``shards``: how many it has; None: it is one model
+    """
+
+    config: Config
+    target: str
+    provenance: Mapping[str, Any]
+    skipped: Mapping[str, str]
+    report: pd.DataFrame
+    covariates: Scaling
+    shards: int | None = None
+
+    @staticmethod
+    def of(model: Model) -> "RunFacts":
+        """Of a model."""
+        return RunFacts(
+            model.config, model.target, model.provenance, model.skipped, model.report,
+            model.transform.covariates,
+        )  # fmt: skip
+
+    @staticmethod
+    def of_shards(folder: Path, first: Model) -> "RunFacts":
+        """Of a run in shards; ``first``: the model of one of them."""
+        report, skipped, shards = read_report(folder)
+        facts = RunFacts.of(first)
+        return dataclasses.replace(facts, report=report, skipped=skipped, shards=shards)
 
 
 @dataclasses.dataclass(frozen=True)
