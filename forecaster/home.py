@@ -15,9 +15,8 @@ import urllib.parse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from forecaster import atomic
 from forecaster.errors import ModelError, UsageError, listed
-from forecaster.paths import as_bytes
+from forecaster.files import as_bytes, atomic
 
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # what makes such a folder complete
 _REQUEST_FILE = "request.json"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from forecaster import atomic
 from forecaster.errors import WriteError
+from forecaster.files import atomic
 
 
 def names(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.csv_writer import write_csv
+from forecaster.files import write_csv
 from tests.conftest import prices, run
 
 UNSEEN = [

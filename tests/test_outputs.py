@@ -13,9 +13,8 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from forecaster import excel_writer
 from forecaster.errors import UsageError, WriteError
-from forecaster.outputs import PAGES, PICTURES, Output, check_output, check_parent
+from forecaster.files import PAGES, PICTURES, Output, check_output, check_parent, excel_writer
 
 TABLE = pd.DataFrame(
     {
@@ -137,7 +136,7 @@ def test_standard_output_that_is_a_file_is_written_to(tmp_path):
         subprocess.run(["python", "-c", """
 from pathlib import Path
 import pandas as pd
-from forecaster.outputs import check_output
+from forecaster.files import check_output
 check_output(Path("/dev/stdout")).write_table(pd.DataFrame({"a": [1]}))
 """], stdout=out, check=True)  # fmt: skip
     assert (tmp_path / "out.csv").read_text() == "a\n1\n"

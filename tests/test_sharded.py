@@ -12,12 +12,12 @@ import pytest
 import forecaster as fc
 from forecaster import swarm
 from forecaster.errors import ModelError
+from forecaster.files import is_held
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
-from forecaster.locking import is_held
 from forecaster.storage import OpenRun, Run
-from forecaster.storage.runs.runs import shards
+from forecaster.storage.runs import shards
 from forecaster.swarm.execution.shards import train_shard
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere

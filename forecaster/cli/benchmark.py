@@ -10,7 +10,7 @@ import click
 
 from forecaster.cli.shared import overwrite_option, say
 from forecaster.cli.tables import console, print_table
-from forecaster.outputs import PICTURES, Output, check_output
+from forecaster.files import PICTURES, Output, check_output
 
 if TYPE_CHECKING:
     from forecaster.benchmark import Job, Result

@@ -29,8 +29,7 @@ from forecaster.cli.shared import (
 )
 from forecaster.config import MODELS
 from forecaster.errors import listed
-from forecaster.outputs import PAGES, check_output, check_parent
-from forecaster.paths import from_text
+from forecaster.files import PAGES, check_output, check_parent, from_text
 
 if TYPE_CHECKING:
     from forecaster.evaluation import Evaluation

@@ -188,7 +188,7 @@ def fit(
 
     wanted, _ = read_tickers(tickers)
     opened = open_source(source, decimal=decimal, columns=as_columns(columns, date_format))
-    from forecaster.atomic import make_folder
+    from forecaster.files import make_folder
 
     make_folder(home.folder)
     from forecaster.pipeline import Callbacks, DataRequest, fit_to_home, parse_memory

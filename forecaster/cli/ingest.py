@@ -24,7 +24,7 @@ from forecaster.cli.shared import (
     tickers_option,
 )
 from forecaster.errors import printable
-from forecaster.outputs import FORMATS
+from forecaster.files import FORMATS
 
 if TYPE_CHECKING:
     from forecaster.home import Home
@@ -84,7 +84,7 @@ def ingest(
       forecaster ingest --source files:kurse.csv --decimal ,
       forecaster ingest --source files:sales.csv --columns id=store,time=day,target=net
     """
-    from forecaster.atomic import make_folder
+    from forecaster.files import make_folder
     from forecaster.ingest import ingest as run
     from forecaster.ingest import open_source
 

@@ -18,11 +18,18 @@ from forecaster.cli.shared import (
     say,
 )
 from forecaster.cli.tables import print_table
-from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError, printable
+from forecaster.files import (
+    FORMATS,
+    PAGES,
+    PICTURES,
+    Output,
+    as_json,
+    check_output,
+    from_text,
+    write_csv,
+)
 from forecaster.home import run_name
-from forecaster.outputs import FORMATS, PAGES, PICTURES, Output, as_json, check_output
-from forecaster.paths import from_text
 
 if TYPE_CHECKING:
     import pandas as pd

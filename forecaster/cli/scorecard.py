@@ -8,7 +8,7 @@ import click
 
 from forecaster.cli.shared import home_option, overwrite_option, say, show
 from forecaster.cli.tables import print_table
-from forecaster.outputs import PAGES, check_output
+from forecaster.files import PAGES, check_output
 
 if TYPE_CHECKING:
     import pandas as pd

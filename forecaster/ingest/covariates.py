@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
+from forecaster.files import as_text, from_text
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.dates import to_times
 from forecaster.ingest.tables.numbers import as_decimal, find_decimal, is_number_column, to_numbers
 from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical
 from forecaster.ingest.tables.where import Place
-from forecaster.paths import as_text, from_text
 from forecaster.series import Panel
 from forecaster.spelling import spelled, spellings
 

@@ -54,7 +54,8 @@ def panel_of_frame(
     - ``decimal``: the sign before a fraction in numbers that are text; None: as the table shows
     - ``columns``: what columns are, where their names do not say so
 
-    Raises DataError as :func:`forecaster.ingest.tables.layout.tidy`, UsageError for what is no table.
+    Raises DataError as :func:`forecaster.ingest.tables.layout.tidy` does, and UsageError for what
+    is no table.
     """
     columns = columns or Columns()
     frame = _two_levels_as_one(_with_index(as_pandas(data), columns.all_named))

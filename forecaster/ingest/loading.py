@@ -74,9 +74,9 @@ def load_panel(
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
     - ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it
-    - ``mask``: rows with these flags, see :mod:`forecaster.ingest.review.quality`, are not learned from
-      once they are known. The panel holds them, and carries the flags; see :meth:`Panel.masked`. A
-      frame is taken as it is
+    - ``mask``: flags whose rows are not learned from once they are known; see
+      :mod:`forecaster.ingest.review.quality`. The panel holds these rows, and carries the flags;
+      see :meth:`Panel.masked`. A frame is taken as it is
     - ``id_col, time_col, target_col, date_format, wide``: what columns are, where their names do
       not say so; see :class:`forecaster.ingest.ColumnOptions`
 

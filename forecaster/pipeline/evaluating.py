@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from forecaster import atomic, swarm
+from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, ModelError, UsageError
 from forecaster.evaluation import (
@@ -19,6 +19,7 @@ from forecaster.evaluation import (
     evaluate_to_folder,
 )
 from forecaster.evaluation.baselines import check_available, check_torch
+from forecaster.files import as_text, atomic, from_text
 from forecaster.home import Home
 from forecaster.ingest import (
     Groups,
@@ -31,7 +32,6 @@ from forecaster.ingest import (
     masked_rows,
     panel_from_store,
 )
-from forecaster.paths import as_text, from_text
 from forecaster.pipeline.evaluating_shards import Job, evaluate_shards
 from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.memory import Portions, check_room, portions

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forecaster import atomic, swarm
+from forecaster import swarm
 from forecaster.evaluation import (
     AT_ONCE,
     LEVELS,
@@ -39,6 +39,7 @@ from forecaster.evaluation import (
     usual_windows,
 )
 from forecaster.evaluation.baselines import Runner
+from forecaster.files import atomic
 from forecaster.forecasting import Model
 from forecaster.ingest import Store
 from forecaster.pipeline.past import Known, Past

@@ -26,7 +26,8 @@ class DataRequest:
     - ``tickers``: which of them; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``covariates``: files of what else is known of the series
-    - ``mask``: rows with these flags are left out of training, see :mod:`forecaster.ingest.review.quality`
+    - ``mask``: flags whose rows are left out of training; see
+      :mod:`forecaster.ingest.review.quality`
     """
 
     source: Source

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forecaster import atomic
 from forecaster.errors import WriteError
+from forecaster.files import atomic, open_for_arrow
 from forecaster.home import Home
-from forecaster.paths import open_for_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

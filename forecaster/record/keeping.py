@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic
+from forecaster.files import atomic
 from forecaster.forecasting import price_factor, renamed_columns
 from forecaster.home import Home
 from forecaster.record.files import join_small, write_table

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic
+from forecaster.files import atomic
 from forecaster.forecasting import RISE, bounds_of
 from forecaster.report import html
 from forecaster.report.changes import WEEK, Compared, compared_with

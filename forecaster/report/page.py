@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic
-from forecaster.csv_writer import write_csv
 from forecaster.errors import listed, printable
 from forecaster.evaluation import (
     ALL,
@@ -22,6 +20,7 @@ from forecaster.evaluation import (
     value_at_risk,
     verdict,
 )
+from forecaster.files import atomic, write_csv
 from forecaster.report import html, numbers
 from forecaster.report.data import page_data
 from forecaster.report.figures import figures_of

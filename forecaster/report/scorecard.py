@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic
+from forecaster.files import atomic
 from forecaster.forecasting import bounds_of
 from forecaster.record import COLUMN, FEW, Scorecard, named
 from forecaster.report import html

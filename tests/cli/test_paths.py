@@ -12,9 +12,9 @@ import pytest
 
 from forecaster.evaluation.backtest.result import Evaluation
 from forecaster.evaluation.origins.rolling_origin import write_frames
+from forecaster.files import as_bytes, as_text, from_text, readable
 from forecaster.home import Home
 from forecaster.ingest.store.store import Store
-from forecaster.paths import as_bytes, as_text, from_text, readable
 from tests.conftest import prices, run
 from tests.evaluation.handmade import evaluation, scores_of
 

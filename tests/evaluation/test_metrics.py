@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecaster.evaluation.scores.scores import metrics
+from forecaster.evaluation.scores import metrics
 
 
 def test_errors_of_points():

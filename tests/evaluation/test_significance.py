@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from forecaster.evaluation.scores.scores import significance
+from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.significance import FEWEST
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.evaluation.scores.scores import metrics, significance, tables
+from forecaster.evaluation.scores import metrics, significance, tables
 from forecaster.evaluation.scores.tables import Tables
 
 DAYS = pd.bdate_range("2024-01-01", periods=70)

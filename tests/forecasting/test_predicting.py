@@ -9,7 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import ForecasterWarning, ModelError, UsageError
-from forecaster.forecasting.predicting.predicting import predicting
+from forecaster.forecasting.predicting import predicting
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.panel import Panel
 from tests.conftest import TICKERS

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.csv_writer import unformulated
 from forecaster.errors import UsageError
+from forecaster.files import unformulated
 from forecaster.home import Home
 from forecaster.ingest import ingest, open_source
 from forecaster.ingest.store.export import export_prices

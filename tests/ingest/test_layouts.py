@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from forecaster.errors import DataError, ForecasterError
 from forecaster.home import Home
 from forecaster.ingest import open_source
-from forecaster.ingest.sources.files import read_series
+from forecaster.ingest.tables.file_reader import read_series
 
 DOWNLOADS = {
     "AAPL.csv": "Date,Open,High,Low,Close,Adj Close,Volume\n"

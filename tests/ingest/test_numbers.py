@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest import open_source
-from forecaster.ingest.sources.files import read_series
+from forecaster.ingest.tables.file_reader import read_series
 
 DAYS = ["2024-01-02", "2024-01-03", "2024-01-04"]
 # The decimal sign, and what parts thousands.

@@ -237,7 +237,7 @@ def test_series_that_begin_later_change_no_flag_before(frame):
 
 
 def test_flags_do_not_depend_on_blocks(frame, monkeypatch):
-    from forecaster.ingest.review.review import quality
+    from forecaster.ingest.review import quality
 
     frame.loc[at(frame, "T5", 150), PRICES] *= 1.3
     whole = find_flags(Panel.from_frame(frame))

@@ -180,7 +180,7 @@ def test_prices_are_stored_as_they_were_and_adjusted_when_asked_for(server, tmp_
 
 
 def test_a_file_that_changed_is_read_again_and_one_that_did_not_is_not(tmp_path, monkeypatch):
-    from forecaster.ingest.sources.sources import files
+    from forecaster.ingest.sources import files
     from tests.conftest import prices
 
     path = tmp_path / "prices.csv"

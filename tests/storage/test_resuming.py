@@ -13,9 +13,9 @@ import pytest
 
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, WriteError
+from forecaster.files import FolderLock, is_held
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, masked_rows, open_source
-from forecaster.locking import FolderLock, is_held
 from forecaster.storage import (
     FitRequest,
     UnfinishedFit,
@@ -176,7 +176,7 @@ def test_several_are_named_and_each_can_be_had_by_its_name(home, request_):
 HOLD = """
 import sys, time
 from pathlib import Path
-from forecaster.locking import FolderLock
+from forecaster.files import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 assert lock.try_acquire()
 print("held", flush=True)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic
 from forecaster.errors import DataError
 from forecaster.evaluation.backtest.evaluate import (
     NOTHING,
@@ -31,9 +30,9 @@ from forecaster.evaluation.backtest.result import (
     Evaluation,
 )
 from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
-from forecaster.evaluation.scores.scores import significance
+from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
-from forecaster.paths import open_for_arrow
+from forecaster.files import atomic, open_for_arrow
 from forecaster.series import OwnEnds
 
 if TYPE_CHECKING:

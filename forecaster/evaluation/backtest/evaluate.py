@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic, swarm
+from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import DataError, UsageError
 from forecaster.evaluation.backtest.result import FORECASTS, Evaluation, check_folder
@@ -18,6 +18,7 @@ from forecaster.evaluation.baselines import Runner, check_torch, memory_used
 from forecaster.evaluation.origins.cutoffs import cutoffs_of, usual_windows
 from forecaster.evaluation.origins.rolling_origin import FrameWriter, Origins, RollingOrigin
 from forecaster.evaluation.scores.tables import LATEST, Tables
+from forecaster.files import atomic
 from forecaster.forecasting import KEYS, renamed_columns, with_declared
 from forecaster.ingest import Groups, Membership
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season, show_time

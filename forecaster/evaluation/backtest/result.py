@@ -8,8 +8,8 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
 from forecaster.evaluation.backtest.summary import Summary
+from forecaster.files import open_for_arrow
 from forecaster.forecasting import KEYS
-from forecaster.paths import open_for_arrow
 from forecaster.showing import as_html, as_text, names_in_short
 
 FORECASTS = "forecasts.parquet"

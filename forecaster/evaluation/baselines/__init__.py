@@ -1,4 +1,7 @@
-"""What a forecast has to be better than: simple, statistical and volatility models, per series."""
+"""What a forecast has to be better than: simple, statistical and volatility models, per series.
+
+Knows panels and cutoffs. Must not know the networks or their scores.
+"""
 
 import lazy_loader
 

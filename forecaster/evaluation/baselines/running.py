@@ -16,13 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from forecaster import atomic, swarm
+from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, UsageError, name_reasons
 from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
 from forecaster.evaluation.baselines.simple import Method
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.extras import require
+from forecaster.files import atomic
 from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
 from forecaster.series import Panel, default_season, find_seasons
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic, swarm
+from forecaster import swarm
 from forecaster.config import Config
 from forecaster.evaluation.origins.cutoffs import advised_of_windows, cutoffs_of, groups_of
+from forecaster.files import atomic, open_for_arrow
 from forecaster.forecasting import (
     RISE,
     Model,
@@ -24,7 +25,6 @@ from forecaster.forecasting import (
     with_declared,
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.paths import open_for_arrow
 from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pandas as pd
 from jaxtyping import Shaped
 
 from forecaster.evaluation.origins.rolling_origin import NAIVE
-from forecaster.evaluation.scores.scores import metrics
+from forecaster.evaluation.scores import metrics
 from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
 from forecaster.series import Panel, Time, common_frequency, default_season
 

@@ -13,7 +13,8 @@ import pandas as pd
 from jaxtyping import Shaped
 
 from forecaster.evaluation.origins.rolling_origin import NAIVE
-from forecaster.evaluation.scores.scores import evaluate, horizon_of, metrics, significance
+from forecaster.evaluation.scores import metrics, significance
+from forecaster.evaluation.scores.scores import evaluate, horizon_of
 from forecaster.forecasting import HORIZON, models_of, quantile_columns
 from forecaster.series import Panel, Time
 

@@ -1,7 +1,7 @@
 """A fit in parts: series that do not fit into memory together are trained some after the others.
 
-What all of them share is learned first, from the sample of :mod:`forecaster.forecasting.fitting.pooled`,
-which a fit in one piece learns it from, too: the parts together are that fit, bit for bit.
+What all series share is learned first, from the sample that a fit in one piece takes, too (see
+:mod:`forecaster.forecasting.fitting.pooled`). So the parts together are that fit, bit for bit.
 """
 
 import dataclasses

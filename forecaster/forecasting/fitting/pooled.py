@@ -20,11 +20,11 @@ from jaxtyping import Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.files import as_bytes
 from forecaster.forecasting.model import Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.task import Examples, Series, cut, functions, make_loss
 from forecaster.forecasting.windows import MODES, Split
-from forecaster.paths import as_bytes
 
 _LARGEST_BATCH = 256  # windows
 _STEPS = 20  # of an epoch at least, as long as a batch has as many windows as one of a series

@@ -1,4 +1,7 @@
-"""Flax modules for ONE series. The swarm makes many of them."""
+"""Flax modules for ONE series. The swarm makes many of them.
+
+Knows Flax and the recurrences. Must not know data or training.
+"""
 
 import lazy_loader
 

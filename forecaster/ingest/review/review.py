@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic
 from forecaster.errors import NoSeries
+from forecaster.files import atomic
 from forecaster.ingest.review.copies import Copies, when_known
 from forecaster.ingest.review.gaps import common_times, count_gaps, gaps_in_values, listed_at
 from forecaster.ingest.review.quality import (

@@ -1,39 +1,28 @@
 """Series from the user's own files: a CSV, a Parquet file, or a folder of them."""
 
-import csv
 import functools
 import hashlib
-import lzma
 import os
-import re
-import urllib.parse
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, printable
+from forecaster.errors import DataError, UsageError
+from forecaster.files import as_bytes, as_text, from_text
 from forecaster.home import Home
 from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
 from forecaster.ingest.store.manifest import is_manifest
 from forecaster.ingest.tables.blocks import Blocks
-from forecaster.ingest.tables.csv_file import Table, read_csv
-from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.file_reader import ENDINGS, PARQUET, join, read_series, series_name
 from forecaster.ingest.tables.numbers import Decimal
-from forecaster.ingest.tables.parquet import read_parquet
-from forecaster.ingest.tables.roles import Columns, canonical
-from forecaster.ingest.tables.where import Place
-from forecaster.paths import as_bytes, as_text, from_text, readable
+from forecaster.ingest.tables.roles import Columns
 from forecaster.series import show_time
 from forecaster.spelling import spelled, spellings
 
 _READER = 3  # raise it when files are read differently
 _TOO_SHORT = "the folder has fewer rows of it than are stored, and a file that cannot be read"
-_PARQUET = (".parquet", ".pq")
-_ENDINGS = (".csv", ".csv.gz", ".txt", *_PARQUET)
 
 
 class Files:
@@ -88,7 +77,7 @@ class Files:
     @functools.cached_property
     def _blocks(self) -> Blocks | None:
         """A large Parquet file that can be read a part at a time."""
-        one = self.path.is_file() and self.path.name.lower().endswith(_PARQUET)
+        one = self.path.is_file() and self.path.name.lower().endswith(PARQUET)
         return Blocks.of(self.path) if one and self._columns == Columns() else None
 
     def _fetch_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:
@@ -158,7 +147,7 @@ class Files:
             file
             for file in self.path.rglob("*")
             if file.is_file()
-            and file.name.lower().endswith(_ENDINGS)
+            and file.name.lower().endswith(ENDINGS)
             and kept.isdisjoint(file.parents)
             and not any(part.startswith(".") for part in file.relative_to(self.path).parts)
             and (file.suffix.lower() != ".txt" or _is_stooq(file))
@@ -175,7 +164,7 @@ class Files:
         with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
             for file, series in zip(files, pool.map(self._try_file, files), strict=True):
                 if isinstance(series, str):
-                    self._failed[_series_name(file, self.path)] = series
+                    self._failed[series_name(file, self.path)] = series
                     self._unreadable = True
                     continue
                 for name, frame in series.items():
@@ -193,7 +182,7 @@ class Files:
     def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
         """The series of a file, or why it cannot be read."""
         try:
-            name = _series_name(file, self.path)
+            name = series_name(file, self.path)
             return read_series(file, name, decimal=self._decimal, columns=self._columns)
         except DataError as error:
             return str(error)
@@ -209,73 +198,6 @@ def _kept_by_homes(folder: Path) -> set[Path]:
     return {kept for home in homes for kept in home.folders}
 
 
-def read_series(
-    path: Path,
-    name: str | None = None,
-    *,
-    decimal: Decimal | None = None,
-    columns: Columns | None = None,
-) -> dict[str, pd.DataFrame]:
-    """All series of one file, by name.
-
-    - ``name``: of its one series where it does not say
-    - ``decimal``: the sign before a fraction where numbers are text; None: as the file shows
-    - ``columns``: what columns are, where their names do not say so
-
-    Raises DataError when it cannot be read or used.
-    """
-    where = printable(path, lines=False)
-    try:
-        if path.name.lower().endswith(_PARQUET):
-            table, plain_points = Table(read_parquet(path, columns), plain_points=False)
-        else:
-            table, plain_points = read_csv(path, decimal, columns)
-    except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
-            RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{where}: cannot be read: {reason}") from error
-    return frames_of(table, path, name, decimal, columns, plain_points=plain_points)
-
-
-def frames_of(
-    table: pd.DataFrame,
-    path: Path,
-    name: str | None,
-    decimal: Decimal | None,
-    columns: Columns | None,
-    *,
-    plain_points: bool,
-) -> dict[str, pd.DataFrame]:
-    """All series of a table of a file, by name; see :func:`read_series`."""
-    where, is_parquet = printable(path, lines=False), path.name.lower().endswith(_PARQUET)
-    if table.empty:
-        raise DataError(f"{where}: no rows in it")
-    stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
-    name = name or _series_name(path, path.parent)
-    place = Place(where, rows=is_parquet)
-    table = tidy(
-        table, place, name, decimal=decimal, plain_points=plain_points, columns=columns
-    )  # fmt: skip
-    frames: dict[str, pd.DataFrame] = {}
-    for series, part in each_series(table):
-        frame = part.reset_index(drop=True)
-        if stooq:  # it writes aapl.us
-            series = series.upper().removesuffix(".US")
-        frame.insert(0, "unique_id", series)
-        if series in frames:  # spelled in two ways
-            frame = join([frames[series], frame])
-        frames[series] = frame
-    return frames
-
-
-def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Parts of one series in the order of time."""
-    if len(frames) == 1:
-        return frames[0]
-    joined = pd.concat(frames, ignore_index=True)
-    return joined.sort_values("ds", kind="stable", ignore_index=True)
-
-
 def _is_shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:
     """Whether stored rows are missing in a frame."""
     return stored is not None and not stored.frame["ds"].isin(frame["ds"]).all()
@@ -288,23 +210,3 @@ def _is_stooq(path: Path) -> bool:
             return b"<date>" in file.read(200).lower()
     except OSError:
         return False
-
-
-def _series_name(path: Path, folder: Path) -> str:
-    """The series that a file is named after.
-
-    That is the name of a folder ``ticker=NAME`` above it, or the file's without its ending; a
-    ticker may hold dots.
-    """
-    for part in path.relative_to(folder).parts[:-1]:
-        key, _, value = part.partition("=")
-        if canonical(key) == "unique_id":
-            return urllib.parse.unquote(readable(value))
-    ending = next(end for end in (*_ENDINGS, "") if path.name.lower().endswith(end))
-    stem = path.name[: len(path.name) - len(ending)]
-    if stooq := _STOOQ.fullmatch(stem):
-        return readable(stooq[1].upper())
-    return readable(stem)
-
-
-_STOOQ = re.compile(r"(.+)(?:\.us|_us_[dwm])", re.IGNORECASE)  # as its downloads are named

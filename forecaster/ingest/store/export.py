@@ -6,10 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import StoreError, UsageError, name_reasons
+from forecaster.files import Output, as_text, check_output, open_for_arrow
 from forecaster.home import Home
 from forecaster.ingest.store.store import Store
-from forecaster.outputs import Output, check_output
-from forecaster.paths import as_text, open_for_arrow
 
 _AT_ONCE = 200  # series in memory at the same time
 

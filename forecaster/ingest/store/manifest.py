@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from forecaster import atomic
 from forecaster.errors import StoreError
+from forecaster.files import atomic
 
 _SHA256_AT = '"sha256": "'
 

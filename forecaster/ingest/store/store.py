@@ -22,9 +22,10 @@ from typing import Any
 
 import pandas as pd
 
-from forecaster import atomic
 from forecaster.errors import StoreError, WriteError
+from forecaster.files import atomic, locked_folder
 from forecaster.home import Home
+from forecaster.ingest.store import manifest as manifests
 from forecaster.ingest.store.manifest import (
     Manifest,
     NewerStore,
@@ -45,8 +46,6 @@ from forecaster.ingest.store.series_file import (
     series_of_file,
     sha256,
 )
-from forecaster.ingest.store.store import manifest as manifests
-from forecaster.locking import locked_folder
 from forecaster.spelling import spelled, spellings
 
 _QUARANTINE = "quarantine"

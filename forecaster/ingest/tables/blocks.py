@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
+from forecaster.files import open_for_arrow
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.parquet import (
     check_content,
@@ -21,7 +22,6 @@ from forecaster.ingest.tables.parquet import (
     read_parquet,
 )
 from forecaster.ingest.tables.roles import canonical
-from forecaster.paths import open_for_arrow
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -65,11 +65,11 @@ class Blocks:
         return _blocks(path, names, sizes)
 
     def read(self, wanted: set[str], decimal: Decimal | None) -> Iterator[tuple[str, pd.DataFrame]]:
-        """The rows of some series, each as :func:`forecaster.ingest.sources.files.read_series` gives them.
+        """Yield the rows of each wanted series, as `file_reader.read_series` gives them.
 
         Raises DataError when the file cannot be read or used.
         """
-        from forecaster.ingest.sources.files import join
+        from forecaster.ingest.tables.file_reader import join
 
         left: tuple[str, pd.DataFrame] | None = None  # the last of a block may go on in the next
         for groups, names in self.groups:
@@ -88,7 +88,7 @@ class Blocks:
     def _frames(self, groups: list[int], decimal: Decimal | None) -> dict[str, pd.DataFrame]:
         import pyarrow as pa
 
-        from forecaster.ingest.sources.files import frames_of
+        from forecaster.ingest.tables.file_reader import frames_of
 
         try:
             table = read_parquet(self.path, groups=groups)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
+from forecaster.files import open_for_arrow
 from forecaster.free_memory import free_memory
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
-from forecaster.paths import open_for_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,42 +4,20 @@ The index is one series that is named, never a mean over the panel's, so that ad
 panel or taking one away changes nothing that another's network sees.
 """
 
-import dataclasses
-from typing import TYPE_CHECKING
-
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from forecaster.errors import DataError, UsageError, listed
+from forecaster.errors import DataError
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, shift, squash
-from forecaster.spelling import near
-
-if TYPE_CHECKING:
-    from forecaster.series.panel.panel import Panel
+from forecaster.series.panel.panel import Panel
 
 MARKET_FEATURES = 5
 _MOST_BEHIND = 3  # rows of a series after the index's latest
 
 
-def index_of(panel: "Panel", name: str) -> "Panel":
-    """One series of a panel by itself, as its market. Raises UsageError when there is none."""
-    if name not in panel.ids:
-        why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
-        raise UsageError(
-            f"market: expected one of the series; {name!r} is none of them{why}. There are "
-            f"{listed(near(panel.ids, name) or panel.ids)}; load the index's rows beside theirs"
-        )
-    return dataclasses.replace(panel.only([name]), market=None, future=None, static=None)
-
-
-def index_until(market: "Panel", known: "Panel") -> "Panel":
-    """The market as it was known at a panel's end; it may have no row yet."""
-    return dataclasses.replace(market, mask=market.mask & (market.times <= known.times[-1]))
-
-
 def market_features(
-    market: "Panel",
+    market: Panel,
     target: str,
     times: Shaped[np.ndarray, " time"],
     positions: Int[np.ndarray, "series step"],
@@ -70,7 +48,7 @@ def market_features(
     return [*(at_steps(feature) for feature in features), relative]
 
 
-def behind_market(panel: "Panel") -> dict[str, str]:
+def behind_market(panel: Panel) -> dict[str, str]:
     """The series that go on for more than a few rows after the market's latest, in words."""
     if panel.market is None:
         return {}
@@ -91,13 +69,13 @@ def behind_market(panel: "Panel") -> dict[str, str]:
     return reasons
 
 
-def check_market(panel: "Panel") -> None:
+def check_market(panel: Panel) -> None:
     """Raise DataError where a series goes on after the market's end."""
     for name, reason in behind_market(panel).items():
         raise DataError(f"{name}: {reason}")
 
 
-def _observed(market: "Panel", target: str) -> tuple[np.ndarray, np.ndarray]:
+def _observed(market: Panel, target: str) -> tuple[np.ndarray, np.ndarray]:
     """The rows that a logarithm can be taken of, and their times."""
     values = market.channel(target)[0]
     seen = market.mask[0] & (values > 0)

@@ -16,9 +16,9 @@ import pandas as pd
 
 from forecaster.config import Config
 from forecaster.errors import ModelError
+from forecaster.files import as_bytes
 from forecaster.forecasting import plain_shapes
 from forecaster.ingest import Reading
-from forecaster.paths import as_bytes
 from forecaster.series import Frequency, Transform, default_season
 from forecaster.storage.model.encoding import Encoding
 from forecaster.storage.model.fields import (

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forecaster import atomic
 from forecaster.errors import ModelError, UsageError, WriteError
+from forecaster.files import atomic
 from forecaster.home import Home, run_name
 from forecaster.storage.model.checking import (
     ADVICE,

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import pandas as pd
 
-from forecaster import __version__, atomic
+from forecaster import __version__
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
+from forecaster.files import atomic
 from forecaster.ingest import CovariateFiles, Reading, Store
 
 _SCHEMA = 2  # version 1 did not say by which versions of the program

@@ -8,13 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, listed
+from forecaster.files import atomic, from_text
 from forecaster.forecasting import resolve_names
 from forecaster.home import Home, renamed, run_name, run_time
 from forecaster.ingest import Store
-from forecaster.paths import from_text
 from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.runs.shards import is_sharded, sharded_facts
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from forecaster import atomic
 from forecaster.config import Config
 from forecaster.errors import ModelError
+from forecaster.files import atomic
 from forecaster.home import Home
 from forecaster.storage.model.checking import (
     ADVICE,

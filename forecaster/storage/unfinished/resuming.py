@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from forecaster import atomic
 from forecaster.errors import ModelError, StoreError, UsageError, WriteError
+from forecaster.files import HOLDER, LOCK, FolderLock, atomic, holder_of, is_held
 from forecaster.home import Home, run_name
 from forecaster.ingest import Store, masked_rows
-from forecaster.locking import HOLDER, LOCK, FolderLock, holder_of, is_held
 from forecaster.storage.model.files import runs_by_fit
 from forecaster.storage.runs.request import (
     FitRequest,

@@ -1,7 +1,7 @@
 """Compiled code for CPUs: its sources, how it is built, loaded and called.
 
 LSTM and GRU, forwards and backwards, and the hash of JAX's random keys. Without it JAX does the
-same.
+same. Knows C++ and calls from XLA. Must not know the engine.
 """
 
 import lazy_loader

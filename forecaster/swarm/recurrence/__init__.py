@@ -1,4 +1,7 @@
-"""Recurrences over time for one model: pure functions that ``vmap`` turns into many."""
+"""Recurrences over time for one model: pure functions that ``vmap`` turns into many.
+
+Knows the compiled kernels. Must not know members, losses or training.
+"""
 
 import lazy_loader
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forecaster import atomic
-from forecaster.csv_writer import write_csv
 from forecaster.errors import UsageError
 from forecaster.extras import has, pip_command
-from forecaster.paths import open_for_arrow
+from forecaster.files import atomic
+from forecaster.files.csv_writer import write_csv
+from forecaster.files.paths import open_for_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ def _write_parquet(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
 
 
 def _write_excel(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
-    from forecaster.excel_writer import write_excel
+    from forecaster.files.excel_writer import write_excel
 
     write_excel(_joined(parts), path)
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forecaster import atomic
+from forecaster.files import atomic
 
 if TYPE_CHECKING:
     import filelock

@@ -1,0 +1,8 @@
+"""Write and lock files so that nothing half-written stays: atomically, as CSV, Excel or JSON.
+
+Knows the file system alone, nothing of series, models or commands.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

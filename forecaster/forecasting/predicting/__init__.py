@@ -1,0 +1,4 @@
+"""Forecast with a fitted model: match its series, run its networks, draw joint paths.
+
+Knows models, networks and bands. Must not know how they were trained.
+"""

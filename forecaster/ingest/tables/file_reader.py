@@ -1,0 +1,110 @@
+"""Read all series of one file, whatever its format: CSV, Parquet, or a table of Stooq's."""
+
+import csv
+import lzma
+import re
+import urllib.parse
+import zipfile
+import zlib
+from pathlib import Path
+
+import pandas as pd
+
+from forecaster.errors import DataError, printable
+from forecaster.files import readable
+from forecaster.ingest.tables.csv_file import Table, read_csv
+from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.numbers import Decimal
+from forecaster.ingest.tables.parquet import read_parquet
+from forecaster.ingest.tables.roles import Columns, canonical
+from forecaster.ingest.tables.where import Place
+
+PARQUET = (".parquet", ".pq")
+ENDINGS = (".csv", ".csv.gz", ".txt", *PARQUET)
+
+
+def read_series(
+    path: Path,
+    name: str | None = None,
+    *,
+    decimal: Decimal | None = None,
+    columns: Columns | None = None,
+) -> dict[str, pd.DataFrame]:
+    """All series of one file, by name.
+
+    - ``name``: of its one series where it does not say
+    - ``decimal``: the sign before a fraction where numbers are text; None: as the file shows
+    - ``columns``: what columns are, where their names do not say so
+
+    Raises DataError when it cannot be read or used.
+    """
+    where = printable(path, lines=False)
+    try:
+        if path.name.lower().endswith(PARQUET):
+            table, plain_points = Table(read_parquet(path, columns), plain_points=False)
+        else:
+            table, plain_points = read_csv(path, decimal, columns)
+    except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
+            RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(f"{where}: cannot be read: {reason}") from error
+    return frames_of(table, path, name, decimal, columns, plain_points=plain_points)
+
+
+def frames_of(
+    table: pd.DataFrame,
+    path: Path,
+    name: str | None,
+    decimal: Decimal | None,
+    columns: Columns | None,
+    *,
+    plain_points: bool,
+) -> dict[str, pd.DataFrame]:
+    """All series of a table of a file, by name; see :func:`read_series`."""
+    where, is_parquet = printable(path, lines=False), path.name.lower().endswith(PARQUET)
+    if table.empty:
+        raise DataError(f"{where}: no rows in it")
+    stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
+    name = name or series_name(path, path.parent)
+    place = Place(where, rows=is_parquet)
+    table = tidy(
+        table, place, name, decimal=decimal, plain_points=plain_points, columns=columns
+    )  # fmt: skip
+    frames: dict[str, pd.DataFrame] = {}
+    for series, part in each_series(table):
+        frame = part.reset_index(drop=True)
+        if stooq:  # it writes aapl.us
+            series = series.upper().removesuffix(".US")
+        frame.insert(0, "unique_id", series)
+        if series in frames:  # spelled in two ways
+            frame = join([frames[series], frame])
+        frames[series] = frame
+    return frames
+
+
+def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Parts of one series in the order of time."""
+    if len(frames) == 1:
+        return frames[0]
+    joined = pd.concat(frames, ignore_index=True)
+    return joined.sort_values("ds", kind="stable", ignore_index=True)
+
+
+def series_name(path: Path, folder: Path) -> str:
+    """The series that a file is named after.
+
+    That is the name of a folder ``ticker=NAME`` above it, or the file's without its ending; a
+    ticker may hold dots.
+    """
+    for part in path.relative_to(folder).parts[:-1]:
+        key, _, value = part.partition("=")
+        if canonical(key) == "unique_id":
+            return urllib.parse.unquote(readable(value))
+    ending = next(end for end in (*ENDINGS, "") if path.name.lower().endswith(end))
+    stem = path.name[: len(path.name) - len(ending)]
+    if stooq := _STOOQ.fullmatch(stem):
+        return readable(stooq[1].upper())
+    return readable(stem)
+
+
+_STOOQ = re.compile(r"(.+)(?:\.us|_us_[dwm])", re.IGNORECASE)  # as its downloads are named

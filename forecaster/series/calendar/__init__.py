@@ -1,0 +1,4 @@
+"""Times: frequencies, sessions of exchanges, hours, holidays, seasons.
+
+Knows times alone, no values.
+"""
