@@ -34,7 +34,7 @@ from .networks import import_path as import_path
 from .networks import imported_network as imported_network
 from .networks import plain_shapes as plain_shapes
 from .predicting.matching import match_panel as match_panel
-from .predicting.matching import resolve_names as resolve_names
+from .predicting.names import resolve_names as resolve_names
 from .predicting.predicting import RISE as RISE
 from .predicting.predicting import check_levels as check_levels
 from .predicting.predicting import distributions as distributions

@@ -282,7 +282,7 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
 
 
 def test_a_store_reviewed_by_earlier_rules_is_reviewed_again(tmp_path, frame, monkeypatch):
-    from forecaster.ingest.review.review import review
+    from forecaster.ingest.review import review
 
     frame.to_parquet(tmp_path / "prices.parquet")
     source = open_source(f"files:{tmp_path / 'prices.parquet'}")

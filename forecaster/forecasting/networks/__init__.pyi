@@ -1,7 +1,6 @@
 from .base import Forecaster as Forecaster
 from .base import Head as Head
 from .base import Network as Network
-from .base import OwnNetwork as OwnNetwork
 from .building import builder as builder
 from .building import network_functions as network_functions
 from .building import widen as widen
@@ -14,6 +13,7 @@ from .own import check_class as check_class
 from .own import import_network as import_network
 from .own import import_path as import_path
 from .own import imported_network as imported_network
+from .own_type import OwnNetwork as OwnNetwork
 from .plain import plain_apply as plain_apply
 from .recurrent import Recurrent as Recurrent
 from .shapes import plain_shapes as plain_shapes

@@ -1,7 +1,7 @@
 """What all networks have in common."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol
 
 import jax.numpy as jnp
 from flax import nnx
@@ -79,11 +79,3 @@ def check_last_only(name: str, *, last_only: bool) -> None:
     """Raises ValueError for outputs at every step of a network that has them at the last only."""
     if not last_only:
         raise ValueError(f"an {name} has no output for each step; train it with 'windowed'")
-
-
-if TYPE_CHECKING:
-    from flax import linen, nnx
-
-    OwnNetwork: TypeAlias = type[linen.Module] | type[nnx.Module]
-else:
-    OwnNetwork: TypeAlias = type

@@ -11,7 +11,7 @@ from flax import nnx
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import UsageError
-from forecaster.forecasting.networks.base import Head, Network, OwnNetwork, Sizes
+from forecaster.forecasting.networks.base import Head, Network, Sizes
 from forecaster.forecasting.networks.linear import DLinear, NLinear
 from forecaster.forecasting.networks.mlp import MLP
 from forecaster.forecasting.networks.nhits import NHITS
@@ -21,6 +21,7 @@ from forecaster.forecasting.networks.own import (
     import_path,
     own_functions,
 )
+from forecaster.forecasting.networks.own_type import OwnNetwork
 from forecaster.forecasting.networks.recurrent import Recurrent
 from forecaster.forecasting.networks.tcn import TCN
 from forecaster.forecasting.networks.transformer import Transformer

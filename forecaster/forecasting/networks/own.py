@@ -36,7 +36,8 @@ from jax import Array
 
 from forecaster import swarm
 from forecaster.errors import UsageError
-from forecaster.forecasting.networks.base import Network, OwnNetwork, Sizes, last_layer
+from forecaster.forecasting.networks.base import Network, Sizes, last_layer
+from forecaster.forecasting.networks.own_type import OwnNetwork
 
 _TAKEN = (  # columns of forecasts
     "unique_id", "ds", "cutoff", "y", "horizon", "latest", "sample_id", "probability_of_rise",

@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -11,7 +10,6 @@ import pandas as pd
 from forecaster.errors import ForecasterWarning, ModelError, name_reasons
 from forecaster.forecasting.model import Model, Networks
 from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
-from forecaster.spelling import near, spelled, spellings
 
 _NAMED = 5
 
@@ -164,36 +162,3 @@ def _with_market(model: Model, panel: Panel) -> Panel:
         )
     # It is forecast where it has a network, or where nothing else was asked for.
     return panel.with_market(name, forecast=name in model.ids or panel.ids == (name,))
-
-
-def resolve_names(
-    ids: Sequence[str], skipped: Mapping[str, str], names: Sequence[str] | None
-) -> tuple[list[str], dict[str, str]]:
-    """Names as a model writes them, and why it has no network for the others.
-
-    - ``ids``: the series that it has networks for
-    - ``skipped``: those that its fit left out, with the reason
-    - ``names``: as a caller writes them; None: all
-    """
-    if names is None:
-        return list(ids), {}
-    exactly = set(names).intersection(ids)
-    if len(exactly) == len(
-        set(names)
-    ):  # as ever so many names of a large model need not be spelled
-        return list(dict.fromkeys(names)), {}
-    known, left_out = spellings(ids), spellings(skipped)
-    found: dict[str, None] = {}
-    unknown: dict[str, str] = {}
-    for name in names:
-        if (series := spelled(known, name)) is not None:
-            found[series] = None
-        elif (series := spelled(left_out, name)) is not None:
-            unknown[name] = f"was skipped by the fit: {skipped[series]}"
-        else:
-            similar = ", ".join(near(ids, name))
-            unknown[name] = (
-                f"not among the {len(ids)} series of the model"
-                f"{f'; near: {similar}' if similar else ''}"
-            )
-    return list(found), unknown

@@ -1,0 +1,36 @@
+"""Find the series of a model that a caller means, however their names are spelled."""
+
+from collections.abc import Mapping, Sequence
+
+from forecaster.spelling import near, spelled, spellings
+
+
+def resolve_names(
+    ids: Sequence[str], skipped: Mapping[str, str], names: Sequence[str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the series that names mean, and the reason for each name that means none.
+
+    - ``ids``: the series that a model has networks for
+    - ``skipped``: the series that its fit left out, with the reason
+    - ``names``: as a caller writes them; None: all series of the model
+    """
+    if names is None:
+        return list(ids), {}
+    wanted = set(names)
+    if wanted.issubset(ids):  # fast path: every name matches exactly
+        return list(dict.fromkeys(names)), {}
+    known, left_out = spellings(ids), spellings(skipped)
+    found: dict[str, None] = {}
+    unknown: dict[str, str] = {}
+    for name in names:
+        if (series := spelled(known, name)) is not None:
+            found[series] = None
+        elif (series := spelled(left_out, name)) is not None:
+            unknown[name] = f"was skipped by the fit: {skipped[series]}"
+        else:
+            similar = ", ".join(near(ids, name))
+            unknown[name] = (
+                f"not among the {len(ids)} series of the model"
+                f"{f'; near: {similar}' if similar else ''}"
+            )
+    return list(found), unknown
