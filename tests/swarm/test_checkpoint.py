@@ -26,7 +26,7 @@ LONG: dict[str, Any] = {"epochs": 40, "patience": np.arange(len(IDS)) % 4 + 2}
 
 
 @pytest.mark.parametrize("kind", TASKS)
-@pytest.mark.parametrize("memory", [None, 1])  # all members at once; in turns
+@pytest.mark.parametrize("memory", [None, 1])  # all members at once; a few at a time
 def test_a_fit_goes_on_where_it_was_interrupted(kind, memory, data, tmp_path):
     whole = run(TASKS[kind], data, **LONG, memory=memory)
     path = tmp_path / "fit.checkpoint"
@@ -139,16 +139,16 @@ def test_too_little_memory_is_met_with_smaller_chunks(data, monkeypatch, caplog)
     whole = run(TASKS["SmallLSTM"], data)
     once = schedules.Schedule._trained
 
-    def tight(self, group, epochs):
+    def tight(self, call, epochs):
         if self.layout.chunk > 2:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating")
-        return once(self, group, epochs)
+        return once(self, call, epochs)
 
     monkeypatch.setattr(schedules.Schedule, "_trained", tight)
     assert same(run(TASKS["SmallLSTM"], data, chunk=8).params, whole.params)
     assert "out of memory with chunks of 8; trying 4" in caplog.text
 
-    def broken(self, group, epochs):
+    def broken(self, call, epochs):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
     monkeypatch.setattr(schedules.Schedule, "_trained", broken)

@@ -211,9 +211,9 @@ def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
     results, lengths = [], []
     trained = schedule.Schedule._trained
 
-    def train(self, group, epochs):
+    def train(self, call, epochs):
         lengths[-1].append(epochs)
-        return trained(self, group, epochs)
+        return trained(self, call, epochs)
 
     monkeypatch.setattr(schedule.Schedule, "_trained", train)
     for short, idle in ((0.0, 9.0), (1e9, 0.0)):

@@ -36,12 +36,12 @@ def test_placing_and_unpacking_loses_nobody(members, lanes, chunk, limit):
         assert layout.capacity <= max(limit, lanes * chunk)
     rows = np.random.default_rng(members).permutation(members)[: layout.capacity]
     values = np.arange(members) * 10
-    turns = layout.turns(rows)
-    assert len(turns) <= layout.groups
-    packed = [place(lambda rows: values[rows], turn, layout, lane_mesh(lanes)) for turn in turns]
-    assert {group.shape for group in packed} == {(lanes, chunk)}  # one shape, whatever the number
-    assert (unpack(packed, [len(turn) for turn in turns]) == values[rows]).all()
-    assert set(np.concatenate([np.asarray(group).ravel() for group in packed])) == set(values[rows])
+    calls = layout.by_call(rows)
+    assert len(calls) <= layout.calls
+    packed = [place(lambda rows: values[rows], call, layout, lane_mesh(lanes)) for call in calls]
+    assert {call.shape for call in packed} == {(lanes, chunk)}  # one shape, whatever the number
+    assert (unpack(packed, [len(call) for call in calls]) == values[rows]).all()
+    assert set(np.concatenate([np.asarray(call).ravel() for call in packed])) == set(values[rows])
 
 
 @settings(max_examples=5, deadline=None)
@@ -55,7 +55,7 @@ def test_mapping_gives_each_member_its_own_result(members):
 def test_results_that_stay_on_the_devices_are_mapped_again():
     x = np.arange(50, dtype=np.float32)
     once = map_placed(_double, x, members=50, chunk=4, stay=True)
-    assert all(isinstance(group, jax.Array) for group in once.groups)
+    assert all(isinstance(call, jax.Array) for call in once.by_call)
     np.testing.assert_array_equal(map_members(_double, once, members=50, chunk=4), 4 * x)
 
 

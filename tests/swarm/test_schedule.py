@@ -28,7 +28,7 @@ def schedule(data):
     hyperparams = broadcast_hyperparams(HYPERPARAMS, MEMBERS)
     limits = broadcast_limits(np.arange(MEMBERS) + 1, None, MEMBERS)
     held, keys = Held(data, MEMBERS), member_keys(5, IDS)
-    layout = Layout(lanes=2, groups=1, chunk=2)
+    layout = Layout(lanes=2, calls=1, chunk=2)
     return Schedule(TASKS["Perceptron"], held, hyperparams, limits, keys, mesh, layout, block=2)
 
 
@@ -71,20 +71,20 @@ def test_unwatched_a_program_goes_on_as_long_as_it_can():
     class Program:
         pass
 
-    def begun(program, kind, rounds, *, validated=False, watched=False):
+    def begun(program, kind, chunks, *, validated=False, watched=False):
         pace = Pace(5, validated=validated, watched=watched)
-        pace.begin(program, kind, rounds)
+        pace.begin(program, kind, chunks)
         return pace
 
     program, other = Program(), Program()
     first = begun(program, "small", 4)
     assert first.epochs == 5
-    first.keep(rounds=4, epochs=5, seconds=60.0)  # compiled meanwhile
+    first.keep(chunks=4, epochs=5, seconds=60.0)  # compiled meanwhile
     assert begun(program, "small", 4).epochs == 5
-    first.keep(rounds=4, epochs=40, seconds=0.8)  # 5 ms each
-    first.keep(rounds=4, epochs=1, seconds=1.0)  # what was left, the host's work more than its own
-    for rounds, epochs in ((2, 50), (1000, 5), (0, 1024)):
-        assert begun(program, "small", rounds).epochs == epochs
+    first.keep(chunks=4, epochs=40, seconds=0.8)  # 5 ms each
+    first.keep(chunks=4, epochs=1, seconds=1.0)  # what was left, the host's work more than its own
+    for chunks, epochs in ((2, 50), (1000, 5), (0, 1024)):
+        assert begun(program, "small", chunks).epochs == epochs
     assert begun(program, "large", 2).epochs == begun(other, "small", 2).epochs == 5
     assert begun(program, "small", 2, watched=True).epochs == 5
     assert begun(program, "small", 2, validated=True).epochs == 5
@@ -95,9 +95,9 @@ def test_unwatched_a_program_goes_on_as_long_as_it_can():
 def test_a_second_fit_that_nobody_watches_takes_one_block(watched, monkeypatch):
     lengths, train = [], Schedule._trained
 
-    def trained(self, group, epochs, only=None):
+    def trained(self, call, epochs, only=None):
         lengths.append(epochs)
-        return train(self, group, epochs, only)
+        return train(self, call, epochs, only)
 
     monkeypatch.setattr(Schedule, "_trained", trained)
     data = np.ones((3, 8, 2), np.float32), np.ones((3, 8, 1), np.float32)

@@ -119,27 +119,32 @@ def _mesh(lanes: int | None, data_parallel: int) -> Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How members lie on the devices: ``groups`` arrays (lane, chunk, ...), one after another.
+    """How members lie on the devices.
 
-    Or arrays (lane, round, chunk, ...), whose rounds a program goes through by itself. ``room``:
-    how many members there may be at once, if fewer than there are places for.
+    - ``lanes``: the devices that work side by side
+    - ``calls``: calls of a program that all members take, one after another
+    - ``chunk``: members that a lane trains at once
+    - ``chunks``: chunks that a lane goes through in one call
+    - ``room``: members that there may be at once, if fewer than the calls have room for
+
+    A call takes arrays (lane, member, ...), or (lane, chunk, member, ...).
     """
 
     lanes: int
-    groups: int
+    calls: int
     chunk: int
-    rounds: int = 1
+    chunks: int = 1
     room: int | None = None
 
     @property
     def at_once(self) -> int:
-        """How many members a group has room for."""
-        return self.lanes * self.rounds * self.chunk
+        """How many members a call takes."""
+        return self.lanes * self.chunks * self.chunk
 
     @property
     def capacity(self) -> int:
         """How many members fit."""
-        places = self.groups * self.at_once
+        places = self.calls * self.at_once
         return places if self.room is None else min(places, self.room)
 
     @staticmethod
@@ -149,33 +154,33 @@ class Layout:
         most = needed if limit is None else limit // (lanes * chunk)
         return Layout(lanes, max(1, min(needed, most)), chunk)
 
-    def in_rounds(self, rounds: int) -> "Layout":
-        """The same room, in groups of so many rounds."""
-        groups = math.ceil(self.groups * self.rounds / rounds)
-        return Layout(self.lanes, groups, self.chunk, rounds, self.capacity)
+    def with_chunks(self, chunks: int) -> "Layout":
+        """Return the same room, with this many chunks in each call."""
+        calls = math.ceil(self.calls * self.chunks / chunks)
+        return Layout(self.lanes, calls, self.chunk, chunks, self.capacity)
 
-    def rounds_of(self, members: int) -> int:
-        """How many rounds so many members take."""
+    def chunks_of(self, members: int) -> int:
+        """Return the number of chunks of each lane for this many members."""
         return math.ceil(members / (self.lanes * self.chunk))
 
-    def by_round(self, some: Bool[np.ndarray, " row"]) -> Int[np.ndarray, "lane round"]:
-        """1 for each round of a group that has at least one of some members, 0 for others."""
+    def by_chunk(self, some: Bool[np.ndarray, " row"]) -> Int[np.ndarray, "lane chunk"]:
+        """Return 1 for each chunk of a call that has at least one of some members, 0 for others."""
         places = np.zeros(self.at_once, np.int32)
         places[: len(some)] = some
-        return places.reshape(self.rounds, self.lanes, self.chunk).max(-1).T
+        return places.reshape(self.chunks, self.lanes, self.chunk).max(-1).T
 
-    def turns(self, rows: Rows) -> list[Rows]:
-        """The rows of each group, packed densely."""
+    def by_call(self, rows: Rows) -> list[Rows]:
+        """Return the rows of each call, packed densely."""
         return np.split(rows, range(0, len(rows), self.at_once)[1:])
 
 
 def place(load: Callable[[Rows], Tree], rows: Rows, layout: Layout, mesh: Mesh) -> Tree:
-    """Put a group's members on their lanes, as :func:`packed_rows` has them."""
+    """Put the members of a call on their lanes, as :func:`packed_rows` has them."""
     return jax.device_put(packed_rows(load, rows, layout), NamedSharding(mesh, P("lane")))
 
 
 def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
-    """A group's members as numpy arrays (lane, chunk, ...): ``load(rows)`` gives arrays (row, ...).
+    """A call's members as numpy arrays (lane, member, ...): ``load(rows)`` gives arrays (row, ...).
 
     The first lanes are filled first; what stays free repeats the first member. A program takes them
     as they are, in less time than it takes to place them first.
@@ -189,21 +194,21 @@ def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tre
     return jax.tree.map(shape, load(filled))
 
 
-def packed_rounds(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
-    """The same as arrays (lane, round, chunk, ...): all lanes' first rounds are filled first."""
+def packed_chunks(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
+    """The same as arrays (lane, chunk, member, ...): first the first chunk of every lane."""
     filled = np.full(layout.at_once, rows[0])
     filled[: len(rows)] = rows
 
     def shape(leaf: Any) -> np.ndarray:
-        by_round = layout.rounds, layout.lanes, layout.chunk
-        leaf = _as_jax(leaf).reshape(*by_round, *np.shape(leaf)[1:])
+        by_chunk = layout.chunks, layout.lanes, layout.chunk
+        leaf = _as_jax(leaf).reshape(*by_chunk, *np.shape(leaf)[1:])
         return np.ascontiguousarray(leaf.swapaxes(0, 1))
 
     return jax.tree.map(shape, load(filled))
 
 
-def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
-    """Undo :func:`place`: numpy arrays (member, ...) of as many members as each group has."""
+def unpack(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
+    """Undo :func:`place`: numpy arrays (member, ...) of as many members as each call has."""
 
     def join(*leaves: np.ndarray) -> np.ndarray:
         flat = [
@@ -212,11 +217,11 @@ def unpack(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
         ]
         return flat[0] if len(flat) == 1 else np.concatenate(flat)
 
-    return jax.tree.map(join, *jax.device_get(list(groups)))
+    return jax.tree.map(join, *jax.device_get(list(calls)))
 
 
-def unpack_rounds(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
-    """The same of arrays (lane, round, chunk, ...), copied."""
+def unpack_chunks(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
+    """The same of arrays (lane, chunk, member, ...), copied."""
 
     def rows(leaf: np.ndarray, count: int) -> np.ndarray:
         lanes, _, chunk, *shape = leaf.shape
@@ -227,7 +232,7 @@ def unpack_rounds(groups: Sequence[Tree], members: Sequence[int]) -> Tree:
         flat = [rows(leaf, count) for leaf, count in zip(leaves, members, strict=True)]
         return np.concatenate(flat) if len(flat) > 1 else np.array(flat[0], order="C")
 
-    return jax.tree.map(join, *jax.device_get(list(groups)))
+    return jax.tree.map(join, *jax.device_get(list(calls)))
 
 
 def replicate(tree: Tree, mesh: Mesh) -> Tree:
@@ -238,14 +243,14 @@ def replicate(tree: Tree, mesh: Mesh) -> Tree:
 class Placed:
     """Arrays of members on the devices, which come to the host when they are looked at."""
 
-    def __init__(self, groups: Sequence[Tree], layout: Layout, members: int):
-        self.groups, self.layout, self.members = tuple(groups), layout, members
+    def __init__(self, by_call: Sequence[Tree], layout: Layout, members: int):
+        self.by_call, self.layout, self.members = tuple(by_call), layout, members
 
     @functools.cached_property
     def host(self) -> Tree:
         """Numpy arrays (member, ...)."""
-        turns = self.layout.turns(np.arange(self.members))
-        return unpack(self.groups, [len(turn) for turn in turns])
+        calls = self.layout.by_call(np.arange(self.members))
+        return unpack(self.by_call, [len(rows) for rows in calls])
 
 
 CHUNK = 8  # members that a lane maps a function over at once
@@ -277,7 +282,7 @@ def map_members(
     return map_placed(function, *trees, members=members, chunk=chunk, lanes=lanes, once=once).host
 
 
-_AHEAD = 4  # groups that are sent to the devices before the results of the first come back
+_AHEAD = 4  # calls that are sent to the devices before the results of the first come back
 
 
 def map_placed(
@@ -296,12 +301,12 @@ def map_placed(
     mesh = lane_mesh(lanes)
     layout = Layout.of(members, mesh.size, chunk)
     by_member, shared = _split(trees)
-    common: Tree = shared if layout.groups == 1 else replicate(shared, mesh)
+    common: Tree = shared if layout.calls == 1 else replicate(shared, mesh)
     program = _spread_whole(function, mesh, once=once)
     results: list[Tree] = []
-    for number in range(layout.groups):
+    for number in range(layout.calls):
         args = [
-            tree.groups[number] if isinstance(tree, Placed) else packed(tree, number, layout)
+            tree.by_call[number] if isinstance(tree, Placed) else packed(tree, number, layout)
             for tree in by_member
         ]
         results.append(program(common, None, *args))
@@ -321,7 +326,7 @@ def _split(trees: Sequence[Tree]) -> tuple[Sequence[Tree], tuple[Tree, ...]]:
 
 
 def packed(tree: Tree, number: int, layout: Layout) -> Tree:
-    """The members of a group, as :func:`packed_rows`, of arrays (member, ...)."""
+    """The members of a call, as :func:`packed_rows`, of arrays (member, ...)."""
     first = number * layout.at_once
 
     def pack(leaf: Any) -> np.ndarray:

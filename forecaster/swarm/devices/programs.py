@@ -33,7 +33,7 @@ class Program:
     """A function over all lanes; it is traced and compiled for the shapes that it is called with.
 
     ``program(common, by_lane, *trees)``: what all members share, arrays (lane,), and trees of
-    arrays (lane, chunk, ...), or (lane, round, chunk, ...) of those with rounds, on the devices or
+    arrays (lane, member, ...), or (lane, chunk, member, ...) of those in chunks, on the devices or
     numpy. The result is one of the latter kind.
     """
 
@@ -188,7 +188,7 @@ def spread(
     *,
     once: bool = False,
     name: str = "",
-    rounds: bool = False,
+    chunked: bool = False,
 ) -> Program:
     """Turn a function of one member into a compiled function of all, on every lane.
 
@@ -196,20 +196,20 @@ def spread(
     member's part of each tree. ``once``: it runs once for each member, so that on CPUs it pays to
     compile it fast (on other devices what validates members at their start would suffer from it).
     ``name``: what profiles show, as ``jit_swarm_NAME``; by default the function's.
-    ``rounds``: trees are of arrays (lane, round, chunk, ...), and a lane's scalars of arrays (lane,
-    round); a lane goes through its rounds.
+    ``chunked``: trees are of arrays (lane, chunk, member, ...), and a lane's scalars of arrays
+    (lane, chunk); a lane goes through its chunks one after another.
     """
 
     def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
-        first = operator.itemgetter(0)  # this lane's (chunk, ...)
+        first = operator.itemgetter(0)  # this lane's (member, ...)
 
         def of_chunk(each: tuple[Tree, tuple[Tree, ...]]) -> Tree:
             return jax.vmap(functools.partial(function, common, each[0]))(*each[1])
 
         by_lane, args = jax.tree.map(first, (by_lane, args))
         each = by_lane, args
-        out = cast(Tree, jax.lax.map(of_chunk, each)) if rounds else of_chunk(each)
-        return jax.tree.map(operator.itemgetter(None), out)  # (1, chunk, ...)
+        out = cast(Tree, jax.lax.map(of_chunk, each)) if chunked else of_chunk(each)
+        return jax.tree.map(operator.itemgetter(None), out)  # (1, member, ...)
 
     def everywhere(common: Tree, by_lane: Tree, *args: Tree) -> Tree:
         specs = (P(), *([P("lane")] * (1 + len(args))))

@@ -16,7 +16,7 @@ from forecaster.swarm.arrays.data import Held, Rows, Streamed, total_bytes, with
 from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.arrays.variables import count_weights
 from forecaster.swarm.checks import broadcast_limits
-from forecaster.swarm.devices.lanes import Layout, lane_mesh, packed_rounds, replicate
+from forecaster.swarm.devices.lanes import Layout, lane_mesh, packed_chunks, replicate
 from forecaster.swarm.execution.blocks import Trained, compiled
 from forecaster.swarm.execution.flat import Form
 from forecaster.swarm.execution.memory import (
@@ -150,7 +150,7 @@ def _measure(
     rows = np.arange(layout.capacity) % held.members
 
     def put(load: Callable[[Rows], Tree]) -> Tree:
-        placed = packed_rounds(load, rows, layout)
+        placed = packed_chunks(load, rows, layout)
         return jax.device_put(placed, NamedSharding(mesh, PartitionSpec("lane")))
 
     keys = np.zeros((held.members, 2), np.uint32)

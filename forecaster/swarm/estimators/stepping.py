@@ -20,7 +20,7 @@ from forecaster.swarm.training.training import State
 
 _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 
-MOST = 2**30  # bytes of states that stay; larger ones come and go in turns
+MOST = 2**30  # bytes of states that stay; larger ones come and go with each call
 
 # A call is small whose weights times numbers of data are no more for a member; members go by in
 # chunks that have so many together, of these sizes.
@@ -109,10 +109,10 @@ class OnDevices:
         out = self._map(function, spread, self._state[1], hyperparams, batch, stay=True)
 
         def part(tree: Callable[[tuple[State, jax.Array]], Tree]) -> Placed:
-            return Placed([tree(group) for group in out.groups], out.layout, out.members)
+            return Placed([tree(call) for call in out.by_call], out.layout, out.members)
 
         loss = part(operator.itemgetter(1)).host
-        last = Step(part(lambda group: group[0].epoch), loss, self.last)
+        last = Step(part(lambda call: call[0].epoch), loss, self.last)
         state = spread, part(operator.itemgetter(0))
         return OnDevices(self.start, self._lanes, state, last, self._placed), loss
 
@@ -127,7 +127,7 @@ class OnDevices:
         if self._state is None or self._state[0] != spread:
             return _on_devices(self.result.params, len(self.start.ids), spread)
         state = self._state[1]
-        return Placed([group.best_params for group in state.groups], state.layout, state.members)
+        return Placed([call.best_params for call in state.by_call], state.layout, state.members)
 
     def _spread(self, data: Tree) -> Spread:
         return spread_of(self._lanes, self._weights, data)
@@ -176,10 +176,10 @@ def _on_devices(tree: Tree, members: int, spread: Spread) -> Placed:
     mesh = lane_mesh(spread.lanes)
     layout = Layout.of(members, mesh.size, spread.chunk)
 
-    def group(rows: np.ndarray) -> Tree:
+    def put(rows: np.ndarray) -> Tree:
         return place(lambda rows: take_members(tree, rows), rows, layout, mesh)
 
-    return Placed([group(rows) for rows in layout.turns(np.arange(members))], layout, members)
+    return Placed([put(rows) for rows in layout.by_call(np.arange(members))], layout, members)
 
 
 def _equal(first: _Hyperparams, second: _Hyperparams) -> bool:

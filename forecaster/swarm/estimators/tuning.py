@@ -179,14 +179,14 @@ def tune(
     for rung, (kept, epochs_after) in enumerate(rungs):
         search.keep(kept)
         to_come = len(ids) * _epochs_of(rungs[rung:], epochs_before)  # at the most
-        for number, group in enumerate(search.groups):
-            if len(group.active):
-                to_come -= len(group.active) * (epochs_after - epochs_before)
+        for number, size_class in enumerate(search.size_classes):
+            if len(size_class.active):
+                to_come -= len(size_class.active) * (epochs_after - epochs_before)
                 stage = checkpoint and _stage(checkpoint, f"{rung}.{number}")
                 report = on_progress and search.report(
-                    on_progress, group, to_come, seconds, f"rung {rung + 1} of {len(rungs)}"
+                    on_progress, size_class, to_come, seconds, f"rung {rung + 1} of {len(rungs)}"
                 )
-                seconds += search.train(group, epochs_after, stage, report).seconds
+                seconds += search.train(size_class, epochs_after, stage, report).seconds
         epochs_before = epochs_after
     return search.result(seconds)
 
@@ -208,7 +208,7 @@ def _epochs_of(rungs: Sequence[tuple[int, int]], before: int) -> int:
     )
 
 
-class _Group:
+class _SizeClass:
     """The members of one size: every series with every candidate of that size."""
 
     def __init__(self, size: Candidate, task: Task, numbers: Sequence[int], ids: Sequence[str]):
@@ -279,8 +279,8 @@ class _Search:
         for number, candidate in enumerate(candidates):
             size = tuple((name, candidate[name]) for name in sizes if name in candidate)
             by_size.setdefault(size, []).append(number)
-        self.groups = [
-            _Group(dict(size), make_task(**dict(size)), numbers, ids)
+        self.size_classes = [
+            _SizeClass(dict(size), make_task(**dict(size)), numbers, ids)
             for size, numbers in by_size.items()
         ]
         self._loss = np.full((len(ids), len(candidates)), np.inf)
@@ -288,28 +288,28 @@ class _Search:
 
     def train(
         self,
-        group: _Group,
+        size_class: _SizeClass,
         epochs: int,
         checkpoint: Checkpoint | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> FitResult:
-        """Train a group's active members up to so many epochs."""
-        rows, numbers = group.rows[group.active], group.numbers[group.active]
+        """Train a size class's active members up to so many epochs."""
+        rows, numbers = size_class.rows[size_class.active], size_class.numbers[size_class.active]
         result = fit(
-            group.task,
+            size_class.task,
             shared_rows(self.data, rows),
-            [group.names[member] for member in group.active],
+            [size_class.names[member] for member in size_class.active],
             seed=0,
             epochs=np.minimum(self.limits.epochs[rows], epochs),
             patience=self.limits.patience[rows],
             keys=self._keys[rows],
             hyperparams=self._hyperparams(rows, numbers),
-            previous=group.active_result(),
+            previous=size_class.active_result(),
             checkpoint=checkpoint,
             on_progress=on_progress,
             **self._machine,
         )
-        group.update(result)
+        size_class.update(result)
         usable = np.isfinite(result.best_loss)
         self._loss[rows, numbers] = np.where(usable, result.best_loss, np.inf)
         self._epochs[rows, numbers] = result.epochs
@@ -326,13 +326,13 @@ class _Search:
     def report(
         self,
         on_progress: Callable[[Progress], None],
-        group: _Group,
+        size_class: _SizeClass,
         to_come: int,
         seconds: float,
         stage: str,
     ) -> Callable[[Progress], None]:
-        """Turn a group's progress into that of the search, ``to_come``: epochs after this group."""
-        active = group.rows[group.active], group.numbers[group.active]
+        """Turn a size class's progress into that of the search, ``to_come``: epochs after it."""
+        active = size_class.rows[size_class.active], size_class.numbers[size_class.active]
         others = int(self._epochs.sum() - self._epochs[active].sum())
 
         def report(progress: Progress) -> None:
@@ -351,17 +351,20 @@ class _Search:
     def keep(self, count: int) -> None:
         """Let only each series' best candidates train on."""
         rank = np.argsort(np.argsort(self._loss, axis=1, kind="stable"), axis=1)
-        for group in self.groups:
-            stays = rank[group.rows[group.active], group.numbers[group.active]] < count
-            group.active = group.active[stays]
+        for size_class in self.size_classes:
+            stays = (
+                rank[size_class.rows[size_class.active], size_class.numbers[size_class.active]]
+                < count
+            )
+            size_class.active = size_class.active[stays]
 
     def result(self, seconds: float) -> Tuned:
         """The best of all that was tried, also of what was dropped on the way."""
         choice = self._loss.argmin(1)
         winners = tuple(
             winners
-            for group in self.groups
-            if (winners := group.winners(choice, self.ids, self._hyperparams))
+            for size_class in self.size_classes
+            if (winners := size_class.winners(choice, self.ids, self._hyperparams))
         )
         return Tuned(
             self.ids,

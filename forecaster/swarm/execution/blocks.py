@@ -43,7 +43,7 @@ class Block(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """The same of arrays (lane, round, chunk, ...), the states as :class:`Form` has them."""
+    """The same of arrays (lane, chunk, member, ...), the states as :class:`Form` has them."""
 
     state: Flat
     losses: Losses
@@ -242,7 +242,7 @@ def compiled(
     """The two compiled programs of a fit: one starts members, the other trains them.
 
     ``begin``: :func:`start` or :func:`resume`. A block has at most ``max_epochs`` epochs. States
-    come and go in this form. Common to all members are the data that they share. Each round of each
+    come and go in this form. Common to all members are the data that they share. Each chunk of each
     lane has a number of epochs of its own, 0 where nobody trains, and a flag of whether anybody
     starts.
     """
@@ -278,8 +278,8 @@ def compiled(
         return Trained(flat, block.losses, block.sound)
 
     return (
-        spread(first, mesh, once=True, name=begin.__name__, rounds=True),
-        spread(train, mesh, name="train", rounds=True),
+        spread(first, mesh, once=True, name=begin.__name__, chunked=True),
+        spread(train, mesh, name="train", chunked=True),
     )
 
 
@@ -308,9 +308,9 @@ _Train: TypeAlias = Callable[[int, int], tuple[State, np.ndarray]]
 
 
 def put_right(state: State, bad: Int[np.ndarray, " row"], train: _Train) -> State:
-    """States of a group, in which members that diverged are as they were before it happened.
+    """States of members, in which those that diverged are as they were before it happened.
 
-    - ``state``: the group's after the block, arrays (row, ...)
+    - ``state``: those after the block, arrays (row, ...)
     - ``bad``: the epoch of the block that went wrong, see :func:`first_bad`
     - ``train``: of a row and a number of epochs, the states after so many of the block, of that
       row at least, and whether weights are finite
@@ -336,7 +336,7 @@ def _last_sound(train: _Train, row: int, bad: int) -> State:
 
 
 def _before(train: _Train, row: int, ill: int) -> State:
-    """The group's states with a member's last finite weights, where those after ``ill`` are not."""
+    """The states with a member's last finite weights, where those after ``ill`` are not."""
     good, back = ill - 1, 1
     after, sound = train(row, good)
     while good and not sound[row]:

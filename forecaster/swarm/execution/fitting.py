@@ -120,7 +120,7 @@ def fit(
       is then so many devices. The result is that of one device up to rounding. It pays for a few
       large networks with large batches; see the guide of the engine
     - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that
-      needs more goes through in turns
+      needs more has only some members on the devices at once
     - ``previous``: continue this training
     - ``checkpoint``: or its path; makes the fit resumable after an interruption at any moment, also
       by ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
@@ -133,8 +133,8 @@ def fit(
     Members whose workers were lost again and again are in the result's ``failed``.
 
     Raises SwarmError when ids repeat, when data and ids differ in number, when a member of
-    :class:`Supervised` data has no validation example that counts (of streamed ones: when it is
-    its turn), or when the checkpoint to resume is of another fit or computed by another kernel;
+    :class:`Supervised` data has no validation example that counts (of streamed ones: when they
+    are loaded), or when the checkpoint to resume is of another fit or computed by another kernel;
     FileNotFoundError when there is none; SwarmWriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()

@@ -1,6 +1,6 @@
 """Trees of arrays as one array for each type of number.
 
-Between host and devices every array of every group of members costs some ten microseconds, however
+Between host and devices every array of every call costs some ten microseconds, however
 small it is: for small networks more than their training.
 """
 
@@ -18,7 +18,7 @@ from forecaster.swarm.task import AnyArray, Tree
 
 Flat: TypeAlias = dict[str, Any]
 """By the name of the type, an array (number,); of members (member, number), or (lane,
-round, chunk, number)."""
+chunk, member, number)."""
 
 
 class Place(NamedTuple):

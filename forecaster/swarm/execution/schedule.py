@@ -1,11 +1,11 @@
 """The schedule of a fit: blocks of epochs over all lanes until every member has stopped.
 
-Members train in groups, whose states stay on the devices from block to block. When enough members
-have stopped to save a group, or others wait for their places, states come to the host and the rest
-are packed densely again. So the slow members never hold up the fast ones, and the wall time follows
-the work that is really done. Members differ in their epoch, never in the program. At most two
-programs are compiled, whatever happens and however many members there are: one that starts members
-and one that trains them.
+Members that train are resident on the devices, where their states stay from block to block. When
+enough members have stopped to save a chunk, or others wait for their places, states come to the
+host and the rest are packed densely again. So the slow members never hold up the fast ones, and the
+wall time follows the work that is really done. Members differ in their epoch, never in the program.
+At most two programs are compiled, whatever happens and however many members there are: one that
+starts members and one that trains them.
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ _TIMES = 8  # a block has at most so many times as many epochs as the one before
 # Seconds of a block of which nobody sees anything meanwhile; an interruption waits for its end.
 _UNSEEN = 0.5
 
-# Seconds of an epoch of a round, by the program that trains and by what it was called with.
+# Seconds of an epoch of a chunk, by the program that trains and by what it was called with.
 _taken: weakref.WeakKeyDictionary[object, dict[Hashable, float]] = weakref.WeakKeyDictionary()
 _KEPT = 64  # kinds of calls of a program
 
@@ -101,27 +101,27 @@ class Pace:
         self._short = _UNSEEN if self._unseen else _SHORT
         self._before, self._kind, self._known, self._most = dict[Hashable, float](), None, False, 0
 
-    def begin(self, program: object, kind: Hashable, rounds: int) -> None:
+    def begin(self, program: object, kind: Hashable, chunks: int) -> None:
         """Choose the first block's length by what this program took for the like, if it did.
 
-        - ``kind``: what decides, beside the program, how long a round takes
-        - ``rounds``: that it is about to go through, on all lanes at the same time
+        - ``kind``: what decides, beside the program, how long a chunk takes
+        - ``chunks``: that each lane is about to go through
         """
         self._before, self._kind = _taken.setdefault(program, {}), kind
         self._known = kind in self._before
         if self._unseen and self._known:
-            epochs = int(self._short / max(rounds * self._before[kind], 1e-9))
+            epochs = int(self._short / max(chunks * self._before[kind], 1e-9))
             self.epochs = min(max(epochs, self._shortest), self.longest)
 
-    def keep(self, rounds: int, epochs: int, seconds: float) -> None:
-        """Keep how long a block of so many rounds and epochs took, if no longer one has told more.
+    def keep(self, chunks: int, epochs: int, seconds: float) -> None:
+        """Keep how long a block of so many chunks and epochs took, if no longer one has told more.
 
         The first of its kind may have been compiled meanwhile, and tells nothing.
         """
         if self._known and epochs >= self._most:
             while len(self._before) >= _KEPT:
                 del self._before[next(iter(self._before))]
-            self._most, self._before[self._kind] = epochs, seconds / (rounds * epochs)
+            self._most, self._before[self._kind] = epochs, seconds / (chunks * epochs)
         self._known = True
 
     def adapt(self, seconds: float, moving: float) -> None:
@@ -142,16 +142,16 @@ Rows: TypeAlias = Int[np.ndarray, " row"]
 
 _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
-# A lane goes through so many rounds in one program if their members together have no more than so
+# A lane goes through so many chunks in one call if their members together have no more than so
 # many bytes: each call of a program costs the host half a millisecond.
-_ROUNDS, _SMALL = 16, 2**23
+_CHUNKS, _SMALL = 16, 2**23
 
 
-class Group(NamedTuple):
+class Resident(NamedTuple):
     """Members that train at once, on the devices; states may come there with their first block."""
 
     rows: Rows
-    state: Flat  # arrays (lane, round, chunk, number)
+    state: Flat  # arrays (lane, chunk, member, number)
     fixed: tuple[Tree, ...]  # data, hyperparameters and limits, alike
 
 
@@ -159,9 +159,9 @@ class Snapshot(NamedTuple):
     """All that a fit has come to."""
 
     started: Bool[np.ndarray, " member"]
-    state: State  # on the host; of members in groups, only epoch and status are as they are now
+    state: State  # on the host; of resident members, only epoch and status are as they are now
     history: History
-    groups: tuple[Group, ...]
+    resident: tuple[Resident, ...]
 
 
 class Schedule:
@@ -197,10 +197,10 @@ class Schedule:
         self._form = Form.of(member)
         self._begin, self._train = compiled(task, mesh, self.pace.longest, self._form, begin)
         # Whatever the number of members and lanes, so that nothing is compiled for another one.
-        in_lane = _ROUNDS * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
-        self.layout = layout.in_rounds(_ROUNDS) if in_lane <= _SMALL else layout
-        rounds = self.layout.rounds_of(min(held.members, self.layout.capacity))
-        self.pace.begin(self._train, (self.layout, held.shapes), rounds)
+        in_lane = _CHUNKS * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
+        self.layout = layout.with_chunks(_CHUNKS) if in_lane <= _SMALL else layout
+        chunks = self.layout.chunks_of(min(held.members, self.layout.capacity))
+        self.pace.begin(self._train, (self.layout, held.shapes), chunks)
         self._moving = 0.0  # seconds that the latest block took to move states
         self._once = held.is_small and held.members <= self.layout.at_once
         self._once &= bool(self.pace.epochs >= np.max(limits.epochs))
@@ -261,7 +261,7 @@ class Schedule:
         while True:
             try:
                 self._moving = 0.0
-                self._regroup()
+                self._repack()
                 if len(self.running):
                     self._train_block()
                 return
@@ -285,20 +285,20 @@ class Schedule:
         state = self._snapshot.state._replace(status=status)
         self._snapshot = self._snapshot._replace(state=state)
 
-    def _regroup(self) -> None:
+    def _repack(self) -> None:
         """Pack the members that run, and those that wait for a place, where that saves work."""
-        groups, running = self._snapshot.groups, self.running
+        calls, running = self._snapshot.resident, self.running
         waiting = np.flatnonzero(~self.started)
         room = max(0, self.layout.capacity - len(running))
-        if groups:
-            placed = np.concatenate([group.rows for group in groups])
+        if calls:
+            placed = np.concatenate([call.rows for call in calls])
             inside = np.intersect1d(placed, running)
             outside = len(running) - len(inside) + len(waiting)
             if self.held.streamed:  # its data are loaded again for every move
                 moves = len(inside) <= 0.75 * len(placed)
             else:
-                rounds = map(self.layout.rounds_of, (len(inside), *_lengths(groups)))
-                fewer = next(rounds) < sum(rounds)
+                chunks = map(self.layout.chunks_of, (len(inside), *_lengths(calls)))
+                fewer = next(chunks) < sum(chunks)
                 moves = fewer or (outside and len(inside) < self.layout.capacity)
             if not moves:
                 return
@@ -306,65 +306,69 @@ class Schedule:
         self._bring_back()
         if room:
             self._admit(waiting[:room])
-        rows = self.running[: self.layout.capacity]
-        begun = [group.rows for group in self._snapshot.groups]
-        if not begun or not np.array_equal(np.concatenate(begun), rows):
+        packed = self.running[: self.layout.capacity]
+        begun = [call.rows for call in self._snapshot.resident]
+        if not begun or not np.array_equal(np.concatenate(begun), packed):
             self._bring_back()
-            made = [self._place(turn) for turn in self.layout.turns(rows)] if len(rows) else []
-            self._snapshot = self._snapshot._replace(groups=tuple(made))
+            made = (
+                [self._place(rows) for rows in self.layout.by_call(packed)] if len(packed) else []
+            )
+            self._snapshot = self._snapshot._replace(resident=tuple(made))
         self._moving = time.perf_counter() - began
 
     def _admit(self, admitted: Rows) -> None:
         """Start waiting members: those that a program starts are on the devices then."""
         if not len(admitted):
             return
-        state, groups = self._snapshot.state, list[Group]()
+        state, calls = self._snapshot.state, list[Resident]()
         if self._task.validate is None and isinstance(self.origin, State):
             new = resume_unvalidated(
                 take_members(self.origin, admitted), take_members(self.limits, admitted)
             )
             state = write_members(state, admitted, new)
         else:
-            groups = [self._begun(turn) for turn in self.layout.turns(admitted)]
-            state = self._told(state, groups)
+            calls = [self._begun(rows) for rows in self.layout.by_call(admitted)]
+            state = self._told(state, calls)
         started = self.started.copy()
         started[admitted] = True
-        self._snapshot = self._snapshot._replace(started=started, state=state, groups=tuple(groups))
+        self._snapshot = self._snapshot._replace(
+            started=started, state=state, resident=tuple(calls)
+        )
 
-    def _begun(self, rows: Rows) -> Group:
+    def _begun(self, rows: Rows) -> Resident:
         """These members as they start."""
         origin, fixed = self._packed(self.origin, rows), self._on_devices(rows)
-        somebody = self.layout.by_round(np.ones(len(rows), bool))
-        return Group(rows, self._begin((self._shared,), somebody, origin, *fixed), fixed)
+        somebody = self.layout.by_chunk(np.ones(len(rows), bool))
+        return Resident(rows, self._begin((self._shared,), somebody, origin, *fixed), fixed)
 
-    def _place(self, rows: Rows) -> Group:
+    def _place(self, rows: Rows) -> Resident:
         """These members as they are; their states go to the devices with their first block."""
-        return Group(rows, self._packed(self._snapshot.state, rows), self._on_devices(rows))
+        return Resident(rows, self._packed(self._snapshot.state, rows), self._on_devices(rows))
 
     def _packed(self, tree: Tree, rows: Rows) -> Tree:
-        """Arrays (member, ...) as a group of these members has them; states are flat."""
+        """Arrays (member, ...) as a call of these members has them; states are flat."""
 
         def load(rows: Rows) -> Tree:
             if isinstance(tree, State):  # whose numbers are copied when they are put together
                 return self._form.flat_rows(take_members(tree, consecutive(rows)))
             return take_members(tree, rows)
 
-        return _lanes.packed_rounds(load, rows, self.layout)
+        return _lanes.packed_chunks(load, rows, self.layout)
 
     def _on_devices(self, rows: Rows) -> tuple[Tree, ...]:
         """Data, hyperparameters and limits; small ones used once go with the call: it is faster."""
         fixed = (
-            _lanes.packed_rounds(self.held.rows, rows, self.layout),
+            _lanes.packed_chunks(self.held.rows, rows, self.layout),
             self._packed(self.hyperparams, rows),
             self._packed(self.limits, rows),
         )
         return fixed if self._once else jax.device_put(fixed, NamedSharding(self.mesh, P("lane")))
 
-    def _told(self, state: State, groups: Sequence[Group]) -> State:
-        """States on the host, with epoch and status of groups as they are on the devices."""
-        counts = [self._counts(group.state) for group in groups]
-        epoch, status = self._epoch_and_status(_lanes.unpack_rounds(counts, _lengths(groups)))
-        rows = np.concatenate([group.rows for group in groups])
+    def _told(self, state: State, calls: Sequence[Resident]) -> State:
+        """States on the host, epoch and status of resident members as on the devices."""
+        counts = [self._counts(call.state) for call in calls]
+        epoch, status = self._epoch_and_status(_lanes.unpack_chunks(counts, _lengths(calls)))
+        rows = np.concatenate([call.rows for call in calls])
         return state._replace(
             epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
         )
@@ -378,32 +382,32 @@ class Schedule:
         return counts[:, places.epoch.begin], counts[:, places.status.begin]
 
     def _train_block(self) -> None:
-        """Train the groups for a block, and choose the length of the next one."""
-        groups, began = self._snapshot.groups, time.perf_counter()
-        rows = np.concatenate([group.rows for group in groups])
+        """Train the resident members for a block, and choose the length of the next one."""
+        calls, began = self._snapshot.resident, time.perf_counter()
+        rows = np.concatenate([call.rows for call in calls])
         before = self.epoch[rows]
         left = np.where(self.status[rows] == Status.TRAINING, self.limits.epochs[rows] - before, 0)
         epochs = self._epochs_of_block(left[left > 0])
-        blocks = [self._trained(group, epochs) for group in groups]
+        blocks = [self._trained(call, epochs) for call in calls]
         plain = is_plain(self._task)  # whose two losses are one
         seen = [
             (self._counts(block.state), block.losses.train if plain else block.losses, block.sound)
             for block in blocks
         ]
-        counts, losses, sound = _lanes.unpack_rounds(_first(seen, epochs), _lengths(groups))
-        rounds = sum(map(self.layout.rounds_of, _lengths(groups)))
-        self.pace.keep(rounds, epochs, time.perf_counter() - began)
+        counts, losses, sound = _lanes.unpack_chunks(_first(seen, epochs), _lengths(calls))
+        chunks = sum(map(self.layout.chunks_of, _lengths(calls)))
+        self.pace.keep(chunks, epochs, time.perf_counter() - began)
         losses = Losses(losses, losses) if plain else cast(Losses, losses)
         epoch = self._epoch_and_status(counts)[0]
         after = [
-            group._replace(state=block.state) for group, block in zip(groups, blocks, strict=True)
+            call._replace(state=block.state) for call, block in zip(calls, blocks, strict=True)
         ]
         if self._task.validate is None:
             bad = first_bad(np.asarray(losses.train), sound, epoch - before)
             if (bad >= 0).any():
                 after = [
                     self._sound(*each)
-                    for each in zip(groups, after, _split(bad, groups), strict=True)
+                    for each in zip(calls, after, _split(bad, calls), strict=True)
                 ]
         state = self._told(self._snapshot.state, after)
         history = self.history.with_block(rows, losses, before, np.asarray(state.epoch)[rows])
@@ -417,16 +421,16 @@ class Schedule:
         most = left.min() if is_plain(self._task) else left.max()
         return int(min(self.pace.epochs, most))
 
-    def _trained(self, group: Group, epochs: int, only: int | None = None) -> Trained:
-        """A group after so many epochs: rounds with a member that trains, or with row ``only``."""
-        trains = self.status[group.rows] == Status.TRAINING
+    def _trained(self, call: Resident, epochs: int, only: int | None = None) -> Trained:
+        """A call after so many epochs: chunks with a member that trains, or with row ``only``."""
+        trains = self.status[call.rows] == Status.TRAINING
         if only is not None:
             trains &= np.arange(len(trains)) == only
-        by_round = self.layout.by_round(trains) * np.int32(epochs)
-        return self._train((self._shared,), by_round, group.state, *group.fixed)
+        by_chunk = self.layout.by_chunk(trains) * np.int32(epochs)
+        return self._train((self._shared,), by_chunk, call.state, *call.fixed)
 
-    def _sound(self, before: Group, after: Group, bad: Int[np.ndarray, " row"]) -> Group:
-        """A group whose members that diverged are as they were before it happened.
+    def _sound(self, before: Resident, after: Resident, bad: Int[np.ndarray, " row"]) -> Resident:
+        """Resident members: those that diverged are as they were before it happened.
 
         ``bad``: the epoch of the block that went wrong, see :func:`first_bad`.
         """
@@ -435,26 +439,26 @@ class Schedule:
 
         def train(row: int, epochs: int) -> tuple[State, np.ndarray]:
             block = self._trained(before, epochs, row)
-            sound = _lanes.unpack_rounds([block.sound], [len(before.rows)])
+            sound = _lanes.unpack_chunks([block.sound], [len(before.rows)])
             return self._unpacked([before._replace(state=block.state)]), sound
 
         state = put_right(self._unpacked([after]), bad, train)
         return after._replace(state=self._packed(state, np.arange(len(before.rows))))
 
-    def _unpacked(self, groups: Sequence[Group]) -> State:
-        """States of groups, on the host."""
-        flat = jax.device_get([group.state for group in groups])
-        return _lanes.unpack_rounds([self._form.tree(each, 3) for each in flat], _lengths(groups))
+    def _unpacked(self, calls: Sequence[Resident]) -> State:
+        """States of resident members, on the host."""
+        flat = jax.device_get([call.state for call in calls])
+        return _lanes.unpack_chunks([self._form.tree(each, 3) for each in flat], _lengths(calls))
 
     def _bring_back(self) -> None:
         """Have the states of all members on the host, and none on the devices."""
-        groups = self._snapshot.groups
-        if not groups:
+        calls = self._snapshot.resident
+        if not calls:
             return
-        new = self._unpacked(groups)
-        rows = np.concatenate([group.rows for group in groups])
+        new = self._unpacked(calls)
+        rows = np.concatenate([call.rows for call in calls])
         state = write_members(self._snapshot.state, rows, new)
-        self._snapshot = self._snapshot._replace(state=state, groups=())
+        self._snapshot = self._snapshot._replace(state=state, resident=())
 
     def continue_losses(self, losses: Losses) -> None:
         """Keep the losses (member, epoch) of the training that this fit continues."""
@@ -484,10 +488,10 @@ def _first(seen: Sequence[Tree], epochs: int) -> list[Tree]:
     ]
 
 
-def _lengths(groups: Sequence[Group]) -> list[int]:
-    return [len(group.rows) for group in groups]
+def _lengths(calls: Sequence[Resident]) -> list[int]:
+    return [len(call.rows) for call in calls]
 
 
-def _split(values: np.ndarray, groups: Sequence[Group]) -> list[np.ndarray]:
-    """Values of the members of several groups, by group."""
-    return np.split(values, np.cumsum([len(group.rows) for group in groups])[:-1])
+def _split(values: np.ndarray, calls: Sequence[Resident]) -> list[np.ndarray]:
+    """Values of the members of several calls, by call."""
+    return np.split(values, np.cumsum([len(call.rows) for call in calls])[:-1])

@@ -167,8 +167,8 @@ def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
     positions, count = jnp.arange(len(used)), used.sum()
     valid = jnp.argsort(~used, stable=True)  # the valid ones first
     share = count / jnp.maximum(len(used) - count, 1)
-    turn = ((jnp.cumsum(~used) - 0.5) * share).astype(jnp.int32)  # where there is padding
-    source = jnp.where(used, positions, valid[jnp.minimum(turn, len(used) - 1)])
+    nth = ((jnp.cumsum(~used) - 0.5) * share).astype(jnp.int32)  # where there is padding
+    source = jnp.where(used, positions, valid[jnp.minimum(nth, len(used) - 1)])
     return jax.tree.map(operator.itemgetter(source), inputs)
 
 

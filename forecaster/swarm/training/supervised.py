@@ -66,9 +66,9 @@ def shuffled_batches(
 ) -> tuple[Int[jax.Array, "step batch"], Bool[jax.Array, "step batch"], Bool[jax.Array, " step"]]:
     """A random order of the valid examples, cut into batches.
 
-    When an example's turn comes depends on the key and on its label, a whole number from 0, by
-    default its position: padding changes nothing. The last batch is filled up with its own examples
-    in turn. Returns the examples' indices, which of them count, and which steps have any.
+    Where an example comes in the order depends on the key and on its label, a whole number from 0,
+    by default its position: padding changes nothing. The last batch is filled up by repeating its
+    own examples. Returns the examples' indices, which of them count, and which steps have any.
     """
     examples = valid.shape[0]
     steps = math.ceil(examples / batch_size)
@@ -78,8 +78,8 @@ def shuffled_batches(
     order = jnp.pad(order, (0, steps * batch_size - examples)).reshape(steps, batch_size)
     position = jnp.arange(steps * batch_size).reshape(steps, batch_size)
     is_example = position < valid.sum()
-    turn = jnp.arange(batch_size) % jnp.maximum(is_example.sum(1, keepdims=True), 1)
-    return jnp.take_along_axis(order, turn, 1, mode="clip"), is_example, is_example.any(1)
+    repeated = jnp.arange(batch_size) % jnp.maximum(is_example.sum(1, keepdims=True), 1)
+    return jnp.take_along_axis(order, repeated, 1, mode="clip"), is_example, is_example.any(1)
 
 
 def _priorities(key: _Key, labels: Int[jax.Array, " example"]) -> UInt32[jax.Array, " example"]:

@@ -1,4 +1,4 @@
-"""Groups whose rounds a program goes through by itself, and states as flat arrays."""
+"""Lanes that go through several chunks in one call, and states as flat arrays."""
 
 import dataclasses
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster import swarm
-from forecaster.swarm.devices.lanes import Layout, packed_rounds, unpack_rounds
+from forecaster.swarm.devices.lanes import Layout, packed_chunks, unpack_chunks
 from forecaster.swarm.execution import schedule
 from forecaster.swarm.execution.flat import Form
 from forecaster.swarm.training.training import Status
@@ -46,25 +46,25 @@ def data():
 
 @pytest.mark.usefixtures("as_for_users")
 @pytest.mark.parametrize("validated", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_rounds_change_no_bit(data, validated, monkeypatch):
-    """300 members are two groups of at most 16 rounds; some stop early."""
+def test_chunks_change_no_bit(data, validated, monkeypatch):
+    """300 members are two calls of at most 16 chunks a lane; some stop early."""
     used = []
     place = schedule.Schedule._trained
 
-    def trained(self, group, epochs):
-        used.append((self.layout.rounds, len(group.rows)))
-        return place(self, group, epochs)
+    def trained(self, call, epochs):
+        used.append((self.layout.chunks, len(call.rows)))
+        return place(self, call, epochs)
 
     monkeypatch.setattr(schedule.Schedule, "_trained", trained)
     everybody = np.arange(300)
     whole = fitted(everybody, data, validated=validated)
-    assert {rounds for rounds, _ in used} == {16} and max(rows for _, rows in used) > 100
+    assert {chunks for chunks, _ in used} == {16} and max(rows for _, rows in used) > 100
     some = np.array([299, 7, 120])
     few = fitted(some, data, validated=validated)
-    monkeypatch.setattr(schedule, "_ROUNDS", 1)
+    monkeypatch.setattr(schedule, "_CHUNKS", 1)
     used.clear()
     one_by_one = fitted(everybody, data, validated=validated)
-    assert {rounds for rounds, _ in used} == {1}
+    assert {chunks for chunks, _ in used} == {1}
     for a, b, c in zip(*(jax.tree.leaves(f.params) for f in (whole, one_by_one, few)), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(np.asarray(a)[some], c)
@@ -84,27 +84,27 @@ def test_what_does_not_fit_goes_by_fewer_at_once(data, monkeypatch):
 
     monkeypatch.setattr(schedule.Schedule, "__init__", begun)
     fitted(np.arange(3), data, validated=False, epochs=1)
-    assert [layout.rounds for layout in used] == [1]
+    assert [layout.chunks for layout in used] == [1]
 
 
 @settings(deadline=None)
 @given(*[st.integers(1, most) for most in (200, 3, 5, 4)], st.sampled_from([(), (0,), (2,)]))
-def test_rounds_lose_nobody(members, lanes, chunk, rounds, shape):
+def test_chunks_lose_nobody(members, lanes, chunk, chunks, shape):
     """Nor do numbers of which a member has none, or just one."""
-    layout = Layout.of(members, lanes, chunk).in_rounds(rounds)
+    layout = Layout.of(members, lanes, chunk).with_chunks(chunks)
     assert members <= layout.capacity <= members + lanes * chunk
     values = np.random.default_rng(members).normal(size=(members, *shape)).astype(np.float32)
-    turns = layout.turns(np.arange(members))
-    packed = [packed_rounds(lambda rows: values[rows], turn, layout) for turn in turns]
-    assert {group.shape for group in packed} == {(lanes, rounds, chunk, *shape)}
-    lengths = [len(turn) for turn in turns]
-    np.testing.assert_array_equal(unpack_rounds(packed, lengths), values)
-    for turn, group in zip(turns, packed, strict=True):
-        places = layout.by_round(np.ones(len(turn), bool))
-        assert places.shape == (lanes, rounds)
-        assert places.sum() == -(-len(turn) // chunk)  # lanes and rounds that have somebody
-        first = np.array([values[turn[0]]])
-        assert (group[~places.astype(bool)] == first).all()  # free places repeat the first
+    calls = layout.by_call(np.arange(members))
+    packed = [packed_chunks(lambda some: values[some], rows, layout) for rows in calls]
+    assert {call.shape for call in packed} == {(lanes, chunks, chunk, *shape)}
+    lengths = [len(rows) for rows in calls]
+    np.testing.assert_array_equal(unpack_chunks(packed, lengths), values)
+    for rows, call in zip(calls, packed, strict=True):
+        places = layout.by_chunk(np.ones(len(rows), bool))
+        assert places.shape == (lanes, chunks)
+        assert places.sum() == -(-len(rows) // chunk)  # lanes and chunks that have somebody
+        first = np.array([values[rows[0]]])
+        assert (call[~places.astype(bool)] == first).all()  # free places repeat the first
 
 
 def test_a_tree_is_one_array_for_each_type():
@@ -157,14 +157,14 @@ def test_who_has_nothing_to_train_on_keeps_the_latest_weights(batch_size):
     assert all(np.array_equal(a[2], b[2]) for a, b in pairs)
 
 
-def test_one_that_diverges_is_put_right_by_its_own_round(monkeypatch):
+def test_one_that_diverges_is_put_right_by_its_own_chunk(monkeypatch):
     """The rate of one of 40 is beyond all reason; the others train on."""
     data, asked = make_data(), []
     once = schedule.Schedule._trained
 
-    def trained(self, group, epochs, only=None):
+    def trained(self, call, epochs, only=None):
         asked.append(only)
-        return once(self, group, epochs, only)
+        return once(self, call, epochs, only)
 
     monkeypatch.setattr(schedule.Schedule, "_trained", trained)
     task = dataclasses.replace(
