@@ -5,6 +5,8 @@ Each says what is wrong and where, what was expected, what came instead, and wha
 
 from collections.abc import Iterable, Mapping
 
+from forecaster.skipped import Skipped
+
 _MOST_SHOWN = 300  # characters of a list that comes from outside
 
 
@@ -42,7 +44,7 @@ class NoSeries(DataError):
     - ``lost``: those of them that no worker could train
     """
 
-    def __init__(self, skipped: Mapping[str, str], advice: str = "", lost: Iterable[str] = ()):
+    def __init__(self, skipped: Mapping[str, Skipped], advice: str = "", lost: Iterable[str] = ()):
         super().__init__(
             f"no series can be used:\n{name_reasons(skipped)}" + (f"\n{advice}" if advice else "")
         )
@@ -127,7 +129,7 @@ def listed(names: Iterable[object]) -> str:
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 3]}..."
 
 
-def name_reasons(skipped: Mapping[str, str], most: int = 5) -> str:
+def name_reasons(skipped: Mapping[str, object], most: int = 5) -> str:
     """Series and reasons as indented lines, the first few."""
     lines = [
         f"  {printable(name, lines=False)}: {reason}"

@@ -23,7 +23,7 @@ def names_in_short(names: Iterable[str]) -> str:
     return ", ".join(every[:_NAMED]) + more
 
 
-def first_of(reasons: Mapping[str, str]) -> str:
+def first_of(reasons: Mapping[str, object]) -> str:
     """The first of what was left out, with its reason, and how many more there are."""
     name, reason = next(iter(reasons.items()))
     more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""

@@ -14,7 +14,17 @@ import forecaster
 PACKAGE = Path(forecaster.__file__).parent
 # The floors, from the ground up. A module imports from its own floor or from below.
 FLOORS: list[set[str]] = [
-    {"errors", "config", "extras", "files", "free_memory", "home", "showing", "spelling"},
+    {
+        "errors",
+        "config",
+        "extras",
+        "files",
+        "free_memory",
+        "home",
+        "showing",
+        "skipped",
+        "spelling",
+    },
     {"swarm", "series"},
     {"ingest", "forecasting", "plotting", "benchmark", "distributed"},
     {"storage", "evaluation", "record"},

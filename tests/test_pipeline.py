@@ -57,7 +57,7 @@ def test_the_same_request_gives_the_same_forecasts(home, data, config, tmp_path)
 def test_tickers_are_found_in_any_spelling_and_others_named(home):
     prediction = predict_from_home(home, ["aapl", "brk.b", "APL"], (80,))
     assert list(prediction.panel.ids) == ["AAPL", "BRK-B"] and prediction.simulated
-    assert list(prediction.unknown) == ["APL"] and "near: AAPL" in prediction.unknown["APL"]
+    assert list(prediction.unknown) == ["APL"] and "near: AAPL" in str(prediction.unknown["APL"])
     assert set(prediction.late) == {"AAPL", "BRK-B"} and min(prediction.late.values()) > 0
     assert np.isfinite(prediction.frame["LSTM"]).all()
     with pytest.raises(ModelError, match="APL: not among the 3 series"):

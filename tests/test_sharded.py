@@ -1,7 +1,9 @@
 """A fit in shards: the bits of one in one piece, whatever interrupts it, and one shard a ticker."""
 
 import contextlib
+import hashlib
 import json
+import shutil
 import sys
 
 import jax
@@ -16,6 +18,7 @@ from forecaster.files import is_held
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
 from forecaster.ingest import Store
+from forecaster.skipped import Kind, Skipped
 from forecaster.storage import OpenRun, Run
 from forecaster.storage.runs import shards
 from forecaster.swarm.execution.shards import train_shard
@@ -298,8 +301,6 @@ def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(d
 
 
 def test_what_is_damaged_is_named(sharded, tmp_path):
-    import shutil
-
     folder = tmp_path / "run"
     shutil.copytree(sharded.latest_run(), folder)
     index = folder / "index.parquet"
@@ -318,6 +319,22 @@ def test_what_is_damaged_is_named(sharded, tmp_path):
     (folder / "model.json").write_text(json.dumps({**rest, "shards": 1}))
     with pytest.raises(ModelError, match="each in one of the shards"):
         fc.load(folder)
+
+
+def test_reasons_are_columns_of_the_index_and_those_of_older_runs_are_read(sharded, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(sharded.latest_run(), folder)
+    index = pd.read_parquet(folder / "index.parquet")
+    reason = fc.load(folder).skipped["EEE"]
+    (row,) = index[index["shard"] < 0].itertuples()
+    assert (row.unique_id, row.kind, row.rows) == ("EEE", "too_short", 40)
+    assert row.needed == reason.needed == 82 and row.reason == str(reason)
+    assert reason.kind is Kind.TOO_SHORT and reason.rows == 40
+    index.drop(columns=["kind", "needed", "skipped"]).to_parquet(folder / "index.parquet")
+    rest = json.loads((folder / "model.json").read_text())
+    rest["index_sha256"] = hashlib.sha256((folder / "index.parquet").read_bytes()).hexdigest()
+    (folder / "model.json").write_text(json.dumps(rest))
+    assert fc.load(folder).skipped == {"EEE": Skipped(Kind.OTHER, detail=str(reason))}
 
 
 @pytest.mark.parametrize("command", ["fit", "evaluate"])

@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 import forecaster as fc
 from forecaster.errors import UsageError
 from forecaster.series import Frequency, in_words
+from forecaster.skipped import Kind, Skipped
 from tests.evaluation import handmade
 
 PLAIN = """
@@ -68,7 +69,7 @@ def test_a_panel_says_what_is_in_it(panel):
         pd.DataFrame(np.ones((3, 9)), columns=list("abcdefghi")).assign(ds=range(3))
     )
     assert repr(many).startswith("Panel of 9 series: a, b, c, d, e, f and 3 more")
-    less = panel.only(["KO"], {"IBM": "sold <b>", "XOM": "sold"})
+    less = panel.only(["KO"], dict.fromkeys(("IBM", "XOM"), Skipped(Kind.OTHER, detail="sold <b>")))
     assert repr(less).endswith("skipped  IBM: sold <b>, and 1 more")
     assert "sold &lt;b&gt;" in less._repr_html_()
 

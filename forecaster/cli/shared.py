@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from forecaster.config import Config
     from forecaster.home import Home
     from forecaster.ingest import Columns, Membership
+    from forecaster.skipped import Skipped
     from forecaster.swarm import Executor
     from forecaster.swarm import Progress as TrainingProgress
 
@@ -201,7 +202,7 @@ def show(message: str) -> None:
     click.echo(printable(message))
 
 
-def say_reasons(reasons: Mapping[str, str]) -> None:
+def say_reasons(reasons: Mapping[str, object]) -> None:
     """Name series with their reasons, a line each."""
     for name, reason in reasons.items():
         say(f"  {printable(name, lines=False)}: {reason}")
@@ -214,7 +215,7 @@ def name_stale(stale: Mapping[str, str]) -> None:
         say_reasons(stale)
 
 
-def name_skipped(skipped: Mapping[str, str], config: "Config | None" = None) -> None:
+def name_skipped(skipped: Mapping[str, "Skipped"], config: "Config | None" = None) -> None:
     """Name the series that were left out, with their reasons, and what would admit them.
 
     ``config``: of the fit.

@@ -1,43 +1,40 @@
-"""Series that were left out, in few lines: those with one reason together, and what to do."""
+"""Show the series that were left out in few lines, and the option that would admit them."""
 
 import contextlib
-import re
+import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from forecaster.errors import DataError, NoSeries, printable
+from forecaster.skipped import Kind, Skipped
 
 if TYPE_CHECKING:
     from forecaster.config import Config
 
-_ROWS = re.compile(r"(?P<rows>\d+) rows; (?P<needed>\d+) needed \((?P<why>.*)\)")
-_APART = 3  # series that still have a line each
-_NAMED = 8
+_APART = 3  # a reason of no more series than this has a line for each of them
+_NAMED = 8  # series named in a line
 
 
-class _Kind(NamedTuple):
-    """What reasons have in common: a text, or that rows are too few."""
+def lines_of(skipped: Mapping[str, Skipped], config: "Config | None" = None) -> list[str]:
+    """Return a line per series, or per reason where many series have the same one.
 
-    reason: str
-    needed: int = 0
-
-
-def lines_of(skipped: Mapping[str, str], config: "Config | None" = None) -> list[str]:
-    """A line per series, or per reason where it is that of many.
-
-    ``config``: of the fit, for the option that would admit series that are too short.
+    ``config``: of the fit, to name the option that would admit series that are too short.
     """
-    kinds: dict[_Kind, dict[str, int]] = {}
+    alike: dict[Skipped, dict[str, Skipped]] = {}
     for name, reason in skipped.items():
-        short = _ROWS.fullmatch(reason)
-        kind = _Kind(short["why"], int(short["needed"])) if short else _Kind(reason)
-        kinds.setdefault(kind, {})[name] = int(short["rows"]) if short else 0
+        key = _without_rows(reason) if reason.kind is Kind.TOO_SHORT else reason
+        alike.setdefault(key, {})[name] = reason
     lines: list[str] = []
-    for kind, rows in kinds.items():
-        apart = [{name: count} for name, count in rows.items()]
-        for group in apart if len(rows) <= _APART else [rows]:
-            lines.append(_line(kind, group, config))
+    for reasons in alike.values():
+        if len(reasons) > _APART:
+            lines.append(_line(reasons, config))
+        else:
+            lines += [_line({name: reason}, config) for name, reason in reasons.items()]
     return lines
+
+
+def _without_rows(reason: Skipped) -> Skipped:
+    return dataclasses.replace(reason, rows=0)
 
 
 @contextlib.contextmanager
@@ -52,16 +49,16 @@ def advised(config: "Config") -> Iterator[None]:
         raise DataError(f"no series can be used:{told}") from error
 
 
-def _line(kind: _Kind, rows: Mapping[str, int], config: "Config | None") -> str:
-    """``rows``: by series; 0 where they are not too few."""
-    few, many = min(rows.values()), max(rows.values())
-    text = kind.reason
-    if kind.needed:
-        counts = f"{few}" if few == many else f"{few} to {many}"
-        text = f"{counts} rows; {kind.needed} needed ({kind.reason})"
-        if config is not None and (advice := _advice(config, sorted(rows.values()), kind.needed)):
+def _line(reasons: Mapping[str, Skipped], config: "Config | None") -> str:
+    """Return the line of some series with one reason, though not always as many rows."""
+    reason = next(iter(reasons.values()))
+    text = str(reason)
+    if reason.kind is Kind.TOO_SHORT:
+        rows = sorted(r.rows for r in reasons.values() if r.rows is not None)
+        text = reason.sentence(f"{rows[0]}" if rows[0] == rows[-1] else f"{rows[0]} to {rows[-1]}")
+        if config is not None and (advice := _advice(config, rows, reason.needed or 0)):
             text += f"; {advice}"
-    names = [printable(name, lines=False) for name in rows]
+    names = [printable(name, lines=False) for name in reasons]
     if len(names) == 1:
         return f"{names[0]}: {text}"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -69,10 +66,10 @@ def _line(kind: _Kind, rows: Mapping[str, int], config: "Config | None") -> str:
 
 
 def _advice(config: "Config", rows: list[int], needed: int) -> str | None:
-    """The option that would admit all these series, or else as many as possible."""
-    beside = needed - config.rows_to_fit  # which a season needs
+    """Return the option that would admit all series with these rows, or else most of them."""
+    season = needed - config.rows_to_fit  # rows that a season needs on top
     for count in sorted(set(rows)):
-        if option := config.option_for(count - beside):
+        if option := config.option_for(count - season):
             admitted = sum(other >= count for other in rows)
             every = "it" if len(rows) == 1 else "them"
             which = every if admitted == len(rows) else f"{admitted} of them"

@@ -15,6 +15,7 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import Frequency, Transform, in_words, show_time
 from forecaster.showing import as_html, as_text, first_of, names_in_short
+from forecaster.skipped import Skipped
 from forecaster.swarm import take_members
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Model:
     spread: Float[np.ndarray, " horizon"]
     fitted_until: Shaped[np.ndarray, " series"]
     spacing: Float[np.ndarray, " series"]
-    skipped: Mapping[str, str]
+    skipped: Mapping[str, Skipped]
     provenance: Mapping[str, Any]
 
     def __repr__(self) -> str:

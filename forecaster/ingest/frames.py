@@ -13,6 +13,7 @@ from forecaster.ingest.tables.numbers import as_decimal
 from forecaster.ingest.tables.roles import ACTIONS, TARGETS, ColumnOptions, Columns, canonical
 from forecaster.ingest.tables.where import Place
 from forecaster.series import Panel
+from forecaster.skipped import Kind, Skipped
 
 _WHERE = "the frame"
 
@@ -74,7 +75,8 @@ def panel_of_frame(
     )
     if tickers is None:
         return panel
-    missing = {name: f"not in {_WHERE}" for name in tickers if name not in panel.ids}
+    reason = Skipped(Kind.NOT_LOADED, detail=f"not in {_WHERE}")
+    missing = {name: reason for name in tickers if name not in panel.ids}
     return panel.only([name for name in tickers if name not in missing], missing)
 
 

@@ -29,6 +29,7 @@ from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
 from forecaster.series import Layout, Panel, end_of_day
+from forecaster.skipped import Kind, Skipped
 
 COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
 _COMMITTING = 0.05  # of the time at most: the list of contents is written whole
@@ -48,7 +49,7 @@ class Ingested(NamedTuple):
 
     store: Store
     ids: list[str]
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     stale: dict[str, str]
     changed: int
     quarantined: dict[str, str]
@@ -93,7 +94,7 @@ def load_panel(
     series, skipped = {}, {}
     for item in opened.fetch(_wanted(opened, tickers), start):
         if item.frame is None:
-            skipped[item.unique_id] = _reason(item)
+            skipped[item.unique_id] = _not_loaded(_reason(item))
         else:
             series[item.unique_id] = _arrays_of_frame(item.frame)
     if not series:
@@ -178,7 +179,8 @@ def ingested(
                 store.commit_origin(Origin(fingerprint, source.tickers(), others | failed))
         _review_if_changed(store)
         ids = [name for name in wanted if name in store]
-        skipped = {name: failed.get(name, "not fetched") for name in wanted if name not in store}
+        missing = [name for name in wanted if name not in store]
+        skipped = {name: _not_loaded(failed.get(name, "not fetched")) for name in missing}
         if not ids:
             raise DataError(f"{source.name}: no series could be loaded:\n{name_reasons(skipped)}")
         stale = {name: why for name, why in failed.items() if name in store}
@@ -301,7 +303,7 @@ def _known(store: Store) -> Known:
 def panel_from_store(
     store: Store,
     ids: Sequence[str],
-    skipped: Mapping[str, str] | None = None,
+    skipped: Mapping[str, Skipped] | None = None,
     *,
     start: Date | None = None,
     end: Date | None = None,
@@ -327,9 +329,10 @@ def panel_from_store(
     series, damaged = store.read_arrays(ids)
     if not series:
         raise StoreError(name_reasons(damaged))
+    unreadable = {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damaged.items()}
     panel = Panel.from_arrays(
         {name: _without_actions(part) for name, part in series.items()},
-        {**(skipped or {}), **damaged},
+        {**(skipped or {}), **unreadable},
         layout,
     )
     if mask:
@@ -376,6 +379,10 @@ def check_flags(flags: Sequence[str]) -> None:
     if unknown:
         why = "rows that have it are shown, not left out; " if unknown[0] in FLAGS else ""
         raise UsageError(f"flag {unknown[0]!r}: {why}expected some of {', '.join(MASKS)}")
+
+
+def _not_loaded(reason: str) -> Skipped:
+    return Skipped(Kind.NOT_LOADED, detail=reason)
 
 
 def _reason(item: Fetched) -> str:

@@ -46,6 +46,7 @@ from forecaster.pipeline.past import Known, Past
 from forecaster.pipeline.requests import Callbacks
 from forecaster.pipeline.sharding import common_spread_of, scan, shards_of, train_shards
 from forecaster.series import Flags, OwnEnds, default_season
+from forecaster.skipped import Skipped
 from forecaster.storage import SavedPart, UnfinishedFit, load_parts, part_ids
 
 
@@ -64,7 +65,7 @@ class Trained(NamedTuple):
     cutoffs: np.ndarray
     parts: list[SavedPart]
     spread: np.ndarray
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     shard_of: dict[str, Path]
 
     def model(self, ids: Sequence[str]) -> Model:

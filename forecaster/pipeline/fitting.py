@@ -31,6 +31,7 @@ from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
 from forecaster.pipeline.sharding import Reader, common_spread_of, scan, train_shards
 from forecaster.series import Panel, Scaling, show_time
+from forecaster.skipped import Skipped
 from forecaster.storage import (
     FitRequest,
     OpenRun,
@@ -60,7 +61,7 @@ class RunFacts:
     config: Config
     target: str
     provenance: Mapping[str, Any]
-    skipped: Mapping[str, str]
+    skipped: Mapping[str, Skipped]
     report: pd.DataFrame
     covariates: Scaling
     shards: int | None = None

@@ -25,6 +25,7 @@ from forecaster.series import (
     on_axis,
     union_of,
 )
+from forecaster.skipped import Skipped
 from forecaster.storage import FitRequest, ids_to_read
 
 
@@ -40,7 +41,7 @@ class Spans(NamedTuple):
     layout: Layout
     times: Shaped[np.ndarray, " time"]
     most: int
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     own: bool
 
 
@@ -96,7 +97,7 @@ class Past:
 
     def _scan(self) -> tuple[Spans, bool]:
         """What is found, and whether each part of the series has the channels of all."""
-        skipped: dict[str, str] = dict(self.request.skipped)
+        skipped: dict[str, Skipped] = dict(self.request.skipped)
         axes: list[np.ndarray] = []
         channels: dict[tuple[str, ...], None] = {}
         firsts, lasts = set[object](), set[object]()

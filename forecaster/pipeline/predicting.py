@@ -14,6 +14,7 @@ from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Reading
 from forecaster.record import Made, keep
 from forecaster.series import Panel, infer_frequency
+from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     METHODS,
     OpenRun,
@@ -43,7 +44,7 @@ class Prediction:
     model: Model
     panel: Panel
     frame: pd.DataFrame
-    unknown: dict[str, str]
+    unknown: dict[str, Skipped]
     late: dict[str, int]
     run: Path
     jumped: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -107,7 +108,7 @@ class _Asked(NamedTuple):
     on_notice: Callable[[str], None] | None
 
 
-def _predict(asked: _Asked, ids: list[str], unknown: dict[str, str]) -> Prediction:
+def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
     """Forecast series whose networks are read together, and of the unknown those that are stored.
 
     Raises ModelError when none can be.
@@ -135,7 +136,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, str]) -> Predicti
 
 
 def _by_shard(
-    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, str], most: int
+    asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, Skipped], most: int
 ) -> list[Prediction]:
     """A prediction for each shard that can forecast; the first names the series of the others.
 
@@ -144,12 +145,12 @@ def _by_shard(
     Raises ModelError when none can.
     """
     parts: list[Prediction] = []
-    failed: dict[str, str] = {}
+    failed: dict[str, Skipped] = {}
     for number, ids in enumerate(groups):
         try:
             part = _predict(asked, ids, {} if parts else unknown)
         except ModelError as error:
-            failed |= dict.fromkeys(ids, str(error))
+            failed |= dict.fromkeys(ids, Skipped(Kind.OTHER, detail=str(error)))
             if number == len(groups) - 1 and not parts:
                 raise
             continue

@@ -26,6 +26,7 @@ from forecaster.forecasting import (
 from forecaster.ingest import Store, panel_from_store
 from forecaster.pipeline.requests import Callbacks
 from forecaster.series import Frequency, Layout, Panel, infer_frequency, most_common
+from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     FitRequest,
     SavedPart,
@@ -49,7 +50,7 @@ class Scanned(NamedTuple):
     layout: Layout
     frequency: Frequency
     rows: dict[str, int]
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     first: Any
     last: Any
 
@@ -131,7 +132,7 @@ def _scan(reader: Reads) -> tuple[Scanned, bool]:
     """What is found, and whether each part of the series looked like all of them."""
     request = reader.request
     rows: dict[str, int] = {}
-    skipped: dict[str, str] = dict(request.skipped)
+    skipped: dict[str, Skipped] = dict(request.skipped)
     channels: dict[str, None] = {}
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
@@ -163,9 +164,10 @@ def _scan(reader: Reads) -> tuple[Scanned, bool]:
     return Scanned(layout, frequency, rows, skipped, min(ends), max(ends)), same
 
 
-def store_damages(store: Store, names: Sequence[str]) -> dict[str, str]:
+def store_damages(store: Store, names: Sequence[str]) -> dict[str, Skipped]:
     """Why these series cannot be read."""
-    return store.damages(names) or dict.fromkeys(names, "cannot be read")
+    damages = store.damages(names) or dict.fromkeys(names, "cannot be read")
+    return {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damages.items()}
 
 
 def kind_of_times(store: Store, ids: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
-"""Series that were left out: reasons together, and the option that would admit them."""
+"""Lines that name the series left out, and the option that would admit them."""
 
+import contextlib
 import dataclasses
 import re
 
@@ -8,27 +9,31 @@ import pytest
 
 from forecaster import Config
 from forecaster.cli.skipped import lines_of
+from forecaster.errors import UsageError
 from forecaster.home import Home
+from forecaster.skipped import Kind, Skipped
 from tests.conftest import error, prices
 
+NOT_FOUND = Skipped(Kind.NOT_LOADED, detail="not found")
 
-def too_short(config: Config, rows: dict[str, int]) -> dict[str, str]:
-    """As a fit says it."""
-    why = f"{config.rows_to_fit} needed ({config.why_rows})"
-    return {name: f"{count} rows; {why}" for name, count in rows.items()}
+
+def too_short(config: Config, rows: dict[str, int]) -> dict[str, Skipped]:
+    """Return the reasons of a fit."""
+    needed, why = config.rows_to_fit, config.why_rows
+    return {name: Skipped(Kind.TOO_SHORT, n, needed, detail=why) for name, n in rows.items()}
 
 
 def test_many_series_with_one_reason_are_a_line():
     config = Config(lookback=60, horizon=5, validation=55)
     short = too_short(config, {f"S{n:02}": 85 + n % 3 for n in range(73)})
-    lines = lines_of({**short, "GONE": "not found", "LOST": "not found"}, config)
+    lines = lines_of({**short, "GONE": NOT_FOUND, "LOST": NOT_FOUND}, config)
     assert lines == [
         "73 series: 85 to 87 rows; 120 needed (lookback 60 + horizon 5 + validation 55); "
         "--validation 20 would admit them: S00, S01, S02, S03, S04, S05, S06, S07 and 65 more",
         "GONE: not found",
         "LOST: not found",
     ]
-    assert lines_of(dict.fromkeys("abcd", "not found")) == ["4 series: not found: a, b, c, d"]
+    assert lines_of(dict.fromkeys("abcd", NOT_FOUND)) == ["4 series: not found: a, b, c, d"]
 
 
 def test_what_cannot_be_admitted_does_not_decide_the_advice():
@@ -39,27 +44,44 @@ def test_what_cannot_be_admitted_does_not_decide_the_advice():
     assert line.startswith("a: 9 rows; 120 needed") and "admit" not in line
 
 
-@pytest.mark.parametrize("rows", range(10, 140, 7))
+def largest_that_admits(config: Config, rows: int, name: str, fewest: int = 1) -> int | None:
+    """Try every smaller value of a setting, the largest first; None: none admits these rows."""
+    for value in range(getattr(config, name) - 1, fewest - 1, -1):
+        with contextlib.suppress(UsageError):  # which a Config may not have
+            if dataclasses.replace(config, **{name: value}).rows_to_fit <= rows:
+                return value
+    return None
+
+
+def best_option(config: Config, rows: int) -> str | None:
+    """The option that :meth:`Config.option_for` has to find, by trial."""
+    if rows >= config.rows_to_fit:
+        return None
+    if config.validation is None:
+        horizon = largest_that_admits(config, rows, "horizon")
+        return None if horizon is None else f"--horizon {horizon}"
+    for name, fewest in (("validation", 1), ("lookback", 20)):
+        if (value := largest_that_admits(config, rows, name, fewest)) is not None:
+            return f"--{name} {value}"
+    without = dataclasses.replace(config, validation=None)
+    return "no --validation of your own" if without.rows_to_fit <= rows else None
+
+
 @pytest.mark.parametrize(
-    "config",
+    ("config", "kinds"),
     [
-        Config(horizon=12),
-        Config(horizon=24),
-        Config(horizon=5, validation=14, lookback=80),
-        Config(horizon=3, validation=100, lookback=30, burn_in=10),
+        (Config(horizon=12), {"--horizon"}),
+        (Config(horizon=24), {"--horizon"}),
+        (Config(horizon=5, validation=14, lookback=80), {"--lookback", "no"}),
+        (Config(horizon=3, validation=100, lookback=30, burn_in=10), {"--validation", "no"}),
+        (Config(horizon=3, validation=40, lookback=60), {"--validation", "--lookback", "no"}),
     ],
 )
-def test_the_option_does_admit_and_no_larger_one_would(config, rows):
-    option = config.option_for(rows)
-    if option is None:
-        return
-    name, value = option.removeprefix("--").split()[0], option.split()[-1]
-    if not value.isdigit():
-        assert option == "no --validation of your own"
-        assert dataclasses.replace(config, validation=None).rows_to_fit <= rows
-        return
-    assert dataclasses.replace(config, **{name: int(value)}).rows_to_fit <= rows
-    assert dataclasses.replace(config, **{name: int(value) + 1}).rows_to_fit > rows
+def test_the_option_is_the_smallest_change_that_admits(config, kinds):
+    found = {rows: config.option_for(rows) for rows in range(1, 160)}
+    assert found == {rows: best_option(config, rows) for rows in found}
+    assert {option.split()[0] for option in found.values() if option} == kinds
+    assert found[1] is None and found[159] is None
 
 
 def test_a_refused_fit_says_what_would_admit_its_series_and_leaves_nothing(tmp_path, settings):

@@ -31,7 +31,7 @@ SUMMARY: dict[str, Any] = {
         "precision": "float32", "data_parallel": 1,
     },
     "target": "adj_close",
-    "skipped": {"ZZZ": "too short"},
+    "skipped": {"ZZZ": {"kind": "other", "detail": "too short", "reason": "too short"}},
     "failed": {"garch": {"a": "no convergence"}},
     "membership": False,
     "torch_series": 2,

@@ -11,6 +11,7 @@ from forecaster.cli.skipped import advised
 from forecaster.errors import DataError, NoSeries
 from forecaster.evaluation.origins.cutoffs import advised_of_windows, usual_windows
 from forecaster.series import Panel
+from forecaster.skipped import Kind, Skipped
 
 
 def months(rows):
@@ -48,7 +49,8 @@ def test_where_the_first_cutoff_leaves_nothing_the_advice_does(step):
 def test_where_fewer_cutoffs_would_not_help_nothing_is_said_of_them():
     config = fc.Config(horizon=24)
     with pytest.raises(NoSeries) as refused, advised_of_windows(60, config, 3, 1):
-        raise NoSeries({"a": f"60 rows; {config.rows_to_fit} needed ({config.why_rows})"})
+        short = Skipped(Kind.TOO_SHORT, 60, config.rows_to_fit, detail=config.why_rows)
+        raise NoSeries({"a": short})
     assert not refused.value.advice
     with pytest.raises(DataError, match="--horizon 13 would admit it"), advised(config):
         raise refused.value

@@ -59,7 +59,7 @@ def test_a_series_on_which_pytorch_fails_is_named(panel, config, monkeypatch):
 
     monkeypatch.setattr(torch_lstm, "_jobs", broken)
     model = torch_lstm.fit_by_torch(panel.only(panel.ids[:2]), config, workers=1)
-    assert model.ids == panel.ids[:1] and "IndexError" in model.skipped[panel.ids[1]]
+    assert model.ids == panel.ids[:1] and "IndexError" in str(model.skipped[panel.ids[1]])
 
 
 def test_what_pytorch_cannot_do_is_said(panel, config):

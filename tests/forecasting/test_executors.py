@@ -7,6 +7,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting.fitting.validating import validate_part
+from forecaster.skipped import Kind, Skipped
 from forecaster.swarm import Failed
 from tests.conftest import TICKERS
 from tests.swarm.test_fitting import same
@@ -54,7 +55,7 @@ def test_a_part_of_the_validation_has_only_the_steps_that_it_needs(panel, config
 
 def test_a_series_that_no_worker_could_train_is_skipped_by_name(panel, config, model):
     away = fc.fit(panel, config, seed=1, executor=Elsewhere(1, lost=[3]))
-    assert away.skipped == {TICKERS[3]: "lost three times"}
+    assert away.skipped == {TICKERS[3]: Skipped(Kind.NOT_TRAINED, detail="lost three times")}
     kept = model.only([name for name in TICKERS if name != TICKERS[3]])
     assert away.ids == kept.ids and away.report.equals(kept.report)
     assert same(away.networks.params, kept.networks.params)
@@ -67,4 +68,4 @@ def test_several_networks_each_from_a_common_start(panel, config):
     away = fc.fit(panel, config, seed=1, executor=Elsewhere(3))
     assert same(away.networks.params, whole.networks.params)
     lost = fc.fit(panel, config, seed=1, executor=Elsewhere(2, lost=[0]))
-    assert lost.skipped.get(TICKERS[0]) == "lost three times"
+    assert str(lost.skipped[TICKERS[0]]) == "lost three times"

@@ -9,6 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest import open_source
+from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices, run
 
 
@@ -151,14 +152,14 @@ def test_one_bad_file_of_a_folder_is_skipped_by_name(tmp_path):
     prices("FINE").to_csv(tmp_path / "FINE.csv", index=False)
     panel = fc.load_panel(f"files:{tmp_path}")
     assert panel.ids == ("FINE",)
-    assert "line 2, column 'close': 'ten' is not a number" in panel.skipped["BAD"]
-    assert "more than one row for 2020-01-01" in panel.skipped["GOOD"]
+    assert "line 2, column 'close': 'ten' is not a number" in str(panel.skipped["BAD"])
+    assert "more than one row for 2020-01-01" in str(panel.skipped["GOOD"])
 
 
 def test_missing_tickers_and_paths_are_named(tmp_path):
     prices().to_csv(tmp_path / "p.csv", index=False)
     panel = fc.load_panel(f"files:{tmp_path / 'p.csv'}", ["AAA", "ZZZ"])
-    assert panel.skipped == {"ZZZ": f"not in {tmp_path / 'p.csv'}"}
+    assert panel.skipped == {"ZZZ": Skipped(Kind.NOT_LOADED, detail=f"not in {tmp_path / 'p.csv'}")}
     with pytest.raises(UsageError, match="no such file or folder"):
         open_source("files:nowhere.csv")
     with pytest.raises(UsageError, match="expected yahoo, simulated or files:PATH"):
@@ -379,4 +380,4 @@ def test_a_series_without_dates_among_those_with_is_named(tmp_path):
     prices("CCC").to_csv(tmp_path / "CCC.csv", index=False)
     pd.DataFrame({"unique_id": "B", "ds": range(5), "close": 1.0}).to_csv(tmp_path / "b.csv")
     panel = fc.load_panel(f"files:{tmp_path}")
-    assert panel.ids == ("AAA", "CCC") and "whole numbers" in panel.skipped["B"]
+    assert panel.ids == ("AAA", "CCC") and "whole numbers" in str(panel.skipped["B"])

@@ -9,6 +9,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.errors import DataError, UsageError
+from forecaster.skipped import Kind, Skipped
 from tests.conftest import run
 
 DAYS = pd.date_range("2024-01-31", periods=60, name="Date")
@@ -131,7 +132,7 @@ def test_parts_of_what_yfinance_downloads():
     alone = fc.load_panel(table.xs("AAPL", axis=1, level="Ticker"))
     assert alone.ids == ("Close",) and alone.target == "close" and len(alone.channels) == 5
     table[("Close", "GONE")] = np.nan
-    assert fc.load_panel(table).skipped == {"GONE": "column 'close' holds no number"}
+    assert fc.load_panel(table).skipped == {"GONE": Skipped(Kind.NO_NUMBER, column="close")}
     with pytest.raises(DataError, match=r"none may hold prices.*got Open and AAPL, OPEN"):
         fc.load_panel(unnamed(downloaded()[["Open"]]))
 

@@ -13,6 +13,7 @@ from forecaster.errors import DataError, StoreError, WriteError
 from forecaster.home import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
+from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices
 
 
@@ -133,7 +134,8 @@ def test_what_arrived_before_an_interruption_is_kept(tmp_path, store):
 
 def test_series_that_fail_are_named(tmp_path):
     arrived = ingest(Home(tmp_path), Failing(None), None)
-    assert arrived.ids == ["AAPL", "KO"] and arrived.skipped == {"GE": "no such company"}
+    assert arrived.ids == ["AAPL", "KO"]
+    assert arrived.skipped == {"GE": Skipped(Kind.NOT_LOADED, detail="no such company")}
     with pytest.raises(DataError, match="no series could be loaded:\n  GE: no such company"):
         ingest(Home(tmp_path), Failing(None), ["GE"])
 

@@ -11,6 +11,7 @@ from forecaster.errors import UsageError
 from forecaster.evaluation import BacktestOptions, Evaluation, Provenance, evaluate_to_folder
 from forecaster.ingest import Groups
 from forecaster.report import build_report, html, write_tables
+from forecaster.skipped import Kind, Skipped
 from tests.report import browsing
 from tests.report.synthetic import synthetic
 
@@ -37,9 +38,8 @@ def report(panel, config, tmp_path_factory):
         BacktestOptions(30, 2, ("ewma",), seed=1, groups=groups),
         provenance=Provenance(source="simulated", data_sha256="</script><b>"),
     )  # fmt: skip
-    return build_report(
-        with_summary(evaluation, skipped={"<b>EVIL</b>": "a name & a </script> tag"})
-    )
+    evil = Skipped(Kind.OTHER, detail="a name & a </script> tag")
+    return build_report(with_summary(evaluation, skipped={"<b>EVIL</b>": evil}))
 
 
 @pytest.fixture(scope="module")

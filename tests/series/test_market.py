@@ -142,12 +142,12 @@ def test_series_that_go_on_after_the_index_are_named_with_both_dates():
     assert panel.market is not None
     assert behind_market(panel) == {}
     shorter = dataclasses.replace(panel, market=panel.market.until(DAYS[75]))
-    said = behind_market(shorter)["AAA"]
+    said = str(behind_market(shorter)["AAA"])
     assert f"its latest row is of {DAYS[-1]:%Y-%m-%d}, but the market SPY ends on" in said
     assert f"{DAYS[75]:%Y-%m-%d}" in said
     few = dataclasses.replace(panel, market=panel.market.until(DAYS[76]))
     assert behind_market(few) == {}
-    assert "SPY has no row yet on 2024-01-03" in behind_market(panel.until(DAYS[2]))["AAA"]
+    assert "SPY has no row yet on 2024-01-03" in str(behind_market(panel.until(DAYS[2]))["AAA"])
 
 
 def test_what_cannot_be_a_market_is_said():

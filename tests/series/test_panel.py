@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from forecaster.errors import DataError, UsageError
 from forecaster.series.panel.flags import UNCONFIRMED, Flags
 from forecaster.series.panel.panel import Histories, Panel
+from forecaster.skipped import Kind, Skipped
 
 
 def frame(lengths: dict[str, int]) -> pd.DataFrame:
@@ -82,8 +83,8 @@ def test_unusable_series_are_named_not_lost():
     panel = Panel.from_frame(table)
     assert panel.ids == ("good",)
     assert panel.skipped == {
-        "twice": "more than one row for 2024-01-01",
-        "empty": "column 'y' holds no number",
+        "twice": Skipped(Kind.REPEATED_TIME, first="2024-01-01"),
+        "empty": Skipped(Kind.NO_NUMBER, column="y"),
     }
 
 

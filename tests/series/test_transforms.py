@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from forecaster.series.features.combined import Nature
 from forecaster.series.features.transforms import NAMES, Transform
 from forecaster.series.panel.panel import Panel
+from forecaster.skipped import Kind, Skipped
 
 ROWS, HORIZON = 60, 3
 
@@ -129,10 +130,9 @@ def test_unusable_series_are_named_with_the_day():
     table = market()
     table.loc[table.unique_id == "s1", "close"] = 5.0
     table.loc[(table.unique_id == "s2") & (table.ds == "2024-02-15"), "close"] = -1.5
+    still = Skipped(Kind.CONSTANT, column="close")
     assert Transform("log_return").unusable(Panel.from_frame(table)) == {
-        "s1": "close never changes",
-        "s2": "close is -1.5 on 2024-02-15; a price must be above zero",
+        "s1": still,
+        "s2": Skipped(Kind.NOT_POSITIVE, column="close", value=-1.5, first="2024-02-15"),
     }
-    assert Transform("difference").unusable(Panel.from_frame(table)) == {
-        "s1": "close never changes"
-    }
+    assert Transform("difference").unusable(Panel.from_frame(table)) == {"s1": still}

@@ -16,6 +16,7 @@ from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.files import FolderLock, is_held
 from forecaster.home import Home
 from forecaster.ingest import Store, ingest, masked_rows, open_source
+from forecaster.skipped import Kind, Skipped
 from forecaster.storage import (
     FitRequest,
     UnfinishedFit,
@@ -43,7 +44,7 @@ def request_(store) -> FitRequest:
     return FitRequest(
         source="simulated",
         ids=("AAPL", "KO"),
-        skipped={"GE": "no rows"},
+        skipped={"GE": Skipped(Kind.NOT_LOADED, detail="no rows")},
         data_sha256=data_digest(store, store.ids, masked),
         config=Config(hidden=4),
         seed=3,

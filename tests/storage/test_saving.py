@@ -1,5 +1,6 @@
 """Models on disk: the same forecasts after loading, and a clear word about every kind of damage."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import ForecasterError, ModelError, WriteError
 from forecaster.home import Home
+from forecaster.skipped import Kind, Skipped
 
 
 @pytest.fixture
@@ -24,6 +26,26 @@ def test_a_loaded_model_predicts_the_same_bits(panel, model, saved):
         fc.predict(again, panel), fc.predict(model, panel), check_exact=True
     )
     pd.testing.assert_frame_equal(again.report, model.report, check_dtype=False)
+
+
+def test_reasons_are_stored_as_fields_and_text_of_older_versions_is_read(model, tmp_path):
+    skipped = {
+        "SHORT": Skipped(Kind.TOO_SHORT, 30, 34, detail="2 x horizon 5 + validation 14 + 10"),
+        "FLAT": Skipped(Kind.CONSTANT, column="close"),
+    }
+    run = fc.save(dataclasses.replace(model, skipped=skipped), tmp_path / "run")
+    assert fc.load(run).skipped == skipped
+    stored = json.loads((run / "model.json").read_text())["skipped"]
+    assert stored["FLAT"] == {
+        "kind": "constant", "column": "close", "reason": "close never changes"
+    }  # fmt: skip
+    assert (stored["SHORT"]["rows"], stored["SHORT"]["needed"]) == (30, 34)
+    change(run / "model.json", skipped={name: str(reason) for name, reason in skipped.items()})
+    older = fc.load(run).skipped
+    assert {name: str(reason) for name, reason in older.items()} == {
+        name: str(reason) for name, reason in skipped.items()
+    }
+    assert {reason.kind for reason in older.values()} == {Kind.OTHER}
 
 
 def test_series_that_count_in_whole_numbers_survive(config, tmp_path):
@@ -70,6 +92,7 @@ def truncate(path):
         (lambda run: change(run / "model.json", ids=["a"]), "not a model of this program"),
         (lambda run: change(run / "model.json", config={"x": 1}), "not a model of this program"),
         (lambda run: change(run / "model.json", skipped=None), "not a model of this program"),
+        (lambda run: change(run / "model.json", skipped={"A": 5}), "skipped: 'A': expected a reas"),
         (lambda run: change(run / "model.json", fitted_until=[]), "not a model of this program"),
     ],
 )

@@ -22,6 +22,7 @@ from forecaster.files import atomic
 from forecaster.forecasting import KEYS, renamed_columns, with_declared
 from forecaster.ingest import Groups, Membership
 from forecaster.series import OwnEnds, Panel, aligned_if, default_season, show_time
+from forecaster.skipped import Kind, Skipped
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
 """Bands whose bounds and median are the 19 quantiles from 5 to 95 %, and a wider one."""
@@ -347,7 +348,7 @@ def by_torch(
         trained = fit_by_torch(known, networks.config, seed, executor=executor, on_series=on_series)
     except DataError as error:
         return None, dict.fromkeys(ids, str(error).splitlines()[-1].strip())
-    failed = {name: why for name, why in trained.skipped.items() if name in ids}
+    failed = {name: str(why) for name, why in trained.skipped.items() if name in ids}
     both = networks.panel.only([name for name in networks.panel.ids if name in set(trained.ids)])
     return RollingOrigin(both, ((trained, networks.cutoffs),), networks.level), failed
 
@@ -361,11 +362,11 @@ def _as_torch(forecasts: pd.DataFrame, model: str) -> pd.DataFrame:
 
 def _without_scores(
     networks: RollingOrigin, tables: Tables, membership: Membership | None
-) -> dict[str, str]:
+) -> dict[str, Skipped]:
     """Series that were observed at no cutoff, or not after one, or were no members."""
     times = networks.panel.times[networks.cutoffs]
-    reason = f"no rows at and after a cutoff ({show_time(times[0])} to {show_time(times[-1])})"
-    reason += ", or no member of the universe then" if membership is not None else ""
+    kind = Kind.NO_SCORES if membership is None else Kind.NO_SCORES_AS_MEMBER
+    reason = Skipped(kind, first=show_time(times[0]), last=show_time(times[-1]))
     return dict.fromkeys(sorted({*networks.panel.ids} - {*tables.scores["unique_id"]}), reason)
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
 SIMULATED = "simulated"
 """The source whose prices are invented."""
@@ -105,7 +106,7 @@ class Summary:
     seed: int
     config: Config
     target: str
-    skipped: Mapping[str, str]
+    skipped: Mapping[str, Skipped]
     failed: Mapping[str, Mapping[str, str]]
     membership: bool
     own_ends: bool | None
@@ -147,6 +148,7 @@ class Summary:
         """The flat table of ``summary.json``."""
         values = _shallow(self)
         values["config"] = dataclasses.asdict(self.config)
+        values["skipped"] = skipped_to_json(self.skipped)
         values["seconds"] = _shallow(self.seconds)
         if not self.groups:
             del values["groups"]
@@ -161,6 +163,7 @@ class Summary:
             absent | dict(values),
             models=tuple(values["models"]),
             levels=tuple(values["levels"]),
+            skipped=skipped_from_json(values["skipped"]),
             # Before there were other starts, each series had one network of its own.
             config=_made(Config, {"start": "independent", "members": 1} | values["config"]),
             seconds=_made(Seconds, {"torch": None} | values["seconds"]),

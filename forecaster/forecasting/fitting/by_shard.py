@@ -23,6 +23,7 @@ from forecaster.forecasting.fitting.training import train
 from forecaster.forecasting.networks import with_network
 from forecaster.forecasting.task import param_shapes, series_data, split_of
 from forecaster.series import Panel, Transform
+from forecaster.skipped import Skipped
 
 
 class Common(NamedTuple):
@@ -40,7 +41,7 @@ class Common(NamedTuple):
     pooled: Pooled | None
 
 
-def usable_rows(panel: Panel, config: Config) -> tuple[dict[str, int], dict[str, str]]:
+def usable_rows(panel: Panel, config: Config) -> tuple[dict[str, int], dict[str, Skipped]]:
     """How many rows each series has that can be learned from, and the reason for each other."""
     try:
         kept = usable(panel, config, Transform.choose(config.transform, panel, config.season))

@@ -21,13 +21,12 @@ from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed, behind_market, spacing_of
+from forecaster.skipped import Kind, Skipped
 from forecaster.swarm.recurrence import products_of
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
 """From settings, data (series, ...), the series' names and a seed to networks, and the seconds that
 the training took."""
-
-_UNSOUND = "its forecasts on the validation span are not finite numbers; look at its values"
 
 
 def fit(
@@ -212,15 +211,21 @@ def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     needed = config.rows_to_fit + transform.rows_needed()
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
-            reasons[name] = f"{rows} rows; {needed} needed ({config.why_rows}{seasonal})"
+            why = config.why_rows + seasonal
+            reasons[name] = Skipped(Kind.TOO_SHORT, int(rows), needed, detail=why)
     return panel.only([name for name in panel.ids if name not in reasons], reasons)
 
 
-def _broken(report: pd.DataFrame) -> dict[str, str]:
+def _broken(report: pd.DataFrame) -> dict[str, Skipped]:
     """Series whose network cannot be used, with the reason."""
     sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
     reasons = report["why_not"] if "why_not" in report else pd.Series("", report.index)
-    return {str(name): str(reasons[name]) or _UNSOUND for name in report.index[~sound]}
+    return {
+        str(name): Skipped(Kind.NOT_TRAINED, detail=str(reasons[name]))
+        if reasons[name]
+        else Skipped(Kind.NOT_FINITE)
+        for name in report.index[~sound]
+    }
 
 
 def _lost(report: pd.DataFrame) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pandas as pd
 from forecaster.errors import ForecasterWarning, ModelError, name_reasons
 from forecaster.forecasting.model import Model, Networks
 from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
+from forecaster.skipped import Kind, Skipped
 
 _NAMED = 5
 
@@ -89,15 +90,15 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     the panel lacks one of the channels.
     """
     panel = _with_market(model, _with_channels(model, panel))
-    reasons: dict[str, str] = {}
+    reasons: dict[str, Skipped] = {}
     if model.networks.start is None:
-        reasons |= dict.fromkeys(newcomers_of(model, panel), "the model has no network for it")
+        reasons |= dict.fromkeys(newcomers_of(model, panel), Skipped(Kind.NO_NETWORK))
     reasons |= model.transform.unusable(panel)
     of_transform = model.transform.rows_to_forecast(model.config.horizon)
     needed = max(model.config.rows_to_forecast, of_transform)
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
         if rows < needed:
-            reasons[name] = f"{rows} rows; a forecast is made from {needed}"
+            reasons[name] = Skipped(Kind.TOO_SHORT_TO_FORECAST, int(rows), needed)
     reasons |= _spaced_otherwise(model, panel) | behind_market(panel) if latest else {}
     left_out = {name: reasons[name] for name in panel.ids if name in reasons}
     known = [name for name in panel.ids if name not in left_out]
@@ -113,17 +114,17 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     return panel.only(known, left_out)
 
 
-def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, str]:
+def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, Skipped]:
     """Series whose rows are further apart than those of the fit, or closer, in words."""
     known = np.unique(model.spacing)
     spacing = dict(zip(model.ids, model.spacing, strict=True))
-    reasons: dict[str, str] = {}
+    reasons: dict[str, Skipped] = {}
     for name, seen in zip(panel.ids, panel.mask, strict=True):
         times = panel.times[seen]
         # Of a newcomer, those of any series will do.
         its = spacing.get(name) or known[np.argmin(np.abs(np.log(known / spacing_of(times))))]
         if why := spaced_otherwise(times, its):
-            reasons[name] = f"{why}; fit again on these, or forecast from rows as those were"
+            reasons[name] = Skipped(Kind.OTHER_SPACING, detail=why)
     return reasons
 
 

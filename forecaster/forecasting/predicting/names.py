@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from forecaster.skipped import Kind, Skipped
 from forecaster.spelling import near, spelled, spellings
 
 
 def resolve_names(
-    ids: Sequence[str], skipped: Mapping[str, str], names: Sequence[str] | None
-) -> tuple[list[str], dict[str, str]]:
+    ids: Sequence[str], skipped: Mapping[str, Skipped], names: Sequence[str] | None
+) -> tuple[list[str], dict[str, Skipped]]:
     """Return the series that names mean, and the reason for each name that means none.
 
     - ``ids``: the series that a model has networks for
@@ -21,16 +22,15 @@ def resolve_names(
         return list(dict.fromkeys(names)), {}
     known, left_out = spellings(ids), spellings(skipped)
     found: dict[str, None] = {}
-    unknown: dict[str, str] = {}
+    unknown: dict[str, Skipped] = {}
     for name in names:
         if (series := spelled(known, name)) is not None:
             found[series] = None
         elif (series := spelled(left_out, name)) is not None:
-            unknown[name] = f"was skipped by the fit: {skipped[series]}"
+            why = skipped[series]
+            unknown[name] = Skipped(Kind.SKIPPED_BY_FIT, why.rows, why.needed, detail=str(why))
         else:
             similar = ", ".join(near(ids, name))
-            unknown[name] = (
-                f"not among the {len(ids)} series of the model"
-                f"{f'; near: {similar}' if similar else ''}"
-            )
+            detail = f"{len(ids)} series of the model" + (f"; near: {similar}" if similar else "")
+            unknown[name] = Skipped(Kind.NOT_IN_MODEL, detail=detail)
     return list(found), unknown

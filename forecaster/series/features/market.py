@@ -11,6 +11,7 @@ from forecaster.errors import DataError
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, shift, squash
 from forecaster.series.panel.panel import Panel
+from forecaster.skipped import Kind, Skipped
 
 MARKET_FEATURES = 5
 _MOST_BEHIND = 3  # rows of a series after the index's latest
@@ -48,24 +49,23 @@ def market_features(
     return [*(at_steps(feature) for feature in features), relative]
 
 
-def behind_market(panel: Panel) -> dict[str, str]:
+def behind_market(panel: Panel) -> dict[str, Skipped]:
     """The series that go on for more than a few rows after the market's latest, in words."""
     if panel.market is None:
         return {}
     name = panel.market.ids[0]
     _, index_times = _observed(panel.market, panel.target)
-    reasons: dict[str, str] = {}
+    reasons: dict[str, Skipped] = {}
     for series, seen in zip(panel.ids, panel.mask, strict=True):
         times = panel.times[seen]
         if not len(times):
             continue
+        latest = show_time(times[-1])
         if not len(index_times):
-            reasons[series] = f"the market {name} has no row yet on {show_time(times[-1])}"
+            reasons[series] = Skipped(Kind.BEFORE_MARKET, market=name, first=latest)
         elif (times > index_times[-1]).sum() > _MOST_BEHIND:
-            reasons[series] = (
-                f"its latest row is of {show_time(times[-1])}, but the market {name} ends on "
-                f"{show_time(index_times[-1])}; bring {name} up to date"
-            )
+            end = show_time(index_times[-1])
+            reasons[series] = Skipped(Kind.BEHIND_MARKET, market=name, first=latest, last=end)
     return reasons
 
 

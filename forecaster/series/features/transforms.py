@@ -26,6 +26,7 @@ from forecaster.series.features.market import MARKET_FEATURES, market_features
 from forecaster.series.features.prices import price_feature_count, price_features
 from forecaster.series.panel.covariates import Scaling
 from forecaster.series.panel.panel import Histories, Panel
+from forecaster.skipped import Kind, Skipped
 
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
@@ -151,28 +152,24 @@ class Transform:
         """The fewest rows of a series after which each step ahead has a base and a scale."""
         return {"combined": horizon, "seasonal": self.season}.get(self.name, 0) + 1
 
-    def unusable(self, panel: Panel) -> dict[str, str]:
+    def unusable(self, panel: Panel) -> dict[str, Skipped]:
         """Series of a panel that this transform cannot take, with the reason."""
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
-        reasons: dict[str, str] = {}
+        reasons: dict[str, Skipped] = {}
         bad = panel.mask & ~(values > 0) & self.logarithmic(panel.ids)[:, None]
+        combined = self.name == "combined"
+        kind = Kind.NO_LONGER_POSITIVE if combined else Kind.NOT_POSITIVE
         for row in np.flatnonzero(bad.any(1)):
             position = int(np.argmax(bad[row]))
             day = show_time(panel.times[position])
-            reasons[panel.ids[row]] = (
-                f"{panel.target} is {values[row, position]:g} on {day}; {self._why_positive}"
+            reasons[panel.ids[row]] = Skipped(
+                kind, column=panel.target, value=float(values[row, position]), first=day
             )
         highest = np.max(values, axis=1, where=panel.mask, initial=-np.inf)
         still = highest == np.min(values, axis=1, where=panel.mask, initial=np.inf)
         for row in np.flatnonzero(still):
-            reasons.setdefault(panel.ids[row], f"{panel.target} never changes")
+            reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
         return reasons
-
-    @property
-    def _why_positive(self) -> str:
-        if self.name == "combined":
-            return "it had always been above zero when the model was fitted; fit again"
-        return "a price must be above zero"
 
     def without_bad_rows(self, panel: Panel) -> Panel:
         """The panel with rows that this transform cannot take as if they had not been observed."""

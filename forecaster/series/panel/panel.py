@@ -31,6 +31,7 @@ from forecaster.series.panel.stacking import (
     union_of,
 )
 from forecaster.showing import as_html, as_text, as_written, first_of, names_in_short, new_axes
+from forecaster.skipped import Kind, Skipped
 from forecaster.spelling import near
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ class Panel:
     channels: tuple[str, ...]
     target: str
     frequency: Frequency
-    skipped: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: MappingProxyType(dict[str, str]())
+    skipped: Mapping[str, Skipped] = dataclasses.field(
+        default_factory=lambda: MappingProxyType(dict[str, Skipped]())
     )
     flags: Flags | None = None
     future: Future | None = None
@@ -115,7 +116,7 @@ class Panel:
         return draw(self, unique_ids, history, ax)
 
     @staticmethod
-    def from_frame(frame: pd.DataFrame, skipped: Mapping[str, str] | None = None) -> "Panel":
+    def from_frame(frame: pd.DataFrame, skipped: Mapping[str, Skipped] | None = None) -> "Panel":
         """Stack a long frame with columns ``unique_id, ds`` and channels.
 
         The keys may also be called ``ticker, date``. Columns that hold no numbers are left out. The
@@ -155,7 +156,7 @@ class Panel:
     @staticmethod
     def from_arrays(
         series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
-        skipped: Mapping[str, str] | None = None,
+        skipped: Mapping[str, Skipped] | None = None,
         layout: Layout | None = None,
     ) -> "Panel":
         """Stack series that each are ``times``, ``values`` and the channels' names.
@@ -183,7 +184,7 @@ class Panel:
         times = union_of(part[0] for part in series.values())
         values = stack(series, times, channels)
         skipped |= {
-            name: f"more than one row for {show_time(repeated[0])}"
+            name: Skipped(Kind.REPEATED_TIME, first=show_time(repeated[0]))
             for name, (series_times, _, _) in series.items()
             if len(repeated := series_times[:-1][series_times[1:] == series_times[:-1]])
         }
@@ -192,7 +193,7 @@ class Panel:
         mask = np.isfinite(values[:, :, channels.index(target)])
         names = tuple(series)
         for row in np.flatnonzero(~mask.any(1)):
-            skipped[names[row]] = f"column {target!r} holds no number"
+            skipped[names[row]] = Skipped(Kind.NO_NUMBER, column=target)
         frequency = common_frequency(times[row] for row in mask if row.any())
         panel = Panel(values, mask, names, times, channels, target, frequency, skipped)
         return panel if not skipped else panel.only([n for n in panel.ids if n not in skipped])
@@ -205,7 +206,7 @@ class Panel:
         frame.insert(1, "ds", self.times[positions])
         return frame
 
-    def only(self, ids: Sequence[str], skipped: Mapping[str, str] | None = None) -> "Panel":
+    def only(self, ids: Sequence[str], skipped: Mapping[str, Skipped] | None = None) -> "Panel":
         """The same panel with these series, in this order.
 
         ``skipped``: reasons for those left out. Raises DataError when no series is left.
@@ -242,7 +243,7 @@ class Panel:
         if not empty:
             return panel
         kept = [name for name in self.ids if name not in empty]
-        return panel.only(kept, dict.fromkeys(empty, "all of its rows were left out"))
+        return panel.only(kept, dict.fromkeys(empty, Skipped(Kind.MASKED)))
 
     def with_flags(self, flags: Flags) -> "Panel":
         """The same panel with flags: those of its series that are known by its end."""
@@ -337,12 +338,12 @@ class Panel:
         ids = [name for name, some in zip(self.ids, there, strict=True) if some]
         gone = [name for name, some in zip(self.ids, there, strict=True) if not some]
         if ids:
-            last = self.times[-1] if end is None else end
-            span = f"no rows between {show_time(first)} and {show_time(last)}"
+            last = show_time(self.times[-1] if end is None else end)
+            reason = Skipped(Kind.NO_ROWS, first=show_time(first), last=last)
         else:
-            span = f"no rows in that span; there are {show_time(self.times[0])} to "
-            span += show_time(self.times[-1])
-        kept = self.only(ids, dict.fromkeys(gone, span))
+            there_are = map(show_time, (self.times[0], self.times[-1]))
+            reason = Skipped(Kind.OUTSIDE, **dict(zip(("first", "last"), there_are, strict=True)))
+        kept = self.only(ids, dict.fromkeys(gone, reason))
         market = self.market and self.market.between(start, end)
         return dataclasses.replace(kept._at_times(kept.mask.any(0) & keep), market=market)
 

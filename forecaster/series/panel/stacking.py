@@ -8,6 +8,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError
+from forecaster.skipped import Kind, Skipped
 
 
 class Layout(NamedTuple):
@@ -23,15 +24,14 @@ class Layout(NamedTuple):
 
 def kind_of_most(
     series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]], kind: str | None = None
-) -> tuple[str, dict[str, str]]:
+) -> tuple[str, dict[str, Skipped]]:
     """What most series' times are, "M" for dates or "i", and a reason for each of the others.
 
     ``kind``: of most, where that is known.
     """
     dated = sum(times.dtype.kind == "M" for times, _, _ in series.values())
     kind = kind or ("M" if 2 * dated >= len(series) else "i")
-    words = ("whole numbers", "dates") if kind == "M" else ("dates", "whole numbers")
-    reason = f"its times are {words[0]}; those of most are {words[1]}"
+    reason = Skipped(Kind.NOT_DATES if kind == "M" else Kind.NOT_COUNTED)
     return kind, {n: reason for n, (times, _, _) in series.items() if times.dtype.kind != kind}
 
 

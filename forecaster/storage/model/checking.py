@@ -20,6 +20,7 @@ from forecaster.files import as_bytes
 from forecaster.forecasting import plain_shapes
 from forecaster.ingest import Reading
 from forecaster.series import Frequency, Transform, default_season
+from forecaster.skipped import Skipped, skipped_from_json
 from forecaster.storage.model.encoding import Encoding
 from forecaster.storage.model.fields import (
     check_count,
@@ -95,7 +96,7 @@ class Checked(NamedTuple):
     spread: np.ndarray
     fitted_until: np.ndarray
     spacing: np.ndarray
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     provenance: dict[str, Any]
     arrays: Arrays
     params: Arrays
@@ -132,7 +133,7 @@ def checked(
         spread=_above_zero(field(list, rest, "spread"), "spread", config.horizon),
         fitted_until=_times(field(list, rest, "fitted_until"), frequency, len(ids)),
         spacing=_above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf),
-        skipped=_skipped(field(dict, rest, "skipped")),
+        skipped=skipped_from_json(field(dict, rest, "skipped")),
         provenance=_provenance(field(dict, rest, "provenance")),
         arrays=read, params=_weights(read, "params/"), start=_weights(read, "start/"),
     )  # fmt: skip
@@ -196,7 +197,7 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         known = Transform.from_dict(field(dict, rest, "transform")).covariates
         return {
             "ids": ids,
-            "skipped": _skipped(field(dict, rest, "skipped")),
+            "skipped": skipped_from_json(field(dict, rest, "skipped")),
             "config": config,
             "provenance": _provenance(field(dict, rest, "provenance")),
             "error": _numbers(report["mae_relative_to_naive"]),
@@ -329,10 +330,6 @@ def _date(value: object, what: str) -> np.datetime64:
     text = is_a(str, value, what)
     datetime.date.fromisoformat(text[:10])  # numpy takes more than dates, such as "now"
     return pd.Timestamp(text).tz_localize(None).to_datetime64()
-
-
-def _skipped(skipped: dict[str, Any]) -> dict[str, str]:
-    return {name: is_a(str, reason, f"skipped: {name!r}") for name, reason in skipped.items()}
 
 
 def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:

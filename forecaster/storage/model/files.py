@@ -20,6 +20,7 @@ import numpy as np
 from forecaster.errors import ModelError, UsageError, WriteError
 from forecaster.files import atomic
 from forecaster.home import Home, run_name
+from forecaster.skipped import skipped_to_json
 from forecaster.storage.model.checking import (
     ADVICE,
     checked,
@@ -81,7 +82,7 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
         "fitted_until": [_time_to_json(time) for time in model.fitted_until],
         "spacing": model.spacing.tolist(),
         "report": {name: _strict(column.tolist()) for name, column in model.report.items()},
-        "skipped": dict(model.skipped),
+        "skipped": skipped_to_json(model.skipped),
         "provenance": dict(model.provenance),
     }
     text = json.dumps(rest, indent=1, allow_nan=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from forecaster.forecasting import Model
+from forecaster.skipped import Skipped
 from forecaster.storage.model.files import load_whole, read_rest
 from forecaster.storage.runs.shards import Index, is_sharded, load_shards, read_index
 
@@ -21,7 +22,7 @@ class OpenRun:
 
     folder: Path
     ids: tuple[str, ...]
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     whole: Model | None
     _index: Index | None = None
 

@@ -7,6 +7,7 @@ from forecaster.forecasting import Model
 from forecaster.home import Home
 from forecaster.ingest import Store, masked_rows, panel_from_store
 from forecaster.series import Panel, show_time
+from forecaster.skipped import Kind, Skipped
 from forecaster.storage.runs.request import ids_to_read
 
 
@@ -30,12 +31,12 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     store = Store.open(home, source)
     read = ids_to_read(ids, model.config)
     missing = [name for name in read if name not in store]
-    again = f"run `forecaster ingest --source {source}` again"
     if model.config.market in missing or not set(ids) - set(missing):
         raise ModelError(
-            f"{', '.join(missing[:5])}: no longer stored under {store.folder}; {again}"
+            f"{', '.join(missing[:5])}: no longer stored under {store.folder}; run `forecaster "
+            f"ingest --source {source}` again"
         )
-    gone = dict.fromkeys(missing, f"no longer stored; {again}")
+    gone = dict.fromkeys(missing, Skipped(Kind.NOT_STORED, detail=source))
     read = [name for name in read if name not in gone]
     start, end = (model.provenance.get(name) for name in ("start", "end"))
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]

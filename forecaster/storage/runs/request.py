@@ -16,6 +16,7 @@ from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.files import atomic
 from forecaster.ingest import CovariateFiles, Reading, Store
+from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
 _SCHEMA = 2  # version 1 did not say by which versions of the program
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
@@ -78,7 +79,7 @@ class FitRequest:
 
     source: str
     ids: tuple[str, ...]
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     data_sha256: str
     config: Config
     seed: int
@@ -123,6 +124,7 @@ def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
 def write_request(path: Path, request: FitRequest) -> None:
     """Write a request down, whole or not at all."""
     fields = {"schema": _SCHEMA, **dataclasses.asdict(request)}
+    fields["skipped"] = skipped_to_json(request.skipped)
     if request.evaluation is None:
         del fields["evaluation"]  # of which earlier versions know nothing
     text = json.dumps(fields, indent=1, allow_nan=False)
@@ -136,6 +138,7 @@ def read_request(path: Path) -> FitRequest:
         schema = fields.pop("schema")
         fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
         fields["config"] = Config(**fields["config"])
+        fields["skipped"] = skipped_from_json(fields["skipped"])
         files = fields.get("covariates", {})
         reading = Reading(**files.pop("reading", {}))
         fields["covariates"] = CovariateFiles(**files, reading=reading)
@@ -172,8 +175,7 @@ def _evaluation(fields: dict[str, Any]) -> EvaluationRequest:
 def _check_types(request: FitRequest) -> None:
     """Raise TypeError or ValueError for what no fit has asked for."""
     texts = [request.source, request.data_sha256, *request.ids, *request.mask]
-    for pairs in (request.skipped, request.versions):
-        texts += [*pairs.keys(), *pairs.values()]
+    texts += [*request.versions.keys(), *request.versions.values()]
     days = [day for day in (request.start, request.end) if day is not None]
     if not all(isinstance(text, str) for text in [*texts, *days]):
         raise TypeError("expected text")

@@ -14,6 +14,7 @@ from forecaster.files import atomic, from_text
 from forecaster.forecasting import resolve_names
 from forecaster.home import Home, renamed, run_name, run_time
 from forecaster.ingest import Store
+from forecaster.skipped import Skipped
 from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.runs.shards import is_sharded, sharded_facts
 
@@ -39,7 +40,7 @@ class Run:
     folder: Path
     source: str
     ids: tuple[str, ...]
-    skipped: Mapping[str, str]
+    skipped: Mapping[str, Skipped]
     config: Config
     provenance: Mapping[str, Any]
     error: Sequence[float | None]

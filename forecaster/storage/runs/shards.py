@@ -26,6 +26,7 @@ from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.files import atomic
 from forecaster.home import Home
+from forecaster.skipped import Skipped, skipped_frame, skipped_from_json, skipped_to_json
 from forecaster.storage.model.checking import (
     ADVICE,
     facts_of,
@@ -45,7 +46,7 @@ SHARDS = "shards"
 _INDEX, _PART, _SCORES = "index.parquet", "part.json", "scores.npy"
 _SKIPPED = -1  # in place of a shard's number
 _MOST = 1_000_000  # shards
-_KEYS = ("unique_id", "shard", "reason")
+_KEYS = ("unique_id", "shard", "kind", "needed", "reason", "skipped")
 _ERRORS = {
     "error": "mae_relative_to_naive", "seasonal_error": "mae_relative_to_seasonal_naive",
 }  # fmt: skip
@@ -65,7 +66,7 @@ class SavedPart(NamedTuple):
     folder: Path
     names: tuple[str, ...]
     scores: np.ndarray
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     seconds: float
     empty: bool
     lost: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ def save_part(
     folder: Path,
     part: "Part | None",
     sample: Sequence[str],
-    skipped: dict[str, str],
+    skipped: dict[str, Skipped],
     lost: Sequence[str] = (),
     seconds: float = 0.0,
 ) -> SavedPart:
@@ -100,7 +101,7 @@ def save_part(
     scores = part.scores[rows] if part else np.zeros((0, 0, 0))
     said = {
         "names": [part.ids[row] for row in rows] if part else [],
-        "skipped": skipped,
+        "skipped": skipped_to_json(skipped),
         "seconds": seconds,
         "empty": part is None,
         "lost": list(lost),
@@ -123,8 +124,9 @@ def read_part(folder: Path) -> SavedPart | None:
 
 def _saved_part(folder: Path, said: dict[str, Any], scores: np.ndarray) -> SavedPart:
     return SavedPart(
-        folder, tuple(said["names"]), scores, dict(said["skipped"]), float(said["seconds"]),
-        bool(said["empty"]), tuple(said.get("lost", ())), dict(said.get("computed", {})),
+        folder, tuple(said["names"]), scores, skipped_from_json(said["skipped"]),
+        float(said["seconds"]), bool(said["empty"]), tuple(said.get("lost", ())),
+        dict(said.get("computed", {})),
     )  # fmt: skip
 
 
@@ -132,7 +134,7 @@ def save_shards(
     home: Home,
     parts: Sequence[SavedPart],
     spread: np.ndarray,
-    skipped: dict[str, str],
+    skipped: dict[str, Skipped],
     provenance: dict[str, Any],
     name: str | None = None,
 ) -> Path:
@@ -191,7 +193,7 @@ def _root(rest: dict[str, Any], shared: dict[str, Any], shards: int, digest: str
     }  # fmt: skip
 
 
-def _index(rests: Sequence[dict[str, Any]], skipped: dict[str, str]) -> bytes:
+def _index(rests: Sequence[dict[str, Any]], skipped: dict[str, Skipped]) -> bytes:
     """The list of series, as the bytes of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -200,11 +202,14 @@ def _index(rests: Sequence[dict[str, Any]], skipped: dict[str, str]) -> bytes:
         pd.DataFrame({"unique_id": rest["ids"], "shard": number, **rest["report"]})
         for number, rest in enumerate(rests)
     ]
-    rows = {"unique_id": list(skipped), "shard": _SKIPPED, "reason": list(skipped.values())}
-    tables += [pd.DataFrame(rows)] if skipped else []
+    if skipped:
+        stored = [json.dumps(reason.to_json()) for reason in skipped.values()]
+        rows = skipped_frame(skipped).assign(shard=_SKIPPED, skipped=stored)
+        tables.append(rows.astype({"rows": float}))  # NaN where unknown
     table = pd.concat(tables, ignore_index=True).astype({"shard": "int32"})
-    if "reason" not in table:
-        table["reason"] = None
+    for name in _KEYS:
+        if name not in table:
+            table[name] = None
     sink = pa.BufferOutputStream()
     pq.write_table(
         pa.Table.from_pandas(table, preserve_index=False), sink, write_page_checksum=True,
@@ -224,7 +229,7 @@ class Index(NamedTuple):
 
     ids: tuple[str, ...]
     shard: np.ndarray
-    skipped: dict[str, str]
+    skipped: dict[str, Skipped]
     report: "pa.Table"
 
     def numbers(self, ids: Sequence[str]) -> list[int]:
@@ -267,14 +272,22 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
         ids = tuple(there["unique_id"].to_pylist())
         if missing := set(_ERRORS.values()) - set(table.column_names):
             raise ValueError(f"index: no column {', '.join(missing)}")
-        reasons = zip(gone["unique_id"].to_pylist(), gone["reason"].to_pylist(), strict=True)
-        return Index(ids, shard, dict(reasons), there.drop_columns(list(_KEYS)))
+        keys = [name for name in _KEYS if name in table.column_names]
+        return Index(ids, shard, _skipped_of(gone), there.drop_columns(keys))
     except Exception as error:  # the file is whatever somebody made of it
         reason = shortened(error)
         raise ModelError(f"{path}: not a list of series: {reason}. {ADVICE}") from error
 
 
-def read_report(folder: Path) -> tuple[pd.DataFrame, dict[str, str], int]:
+def _skipped_of(gone: "pa.Table") -> dict[str, Skipped]:
+    """The series without a network; those of older versions have nothing but a text."""
+    stored = gone["reason"].to_pylist()
+    if "skipped" in gone.column_names:
+        stored = [json.loads(text) for text in gone["skipped"].to_pylist()]
+    return skipped_from_json(dict(zip(gone["unique_id"].to_pylist(), stored, strict=True)))
+
+
+def read_report(folder: Path) -> tuple[pd.DataFrame, dict[str, Skipped], int]:
     """Of a run in shards, how the training of each series went, those skipped, and the shards."""
     rest = read_rest(folder)
     index = read_index(folder, rest)
@@ -291,14 +304,14 @@ def sharded_facts(folder: Path, rest: dict[str, Any]) -> dict[str, Any]:
     nothing = {name: [None] for name in _ERRORS.values()}
     one = {
         "ids": list(index.ids[:1]),
-        "skipped": index.skipped,
+        "skipped": {},
         "report": {"status": [""], **nothing},
     }
     facts = facts_of({**rest, **one}, folder)
     for field, name in _ERRORS.items():
         values = index.report[name].to_numpy().astype(float)
         facts[field] = [None if value != value else value for value in values.tolist()]
-    return {**facts, "ids": index.ids}
+    return {**facts, "ids": index.ids, "skipped": index.skipped}
 
 
 def load(

@@ -1,0 +1,177 @@
+"""Why a series was left out: a value with the numbers in fields, and the one sentence for it."""
+
+import dataclasses
+import string
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Kind(StrEnum):
+    """Why series are left out: a word for files and frames, and the sentence for people."""
+
+    sentence: str
+    parts: tuple[str, ...]
+
+    def __new__(cls, word: str, sentence: str) -> "Kind":
+        """Make a kind; ``parts`` are the fields of a :class:`Skipped` in its sentence."""
+        kind = str.__new__(cls, word)
+        kind._value_ = word
+        kind.sentence = sentence
+        kind.parts = tuple(name for _, name, _, _ in string.Formatter().parse(sentence) if name)
+        return kind
+
+    # Its rows do not reach.
+    TOO_SHORT = "too_short", "{rows} rows; {needed} needed ({detail})"
+    TOO_SHORT_TO_FORECAST = (
+        "too_short_to_forecast", "{rows} rows; a forecast is made from {needed}",
+    )  # fmt: skip
+    NO_ROWS = "no_rows", "no rows between {first} and {last}"
+    OUTSIDE = "outside", "no rows in that span; there are {first} to {last}"
+    MASKED = "masked", "all of its rows were left out"
+    NO_SCORES = "no_scores", "no rows at and after a cutoff ({first} to {last})"
+    NO_SCORES_AS_MEMBER = (
+        "no_scores_as_member",
+        "no rows at and after a cutoff ({first} to {last}), or no member of the universe then",
+    )
+    # Its values cannot be learned from.
+    REPEATED_TIME = "repeated_time", "more than one row for {first}"
+    NO_NUMBER = "no_number", "column {column!r} holds no number"
+    NOT_DATES = "not_dates", "its times are whole numbers; those of most are dates"
+    NOT_COUNTED = "not_counted", "its times are dates; those of most are whole numbers"
+    CONSTANT = "constant", "{column} never changes"
+    NOT_POSITIVE = (
+        "not_positive", "{column} is {value:g} on {first}; a price must be above zero",
+    )  # fmt: skip
+    NO_LONGER_POSITIVE = (
+        "no_longer_positive",
+        "{column} is {value:g} on {first}; it had always been above zero when the model was "
+        "fitted; fit again",
+    )
+    OTHER_SPACING = (
+        "other_spacing", "{detail}; fit again on these, or forecast from rows as those were",
+    )  # fmt: skip
+    # The market does not reach as far.
+    BEFORE_MARKET = "before_market", "the market {market} has no row yet on {first}"
+    BEHIND_MARKET = (
+        "behind_market",
+        "its latest row is of {first}, but the market {market} ends on {last}; bring {market} up "
+        "to date",
+    )
+    # Training led to nothing.
+    NOT_FINITE = (
+        "not_finite",
+        "its forecasts on the validation span are not finite numbers; look at its values",
+    )
+    NOT_TRAINED = "not_trained", "{detail}"
+    # The model has no network for it.
+    NO_NETWORK = "no_network", "the model has no network for it"
+    SKIPPED_BY_FIT = "skipped_by_fit", "was skipped by the fit: {detail}"
+    NOT_IN_MODEL = "not_in_model", "not among the {detail}"
+    # Its data are not there.
+    NOT_LOADED = "not_loaded", "{detail}"
+    UNREADABLE = "unreadable", "{detail}"
+    NOT_STORED = "not_stored", "no longer stored; run `forecaster ingest --source {detail}` again"
+    OTHER = "other", "{detail}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Skipped:
+    """Why one series was left out; ``str()`` is the sentence.
+
+    - ``rows``, ``needed``: how many rows it has, and how many it needs
+    - ``column``, ``value``: the column that is at fault, and the number in it
+    - ``market``: the declared index that is at fault
+    - ``first``, ``last``: the time of a row, or the first and the last time of a span
+    - ``detail``: text, where the reason has no numbers of its own
+
+    Raises ValueError when a field is missing that the sentence needs.
+    """
+
+    kind: Kind
+    rows: int | None = None
+    needed: int | None = None
+    column: str | None = None
+    value: float | None = None
+    market: str | None = None
+    first: str | None = None
+    last: str | None = None
+    detail: str | None = None
+
+    def __post_init__(self) -> None:
+        if missing := [name for name in self.kind.parts if getattr(self, name) is None]:
+            raise ValueError(f"{self.kind.value}: expected {', '.join(missing)}")
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+    def sentence(self, rows: str | None = None) -> str:
+        """Return the reason in words; ``rows``: text in place of the number of rows."""
+        fields = {name: getattr(self, name) for name in self.kind.parts}
+        return self.kind.sentence.format(**fields if rows is None else {**fields, "rows": rows})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that are set, and the sentence as ``reason``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields = {name: value for name, value in fields.items() if value is not None}
+        return {**fields, "kind": self.kind.value, "reason": str(self)}
+
+    @staticmethod
+    def from_json(stored: object) -> "Skipped":
+        """Read what :meth:`to_json` returned, or the text that older versions have stored.
+
+        A kind that this version does not know is of kind "other". Raises TypeError or ValueError
+        for anything else.
+        """
+        if isinstance(stored, str):
+            return Skipped(Kind.OTHER, detail=stored)
+        if not isinstance(stored, dict):
+            raise TypeError(f"expected a reason; got {type(stored).__name__}")
+        fields: dict[str, Any] = {name: value for name, value in stored.items() if name in _TYPES}
+        for name, value in fields.items():
+            if type(value) not in _TYPES[name]:
+                raise TypeError(f"{name}: got {type(value).__name__}")
+        if stored.get("kind") not in [kind.value for kind in Kind]:
+            return Skipped(Kind.OTHER, detail=fields.get("reason"))
+        fields.pop("reason", None)
+        return Skipped(Kind(stored["kind"]), **fields)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "rows": (int,), "needed": (int,), "column": (str,), "value": (int, float), "market": (str,),
+    "first": (str,), "last": (str,), "detail": (str,), "reason": (str,),
+}  # fmt: skip
+
+
+def skipped_to_json(skipped: Mapping[str, Skipped]) -> dict[str, dict[str, Any]]:
+    """Return the reasons by series as plain values; see :meth:`Skipped.to_json`."""
+    return {name: reason.to_json() for name, reason in skipped.items()}
+
+
+def skipped_from_json(stored: Mapping[str, Any]) -> dict[str, Skipped]:
+    """Read what :func:`skipped_to_json` returned, also of older versions.
+
+    Raises TypeError or ValueError for anything else.
+    """
+    skipped: dict[str, Skipped] = {}
+    for name, reason in stored.items():
+        try:
+            skipped[name] = Skipped.from_json(reason)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"skipped: {name!r}: {error}") from error
+    return skipped
+
+
+def skipped_frame(skipped: Mapping[str, Skipped]) -> "pd.DataFrame":
+    """Return a row per series: ``unique_id, kind, rows, needed, reason``."""
+    import pandas as pd
+
+    rows = [
+        (name, reason.kind.value, reason.rows, reason.needed, str(reason))
+        for name, reason in skipped.items()
+    ]
+    frame = pd.DataFrame(rows, columns=["unique_id", "kind", "rows", "needed", "reason"])
+    return frame.astype({"rows": "Int64", "needed": "Int64"})
