@@ -1,19 +1,19 @@
 """Errors that a user can act on.
 
-Each says what is wrong and where, what was expected, what came instead, and what to do next.
+Each message says what is wrong and where, what was expected, what came instead, and what to do.
 """
 
 from collections.abc import Iterable, Mapping
 
 from forecaster.skipped import Skipped
 
-_MOST_SHOWN = 300  # characters of a list that comes from outside
+_MOST_SHOWN = 300  # characters of a list
 
 
 class ForecasterError(Exception):
-    """Base of all errors; ``exit_code`` is that of the command line.
+    """Base of all errors; ``exit_code`` is the exit code of the command line.
 
-    Names of files, columns and series are in their messages, so these are shown :func:`printable`.
+    Messages quote names of files, columns and series, so they are shown through :func:`printable`.
     """
 
     exit_code = 1
@@ -23,7 +23,7 @@ class ForecasterError(Exception):
 
 
 class ForecasterWarning(UserWarning):
-    """All warnings of this package but the engine's, which has its own."""
+    """Base of all warnings, except those of :mod:`forecaster.swarm`, which has its own."""
 
 
 class UsageError(ForecasterError):
@@ -33,15 +33,15 @@ class UsageError(ForecasterError):
 
 
 class DataError(ForecasterError):
-    """Series that cannot be used."""
+    """Series or tables that cannot be used."""
 
 
 class NoSeries(DataError):
-    """No series is left.
+    """No series can be used.
 
-    - ``skipped``: the reasons, by series
-    - ``advice``: what else to do
-    - ``lost``: those of them that no worker could train
+    - ``skipped``: the reason for each series
+    - ``advice``: what else the user can do
+    - ``lost``: the skipped series whose workers on a cluster were lost
     """
 
     def __init__(self, skipped: Mapping[str, Skipped], advice: str = "", lost: Iterable[str] = ()):
@@ -66,23 +66,23 @@ class ModelError(ForecasterError):
 
 
 class ClusterError(ForecasterError):
-    """A cluster cannot be reached, or has nobody who could do the work."""
+    """A cluster cannot be reached, or has no worker that can do the work."""
 
 
 class SourceError(ForecasterError):
-    """A source gave no prices. ``final``: asking again will not help."""
+    """A source gave no prices. ``final``: whether asking again is pointless."""
 
     final = False
 
 
 class NotFound(SourceError):
-    """The source does not know the ticker, or has nothing in that span."""
+    """The source does not know the ticker, or has no prices in the requested span."""
 
 
 class RateLimited(SourceError):
     """The source refuses more requests for now.
 
-    ``retry_after``: seconds to wait, as the source says.
+    ``retry_after``: how many seconds the source asks to wait; None: it does not say.
     """
 
     def __init__(self, message: str, retry_after: float | None = None, *, final: bool = False):
@@ -96,7 +96,7 @@ class ServerError(SourceError):
 
 
 class BadAnswer(SourceError):
-    """The source answered with something other than a series."""
+    """The source's answer is not a series."""
 
 
 class NoNetwork(SourceError):
@@ -104,14 +104,15 @@ class NoNetwork(SourceError):
 
 
 class Interrupted(SourceError):
-    """Work was stopped while it waited."""
+    """A request was stopped while it waited for its turn."""
 
 
 def printable(text: object, *, lines: bool = True) -> str:
-    r"""A text that comes from outside, safe to show on a terminal.
+    r"""Return text from a file or user that is safe to show on a terminal.
 
-    What controls a terminal, turns the direction of text or cannot be seen is written as in Python
-    (``\x1b``, ``\u202e``). ``lines``: line breaks are kept; without, as in a name, they are not.
+    Characters that control a terminal, turn the direction of text or are invisible are written as
+    Python escapes (``\x1b``, ``\u202e``). ``lines``: whether line breaks are kept; in a name they
+    are not.
     """
     text = str(text)
     if text.isprintable():
@@ -124,13 +125,13 @@ def printable(text: object, *, lines: bool = True) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names that come from outside in one line, a very long list cut short."""
+    """Return printable names in one line, separated by commas; a long list is cut short."""
     line = printable(", ".join(map(str, names)), lines=False)
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 3]}..."
 
 
 def name_reasons(skipped: Mapping[str, object], most: int = 5) -> str:
-    """Series and reasons as indented lines, the first few."""
+    """Return one indented line for each skipped series with its reason; only the first ``most``."""
     lines = [
         f"  {printable(name, lines=False)}: {reason}"
         for name, reason in list(skipped.items())[:most]

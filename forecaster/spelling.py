@@ -1,4 +1,4 @@
-"""Which of some series is meant by a name, however it is spelled."""
+"""Find a series by name, whatever the letter case and the sign before a share class."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -8,22 +8,33 @@ _COMPARED = 5_000  # names: each takes a tenth of a millisecond
 
 
 def spellings(names: Iterable[str]) -> dict[str, str]:
-    """Names by how :func:`spelled` looks for them; of two that look alike, the first counts."""
+    """Return the table in which :func:`spelled` looks names up.
+
+    Of two names that differ only in spelling, the first is found by any other spelling.
+    """
     names = list(names)
-    plain = {_plain(name): name for name in reversed(names)}
-    return plain | {name: name for name in names}
+    by_key = {spelling_key(name): name for name in reversed(names)}
+    return by_key | {name: name for name in names}
 
 
 def spelled(known: Mapping[str, str], name: str) -> str | None:
-    """A name as it is known: letter case and the sign before a share class do not matter.
+    """Return the known name that ``name`` stands for; None if there is none.
 
-    ``known``: of :func:`spellings`. ``BRK-B``, ``BRK.B`` and ``brk.b`` are the same.
+    ``known``: from :func:`spellings`. ``BRK-B``, ``BRK.B`` and ``brk.b`` are the same.
     """
-    return known.get(name) or known.get(_plain(name))
+    return known.get(name) or known.get(spelling_key(name))
+
+
+def spelling_key(name: str) -> str:
+    """Return a name in upper case, with a hyphen before a share class."""
+    return name.strip().upper().replace(".", "-")
 
 
 def near(known: Iterable[str], name: str) -> list[str]:
-    """Up to five names that resemble one, for an error message; of many, those that begin alike."""
+    """Return up to five known names that resemble ``name``, for an error message.
+
+    If there are more than 5,000, only those with the same first two letters are compared.
+    """
     ids = {known_as.upper(): known_as for known_as in known}
     if len(ids) > _COMPARED:
         begin = name.upper()[:2]
@@ -32,7 +43,3 @@ def near(known: Iterable[str], name: str) -> list[str]:
     found = get_close_matches(name.upper(), ids, n=5, cutoff=0.5)
     found = found or [upper for upper in ids if upper.startswith(name.upper()[:1])][:5]
     return [ids[upper] for upper in found]
-
-
-def _plain(name: str) -> str:
-    return name.strip().upper().replace(".", "-")

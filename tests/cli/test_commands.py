@@ -127,8 +127,11 @@ USAGE = [
     (("fit", "--source", "nasdaq"), "expected yahoo, simulated or files:PATH"),
     (("fit", "--source", "files:{tmp}/none.csv"), "no such file or folder"),
     (("fit", "--source", "yahoo"), "name them: --tickers AAPL,MSFT, or --tickers FILE"),
-    (("fit", "--tickers", "dow30"), "'dow30' is no file; expected a file or tickers between"),
-    (("fit", "--tickers", "AAPL,M$FT"), "'AAPL,M$FT' is no file, and of its words: 'M$FT' cannot"),
+    (("fit", "--tickers", "dow30"), "'dow30' is not a file; expected a file or tickers between"),
+    (
+        ("fit", "--tickers", "AAPL,M$FT"),
+        "'AAPL,M$FT' is neither a file nor a list of tickers: 'M",
+    ),
     (("fit", "--tickers", "dow3.txt"), "dow3.txt: cannot be read: No such file"),
     (("predict",), "name tickers, or --all"),
     (("predict", "AAPL", "--all"), "name tickers, or --all"),

@@ -20,7 +20,8 @@ def read(folder, text: str):
         "ticker,group\naapl,Tech\nbrk.b,Banks\nZZZ,Other\n",
         "Group;Ticker\nTech;AAPL\nBanks;BRK-B\n",
         "sep=;\nSymbol;Security;GICS Sector\nAAPL;Apple;Tech\nBRK.B;Berkshire;Banks\n",
-        "unique_id\tteam\nAAPL\tTech\nBRK-B\tBanks\nXOM\t\n",
+        "unique_id\tcategory\nAAPL\tTech\nBRK-B\tBanks\nXOM\t\n",
+        "Ticker,Industry,Since\nAAPL,Tech,1980\nBRK-B,Banks,1965\n",
         "ticker,group\n# a comment\nAAPL,Tech\nAAPL,Tech\nbrk-b,Banks\n",
     ],
 )
@@ -29,7 +30,7 @@ def test_tickers_and_groups_are_found(tmp_path, text):
 
 
 def test_any_names_may_be_grouped_and_come_out_as_the_series_write_them(tmp_path):
-    groups = read(tmp_path, "series,group\nMilk / north,Dairy\nH1,Power\n")
+    groups = read(tmp_path, "unique_id,group\nMilk / north,Dairy\nH1,Power\n")
     assert groups.of(["milk / North", "h1", "H2"]) == {"milk / North": "Dairy", "h1": "Power"}
     share = read(tmp_path, "ticker,group\nBRK-B,Banks\n")
     assert share.of(["BRK.B"]) == {"BRK.B": "Banks"}
@@ -39,8 +40,13 @@ def test_any_names_may_be_grouped_and_come_out_as_the_series_write_them(tmp_path
     ("text", "words"),
     [
         ("", "nothing in it; expected a header ticker,group"),
-        ("AAPL,Tech\n", "line 1: the columns are AAPL, Tech; expected a header ticker,group"),
-        ("ticker,name,price\nAAPL,Apple,3\n", "the columns are ticker, name, price; expected"),
+        (
+            "AAPL,Tech\n",
+            "are AAPL, Tech, none of them ticker, symbol or unique_id; expected",
+        ),
+        ("ticker,name,price\nAAPL,Apple,3\n", "ticker, name, price, none of them group; expected"),
+        ("ticker,team\nAAPL,Tech\n", "line 1: the columns are ticker, team, none of them group"),
+        ("series,group\nH1,Power\n", "none of them ticker, symbol or unique_id"),
         ("ticker,group\n", "no ticker with a group"),
         ("ticker,group\nAAPL,\n", "no ticker with a group"),
         ("ticker,group\n,Tech\n", "line 2: no ticker; expected"),

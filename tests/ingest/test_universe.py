@@ -126,7 +126,9 @@ def test_tickers_may_be_named_themselves(tmp_path, monkeypatch):
     assert listed_tickers("AAPL,KO") is None and read_universe("AAPL,KO") == ["IBM"]
     (tmp_path / "KO").mkdir()  # a folder does not
     assert listed_tickers("KO") == ["KO"]
-    with pytest.raises(UsageError, match=r"'DOW30' is no file; .* Did you mean dow30\.txt"):
+    with pytest.raises(UsageError, match=r"'DOW30' is not a file; .* Did you mean dow30\.txt"):
         listed_tickers("DOW30")
-    with pytest.raises(UsageError, match=r"'A,../b' is no file, and of its words: '../b'"):
+    with pytest.raises(
+        UsageError, match=r"'A,../b' is neither a file nor a list of tickers: '../b"
+    ):
         listed_tickers("A,../b")

@@ -1,36 +1,34 @@
-"""Groups of series, such as sectors: a CSV file of tickers and the group that each belongs to."""
+"""Read groups of series, such as sectors: a CSV file of tickers and the group of each."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from forecaster.errors import UsageError, listed, printable
-from forecaster.ingest.tickers.universe import HEADERS, cells_of, read_lines
+from forecaster.ingest.tickers.universe import cells_of, read_lines, ticker_column
+from forecaster.spelling import spelled, spelling_key, spellings
 
-_GROUP = ("group", "groups", "sector", "gics sector", "industry", "category", "class")
+_GROUP = ("group", "sector", "gics sector", "industry", "category")
 _EXPECTED = "expected a header ticker,group and a line for each ticker, e.g. AAPL,Technology"
 
 
 @dataclasses.dataclass(frozen=True)
 class Groups:
-    """The group of each name in a file, as the names are written there."""
+    """The group of each ticker in a file, under the file's spelling of the ticker."""
 
     path: Path
     group: Mapping[str, str]
 
     def of(self, ids: Sequence[str]) -> dict[str, str]:
-        """The group of each of these series that has one.
+        """Return the group of each of these series; a series without one is left out.
 
         Letter case and the sign before a share class do not matter: ``brk.b`` is ``BRK-B``.
 
-        Raises UsageError when none of them has a group.
+        Raises UsageError if none of them has a group.
         """
-        by_spelling = {_spelled(name): group for name, group in self.group.items()}
-        found = {
-            name: self.group.get(name) or by_spelling[_spelled(name)]
-            for name in ids
-            if name in self.group or _spelled(name) in by_spelling
-        }
+        known = spellings(self.group)
+        names = {name: spelled(known, name) for name in ids}
+        found = {name: self.group[ticker] for name, ticker in names.items() if ticker is not None}
         if not found:
             raise UsageError(
                 f"{self.path}: no group for any of the {len(ids)} series; the file has "
@@ -41,10 +39,11 @@ class Groups:
 
 
 def read_groups(path: str | Path) -> Groups:
-    """Read a file with a column of tickers and one of groups.
+    """Read a file with a column of tickers and one of groups, beside any others.
 
-    Columns are found by their names (``ticker`` or ``symbol``, ``group`` or ``sector``, and the
-    like), among others; read as ticker files are. A ticker without a group is ungrouped.
+    The tickers' column is called ``ticker``, ``symbol`` or ``unique_id``, the groups' ``group``,
+    ``sector``, ``GICS Sector``, ``industry`` or ``category``; the first of these counts. Encoding
+    and separators are those of ticker files. A ticker whose group is empty has none.
 
     Raises UsageError with file and line for a file without these columns or rows, and for a ticker
     that is in two groups.
@@ -59,35 +58,29 @@ def read_groups(path: str | Path) -> Groups:
         cells = cells_of(text, separator)
         if len(cells) <= ticker or not cells[ticker]:
             raise UsageError(f"{path}, line {number}: no ticker; {_EXPECTED}")
-        name, its = cells[ticker], cells[group] if len(cells) > group else ""
-        if not its:
+        name, label = cells[ticker], cells[group] if len(cells) > group else ""
+        if not label:
             continue
-        before = found.setdefault(_spelled(name), (name, its, number))
-        if before[1] != its:
+        _, known, line = found.setdefault(spelling_key(name), (name, label, number))
+        if known != label:
             raise UsageError(
-                f"{path}, line {number}: {printable(name, lines=False)} is in {its!r}, but in "
-                f"{before[1]!r} on line {before[2]}; expected one group for a ticker"
+                f"{path}, line {number}: {printable(name, lines=False)} is in {label!r}, but in "
+                f"{known!r} on line {line}; expected one group for a ticker"
             )
     if not found:
         raise UsageError(f"{path}: no ticker with a group; {_EXPECTED}")
-    return Groups(path, {name: its for name, its, _ in found.values()})
+    return Groups(path, {name: label for name, label, _ in found.values()})
 
 
 def _columns(header: list[str], path: Path) -> tuple[int, int]:
-    """The positions of the tickers and of the groups."""
-    names = [name.strip().lower().replace("_", " ") for name in header]
-    tickers = [names.index(n) for n in (*HEADERS, "unique id", "series") if n in names]
-    groups = [names.index(name) for name in _GROUP if name in names]
-    if tickers and not groups and len(names) == 2:
-        groups = [1 - tickers[0]]
-    if not (tickers and groups):
+    """Return the positions of the tickers and of the groups."""
+    names = [name.lower().replace("_", " ") for name in header]
+    ticker = ticker_column(header)
+    group = next((names.index(name) for name in _GROUP if name in names), None)
+    if ticker is None or group is None:
+        missing = "ticker, symbol or unique_id" if ticker is None else "group"
         raise UsageError(
-            f"{path}, line 1: the columns are {listed(header)}; {_EXPECTED} (a group's column may "
-            "also be called sector, industry or category)"
+            f"{path}, line 1: the columns are {listed(header)}, none of them {missing}; "
+            f"{_EXPECTED} (group may also be called sector, industry or category)"
         )
-    return tickers[0], groups[0]
-
-
-def _spelled(name: str) -> str:
-    """A name without what does not matter, for comparing."""
-    return name.strip().upper().replace(".", "-")
+    return ticker, group

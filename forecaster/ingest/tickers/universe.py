@@ -1,4 +1,4 @@
-"""Universe files: which tickers to follow."""
+"""Read universe files: which tickers to follow."""
 
 import codecs
 import contextlib
@@ -12,26 +12,31 @@ from typing import NamedTuple
 from forecaster.errors import UsageError
 
 _SYMBOL = re.compile(r"^\^?[A-Z0-9][A-Z0-9.\-=_]{0,23}$")
-HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
-"""Names of a column of tickers."""
+_HEADERS = ("symbol", "ticker", "tickers", "symbols", "ticker symbol", "unique_id")
 _LIKE_A_FILE = re.compile(r"[/\\]|\.(txt|csv|tsv|lst|list|dat|xlsx?|json|parquet)$", re.IGNORECASE)
-_DATE = re.compile(r"(\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2})[-/.]\d{1,4}$|(19|20)\d{6}$")
+_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DATE = re.compile(
+    r"((\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2})[-/.]\d{1,4}|(19|20)\d\d[-/]\d{1,2}"
+    r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
+    rf"|(\d{{1,2}}[ -])?{_MONTH}[. -]+(\d{{1,2}},? )?(\d{{2}}|\d{{4}}))([T ]\d.*)?",
+    re.IGNORECASE,
+)
 SEPARATOR_LINE = re.compile(r"\s*\"?sep=(?P<separator>.)\"?\s*", re.IGNORECASE)
-"""What Excel writes first to say what parts the cells."""
+"""The first line of a file of Excel's that names the separator of its cells."""
 _MOST_BYTES = 10 * 2**20
 
 
 def read_universe(path: str | Path) -> list[str]:
     """Read tickers from a text file, one or more a line, or from a CSV with a ``Symbol`` column.
 
-    UTF-8, or UTF-16 with a byte order mark; cells are parted by commas, semicolons or tabs; ``#``
-    starts a comment; letter case does not matter; ``BRK.B`` becomes ``BRK-B``, as Yahoo writes
-    share classes, while ``SHELL.AS`` keeps its exchange. The order is kept, repeated tickers are
-    dropped. A name without a folder, such as ``sp500.txt``, that is no file here is looked up among
-    the universes in the package.
+    The file is in UTF-8, or in UTF-16 with a byte order mark; commas, semicolons or tabs separate
+    its cells; ``#`` starts a comment. Letter case does not matter. ``BRK.B`` becomes ``BRK-B``, as
+    Yahoo writes share classes, while ``SHELL.AS`` keeps its exchange. The order is kept, repeated
+    tickers are dropped. If ``path`` is a plain name such as ``sp500.txt`` and no such file is here,
+    the universes in the package are searched for it.
 
-    Raises UsageError with file and line when the file is missing, not text, empty, or holds
-    something that cannot be a ticker.
+    Raises UsageError with file and line if the file is missing, not text, empty, or holds something
+    that cannot be a ticker.
     """
     path = find_universe(path)
     tickers: dict[str, None] = {}
@@ -43,31 +48,43 @@ def read_universe(path: str | Path) -> list[str]:
 
 
 class Line(NamedTuple):
-    """A line of a ticker file, with its number."""
+    """A line of a ticker file and its number."""
 
     number: int
     text: str
 
 
 def read_lines(path: Path) -> tuple[list[Line], str]:
-    """The lines of a ticker file without blank ones and comments, and what parts their cells.
+    """Read the lines of a ticker file, without blanks and comments, and the separator of cells.
 
-    UTF-8, or UTF-16 where a byte order mark says so; Excel's ``sep=;`` is obeyed. Raises UsageError
-    when the file is missing, large, or no text.
+    A first line ``sep=;``, as Excel writes it, names the separator; otherwise it is the comma,
+    semicolon or tab that is most frequent in the first line. Raises UsageError if the file is
+    missing, too large or not text.
     """
     lines = [Line(n, text) for n, text in enumerate(_read_text(path).splitlines(), 1)]
     lines = [line for line in lines if line.text.strip() and not line.text.lstrip().startswith("#")]
     if not lines:
         return [], ","
-    if told := SEPARATOR_LINE.fullmatch(lines[0].text):
-        return lines[1:], told["separator"]
+    if named := SEPARATOR_LINE.fullmatch(lines[0].text):
+        return lines[1:], named["separator"]
     return lines, max(",;\t", key=lines[0].text.count)
 
 
 def cells_of(line: str, separator: str) -> list[str]:
-    """The cells of a line, without spaces around them."""
+    """Split a line into its cells, without spaces around them."""
     cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
     return [cell.strip() for cell in cells]
+
+
+def ticker_column(header: list[str]) -> int | None:
+    """Return the position of the column that is called ticker, symbol or unique_id, or None."""
+    names = [name.lower() for name in header]
+    return next((names.index(name) for name in _HEADERS if name in names), None)
+
+
+def looks_like_a_date(text: str) -> bool:
+    """Return whether a cell or word is a date as people write it, or a month of a year."""
+    return _DATE.fullmatch(text) is not None
 
 
 def _read_text(path: Path) -> str:
@@ -91,9 +108,10 @@ def _read_text(path: Path) -> str:
 
 
 def normalise(symbol: str, where: str = "ticker") -> str:
-    """A ticker in the spelling used everywhere: upper case, a share class behind a hyphen.
+    """Return a ticker in the spelling used everywhere: upper case, share class after a hyphen.
 
-    Raises UsageError when it holds characters that no ticker has.
+    ``where``: the file and line, for errors. Raises UsageError if it holds characters that no
+    ticker has.
     """
     name = symbol.strip().strip("\"'").upper()
     if re.fullmatch(r"[A-Z0-9]+\.[A-C]", name):
@@ -108,10 +126,10 @@ def normalise(symbol: str, where: str = "ticker") -> str:
 
 
 def listed_tickers(text: str) -> list[str] | None:
-    """Tickers that are named themselves, between commas or spaces; None where a file is meant.
+    """Return the tickers in a text such as ``AAPL,BRK-B``; None if the text names a file.
 
-    A file of that name wins, and so does what ends like one. Raises UsageError for what can be
-    neither.
+    It does if there is a file of that name, or if it ends like the name of a file. Raises
+    UsageError if it can be neither.
     """
     words = list(filter(None, re.split(r"[,;\s]+", text)))
     with contextlib.suppress(OSError):  # too long for the name of a file
@@ -124,16 +142,16 @@ def listed_tickers(text: str) -> list[str] | None:
             return None
         if (bundled := find_universe(f"{text}.txt".lower())).exists():
             raise UsageError(
-                f"{text!r} is no file; expected a file or tickers between commas. Did you mean "
+                f"{text!r} is not a file; expected a file or tickers between commas. Did you mean "
                 f"{bundled.name}?"
             )
     shown = text if len(text) <= 40 else text[:37] + "..."
-    where = f"{shown!r} is no file, and of its words"
+    where = f"{shown!r} is neither a file nor a list of tickers"
     return list(dict.fromkeys(normalise(word, where) for word in words))
 
 
 def find_universe(path: str | Path) -> Path:
-    """The file itself, or the package's own of that name."""
+    """Return the path itself if it exists, else the package's own universe of that name."""
     path = Path(path)
     if path.exists() or len(path.parts) != 1:
         return path
@@ -149,12 +167,11 @@ def _bundled_folders() -> list[Path]:
 
 
 def _words(path: Path) -> Iterator[tuple[int, str]]:
-    """Candidate symbols with their line numbers: cells of a table's symbol column, or all words."""
+    """Yield line numbers and possible tickers: the column of tickers of a table, or all words."""
     lines, separator = read_lines(path)
     if not lines:
         return
-    names = [name.lower() for name in cells_of(lines[0].text, separator)]
-    if (column := next((names.index(name) for name in HEADERS if name in names), None)) is not None:
+    if (column := ticker_column(cells_of(lines[0].text, separator))) is not None:
         rows = csv.reader([line.text for line in lines[1:]], delimiter=separator)
         for line, cells in zip(lines[1:], rows, strict=False):
             if column < len(cells) and cells[column].strip():
@@ -167,9 +184,9 @@ def _words(path: Path) -> Iterator[tuple[int, str]]:
                 "Ticker; expected tickers only, or a header that names their column"
             )
         for word in re.split(r"[,;\s]+", line.split("#", 1)[0]):
-            if _DATE.match(word):
+            if looks_like_a_date(word):
                 raise UsageError(
-                    f"{path}, line {number}: {word!r} is a date, and no header says of what; "
+                    f"{path}, line {number}: {word!r} is a date, and no header says what it means; "
                     "expected tickers only, or a header date,tickers or ticker,start,end"
                 )
             if word:
