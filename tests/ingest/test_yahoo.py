@@ -111,22 +111,26 @@ def test_a_missing_ticker_costs_one_request(server):
 
 
 def test_a_pause_is_shared_and_as_long_as_the_server_says(server):
-    refused = []
+    arrived: list[float] = []  # when requests did; asserted below, not in the server's thread
+    paused: list[float] = []
+    waits: list[float] = []
 
     def trouble(server, symbol, count):
-        if not refused:
-            refused.append(time.monotonic())
-            return (429, 1)
-        assert time.monotonic() - refused[0] > 0.9 or time.monotonic() - refused[0] < 0.2
-        return None
+        arrived.append(time.monotonic())
+        return (429, 1) if len(arrived) == 1 else None
 
-    waits = []
+    def on_wait(seconds):
+        paused.append(time.monotonic())
+        waits.append(seconds)
+
     server.trouble = trouble
     names = [f"T{i}" for i in range(12)]
     server.companies |= {name: Company.invented(name) for name in names}
-    got = fetch(server, names, on_wait=waits.append)
+    got = fetch(server, names, on_wait=on_wait, workers=4)
     assert all(item.frame is not None for item in got.values())
-    assert waits == [1.0]
+    assert waits == [1.0] and len(arrived) == 13
+    under_way = [at for at in arrived if paused[0] < at < paused[0] + 0.9]
+    assert len(under_way) <= 3, under_way  # what the other three workers had already sent
 
 
 def test_a_lasting_refusal_ends_with_advice(server):
