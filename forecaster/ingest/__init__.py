@@ -1,4 +1,4 @@
-"""Series from files, Yahoo or a simulated market, and the store that keeps them."""
+"""Read series from files, Yahoo or a simulated market, and keep them in the price store."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Covariates from files: what is known in advance of series, and what each of them is."""
+"""Read covariates from files: values known in advance, and static properties of series."""
 
 import dataclasses
 import hashlib
@@ -11,10 +11,10 @@ from forecaster.errors import DataError, UsageError, printable
 from forecaster.files import as_text, from_text
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.dates import to_times
+from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import as_decimal, find_decimal, is_number_column, to_numbers
 from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical
-from forecaster.ingest.tables.where import Place
 from forecaster.series import Panel
 from forecaster.spelling import spelled, spellings
 
@@ -23,14 +23,14 @@ _PARQUET = (".parquet", ".pq")
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How files of covariates are read, as those of series are.
+    """How files of covariates are read.
 
-    - ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it
-    - ``date_format``: how times are written; None: as each file shows
-    - ``id_col``, ``time_col``: the columns with the series and the time, where a file has columns
-      of these names
+    - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
+    - ``date_format``: how times are written; None: inferred for each file
+    - ``id_col``, ``time_col``: the columns with the series and the time, if a file has columns with
+      these names
 
-    Raises UsageError for what is no decimal sign or no format of dates.
+    Raises UsageError for an invalid decimal sign or date format.
     """
 
     decimal: str | None = None
@@ -44,13 +44,13 @@ class Reading:
 
     @staticmethod
     def of(decimal: str | None, columns: Columns) -> "Reading":
-        """As files of series are read with these."""
+        """Return the options that files of series are read with."""
         return Reading(decimal, columns.date_format, columns.id_col, columns.time_col)
 
 
 @dataclasses.dataclass(frozen=True)
 class CovariateFiles:
-    """The files of covariates, as text of their full paths; None where there is none.
+    """The files of covariates: their full paths as text, or None.
 
     - ``future``: rows ``unique_id, ds`` and columns of numbers, see :meth:`Panel.with_future`
     - ``static``: a row per series, see :meth:`Panel.with_static`
@@ -65,7 +65,7 @@ class CovariateFiles:
     def of(
         future: Path | None = None, static: Path | None = None, reading: Reading | None = None
     ) -> "CovariateFiles":
-        """Of two paths. Raises UsageError for one that is no file."""
+        """Return two paths as covariate files. Raises UsageError if one is not a file."""
         for path in (future, static):
             if path is not None and not path.is_file():
                 raise UsageError(
@@ -76,11 +76,11 @@ class CovariateFiles:
         return CovariateFiles(texts[0], texts[1], reading or Reading())
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is a file."""
         return self.future is not None or self.static is not None
 
     def sha256(self) -> str | None:
-        """A hash of their content; None without files. Raises DataError when one is gone."""
+        """Return a hash of the files' content, or None. Raises DataError if one cannot be read."""
         if not self:
             return None
         digest = hashlib.sha256()
@@ -92,7 +92,7 @@ class CovariateFiles:
         return digest.hexdigest()
 
     def added_to(self, panel: Panel) -> Panel:
-        """The panel with what stands in the files. Raises DataError where it cannot be used."""
+        """Return the panel with the covariates. Raises DataError if they cannot be used."""
         if self.future is not None:
             panel = _added(from_text(self.future), self.reading, panel, panel.with_future)
         if self.static is not None:
@@ -103,7 +103,7 @@ class CovariateFiles:
 def _added(
     path: Path, reading: Reading, panel: Panel, to: Callable[[pd.DataFrame], Panel]
 ) -> Panel:
-    """The panel with a file; errors name it."""
+    """Return the panel with the covariates of a file; errors name the file."""
     where = printable(path, lines=False)
     table = _read(path, where, reading, panel)
     try:
@@ -113,7 +113,7 @@ def _added(
 
 
 def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFrame:
-    """A table with times as times, and the names of its series as the panel spells them."""
+    """Read a file; return it with times as datetimes and series spelled as in the panel."""
     columns = Columns(reading.id_col, reading.time_col, date_format=reading.date_format)
     is_parquet = path.name.lower().endswith(_PARQUET)
     try:
@@ -126,10 +126,11 @@ def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFram
     except (OSError, EOFError, ValueError, ArithmeticError, RuntimeError) as error:
         raise DataError(f"{where}: cannot be read: {str(error).splitlines()[0]}") from error
     keys = _keys(table.frame, where, reading)
-    place = Place(where, rows=is_parquet, spelled={new: old for old, new in keys.items()})
-    frame = _with_numbers(table._replace(frame=table.frame.rename(columns=keys)), place, reading)
+    location = TableLocation(where, is_parquet, {new: old for old, new in keys.items()})
+    table = table._replace(frame=table.frame.rename(columns=keys))
+    frame = _with_numbers(table, location, reading)
     if "ds" in frame:
-        frame = frame.assign(ds=_times(frame["ds"], place, reading))
+        frame = frame.assign(ds=_times(frame["ds"], location, reading))
     if "unique_id" in frame:
         known = spellings(panel.ids)
         written = frame["unique_id"].astype(str)
@@ -138,24 +139,24 @@ def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFram
 
 
 def _keys(table: pd.DataFrame, where: str, reading: Reading) -> dict[str, str]:
-    """The columns with series and times: those that are said, or of the names they usually have.
+    """Return ``unique_id`` and ``ds`` by column: as the caller names them, or by usual spelling.
 
-    Raises DataError when two columns could be the same.
+    Raises DataError if two columns have the same role.
     """
     keys = {str(column): canonical(str(column)) for column in table}
     keys = {column: name for column, name in keys.items() if name in ("unique_id", "ds")}
-    for said, name in ((reading.id_col, "unique_id"), (reading.time_col, "ds")):
-        if said is not None and said in table:
-            keys = {old: new for old, new in keys.items() if new != name} | {said: name}
+    for column, name in ((reading.id_col, "unique_id"), (reading.time_col, "ds")):
+        if column is not None and column in table:
+            keys = {old: new for old, new in keys.items() if new != name} | {column: name}
     if len(set(keys.values())) < len(keys):
         raise DataError(f"{where}: columns {', '.join(map(repr, keys))} mean the same; keep one")
     return keys
 
 
-def _times(column: pd.Series, where: Place, reading: Reading) -> pd.Series:
-    """Times as files of series have them, or where none is, as this file shows by itself.
+def _times(column: pd.Series, where: TableLocation, reading: Reading) -> pd.Series:
+    """Read times by the given date format; if none fits, by the format inferred from this file.
 
-    Where none is written as the series' files write theirs, the plans come from elsewhere.
+    Covariates may come from elsewhere than the series, and so have another format.
     """
     form = reading.date_format
     if form is not None:
@@ -164,8 +165,8 @@ def _times(column: pd.Series, where: Place, reading: Reading) -> pd.Series:
     return to_times(column, where, form)
 
 
-def _with_numbers(table: Table, where: Place, reading: Reading) -> pd.DataFrame:
-    """The frame with columns of text that hold numbers as such; words stay as they are."""
+def _with_numbers(table: Table, where: TableLocation, reading: Reading) -> pd.DataFrame:
+    """Return the frame with numbers that are text as floats; other text stays as it is."""
     frame, decimal = table.frame, as_decimal(reading.decimal)
     texts = {
         str(name): frame[name].astype(str).where(frame[name].notna(), "")

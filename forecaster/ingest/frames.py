@@ -1,4 +1,4 @@
-"""Tables in memory as panels: of pandas, or of any library that speaks Arrow, such as polars."""
+"""Turn tables in memory into panels: of pandas, or of any library with Arrow's interface."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias, Unpack, cast
@@ -9,9 +9,9 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError, listed
 from forecaster.ingest.store.series_file import Arrays
 from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import as_decimal
 from forecaster.ingest.tables.roles import ACTIONS, TARGETS, ColumnOptions, Columns, canonical
-from forecaster.ingest.tables.where import Place
 from forecaster.series import Panel
 from forecaster.skipped import Kind, Skipped
 
@@ -19,25 +19,25 @@ _WHERE = "the frame"
 
 
 class ArrowTable(Protocol):
-    """A table that hands itself over as Arrow, such as a polars DataFrame or a pyarrow Table."""
+    """A table that can be exported as Arrow, such as a polars DataFrame or a pyarrow Table."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The table's batches."""
+        """Return the table as a stream of Arrow batches."""
         ...
 
 
 Table: TypeAlias = pd.DataFrame | pd.Series | ArrowTable
-"""Whatever holds rows and columns: of pandas, polars, pyarrow, or another library of Arrow's."""
+"""A table of pandas, polars, pyarrow, or another library with Arrow's interface."""
 
 
 def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
-    """A panel as it is; a table as :func:`panel_of_frame` reads it.
+    """Return a panel unchanged, or a table as a panel, see :func:`panel_of_frame`.
 
-    Raises UsageError for anything else, and for columns said of a panel.
+    Raises UsageError for anything else, and for options of columns beside a panel.
     """
     if isinstance(data, Panel):
-        if said := [name for name, value in columns.items() if value is not None]:
-            raise UsageError(f"{said[0]} says how a frame is read; leave it out with a panel")
+        if given := [name for name, value in columns.items() if value is not None]:
+            raise UsageError(f"{given[0]} is for reading a frame; leave it out with a panel")
         return data
     return panel_of_frame(data, columns=Columns(**columns))
 
@@ -49,23 +49,23 @@ def panel_of_frame(
     decimal: str | None = None,
     columns: Columns | None = None,
 ) -> Panel:
-    """A panel of a table: long, wide, or with two levels of columns as yfinance gives it.
+    """Turn a table into a panel: long, wide, or with two levels of columns as from yfinance.
 
-    - ``tickers``: which series; None: all
-    - ``decimal``: the sign before a fraction in numbers that are text; None: as the table shows
-    - ``columns``: what columns are, where their names do not say so
+    - ``tickers``: the series to take; None: all
+    - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
+    - ``columns``: the roles of columns whose names do not show them
 
-    Raises DataError as :func:`forecaster.ingest.tables.layout.tidy` does, and UsageError for what
-    is no table.
+    Raises DataError as :func:`forecaster.ingest.tables.layout.tidy` does, and UsageError if
+    ``data`` is not a table.
     """
     columns = columns or Columns()
-    frame = _two_levels_as_one(_with_index(as_pandas(data), columns.all_named))
+    frame = _two_levels_as_one(_with_index(as_pandas(data), columns.named))
     if canonical(str(frame.columns.name)) == "unique_id" and columns == Columns():
-        columns = Columns(wide=True)  # as of yfinance.download(...)["Close"]
+        columns = Columns(wide=True)  # such as yfinance.download(...)["Close"]
     if frame.empty:
         raise DataError(f"{_WHERE}: no rows in it")
-    place = Place(_WHERE, rows=True)
-    table = tidy(frame, place, decimal=as_decimal(decimal), columns=columns)
+    location = TableLocation(_WHERE, counts_rows=True)
+    table = tidy(frame, location, decimal=as_decimal(decimal), columns=columns)
     channels = tuple(str(c) for c in table if c not in ("unique_id", "ds", *ACTIONS))
     panel = Panel.from_arrays(
         {
@@ -81,7 +81,7 @@ def panel_of_frame(
 
 
 def as_pandas(data: Table) -> pd.DataFrame:
-    """Any table as a frame of pandas. Raises UsageError for what is none."""
+    """Return any table as a pandas frame. Raises UsageError if ``data`` is not a table."""
     if isinstance(data, pd.DataFrame):
         return data
     if isinstance(data, pd.Series):
@@ -103,23 +103,23 @@ def _from_arrow(data: Any) -> pd.DataFrame:
 
     table: pa.Table = data if isinstance(data, pa.Table) else pa.table(data)
     for number, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type):  # which would arrive as objects
+        if pa.types.is_decimal(field.type):  # pandas would get objects
             column = table.column(number).cast(pa.float64())
             table = table.set_column(number, field.name, column)
     return table.to_pandas(date_as_object=False)
 
 
-def _with_index(frame: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
-    """The frame with its index as columns, where that says something, and its rows counted.
+def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
+    """Return the frame with its index as columns, unless that only counts rows.
 
-    ``said``: columns that the caller names.
+    ``named``: columns that the caller names.
     """
     index = frame.index
     for level in reversed(range(index.nlevels)):
         values, name = index.get_level_values(level), index.names[level]
-        meant = name in said or canonical(str(name)) in ("unique_id", "ds")
-        if pd.api.types.is_integer_dtype(values.dtype) and not meant:
-            continue  # what filters and concat leave
+        has_role = name in named or canonical(str(name)) in ("unique_id", "ds")
+        if pd.api.types.is_integer_dtype(values.dtype) and not has_role:
+            continue  # a count of rows, perhaps filtered or concatenated
         times = isinstance(values, (pd.DatetimeIndex, pd.PeriodIndex))
         if name is None:
             name = "date" if times else "unique_id" if index.nlevels > 1 else "date"
@@ -128,7 +128,10 @@ def _with_index(frame: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
 
 
 def _with_column(frame: pd.DataFrame, name: Hashable, values: pd.Index) -> pd.DataFrame:
-    """The frame with a level of its index as first column."""
+    """Return the frame with a level of its index as first column.
+
+    Raises DataError if it has another column of that name with other values.
+    """
     first = pd.Series(values, index=frame.index)
     two_levels = isinstance(frame.columns, pd.MultiIndex)
     label = (name, *[""] * (frame.columns.nlevels - 1)) if two_levels else name
@@ -136,7 +139,7 @@ def _with_column(frame: pd.DataFrame, name: Hashable, values: pd.Index) -> pd.Da
         if (frame[label] == first).all():
             return frame
         raise DataError(
-            f"{_WHERE}: {str(name)!r} is a column and the index, and they differ; keep one "
+            f"{_WHERE}: the column {str(name)!r} and the index of that name differ; keep one "
             "(reset_index(drop=True) drops the index)"
         )
     frame = frame.copy(deep=False)
@@ -145,7 +148,11 @@ def _with_column(frame: pd.DataFrame, name: Hashable, values: pd.Index) -> pd.Da
 
 
 def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame with two levels of columns, fields and tickers, as a long one; others as they are."""
+    """Return a frame with two levels of columns, fields and tickers, as a long frame.
+
+    A frame with one level is returned unchanged. Raises DataError for more levels, or without a
+    column or index of dates.
+    """
     if not isinstance(frame.columns, pd.MultiIndex):
         return frame
     if frame.columns.nlevels != 2:
@@ -160,7 +167,7 @@ def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
     for name in fields.columns.get_level_values(level).unique():
         part = pd.DataFrame(fields.xs(name, axis=1, level=level))
         seen = np.any(part.notna().to_numpy(), axis=1)
-        seen[:1] |= not seen.any()  # a series without a number is skipped by name
+        seen[:1] |= not seen.any()  # a series without a number keeps a row, and is skipped by name
         part = pd.concat([keys, part], axis=1)[seen]
         part.insert(0, "ticker", str(name))
         parts.append(part)
@@ -168,7 +175,10 @@ def _two_levels_as_one(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _level_of_tickers(columns: pd.MultiIndex) -> int:
-    """Which of two levels holds tickers: by its name, or because the other holds prices."""
+    """Return which of two levels holds tickers: by its name, or because the other holds prices.
+
+    Raises DataError if that does not decide.
+    """
     by_name = [n for n in (0, 1) if canonical(str(columns.names[n])) == "unique_id"]
     words = [{canonical(str(value)) for value in columns.get_level_values(n)} for n in (0, 1)]
     fields = [n for n in (0, 1) if words[n] & set(TARGETS)]

@@ -1,4 +1,4 @@
-"""From a source to the store, and from either to a panel."""
+"""Load panels from a source or from the store, and bring the store up to date with a source."""
 
 import contextlib
 import time
@@ -31,19 +31,19 @@ from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
 from forecaster.series import Layout, Panel, end_of_day
 from forecaster.skipped import Kind, Skipped
 
-COMMIT_AFTER = 1.0  # seconds; so that an interrupted run loses little
-_COMMITTING = 0.05  # of the time at most: the list of contents is written whole
+COMMIT_AFTER = 1.0  # seconds; an interrupted run loses no more
+_COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
 _ENCODED_AHEAD = 8  # series
 OnSeries: TypeAlias = Callable[[int, int], None]
 
 
 class Ingested(NamedTuple):
-    """What an ingestion has led to.
+    """The result of an ingestion.
 
-    - ``ids``: the series that were asked for and are stored
-    - ``skipped``: those that are not, with the reason
+    - ``ids``: the requested series that are stored
+    - ``skipped``: the requested series that are not, with the reason
     - ``stale``: stored series that could not be updated, with the reason
-    - ``changed``: how many series are new or different
+    - ``changed``: number of series that are new or different
     - ``quarantined``: series whose damaged file was set aside, with the damage
     """
 
@@ -69,28 +69,28 @@ def load_panel(
     """Load a panel straight from a source, without storing it.
 
     - ``source``: ``yahoo``, ``simulated``, ``files:PATH``, or a frame of pandas, polars or pyarrow:
-      a row per series and time, a column per series with the times in the index or a column, or as
-      ``yfinance.download`` returns it
-    - ``tickers``: which series, by default all that the source holds
+      with a row per series and time, with a column per series and the times in the index or a
+      column, or as ``yfinance.download`` returns it
+    - ``tickers``: the series to load; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included
     - ``seed``: of the simulated market
-    - ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it
-    - ``mask``: flags whose rows are not learned from once they are known; see
-      :mod:`forecaster.ingest.review.quality`. The panel holds these rows, and carries the flags;
-      see :meth:`Panel.masked`. A frame is taken as it is
-    - ``id_col, time_col, target_col, date_format, wide``: what columns are, where their names do
-      not say so; see :class:`forecaster.ingest.ColumnOptions`
+    - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
+    - ``mask``: flags whose rows are left out of training, see
+      :mod:`forecaster.ingest.review.quality`. The panel still holds these rows, with their flags;
+      see :meth:`Panel.masked`. A frame is not reviewed
+    - ``id_col, time_col, target_col, date_format, wide``: the roles of columns whose names do not
+      show them; see :class:`forecaster.ingest.ColumnOptions`
 
-    Series that cannot be had are named in the panel's ``skipped``.
+    Series that cannot be loaded are named in the panel's ``skipped``.
 
-    Raises DataError when none can, UsageError when the source is unknown.
+    Raises DataError if no series can be loaded, UsageError if the source is unknown.
     """
     check_flags(mask)
-    said = Columns(**columns)
+    roles = Columns(**columns)
     if not isinstance(source, str):
-        panel = panel_of_frame(source, tickers, decimal=decimal, columns=said)
+        panel = panel_of_frame(source, tickers, decimal=decimal, columns=roles)
         return panel.between(start, end)
-    opened = open_source(source, seed=seed, decimal=decimal, columns=said)
+    opened = open_source(source, seed=seed, decimal=decimal, columns=roles)
     series, skipped = {}, {}
     for item in opened.fetch(_wanted(opened, tickers), start):
         if item.frame is None:
@@ -120,10 +120,10 @@ def ingest(
     on_series: OnSeries | None = None,
     on_wait: Callable[[str], None] | None = None,
 ) -> Ingested:
-    """Bring the store under ``home`` up to date with a source.
+    """Bring the store under ``home`` up to date with a source; return the result.
 
-    As :func:`ingested`, whose arguments these are, for callers to whom it does not matter that
-    another process may update the store right after.
+    Has the arguments of :func:`ingested`, but keeps no lock: another process may update the store
+    right after.
     """
     with ingested(
         home, source, tickers,
@@ -145,23 +145,23 @@ def ingested(
 ) -> Iterator[Ingested]:
     """Bring the store under ``home`` up to date with a source, and keep it locked for the block.
 
-    A series that fails leaves what was there. Damaged files are set aside, and fetched again.
-    Series count as soon as they arrive, so that an interrupted run has only to be started again.
+    A series that fails keeps what is stored of it. Damaged files are set aside, and their series
+    fetched again. Series are stored as they arrive, so an interrupted run can simply be repeated.
 
-    - ``tickers``: which series; None: all that the source holds
-    - ``start``: the first day to ask for, of sources that can be asked for some days only
-    - ``refresh``: read the source again even if it seems not to have changed
+    - ``tickers``: the series to fetch; None: all that the source holds
+    - ``start``: the first day to request, for sources that can be asked for a span
+    - ``refresh``: whether to read the source again even if it seems unchanged
     - ``on_series(done, total)``: called after each series
-    - ``on_wait(message)``: called when another process is updating the same store
+    - ``on_wait(message)``: called if another process is updating the same store
 
-    Raises DataError when no series is there in the end, SourceError when the source as a whole
-    does not work and some series are not stored either.
+    Raises DataError if none of the series is stored in the end, SourceError if the source as a
+    whole does not work and some series are not stored.
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
         fingerprint, origin = source.fingerprint(), store.manifest.origin
         if refresh or origin is None or origin.fingerprint != fingerprint:
-            origin = None  # what it holds now has not been read yet
+            origin = None  # its present content has not been read yet
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
         quarantined = store.damages([name for name in wanted if name in store])
         store.quarantine(quarantined)
@@ -188,9 +188,9 @@ def ingested(
 
 
 def _review_if_changed(store: Store) -> None:
-    """Review a store whose prices, or the rules of a review, have changed since the last one.
+    """Review the store if its prices or the rules have changed since the last review.
 
-    So has one whose update was interrupted.
+    This includes prices of an update that was interrupted.
     """
     try:
         outdated = store.flags().attrs["rules"] != RULES
@@ -201,7 +201,7 @@ def _review_if_changed(store: Store) -> None:
 
 
 def _is_current(store: Store, name: str, fingerprint: str | None) -> bool:
-    """Whether a series was read from the source as it is now."""
+    """Return whether a series was read from the source in its present state."""
     return name in store and store.manifest.series[name].fingerprint == fingerprint
 
 
@@ -212,7 +212,7 @@ def _update(
     start: Date | None,
     on_series: OnSeries | None,
 ) -> tuple[dict[str, str], int]:
-    """Fetch and commit; returns what failed and how many series changed."""
+    """Fetch and store series; return why some failed, and how many changed."""
     failed: dict[str, str] = {}
     arrived: set[str] = set()
     before = dict(store.manifest.series)
@@ -246,7 +246,7 @@ def _update(
 
 
 def _differs(store: Store, name: str, before: Mapping[str, Any]) -> bool:
-    """Whether a stored series is new or has other content than before."""
+    """Return whether a stored series is new or has other content than before."""
     return name in store and (
         name not in before or before[name].sha256 != store.manifest.series[name].sha256
     )
@@ -255,7 +255,7 @@ def _differs(store: Store, name: str, before: Mapping[str, Any]) -> bool:
 def _encoded(
     store: Store, source: Source, wanted: list[str], start: Date | None
 ) -> Iterator[tuple[Fetched, Encoded | None]]:
-    """Series as they arrive, in the format of the store, some ahead of those that are written."""
+    """Yield series as they arrive, encoded for the store; some are encoded ahead in threads."""
     from_network = source.fingerprint() is None
     asked = str(pd.Timestamp(start).date()) if start is not None and from_network else None
 
@@ -264,13 +264,13 @@ def _encoded(
             return item, None
         known = store.manifest.known(item.unique_id)
         asked_from = asked
-        if asked is not None and known is not None:  # an update keeps what was asked for before
+        if asked is not None and known is not None:  # an update keeps the earlier start
             asked_from = None if known.asked_from is None else min(asked, known.asked_from)
         zone = item.timezone or (None if known is None else known.timezone)
         return item, encode(item.unique_id, item.frame, asked_from=asked_from, timezone=zone)
 
     items = source.fetch(wanted, start, _known(store))
-    if from_network:  # each is written as it arrives
+    if from_network:  # write each as it arrives
         yield from map(work, items)
         return
     with ThreadPoolExecutor() as pool:
@@ -284,7 +284,7 @@ def _encoded(
 
 
 def _known(store: Store) -> Known:
-    """What is stored, for a source that asks."""
+    """Return a function that gives a source the stored series of a ticker."""
 
     def known(name: str) -> Stored | None:
         entry = store.manifest.known(name)
@@ -312,19 +312,19 @@ def panel_from_store(
     layout: Layout | None = None,
     flagged: pd.DataFrame | None = None,
 ) -> Panel:
-    """The panel of series that are in the store.
+    """Read series from the store as a panel.
 
-    Prices are as they were on the day (but for splits); what is forecast is ``adj_close``, where
-    there is one.
+    Prices are those of their day, adjusted for splits only. The target is ``adj_close`` if there is
+    one.
 
-    - ``skipped``: series to name as left out; those whose file is damaged are added
+    - ``skipped``: other series to name as skipped, with the reason; damaged ones are added
     - ``start``, ``end``: the first and the last day, both included
-    - ``mask``: rows with these flags are left out
-    - ``known_by``: of those, only rows whose flag was known by the end of that day
+    - ``mask``: leave out rows with these flags
+    - ``known_by``: ... but only those whose flag was known by the end of that day
     - ``layout``: of the panel that these series are a part of
-    - ``flagged``: the rows to leave out, of :func:`masked_rows`, where they are known already
+    - ``flagged``: the rows to leave out, if :func:`masked_rows` has already found them
 
-    Raises StoreError when all are damaged.
+    Raises StoreError if the files of all series are damaged.
     """
     series, damaged = store.read_arrays(ids)
     if not series:
@@ -350,12 +350,12 @@ def masked_rows(
     *,
     flags: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """The flagged rows of some series that a mask leaves out, ``unique_id, ds, flag, known``.
+    """Return the rows of some series that a mask leaves out: ``unique_id, ds, flag, known``.
 
-    - ``known_by``: only those whose flag was known by the end of that day
-    - ``flags``: those of the store, where they have been read
+    - ``known_by``: only rows whose flag was known by the end of that day
+    - ``flags``: the store's flags, if they have already been read
 
-    Raises StoreError when the stored prices have not been reviewed.
+    Raises StoreError if the stored prices have not been reviewed.
     """
     flags = store.flags() if flags is None else flags
     flags = flags[flags["unique_id"].isin(list(ids))]
@@ -365,7 +365,7 @@ def masked_rows(
 
 
 def _without_actions(series: Arrays) -> Arrays:
-    """Without dividends and splits, which are in ``adj_close`` already."""
+    """Return a series without dividends and splits, which ``adj_close`` accounts for."""
     if not set(ACTIONS) & set(series.channels):
         return series
     kept = [index for index, name in enumerate(series.channels) if name not in ACTIONS]
@@ -374,7 +374,7 @@ def _without_actions(series: Arrays) -> Arrays:
 
 
 def check_flags(flags: Sequence[str]) -> None:
-    """Raise UsageError when there is no such flag, or none that rows are left out for."""
+    """Raise UsageError for an unknown flag, or for one whose rows cannot be left out."""
     unknown = [flag for flag in flags if flag not in MASKS]
     if unknown:
         why = "rows that have it are shown, not left out; " if unknown[0] in FLAGS else ""

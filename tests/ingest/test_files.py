@@ -250,7 +250,7 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
     source = open_source(f"files:{tmp_path / 'AAA.csv'}")
     if read is None:
         with pytest.raises(
-            DataError, match="may have the month or the day first; say it by --date"
+            DataError, match="may have the month or the day first; choose by --date"
         ):
             source.tickers()
     else:
@@ -262,7 +262,7 @@ def test_month_and_day_are_told_apart_or_refused(tmp_path, dates, read):
     ("dates", "message"),
     [
         (["20240102", "20240230", "20240304"], "line 3, column 'Date': '20240230' is not a date"),
-        (["02-Jan-62", "03-Jan-62"], "'02-Jan-62' may be of this century or the last; write it"),
+        (["02-Jan-62", "03-Jan-62"], "'02-Jan-62' may be in this century or the last; write it"),
     ],
 )
 def test_dates_that_would_be_read_as_something_else_are_refused(tmp_path, dates, message):
@@ -299,7 +299,7 @@ def test_commas_in_numbers(tmp_path, cells, expected):
     [
         ("date,close,volume\n2024-01-02,1,234.50,1000\n", "line 2: more cells than the header"),
         ("date,close\n2024-01-02,1\n2024-01-03,1,2\n", "Expected 2 fields in line 3, saw 3"),
-        ("date,close,close\n2024-01-02,1,2\n", "column 'close' is there twice"),
+        ("date,close,close\n2024-01-02,1,2\n", "column 'close' appears twice"),
         ("ticker,date,close\nA\x1bB,2024-01-02,1\n", "holds a control character"),
         ("# note\n\ndate,close\n2024-01-02,ten\n", "line 4, column 'close': 'ten' is not a number"),
     ],

@@ -151,11 +151,11 @@ AMBIGUOUS = [
     (
         lambda: long().assign(price_2=1.0), {"id_col": "store"},
         r"no column 'close'.*taken: 'Date' for the time, 'store' for the series; not understood: "
-        r"'sales' \(numbers\), 'price_2' \(numbers\)\. Say which is which: --columns id=.*id_col=",
+        r"'sales' \(numbers\), 'price_2' \(numbers\)\. Name the columns: --columns id=.*id_col=",
     ),
     (
         lambda: long(), {"id_col": "shop"},
-        r"no column 'shop', which was to be the series; it has 'Date' \(dates\), 'store' \(text\)",
+        r"no column 'shop', which should hold the series; it has 'Date' \(dates\), 'store' \(te",
     ),
     (
         lambda: wide().set_axis(["AAPL", "LOW"], axis=1), {},
@@ -177,13 +177,13 @@ AMBIGUOUS = [
     (lambda: wide().reset_index(drop=True), {}, r"no column 'date'.*not understood: 'north'"),
     (
         lambda: wide().assign(Date=DAYS[::-1]), {},
-        r"'Date' is a column and the index, and they differ; keep one",
+        r"the column 'Date' and the index of that name differ; keep one",
     ),
     (
         lambda: unnamed(downloaded(("close", "OPEN"))), {},
         r"columns of two levels, but both may hold prices.*frame.columns.names",
     ),
-    (lambda: long()[["Date", "sales", "sales"]], STORES, "column 'sales' is there twice"),
+    (lambda: long()[["Date", "sales", "sales"]], STORES, "column 'sales' appears twice"),
     (lambda: long().iloc[:0], STORES, "the frame: no rows in it"),
 ]  # fmt: skip
 
@@ -203,11 +203,11 @@ def test_a_ticker_that_is_a_word_is_a_series_when_it_is_said():
     ("data", "options", "message"),
     [
         ([1, 2], {}, "expected a panel or a frame .*; got list"),
-        (long(), {"id_col": "store", "time_col": "store"}, "expected different ones"),
-        (long(), {"id_col": "store", "wide": True}, "the series of a wide table are its columns"),
+        (long(), {"id_col": "store", "time_col": "store"}, "expected a different one for each"),
+        (long(), {"id_col": "store", "wide": True}, "in a wide table each column is a series"),
         (long(), {"date_format": "day"}, "date format 'day': expected one such as %d/%m/%Y"),
         (long(), {"date_format": "%H:%M"}, "date format '%H:%M': expected"),
-        ("simulated", {"id_col": "store"}, "id_col is of files"),
+        ("simulated", {"id_col": "store"}, "id_col is for files"),
     ],
 )
 def test_what_makes_no_sense_is_refused(data, options, message):
@@ -229,7 +229,7 @@ def test_fit_predict_and_cross_validation_take_frames(model, panel, config):
     assert again.ids == ("IBM", "KO")
     crossed = fc.cross_validation(some, config, n_windows=2, seed=1, **columns)
     assert set(crossed["unique_id"]) == {"IBM", "KO"} and len(crossed) == 2 * 2 * 3
-    with pytest.raises(UsageError, match="time_col says how a frame is read; leave it out"):
+    with pytest.raises(UsageError, match="time_col is for reading a frame; leave it out"):
         fc.predict(model, panel, **columns)
 
 

@@ -174,7 +174,7 @@ def test_a_sign_that_the_user_names_wrongly_is_refused(tmp_path):
     with pytest.raises(UsageError, match="expected a point or a comma"):
         open_source(f"files:{tmp_path / 'x.csv'}", decimal="x")
     with pytest.raises(
-        UsageError, match="--decimal , is of files; leave it out with source 'yahoo"
+        UsageError, match="--decimal , is for files; leave it out with source 'yahoo"
     ):
         open_source("yahoo", decimal=",")
 

@@ -1,4 +1,4 @@
-"""Fetch series: from files, from Yahoo, from a simulated market; and update the store by them.
+"""Fetch series from files, from Yahoo or from a simulated market.
 
-Knows tables and the store. Must not know what is later done with the series.
+Knows tables and the store. Must not know what the series are used for.
 """

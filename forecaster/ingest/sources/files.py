@@ -1,4 +1,4 @@
-"""Series from the user's own files: a CSV, a Parquet file, or a folder of them."""
+"""Read series from the user's own files: a CSV, a Parquet file, or a folder of them."""
 
 import functools
 import hashlib
@@ -22,24 +22,24 @@ from forecaster.series import show_time
 from forecaster.spelling import spelled, spellings
 
 _READER = 3  # raise it when files are read differently
-_TOO_SHORT = "the folder has fewer rows of it than are stored, and a file that cannot be read"
+_TOO_SHORT = "the folder lacks stored rows of it, and holds a file that cannot be read"
 
 
 class Files:
     """A CSV or Parquet file with any number of series, or a folder of such files.
 
-    In a folder, a file without a ticker column holds the series that the file is named after, or
-    that a folder ``ticker=NAME`` above it names. Parts of one series in several files are joined.
+    In a folder, a file without a ticker column holds the series that the file, or a folder
+    ``ticker=NAME`` above it, is named after. Parts of one series in several files are joined.
 
-    - ``decimal``: the sign before a fraction in numbers that are text; None: each file shows it
-    - ``columns``: what columns are, where their names do not say so
+    - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
+    - ``columns``: the roles of columns whose names do not show them
     """
 
     def __init__(self, path: str, decimal: Decimal | None = None, columns: Columns | None = None):
         self.path = from_text(path).expanduser()
         self._decimal: Decimal | None = decimal
         self._columns = columns or Columns()
-        # Where the data came from, for provenance, wherever a later command is started.
+        # The full path, since later commands may be started in another folder.
         self.name = f"files:{as_text(self.path.resolve())}"
         if not self.path.exists():
             raise UsageError(f"files:{path}: no such file or folder")
@@ -49,7 +49,7 @@ class Files:
         self._unreadable = False  # some file of a folder could not be read
 
     def tickers(self) -> list[str]:
-        """All series, those of unreadable files in a folder included."""
+        """Return all series, including those of unreadable files in a folder."""
         if self._blocks is not None:
             return self._blocks.ids
         return [*self._read(), *self._failed]
@@ -57,12 +57,12 @@ class Files:
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
-        """Each series whole, whatever ``start`` says; see :class:`Source`."""
+        """Yield each series as a whole; ``start`` is ignored. See :class:`Source`."""
         if self._blocks is not None:
             yield from self._fetch_blocks(self._blocks, tickers)
             return
         frames = self._read()
-        names = spellings([*frames, *self._failed])  # ``BRK-B`` may stand there as ``brk.b``
+        names = spellings([*frames, *self._failed])  # the files may spell ``BRK-B`` ``brk.b``
         for name in tickers:
             if (series := spelled(names, name)) is None:
                 yield Fetched(name, None, f"not in {self.path}")
@@ -76,12 +76,12 @@ class Files:
 
     @functools.cached_property
     def _blocks(self) -> Blocks | None:
-        """A large Parquet file that can be read a part at a time."""
+        """A large Parquet file in blocks of series; None for all others."""
         one = self.path.is_file() and self.path.name.lower().endswith(PARQUET)
         return Blocks.of(self.path) if one and self._columns == Columns() else None
 
     def _fetch_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:
-        """The same, of which only a part is in memory at a time."""
+        """Yield each series, with only one block of the file in memory at a time."""
         before, names = self.fingerprint(), spellings(blocks.ids)
         asked: dict[str, list[str]] = {}
         for name in tickers:
@@ -101,14 +101,14 @@ class Files:
             raise DataError(f"{self.path}: changed while it was read; run the same again")
 
     def fingerprint(self) -> str | None:
-        """A hash over names and contents of all files, and the version of their reader."""
+        """Return a hash of the names and contents of all files and the version of their reader."""
         if self._fingerprint is None:
             self._fingerprint = self._hash()
         return self._fingerprint
 
     def _hash(self) -> str:
-        said = "" if self._columns == Columns() else repr(self._columns)
-        reader = f"reader {_READER}{self._decimal or ''}{said}\n"
+        columns = "" if self._columns == Columns() else repr(self._columns)
+        reader = f"reader {_READER}{self._decimal or ''}{columns}\n"
         digest = hashlib.sha256(reader.encode("utf-8", "surrogateescape"))
         for file in self._files():
             try:
@@ -139,7 +139,7 @@ class Files:
         return self._frames
 
     def _files(self) -> list[Path]:
-        """The file itself, or those in the folder and in the folders in it, but for homes there."""
+        """Return the file itself, or all files below the folder, without those of homes there."""
         if not self.path.is_dir():
             return [self.path]
         kept = _kept_by_homes(self.path)
@@ -157,10 +157,10 @@ class Files:
         return files
 
     def _read_folder(self) -> dict[str, pd.DataFrame]:
-        """All series of all files; the parts of one that lies in several are joined."""
+        """Read all series of all files; join the parts of a series in several files."""
         parts: dict[str, list[pd.DataFrame]] = {}
         files = self._files()
-        # Two threads more than cores: they wait for the disk as well.
+        # Two threads more than cores, since some wait for the disk.
         with ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
             for file, series in zip(files, pool.map(self._try_file, files), strict=True):
                 if isinstance(series, str):
@@ -174,13 +174,13 @@ class Files:
             if name in self._failed:
                 continue
             if len({frame["ds"].dtype.kind for frame in frames_of_series}) > 1:
-                self._failed[name] = "in several files, in some with dates, in some without"
+                self._failed[name] = "its files disagree: some hold dates, others whole numbers"
                 continue
             frames[name] = join(frames_of_series)
         return frames
 
     def _try_file(self, file: Path) -> dict[str, pd.DataFrame] | str:
-        """The series of a file, or why it cannot be read."""
+        """Return the series of a file, or the reason why it cannot be read."""
         try:
             name = series_name(file, self.path)
             return read_series(file, name, decimal=self._decimal, columns=self._columns)
@@ -189,7 +189,7 @@ class Files:
 
 
 def _kept_by_homes(folder: Path) -> set[Path]:
-    """The folders below one that homes of this program keep, of which a price store tells."""
+    """Return the folders of this program's homes below a folder, found by their price stores."""
     homes = [
         Home(manifest.parents[2])
         for manifest in folder.rglob("prices/*/manifest.json")
@@ -199,12 +199,12 @@ def _kept_by_homes(folder: Path) -> set[Path]:
 
 
 def _is_shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:
-    """Whether stored rows are missing in a frame."""
+    """Return whether stored rows are missing in a frame."""
     return stored is not None and not stored.frame["ds"].isin(frame["ds"]).all()
 
 
 def _is_stooq(path: Path) -> bool:
-    """Whether a text file is a table of Stooq's; others in a folder may be anything."""
+    """Return whether a text file is a download of Stooq's; other text files are ignored."""
     try:
         with path.open("rb") as file:
             return b"<date>" in file.read(200).lower()

@@ -1,9 +1,9 @@
-"""A simulated stock market, for trying things out and for tests. Not real prices.
+"""Simulate a stock market, for trying things out and for tests. Not real prices.
 
 Each ticker's daily log return is ``beta * market + specific``, where both parts follow a GARCH(1,1)
 with Student-t errors (Bollerslev 1987): volatility comes in clusters and tails are fat, while the
-direction cannot be predicted. About one ticker in eight was listed late, and a few sessions are
-missing here and there. A ticker's path depends on its name, the market's seed and nothing else.
+direction cannot be predicted. About one ticker in eight is listed late, and a few sessions are
+missing. A ticker's prices depend only on its name and the market's seed.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from forecaster.series import regular_sessions
 FIRST, LAST = "2018-01-02", "2025-12-31"
 _CLOSED = pd.to_datetime(["2018-12-05", "2025-01-09"])  # days of mourning in New York
 _DOF = 5.0
-_VERSION = 1  # to be raised when the same seed no longer gives the same prices
+_VERSION = 1  # raise it when the same seed gives other prices
 
 
 class Simulated:
-    """The simulated market of a seed. Any ticker exists in it."""
+    """The simulated market of a seed; it has prices for any ticker."""
 
     name = "simulated"
 
@@ -33,18 +33,18 @@ class Simulated:
         self._market = _garch(self._random("the market"), len(self.sessions), 0.008)
 
     def tickers(self) -> list[str]:
-        """The members of the Dow Jones Industrial Average, as names."""
+        """Return the tickers of the Dow Jones Industrial Average."""
         return read_universe("dow30.txt")
 
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
-        """Each ticker whole, whatever ``start`` says."""
+        """Yield each ticker's whole history; ``start`` is ignored."""
         for name in tickers:
             yield Fetched(name, self._prices(name))
 
     def fingerprint(self) -> str | None:
-        """The market's version and seed."""
+        """Return the market's version and seed."""
         return f"market {_VERSION}, seed {self.seed}"
 
     def _prices(self, name: str) -> pd.DataFrame:
@@ -75,7 +75,7 @@ class Simulated:
 
 
 def _garch(random: np.random.Generator, count: int, daily: float) -> np.ndarray:
-    """Returns of a GARCH(1,1)-t process with a given unconditional daily volatility."""
+    """Draw returns of a GARCH(1,1)-t process; ``daily`` is its unconditional volatility."""
     alpha, beta = 0.08, 0.90
     shocks = random.standard_t(_DOF, count) * np.sqrt((_DOF - 2) / _DOF)
     variance = daily**2

@@ -1,4 +1,4 @@
-"""What a source of series is, and what it gives."""
+"""The interface of a source of series, and the values it yields."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
@@ -7,16 +7,17 @@ from typing import NamedTuple, Protocol, TypeAlias
 import pandas as pd
 
 Date: TypeAlias = str | date
-"""A day as a caller may give it: ``"2024-03-28"``, a date, a datetime or a ``pd.Timestamp``."""
+"""A day: ``"2024-03-28"``, a date, a datetime or a ``pd.Timestamp``."""
 
 
 class Fetched(NamedTuple):
     """One series, or the reason why there is none.
 
-    - ``frame``: ``unique_id, ds, channels...``, sorted by ``ds``
-    - ``reason``: why there is no frame
-    - ``unchanged``: there is no frame because what is stored is up to date
-    - ``suspect``: there is no frame because the source contradicts what is stored, which is kept
+    - ``frame``: ``unique_id, ds, channels...``, sorted by ``ds``; None for one of the next three
+      reasons
+    - ``reason``: of a failure
+    - ``unchanged``: the stored series is up to date
+    - ``suspect``: the source contradicts the stored series, which is kept
     - ``timezone``: of the exchange
     """
 
@@ -29,36 +30,36 @@ class Fetched(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A series as it is in the store, and the first date that was asked for; None: all history."""
+    """A stored series, and the first date it was requested from; None: all history."""
 
     frame: pd.DataFrame
     asked_from: str | None
 
 
 Known: TypeAlias = Callable[[str], Stored | None]
-"""What is stored of a ticker."""
+"""Returns the stored series of a ticker, or None."""
 
 
 class Source(Protocol):
-    """Gives long frames of single series."""
+    """A source of series, each as a long frame of its own."""
 
     name: str
 
     def tickers(self) -> list[str]:
-        """All series the source holds. Raises UsageError when it cannot say."""
+        """Return all series the source holds. Raises UsageError if it has no list of them."""
         ...
 
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
-        """Each series as it arrives, every ticker once, whole or from ``start`` on.
+        """Yield each series once, in order of arrival: all of it, or its rows from ``start`` on.
 
-        ``known(ticker)``: what is stored, for sources that fetch only what is missing. A series
-        that cannot be had comes with its reason; an error is raised only when the source as a
+        ``known(ticker)``: the stored series, for sources that fetch only missing rows. A series
+        that cannot be fetched is yielded with the reason. Raises an error only if the source as a
         whole does not work.
         """
         ...
 
     def fingerprint(self) -> str | None:
-        """Changes when what the source holds does; None where only fetching can tell."""
+        """Return a hash that changes with the source's content; None if only fetching shows it."""
         ...

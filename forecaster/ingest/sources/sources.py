@@ -1,4 +1,4 @@
-"""Sources by name, each imported when it is asked for: yfinance alone takes a second."""
+"""Open a source by name. Each is imported only when it is used: yfinance takes a second."""
 
 from collections.abc import Callable
 from typing import TypedDict, Unpack
@@ -10,7 +10,7 @@ from forecaster.ingest.tables.roles import Columns
 
 
 class YahooOptions(TypedDict, total=False):
-    """How Yahoo is asked, see :class:`forecaster.ingest.sources.yahoo.Yahoo`."""
+    """The options of :class:`forecaster.ingest.sources.yahoo.Yahoo`."""
 
     requests_per_second: float
     workers: int
@@ -28,22 +28,21 @@ def open_source(
     columns: Columns | None = None,
     **options: Unpack[YahooOptions],
 ) -> Source:
-    """The source that a name stands for: ``yahoo``, ``simulated`` or ``files:PATH``.
+    """Open the source ``yahoo``, ``simulated`` or ``files:PATH``.
 
     - ``seed``: of the simulated market
-    - ``decimal``: the sign before a fraction in CSV files, a point or a comma; None: each file
-      shows it
-    - ``columns``: what the columns of files are, where their names do not say so
-    - ``options``: those of :class:`forecaster.ingest.sources.yahoo.Yahoo`
+    - ``decimal``: the decimal sign in CSV files, a point or a comma; None: inferred for each file
+    - ``columns``: the roles of columns of files whose names do not show them
+    - ``options``: of :class:`forecaster.ingest.sources.yahoo.Yahoo`
 
-    Raises UsageError for any other name or sign.
+    Raises UsageError for any other name or sign, and for options of files with another source.
     """
     sign = as_decimal(decimal)
     kind, _, path = name.partition(":")
     if decimal is not None and kind != "files":
-        raise UsageError(f"--decimal {decimal} is of files; leave it out with source {name!r}")
-    if kind != "files" and (said := columns and columns.said):
-        raise UsageError(f"{said} is of files; leave it out with source {name!r}")
+        raise UsageError(f"--decimal {decimal} is for files; leave it out with source {name!r}")
+    if kind != "files" and (option := columns and columns.first_option):
+        raise UsageError(f"{option} is for files; leave it out with source {name!r}")
     if kind == "files" and path:
         from forecaster.ingest.sources.files import Files
 
@@ -57,6 +56,6 @@ def open_source(
 
         return Simulated(seed)
     raise UsageError(
-        f"source {name!r}: expected yahoo, simulated or files:PATH, PATH being a CSV, a Parquet "
-        "file or a folder of them"
+        f"source {name!r}: expected yahoo, simulated or files:PATH, where PATH is a CSV file, a "
+        "Parquet file or a folder of them"
     )

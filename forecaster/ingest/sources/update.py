@@ -1,4 +1,4 @@
-"""Bringing a stored series up to date: ask for little, notice when history was rewritten."""
+"""Bring a stored series up to date: fetch little, but notice when history was rewritten."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ import pandas as pd
 from forecaster.ingest.sources.source import Date, Fetched, Stored
 from forecaster.series import nearest_time
 
-OVERLAP = 10  # stored sessions that are asked for again
+OVERLAP = 10  # stored sessions that are fetched again
 _ACTIONS = ("dividends", "splits")
 _PRICES = ("open", "high", "low", "close", "adj_close")
-_TOLERANCE = 1e-5  # relative; a dividend of one part in ten thousand shows
-_LOST = 5  # sessions of the stored history that a new answer may lack
+_TOLERANCE = 1e-5  # relative; it lets a dividend of 1/10,000 of the price be noticed
+_LOST = 5  # stored sessions that a new answer may lack
 
 Get = Callable[[pd.Timestamp | None], pd.DataFrame]
 
@@ -20,18 +20,18 @@ Get = Callable[[pd.Timestamp | None], pd.DataFrame]
 def bring_up_to_date(
     name: str, get: Get, stored: Stored | None, start: Date | None, last_closed: pd.Timestamp
 ) -> Fetched:
-    """Fetch what is missing of a series.
+    """Fetch the missing rows of a series; return the whole series.
 
-    - ``get(since)``: the rows from a date on, all of them for None
-    - ``stored``: what there is already; None: nothing
+    - ``get(since)``: fetches the rows from a date on; all of them for None
+    - ``stored``: the stored series; None: there is none
     - ``start``: the first date that is wanted; None: all history
-    - ``last_closed``: the latest session that can have prices; when it is stored already, nothing
-      is asked for
+    - ``last_closed``: the latest session that can have prices; if it is stored already, nothing is
+      fetched
 
-    The last ``OVERLAP`` stored sessions are asked for again. When they no longer agree, or there
-    is a new split or dividend, history has been rewritten and all of it is fetched anew. Stored
-    sessions that the answer lacks are kept: when they are few, on the scale of the answer; when
-    they are many, the answer is rejected, and what is stored stays as it is, marked as suspect.
+    The last ``OVERLAP`` stored sessions are fetched again. If they no longer agree, or if there is
+    a new split or dividend, history has been rewritten and is fetched as a whole. If the answer
+    then lacks a few stored sessions, these are kept, on the scale of the answer. If it lacks many,
+    the answer is rejected, and the stored series is kept and marked as suspect.
     """
     since = None if start is None else nearest_time(start)
     if stored is None:
@@ -54,14 +54,14 @@ def bring_up_to_date(
 
 
 def earliest(since: pd.Timestamp | None, stored: Stored) -> pd.Timestamp | None:
-    """The earlier of two starts, the new one and the stored one; None: all history."""
+    """Return the earlier of a new start and the stored one; None: all history."""
     if since is None or stored.asked_from is None:
         return None
     return min(since, nearest_time(stored.asked_from))
 
 
 def agree(stored: pd.DataFrame, latest: pd.DataFrame) -> bool:
-    """Whether the answer has the stored sessions, at the same prices and with the same actions.
+    """Return whether the answer has the same prices and actions at the stored sessions.
 
     It may lack a few. Volumes are revised for weeks, so they are not compared.
     """
@@ -81,14 +81,17 @@ def _new_action(overlap: pd.DataFrame, latest: pd.DataFrame) -> bool:
 
 
 def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
-    """A series fetched anew, with the stored sessions that it lacks if they are few."""
+    """Return a series that was fetched as a whole, with the stored sessions that it lacks.
+
+    If it lacks many, it is rejected as suspect.
+    """
     lost = stored[~stored["ds"].isin(whole["ds"])]
     if len(lost) > _LOST:
         return Fetched(
             name,
             None,
-            f"the source now lacks {len(lost)} of the {len(stored)} sessions that are stored; kept "
-            "them. `forecaster ingest --refresh` takes the source's word",
+            f"the source now lacks {len(lost)} of the {len(stored)} stored sessions, which are "
+            "kept. `forecaster ingest --refresh` replaces them by the source's",
             suspect=True,
         )
     if lost.empty:
@@ -99,9 +102,9 @@ def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
 
 
 def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
-    """Stored sessions at the prices that they would have now.
+    """Return stored sessions at the prices that the source would give now.
 
-    Splits and dividends since then have rewritten those around them.
+    Later splits and dividends rescale prices; the factor is that of the nearest session in both.
     """
     both = stored.merge(whole, on="ds", suffixes=("", "_new")).set_index("ds")
     lost = lost.copy()

@@ -1,4 +1,4 @@
-"""Read the tables of others: formats, columns, numbers and dates, as one long frame.
+"""Read a user's table, in any accepted format, as one long frame.
 
-Knows the files and frames it is given. Must not know of sources or of the store.
+Knows files and frames. Must not know of sources or of the store.
 """

@@ -1,7 +1,7 @@
-"""A large Parquet file, one block of series after another.
+"""Read a large Parquet file in blocks of series.
 
-Only files whose columns can be read in one way, and whose series follow each other: a column of
-names, one of times (no text, no numbers), and numbers. All others are read whole.
+This works for files whose series follow each other, and whose columns can be read in only one way:
+names, times (neither text nor numbers), and numbers. All others are read whole.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class Blocks:
     """A file in blocks of row groups.
 
     - ``ids``: all series, sorted
-    - ``groups``: of each block, the numbers of its row groups and the series in it
+    - ``groups``: for each block, the numbers of its row groups and the series in it
     """
 
     path: Path
@@ -44,7 +44,11 @@ class Blocks:
 
     @staticmethod
     def of(path: Path) -> "Blocks | None":
-        """The blocks of a file; None where it is better read whole, which also names errors."""
+        """Divide a file into blocks.
+
+        Returns None for a file to be read whole: a small one, one that this module cannot read, or
+        an invalid one, as the other reader names the error.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -65,13 +69,13 @@ class Blocks:
         return _blocks(path, names, sizes)
 
     def read(self, wanted: set[str], decimal: Decimal | None) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yield the rows of each wanted series, as `file_reader.read_series` gives them.
+        """Yield name and frame of each wanted series, as `file_reader.read_series` returns them.
 
-        Raises DataError when the file cannot be read or used.
+        Raises DataError if the file cannot be read or used.
         """
         from forecaster.ingest.tables.file_reader import join
 
-        left: tuple[str, pd.DataFrame] | None = None  # the last of a block may go on in the next
+        left: tuple[str, pd.DataFrame] | None = None  # the last series may go on in the next block
         for groups, names in self.groups:
             if not names & wanted:
                 continue
@@ -98,7 +102,7 @@ class Blocks:
 
 
 def _column_of_names(file: "pq.ParquetFile", path: Path) -> str | None:
-    """The column with the series' names, where there is one, one of times, and else numbers."""
+    """Return the column of names if there is one, one of times, and otherwise only numbers."""
     schema = file.schema_arrow
     names = [f.name for f in schema if canonical(f.name) == "unique_id" and is_text(path, f)]
     times = [f.name for f in schema if canonical(f.name) == "ds" and is_time(f.type)]
@@ -114,7 +118,7 @@ def _names(file: "pq.ParquetFile", group: int, column: str) -> set[str]:
 
 
 def _blocks(path: Path, names: list[set[str]], sizes: list[int]) -> Blocks | None:
-    """The groups together as blocks; None unless each group's series follow those before."""
+    """Join row groups to blocks; None unless each group's series follow those of the one before."""
     groups: list[tuple[list[int], set[str]]] = []
     size = _BLOCK
     for number, (those, rows) in enumerate(zip(names, sizes, strict=True)):

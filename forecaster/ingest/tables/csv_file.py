@@ -1,4 +1,4 @@
-"""CSV files from elsewhere: their encoding, separator and header, and all that stands in them."""
+"""Read CSV files of any encoding, separator and header."""
 
 import bz2
 import codecs
@@ -28,10 +28,11 @@ _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
 
 class Table(NamedTuple):
-    """What a file holds: names as text, numbers as floats where they can be read in one way only.
+    """The content of a file.
 
-    ``plain_points``: the point of a number such as 1.234 is the decimal one, unless commas in
-    other numbers say otherwise. Commas part the cells, and no quotes protect a number from that.
+    - ``frame``: names are text; numbers are floats, or text if they have two readings
+    - ``plain_points``: whether the point in 1.234 is the decimal sign unless other numbers
+      contradict it. It is if commas separate the cells and no number stands in quotes
     """
 
     frame: pd.DataFrame
@@ -41,36 +42,37 @@ class Table(NamedTuple):
 class _Header(NamedTuple):
     """The header of a file.
 
-    - ``above``: how many lines are above it
-    - ``separator``: what parts the cells
+    - ``above``: number of lines above it
+    - ``separator``: of cells
     - ``columns``: their names, as written
-    - ``quotes_numbers``: whether numbers stand in quotes, as far as the first lines show
-    - ``said``: columns that the caller says hold names or times
+    - ``quotes_numbers``: whether a number in the first lines stands in quotes
+    - ``stated``: columns that hold names or times according to the caller
     """
 
     above: int
     separator: str
     columns: list[str]
     quotes_numbers: bool
-    said: list[str]
+    stated: list[str]
 
     @property
     def names(self) -> list[str]:
-        """The columns that hold names, which stay as written: 0005 is not 5, NA is a ticker."""
+        """The columns whose cells stay as written: 0005 is not 5, and NA is a ticker."""
         return [
             name
             for name in self.columns
-            if canonical(name) in ("unique_id", "name") or name in self.said
+            if canonical(name) in ("unique_id", "name") or name in self.stated
         ]
 
 
 def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None = None) -> Table:
-    """Read a file; its frame's index keeps count of lines, so that errors can name them.
+    """Read a file; the index of its frame counts lines, so that errors can name them.
 
-    - ``decimal``: the sign before a fraction; None: to be decided by what is in the file
-    - ``columns``: what the columns are, where their names do not say so
+    - ``decimal``: the decimal sign; None: inferred later from the numbers
+    - ``columns``: the roles of columns whose names do not show them
 
-    Raises DataError when it is no table of text, and OSError, ValueError or others of the readers.
+    Raises DataError if the file is not a table of text, and whatever pandas and the decompression
+    libraries raise.
     """
     where = printable(path, lines=False)
     encoding = _find_encoding(path)
@@ -88,7 +90,7 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     }
     table = pd.read_csv(path, **options)
     if not isinstance(table.index, pd.RangeIndex):
-        # All rows have more cells than the header. One empty one at the end may be.
+        # All rows have more cells than the header; a single empty one at the end is accepted.
         if not (table.iloc[:, -1].isna().all() and table.index.nlevels == 1):
             raise DataError(
                 f"{where}, line {header.above + 2}: more cells than the header has columns; are "
@@ -102,7 +104,7 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     if fractions and (
         decimal == "," or (decimal is None and _is_uncertain(table, plain_points=plain_points))
     ):
-        # 1.234 may be a thousand and more: how it is written decides.
+        # 1.234 may be more than a thousand, so the text is needed to decide.
         options["dtype"] = dict.fromkeys([*header.names, *fractions], str)
         table = pd.read_csv(path, **options)
     table.index += header.above
@@ -110,7 +112,7 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
 
 
 def _is_uncertain(table: pd.DataFrame, *, plain_points: bool) -> bool:
-    """Whether points in numbers may be something else than decimal ones."""
+    """Return whether points in numbers may separate thousands."""
     names = canonical_names([str(column) for column in table.columns])
     texts = (
         table[column]
@@ -124,7 +126,7 @@ def _is_uncertain(table: pd.DataFrame, *, plain_points: bool) -> bool:
 
 
 def _find_encoding(path: Path) -> str:
-    """UTF-16 where a byte order mark says so, as Excel's "Unicode text" has one; else UTF-8."""
+    """Return UTF-16 if the file starts with its byte order mark, else UTF-8."""
     with _opened(path) as file:
         start = file.read(2)
     return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
@@ -132,7 +134,7 @@ def _find_encoding(path: Path) -> str:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked."""
+    """Open a file for reading its decompressed bytes."""
     if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
             yield file
@@ -142,7 +144,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _check_text(path: Path, encoding: str, where: str) -> None:
-    """Raise DataError, naming the line, when a file is not text in this encoding."""
+    """Raise DataError with the line if a file is not text in this encoding."""
     lines = 1
     with _opened(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as file:
         try:
@@ -151,7 +153,7 @@ def _check_text(path: Path, encoding: str, where: str) -> None:
                     line = lines + text[: text.index("\0")].count("\n")
                     raise DataError(
                         f"{where}: cannot be read: line {line} holds a NUL character; expected a "
-                        "table of text. Save it as CSV in UTF-8"
+                        "text file. Save it as CSV in UTF-8"
                     )
                 lines += text.count("\n")
         except UnicodeError as error:
@@ -163,28 +165,28 @@ def _check_text(path: Path, encoding: str, where: str) -> None:
             ) from error
 
 
-def _read_header(path: Path, encoding: str, where: str, said: Columns) -> _Header:
+def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Header:
     """Find the header: the first line that is neither blank, nor a comment, nor Excel's ``sep=;``.
 
-    Raises DataError when the file is empty, or a column is there twice.
+    Raises DataError if the file is empty or two columns have the same name.
     """
     lines = _first_lines(path, encoding, where)
     above = next(
         (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), 0
     )
-    told = SEPARATOR_LINE.fullmatch(lines[above])
-    if told:
+    named = SEPARATOR_LINE.fullmatch(lines[above])
+    if named:
         above = next((n for n in range(above + 1, len(lines)) if lines[n].strip()), above)
-    separator = told["separator"] if told else max(",;\t", key=lines[above].count)
+    separator = named["separator"] if named else max(",;\t", key=lines[above].count)
     if encoding == "utf-16" and separator not in lines[above]:
-        raise DataError(f"{where}: cannot be read: no table of text in UTF-16. Save it as CSV")
+        raise DataError(f"{where}: cannot be read: not a table of text in UTF-16. Save it as CSV")
     columns = next(csv.reader([lines[above]], delimiter=separator), [])
     doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
     if doubled:
-        raise DataError(f"{where}: column {sorted(doubled)[0]!r} is there twice; keep one")
+        raise DataError(f"{where}: column {sorted(doubled)[0]!r} appears twice; keep one")
     quoted = any(_QUOTED_NUMBER.search(line) for line in lines[above + 1 :])
-    names = said.names
-    if said.date_format is not None and said.time_col is None:  # 01022024 is not 1022024
+    names = stated.read_as_text
+    if stated.date_format is not None and stated.time_col is None:  # 01022024 is not 1022024
         names = [*names, *(name for name, new in canonical_names(columns).items() if new == "ds")]
     return _Header(above, separator, columns, quoted, names)
 

@@ -1,15 +1,15 @@
-"""Times as people write them: dates in a few formats, clocks in a column of their own, numbers."""
+"""Read times: dates in common formats, times of day in a column of their own, and whole numbers."""
 
 import datetime
 
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest.tables.where import Place
+from forecaster.ingest.tables.location import TableLocation
 
-_MOST_WRONG = 0.5  # of numbers such as 20240328; if more are no dates, they count steps
+_MOST_WRONG = 0.5  # if more of the eight-digit numbers are not dates, they count steps
 _SHORT_YEAR = "%d-%b-%y"
-# Month first is tried before day first, as in pandas; one impossible month decides.
+# The first format that fits all cells counts; two that fit with different dates are an error.
 _DATE_FORMATS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
     "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
@@ -18,7 +18,7 @@ _ZONE = r"(?<=:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$"
 
 
 def check_date_format(date_format: str | None) -> None:
-    """Raise UsageError for what is no format of dates, or cannot tell one day from another."""
+    """Raise UsageError unless the format is one of strftime that holds at least the year."""
     if date_format is None:
         return
     days = [datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2002, 3, 4, 5, 6, 7)]
@@ -26,23 +26,28 @@ def check_date_format(date_format: str | None) -> None:
         written = [day.strftime(date_format) for day in days]
         back = pd.to_datetime(pd.Series(written), format=date_format)
     except ValueError as error:
-        raise _no_format(date_format) from error
+        raise _bad_format(date_format) from error
     if "%" not in date_format or back.dt.year.tolist() != [2001, 2002]:
-        raise _no_format(date_format)
+        raise _bad_format(date_format)
 
 
-def _no_format(date_format: str) -> UsageError:
+def _bad_format(date_format: str) -> UsageError:
     return UsageError(
         f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
-        "%Y-%m-%d %H:%M, in the letters of strftime"
+        "%Y-%m-%d %H:%M, in the codes of strftime"
     )
 
 
-def with_time(table: pd.DataFrame, where: Place, date_format: str | None = None) -> pd.Series:
-    """The dates, with the times of day from the column ``time``."""
+def with_time(
+    table: pd.DataFrame, where: TableLocation, date_format: str | None = None
+) -> pd.Series:
+    """Return the column of dates with the times of day from the column ``time`` added.
+
+    Dates are returned unchanged if the column holds no clock times, or midnight alone.
+    """
     dates = table["ds"]
     clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
-    # 930 and 0930 are hours and minutes, 93000 and 093000 have seconds; 0 is midnight.
+    # 930 and 0930 are hours and minutes; 93000 and 093000 have seconds; 0 is midnight.
     clock = clock.where(clock.str.len() > 4, clock.str.zfill(4) + "00").str.zfill(6)
     if not clock.str.fullmatch(r"([01]\d|2[0-3])[0-5]\d[0-5]\d").all() or (clock == "000000").all():
         return dates
@@ -54,13 +59,14 @@ def with_time(table: pd.DataFrame, where: Place, date_format: str | None = None)
     )
 
 
-def to_times(column: pd.Series, where: Place, date_format: str | None = None) -> pd.Series:
-    """A column of dates, or of whole numbers that are no dates such as 20240328.
+def to_times(column: pd.Series, where: TableLocation, date_format: str | None = None) -> pd.Series:
+    """Return a column as datetimes, or as whole numbers if they count steps.
 
-    Times of day keep their wall clock; a timezone is dropped. A period counts from its start.
+    Eight-digit numbers such as 20240328 are dates if at least half of them can be. A timezone is
+    dropped, and the local time of day kept. A period becomes its start.
 
-    ``date_format``: of text and numbers; None: see ``_parse``. Raises DataError for a cell that is
-    no date.
+    ``date_format``: of text and numbers; None: the formats of ``_parse``. Raises DataError for a
+    cell that is not a date.
     """
     given = column
     if isinstance(column.dtype, pd.PeriodDtype):
@@ -93,9 +99,11 @@ def to_times(column: pd.Series, where: Place, date_format: str | None = None) ->
 
 
 def _parse(text: pd.Series) -> pd.Series:
-    """Dates in ISO 8601, or else in the first of the common formats that fits every row.
+    """Read dates in ISO 8601, or else in the common format that fits every cell.
 
-    Where none does, the ISO reading, with NaT for what it cannot read.
+    If several formats fit, a reading in the order of time counts, then one without weekends. If
+    none fits, dates are read as ISO 8601, with NaT for the other cells. Raises ValueError if
+    several readings remain, or if a year of two digits may be of this century or the last.
     """
     iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
     if not iso.isna().any():
@@ -104,19 +112,19 @@ def _parse(text: pd.Series) -> pd.Series:
     short = readings[_DATE_FORMATS.index(_SHORT_YEAR)]
     if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
         raise ValueError(
-            f"the year of {text[late].iloc[0]!r} may be of this century or the last; write it in "
+            f"the year of {text[late].iloc[0]!r} may be in this century or the last; write it in "
             "full"
         )
     readings = [dates for dates in readings if not dates.isna().any()]
     if not readings:
         return iso
-    # 01/02/2024 has two readings. Files are in order of time, and exchanges are closed on weekends.
+    # 01/02/2024 has two readings. Files are in the order of time, exchanges closed on weekends.
     for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
                       lambda d: (d.dt.day_of_week < 5).all()):  # fmt: skip
         readings = [dates for dates in readings if plausible(dates)] or readings
     if any((dates != readings[0]).any() for dates in readings):
         raise ValueError(
-            f"dates such as {text.iloc[0]!r} may have the month or the day first; say it by "
+            f"dates such as {text.iloc[0]!r} may have the month or the day first; choose by "
             "--date-format %d/%m/%Y (in Python date_format=), or write them as 2024-03-28"
         )
     return readings[0]

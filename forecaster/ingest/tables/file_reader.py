@@ -1,4 +1,4 @@
-"""Read all series of one file, whatever its format: CSV, Parquet, or a table of Stooq's."""
+"""Read all series of one file: CSV, Parquet, or a download of Stooq's."""
 
 import csv
 import lzma
@@ -14,10 +14,10 @@ from forecaster.errors import DataError, printable
 from forecaster.files import readable
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import each_series, tidy
+from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical
-from forecaster.ingest.tables.where import Place
 
 PARQUET = (".parquet", ".pq")
 ENDINGS = (".csv", ".csv.gz", ".txt", *PARQUET)
@@ -30,13 +30,13 @@ def read_series(
     decimal: Decimal | None = None,
     columns: Columns | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """All series of one file, by name.
+    """Read all series of one file; return their frames by name.
 
-    - ``name``: of its one series where it does not say
-    - ``decimal``: the sign before a fraction where numbers are text; None: as the file shows
-    - ``columns``: what columns are, where their names do not say so
+    - ``name``: of the only series of a file without names; by default from the file's name
+    - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
+    - ``columns``: the roles of columns whose names do not show them
 
-    Raises DataError when it cannot be read or used.
+    Raises DataError if the file cannot be read or used.
     """
     where = printable(path, lines=False)
     try:
@@ -60,30 +60,33 @@ def frames_of(
     *,
     plain_points: bool,
 ) -> dict[str, pd.DataFrame]:
-    """All series of a table of a file, by name; see :func:`read_series`."""
+    """Return the frames of all series in a file's table by name; see :func:`read_series`.
+
+    ``plain_points``: see :class:`forecaster.ingest.tables.csv_file.Table`.
+    """
     where, is_parquet = printable(path, lines=False), path.name.lower().endswith(PARQUET)
     if table.empty:
         raise DataError(f"{where}: no rows in it")
     stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
     name = name or series_name(path, path.parent)
-    place = Place(where, rows=is_parquet)
     table = tidy(
-        table, place, name, decimal=decimal, plain_points=plain_points, columns=columns
+        table, TableLocation(where, counts_rows=is_parquet), name,
+        decimal=decimal, plain_points=plain_points, columns=columns,
     )  # fmt: skip
     frames: dict[str, pd.DataFrame] = {}
     for series, part in each_series(table):
         frame = part.reset_index(drop=True)
-        if stooq:  # it writes aapl.us
+        if stooq:  # which writes aapl.us
             series = series.upper().removesuffix(".US")
         frame.insert(0, "unique_id", series)
-        if series in frames:  # spelled in two ways
+        if series in frames:  # the file has two spellings of it
             frame = join([frames[series], frame])
         frames[series] = frame
     return frames
 
 
 def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Parts of one series in the order of time."""
+    """Join parts of one series in the order of time."""
     if len(frames) == 1:
         return frames[0]
     joined = pd.concat(frames, ignore_index=True)
@@ -91,10 +94,10 @@ def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def series_name(path: Path, folder: Path) -> str:
-    """The series that a file is named after.
+    """Return the series that a file below ``folder`` is named after.
 
-    That is the name of a folder ``ticker=NAME`` above it, or the file's without its ending; a
-    ticker may hold dots.
+    That is the NAME of a folder ``ticker=NAME`` above the file, or else the file's name without its
+    ending. A ticker may hold dots.
     """
     for part in path.relative_to(folder).parts[:-1]:
         key, _, value = part.partition("=")

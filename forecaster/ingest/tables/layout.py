@@ -1,9 +1,11 @@
-"""Any accepted table of series as one layout: ``unique_id, ds`` and number columns.
+"""Bring any accepted table into one layout: ``unique_id, ds`` and number columns.
 
-Accepted: ``ticker, date, open, high, low, close[, adj_close], volume`` and ``unique_id, ds, y[,
-more]``, in any letter case, and as Yahoo, Stooq, Nasdaq, Alpha Vantage and Investing.com spell
-them in the files that one downloads there; the same under any names that the caller tells; and a
-date with a column per series. Files and frames are read by the same rules.
+Accepted layouts, of files and frames alike:
+
+- ``ticker, date, open, high, low, close[, adj_close], volume`` and ``unique_id, ds, y[, more]``, in
+  any letter case, with the column names of Yahoo, Stooq, Nasdaq, Alpha Vantage and Investing.com
+- the same with any other column names that the caller states
+- a column of dates and one column per series
 """
 
 import itertools
@@ -14,6 +16,7 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.ingest.tables.dates import to_times, with_time
+from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import Decimal, find_decimal, is_number_column, to_numbers
 from forecaster.ingest.tables.roles import (
     PRICES,
@@ -21,10 +24,9 @@ from forecaster.ingest.tables.roles import (
     TARGETS,
     UNUSED,
     Columns,
-    described_all,
+    describe_all,
     find_roles,
 )
-from forecaster.ingest.tables.where import Place
 
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -34,29 +36,29 @@ _CONTROL = (
 
 def tidy(
     table: pd.DataFrame,
-    where: Place,
+    where: TableLocation,
     name: str | None = None,
     *,
     decimal: Decimal | None = None,
     plain_points: bool = False,
     columns: Columns | None = None,
 ) -> pd.DataFrame:
-    """Bring a table into the layout ``unique_id, ds, channels...``, sorted by both.
+    """Return a table in the layout ``unique_id, ds, channels...``, sorted by ``unique_id, ds``.
 
     - ``table``: its index counts rows from 0, for errors
     - ``where``: the file, for errors
-    - ``name``: the series' id where the table has no column for it; by default its target's name
-    - ``decimal``: the sign before a fraction in numbers that are text; None: what they show
-    - ``plain_points``: a lone point in a number is the decimal one, see :func:`find_decimal`
-    - ``columns``: what the columns are, where their names do not say so
+    - ``name``: the series' id if the table has no column of ids; by default the target's name
+    - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
+    - ``plain_points``: whether a lone point is the decimal sign, see :func:`find_decimal`
+    - ``columns``: the roles of columns whose names do not show them
 
-    Raises DataError with file, line and column when a column is missing, a cell is no date or no
-    number, or the table may be read in two ways.
+    Raises DataError with file, line and column if a column is missing, a cell is not a date or not
+    a number, or the table can be read in two ways.
     """
     columns = columns or Columns()
     table = table.set_axis(list(map(str, table.columns)), axis=1)
     roles = find_roles(table, where, columns)
-    where, got = roles.place(where), described_all(table)
+    where, got = roles.location(where), describe_all(table)
     table = table[list(roles.names)].rename(columns=roles.names)
     if "ds" in table and "time" in table:
         table = table.assign(ds=with_time(table, where, columns.date_format))
@@ -78,7 +80,7 @@ def tidy(
 
 
 def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of each series of a tidy table, without the column of their name."""
+    """Yield the name and the rows of each series of a tidy table, without ``unique_id``."""
     ids = table["unique_id"].cat
     codes = ids.codes.to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1), len(codes)]
@@ -87,23 +89,23 @@ def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield str(ids.categories[codes[low]]), table.iloc[low:high]
 
 
-def _refuse_repeated(times: pd.Series, where: Place, got: str) -> None:
-    """Raise DataError when a time comes twice where no column says of which series."""
+def _refuse_repeated(times: pd.Series, where: TableLocation, got: str) -> None:
+    """Raise DataError if a time repeats in a table without a column of series."""
     if times.duplicated().any():
         raise DataError(
             f"{where}: no column 'ticker', and dates repeat; expected a column with the ticker, "
-            f"or one file per ticker; got {got}. If a column holds the series' names, say which: "
+            f"or one file per ticker; got {got}. If a column holds the series' names, name it: "
             "id_col= (on the command line --columns id=NAME)"
         )
 
 
 def _stacked(
-    times: pd.Series, numbers: dict[str, pd.Series], where: Place, target: str
+    times: pd.Series, numbers: dict[str, pd.Series], where: TableLocation, target: str
 ) -> pd.DataFrame:
-    """A column per series, below each other; cells without a number are no rows."""
+    """Return a wide table as a long one, without the cells that hold no number."""
     values = np.stack([column.to_numpy() for column in numbers.values()], axis=1)
     kept = np.isfinite(values)
-    kept[0, ~kept.any(0)] = True  # a series without a number has a row, and is skipped by name
+    kept[0, ~kept.any(0)] = True  # a series without a number keeps a row, and is skipped by name
     series, rows = np.nonzero(kept.T)
     ids = _ids(pd.Series(list(numbers)), where).cat
     codes = ids.codes.to_numpy()[series]
@@ -118,15 +120,15 @@ def _stacked(
 
 def _numbers(
     table: pd.DataFrame,
-    where: Place,
+    where: TableLocation,
     decimal: Decimal | None,
     *,
     plain_points: bool,
     all_needed: bool = False,
 ) -> dict[str, pd.Series]:
-    """All columns of numbers, as floats: those that are needed, and others that hold nothing else.
+    """Return as floats the columns that must hold numbers, and others that hold only numbers.
 
-    One sign is the decimal one in all of them.
+    All of them have the same decimal sign. ``all_needed``: whether all columns must hold numbers.
     """
     texts, out = {}, {}
     for column in map(str, table.columns):
@@ -138,7 +140,7 @@ def _numbers(
             out[column] = table[column].astype(float)
         elif needed or is_number_column(table[column]):
             out[column] = texts[column] = table[column].astype(str) if yes_or_no else table[column]
-    # Changes in percent are not used, but show how numbers are written.
+    # Changes in percent are not used, but may show the decimal sign.
     shares = {}
     if not all_needed and SHARES in table:
         shares = {SHARES: table[SHARES].astype(str).str.rstrip("% ")}
@@ -153,7 +155,7 @@ def _numbers(
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
-    """Sorted by id and time; files of many million rows mostly are already."""
+    """Sort by id and time, if the table is not sorted already, as most large files are."""
     ids = table["unique_id"].cat
     if not ids.categories.is_monotonic_increasing:
         table["unique_id"] = ids.reorder_categories(sorted(ids.categories))
@@ -164,8 +166,11 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def _ids(column: pd.Series, where: Place) -> pd.Series:
-    """As categories: each name is checked once, however many rows it has."""
+def _ids(column: pd.Series, where: TableLocation) -> pd.Series:
+    """Return the names of series as categories, each checked once.
+
+    Raises DataError for an empty name or one with control characters.
+    """
     kinds = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
     names = pd.Series(kinds.cat.categories.astype(str)).str.strip()
     codes = kinds.cat.codes.to_numpy()

@@ -1,8 +1,8 @@
-"""Numbers as people and spreadsheets write them.
+"""Read numbers as people and spreadsheets write them.
 
-The same signs mean opposite things: ``1,234`` is a thousand and more in one country, and one and a
-bit in the next. Which sign is the decimal one is decided once for a table, from cells that can only
-be read in one way, and holds for all of its columns. A table without such a cell is refused.
+``1,234`` is more than a thousand in one country and little more than one in another. The decimal
+sign is decided once for all columns of a table, by cells that can only be read in one way. A table
+whose numbers can all be read in two ways is refused.
 """
 
 import functools
@@ -14,31 +14,35 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
-from forecaster.ingest.tables.where import Place
+from forecaster.ingest.tables.location import TableLocation
 
 Decimal: TypeAlias = Literal[".", ","]
 _OTHER: Mapping[Decimal, Decimal] = {".": ",", ",": "."}
 _NAMES: Mapping[Decimal, str] = {".": "point", ",": "comma"}
 _BLANK = ("", "null", "none", "nan", "-", "n/a")
 _FACTORS = {"k": "e3", "m": "e6", "b": "e9"}
-# As typographers set them: no-break and thin spaces, apostrophes, the minus sign.
+# Typographic signs: no-break and thin spaces, apostrophes, the minus sign.
 _TYPOGRAPHY = str.maketrans(
     {"\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2019": "'", "\u02bc": "'", "\u2212": "-"}
 )
 _SIGN = r"(?:[+-]?\$?|\$[+-])"
 _UNIT = r"(?:e[+-]?[0-9]+|[kmb])?"
-_HEAD = 1000  # cells that are looked at first; they nearly always decide
+_HEAD = 1000  # cells that are read first; they nearly always decide
 
 
 def as_decimal(sign: str | None) -> Decimal | None:
-    """A decimal sign as a caller may say it. Raises UsageError for what is none."""
+    """Return the caller's decimal sign, checked. Raises UsageError unless it is ``.`` or ``,``."""
     if sign is not None and sign not in _OTHER:
         raise UsageError(f"decimal {sign!r}: expected a point or a comma")
     return cast(Decimal | None, sign)
 
 
 class Evidence(NamedTuple):
-    """A cell that shows which sign is the decimal one."""
+    """A cell that shows which sign is the decimal one.
+
+    - ``cell``: file, line and column
+    - ``text``: what the cell holds
+    """
 
     decimal: Decimal
     cell: str
@@ -46,7 +50,10 @@ class Evidence(NamedTuple):
 
 
 def is_number_column(column: pd.Series) -> bool:
-    """Whether every cell of a column of text that is not blank can be a number in some reading."""
+    """Return whether every cell of a text column is blank or a number with either decimal sign.
+
+    A column of blanks alone is not a column of numbers.
+    """
     text = _normalised(column)
     filled = text[~_is_blank(column, text)]
     return bool(len(filled)) and bool(
@@ -55,22 +62,23 @@ def is_number_column(column: pd.Series) -> bool:
 
 
 def has_separators(column: pd.Series) -> bool:
-    """Whether a cell of a column of text holds more than the one point that any program writes."""
+    """Return whether a cell of a text column holds a comma in a number, or several points."""
     return bool(column.astype(str).str.contains(r"[0-9],[0-9]|\..*\.", regex=True).any())
 
 
 def find_decimal(
-    columns: Mapping[str, pd.Series], where: Place, *, plain_points: bool
+    columns: Mapping[str, pd.Series], where: TableLocation, *, plain_points: bool
 ) -> Evidence | None:
-    """Which sign is the decimal one in a table; None where no number has either.
+    """Decide which sign is the decimal one in a table; None if no number has a comma or point.
 
-    - ``columns``: the columns of text that hold numbers, by name
+    - ``columns``: the text columns that hold numbers, by name
     - ``where``: the file, for errors
-    - ``plain_points``: the table comes from where a number with a comma would have shown, so that
-      a lone point is the decimal one
+    - ``plain_points``: whether a lone point is the decimal sign, as in a CSV file whose cells are
+      separated by commas
 
-    Raises DataError when nothing tells, or when a column of prices has only the other sign, and no
-    number shows that it parts thousands.
+    Raises DataError if a number can be read in two ways and no other number decides. Raises it also
+    if a column of prices holds a number such as ``1,234`` in a table with decimal points, and no
+    number shows that commas separate thousands (likewise with the signs exchanged).
     """
     evidence = next(
         (
@@ -84,7 +92,7 @@ def find_decimal(
     if evidence:
         prices = {name: column for name, column in columns.items() if name != "volume"}
         doubtful = _find_either(prices, where, _OTHER[evidence.decimal])
-        if doubtful and not _parts_thousands(columns, evidence.decimal):
+        if doubtful and not _separates_thousands(columns, evidence.decimal):
             raise DataError(_ambiguous(*doubtful))
         return evidence
     for sign in (",",) if plain_points else (",", "."):
@@ -94,16 +102,19 @@ def find_decimal(
 
 
 def to_numbers(
-    column: pd.Series, where: Place, name: str, decimal: Decimal, evidence: Evidence | None = None
+    column: pd.Series,
+    where: TableLocation,
+    name: str,
+    decimal: Decimal,
+    evidence: Evidence | None = None,
 ) -> pd.Series:
-    """A column of text as floats; blank cells are NaN.
+    """Return a text column as floats; blank cells become NaN.
 
     - ``where``, ``name``: the file and the column, for errors
-    - ``decimal``: the sign before a fraction; the other one, spaces and apostrophes may part
-      thousands
-    - ``evidence``: what ``decimal`` was decided by; None: the user has said so
+    - ``decimal``: the decimal sign; the other sign, spaces and apostrophes may separate thousands
+    - ``evidence``: the cell that decided ``decimal``; None: the user chose it
 
-    Raises DataError when a cell is no number, or one of the other convention.
+    Raises DataError if a cell is not a number with this decimal sign.
     """
     if decimal == ".":
         numbers = pd.to_numeric(column, errors="coerce").astype(float)
@@ -122,7 +133,7 @@ def to_numbers(
     return numbers
 
 
-def _find_evidence(column: pd.Series, where: Place, name: str) -> Evidence | None:
+def _find_evidence(column: pd.Series, where: TableLocation, name: str) -> Evidence | None:
     text = _normalised(column)
     for decimal in (".", ","):
         only = text.str.fullmatch(_decisive(decimal))
@@ -132,20 +143,23 @@ def _find_evidence(column: pd.Series, where: Place, name: str) -> Evidence | Non
 
 
 def _find_either(
-    columns: Mapping[str, pd.Series], where: Place, sign: Decimal
+    columns: Mapping[str, pd.Series], where: TableLocation, sign: Decimal
 ) -> tuple[str, str] | None:
-    """The first number in which a sign may be decimal or not, where it is and how it is written."""
+    """Return location and text of the first number in which ``sign`` may separate thousands or not.
+
+    That is a number such as ``1,234``. None if there is no such number.
+    """
     for name, column in columns.items():
         if not column.astype(str).str.contains(sign, regex=False).any():
-            continue  # which is soon known, even of many million cells
+            continue  # a fast check, even of many million cells
         either = _normalised(column).str.fullmatch(_either(sign))
         if either.any():
             return where.cell(either, name), str(column[either].iloc[0]).strip()
     return None
 
 
-def _parts_thousands(columns: Mapping[str, pd.Series], decimal: Decimal) -> bool:
-    """Whether some number shows that the sign that is not the decimal one parts thousands."""
+def _separates_thousands(columns: Mapping[str, pd.Series], decimal: Decimal) -> bool:
+    """Return whether some number shows that the other sign separates thousands."""
     return any(
         bool(_normalised(column).str.fullmatch(_grouped(decimal)).any())
         for column in columns.values()
@@ -156,12 +170,12 @@ def _bad_cell(
     column: pd.Series,
     text: pd.Series,
     bad: pd.Series,
-    where: Place,
+    where: TableLocation,
     name: str,
     decimal: Decimal,
     evidence: Evidence | None,
 ) -> str:
-    """What is wrong with the first bad cell."""
+    """Return the error message for the first bad cell."""
     shown = str(column[bad].iloc[0]).strip()
     message = f"{where.cell(bad, name)}: {shown!r} is not a number"
     other = _OTHER[decimal]
@@ -177,13 +191,13 @@ def _bad_cell(
 
 def _ambiguous(where: str, text: str) -> str:
     return (
-        f"{where}: {text!r} may have a decimal sign or one between thousands, and no number in the "
-        'file tells which. Say it: --decimal , or --decimal . (in Python decimal="," or ".")'
+        f"{where}: {text!r} may have a decimal sign or one between thousands, and no other number "
+        'shows which. Choose one: --decimal , or --decimal . (in Python decimal="," or ".")'
     )
 
 
 def _normalised(column: pd.Series) -> pd.Series:
-    """As one typographer would write them all: plain signs, lower case, no brackets for minus."""
+    """Return cells in lower case, with plain ASCII signs, and with minus instead of brackets."""
     text = column.astype(str).str.strip().str.lower().str.translate(_TYPOGRAPHY)
     return text.str.replace(r"^\((\$?[0-9].*)\)$", r"-\1", regex=True)
 
@@ -194,7 +208,7 @@ def _is_blank(column: pd.Series, text: pd.Series) -> pd.Series:
 
 @functools.cache
 def _decisive(decimal: Decimal) -> str:
-    """Numbers that can only have this decimal sign."""
+    """Return the pattern of numbers that can only have this decimal sign."""
     sign = re.escape(decimal)
     mantissas = (
         rf"(?:0[0-9]*|[0-9]{{4,}})?{sign}[0-9]+",  # no group of thousands begins like this
@@ -208,7 +222,7 @@ def _decisive(decimal: Decimal) -> str:
 
 @functools.cache
 def _grouped(decimal: Decimal) -> str:
-    """Numbers that have this decimal sign because the other one can only part thousands."""
+    """Return the pattern of numbers in which the other sign can only separate thousands."""
     sign, other = re.escape(decimal), re.escape(_OTHER[decimal])
     start = rf"[1-9][0-9]{{0,2}}(?:{other}[0-9]{{3}})"
     return rf"{_SIGN}(?:{start}+{sign}[0-9]+|{start}{{2,}}){_UNIT}"
@@ -216,13 +230,13 @@ def _grouped(decimal: Decimal) -> str:
 
 @functools.cache
 def _either(sign: Decimal) -> str:
-    """Numbers in which this sign may be the decimal one, or part thousands."""
+    """Return the pattern of numbers in which this sign may be decimal or separate thousands."""
     return rf"{_SIGN}[1-9][0-9]{{0,2}}{re.escape(sign)}[0-9]{{3}}[kmb]?"
 
 
 @functools.cache
 def _valid(decimal: Decimal) -> str:
-    """Numbers with this decimal sign."""
+    """Return the pattern of all numbers with this decimal sign."""
     sign, other = re.escape(decimal), re.escape(_OTHER[decimal])
     groups = "|".join(
         rf"[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+(?:{sign}[0-9]+)?" for mark in (other, " ", "'")

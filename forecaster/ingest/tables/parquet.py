@@ -1,4 +1,4 @@
-"""Parquet files from elsewhere: only the columns that are needed, if they fit into memory."""
+"""Read the needed columns of Parquet files, if they fit into memory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_COPIES = 3  # of a table, while it is brought into shape
+_COPIES = 3  # of a table that are in memory at once
 _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
 
@@ -27,20 +27,21 @@ def read_parquet(
     everything: bool = False,
     groups: Sequence[int] | None = None,
 ) -> pd.DataFrame:
-    """Names, times and numbers of a file; the names as categories.
+    """Read names, as categories, times and numbers of a file.
 
-    - ``columns``: what they are, where their names do not say so. Those that were not read are
-      listed under ``unread`` in the frame's ``attrs``
-    - ``everything``: all other columns, too
-    - ``groups``: of rows, that are read; None: all. The frame's index counts rows of the file
+    The frame's index counts the rows of the file. Columns that are not read are listed in
+    ``frame.attrs["unread"]``.
 
-    Raises DataError when the file would not fit into memory, by the size it declares, which is
-    read first.
+    - ``columns``: the roles of columns whose names do not show them
+    - ``everything``: whether to read all other columns, too
+    - ``groups``: the row groups to read; None: all
+
+    Raises DataError if the file declares more data than fits into memory.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    said = (columns or Columns()).all_named
+    named = (columns or Columns()).named
     with open_for_arrow(path) as opened, pq.ParquetFile(opened) as file:
         schema = file.schema_arrow
         groups = range(file.metadata.num_row_groups) if groups is None else groups
@@ -49,7 +50,7 @@ def read_parquet(
         first = min(groups, default=0)
         before = sum(file.metadata.row_group(group).num_rows for group in range(first))
         if len(schema) > _MOST_COLUMNS:
-            raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at the most")
+            raise DataError(f"{path}: {len(schema)} columns; expected {_MOST_COLUMNS} at most")
         wanted = [
             field.name
             for field in schema
@@ -57,17 +58,17 @@ def read_parquet(
             or is_number(field.type)
             or is_time(field.type)
             or is_needed(canonical(field.name))
-            or field.name in said
+            or field.name in named
         ]
         texts = [name for name in wanted if is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
         check_content(path, file.metadata, wanted, texts, groups)
-    # A text that is repeated is kept once: what a file says in few bytes stays small here.
+    # Dictionaries keep a repeated text once, so that a small file stays small in memory.
     with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:
         table = file.read_row_groups(list(groups), columns=wanted)
     for name in texts:
         _check_length(path, name, table.column(name))
-        if canonical(name) not in ("unique_id", "name") and name not in said:
+        if canonical(name) not in ("unique_id", "name") and name not in named:
             position, kind = table.column_names.index(name), schema.field(name).type
             table = table.set_column(position, name, table.column(name).cast(kind))
     if len(table) != rows:
@@ -84,7 +85,7 @@ def read_parquet(
 
 
 def _unnamed(schema: "pa.Schema") -> list[str]:
-    """Columns that pandas has written of an index without a name and without times."""
+    """Return the columns in which pandas has stored an unnamed index that holds no times."""
     return [
         field.name
         for field in schema
@@ -93,7 +94,7 @@ def _unnamed(schema: "pa.Schema") -> list[str]:
 
 
 def is_number(kind: "pa.DataType") -> bool:
-    """Whether a column holds numbers."""
+    """Return whether a column type is numeric."""
     import pyarrow as pa
 
     types = pa.types
@@ -101,14 +102,14 @@ def is_number(kind: "pa.DataType") -> bool:
 
 
 def is_time(kind: "pa.DataType") -> bool:
-    """Whether a column holds times."""
+    """Return whether a column type holds times or dates."""
     import pyarrow as pa
 
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
 def is_text(path: Path, field: "pa.Field") -> bool:
-    """Whether a column holds texts. Raises DataError for one of lists or other structures."""
+    """Return whether a column holds text. Raises DataError for lists and other nested types."""
     import pyarrow as pa
 
     if pa.types.is_nested(field.type):
@@ -126,7 +127,11 @@ def check_content(
     texts: list[str],
     groups: Sequence[int],
 ) -> None:
-    """Raise DataError where columns are larger, unpacked, than memory, or texts too long."""
+    """Raise DataError if columns do not fit into memory, or if texts are too long.
+
+    - ``wanted``: the columns to read; ``texts``: those of them that hold text
+    - ``groups``: the row groups to read
+    """
     unpacked = dict.fromkeys(wanted, 0)
     for group in groups:
         chunks = metadata.row_group(group)
@@ -137,7 +142,7 @@ def check_content(
     if (total := sum(unpacked.values())) > (free := free_memory()):
         raise DataError(
             f"{path}: its columns need {total / 2**30:,.1f} GiB unpacked; {free / 2**30:,.1f} GiB "
-            "are free here. Split it, or leave columns out"
+            "are free. Split it, or leave columns out"
         )
     for name in texts:
         if unpacked[name] > _LONGEST_TEXT * (metadata.num_rows + _LONGEST_TEXT):
@@ -145,7 +150,7 @@ def check_content(
 
 
 def _check_length(path: Path, name: str, column: "pa.ChunkedArray") -> None:
-    """Raise DataError for a text that is no name and no date."""
+    """Raise DataError for a text that is too long for a name or a date."""
     for chunk in column.chunks:
         if any(text and len(text) > _LONGEST_TEXT for text in chunk.dictionary.to_pylist()):
             raise _too_long(path, name)
@@ -164,6 +169,6 @@ def _check_size(path: Path, rows: int, columns: int) -> None:
     if need > free:
         raise DataError(
             f"{path}: declares {rows:,} rows of {columns} columns, which need about "
-            f"{need / 2**30:,.0f} GiB; {free / 2**30:,.1f} GiB are free here. Split it, or leave "
+            f"{need / 2**30:,.0f} GiB; {free / 2**30:,.1f} GiB are free. Split it, or leave "
             "columns out"
         )

@@ -1,7 +1,7 @@
-"""What each column of a table is taken for: the series, the time, the target, or a number more.
+"""Find the role of each column of a table: series, time, target, or another number.
 
-A table is long, with a row per series and time, or wide, with a column per series. What could be
-read in two ways is refused, in the words of the table, and with what to say instead.
+A table is long, with a row per series and time, or wide, with a column per series. A table that can
+be read in two ways is refused, with the option that decides.
 """
 
 import dataclasses
@@ -12,21 +12,21 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError, listed
 from forecaster.ingest.tables.dates import check_date_format
-from forecaster.ingest.tables.where import Place
+from forecaster.ingest.tables.location import TableLocation
 
-SPELLINGS = {
+_SPELLINGS = {
     "ticker": "unique_id", "symbol": "unique_id", "date": "ds", "datetime": "ds",
     "adjclose": "adj_close", "adjusted_close": "adj_close", "adj._close": "adj_close",
     "close/last": "close", "vol": "volume", "vol.": "volume", "stock_splits": "splits",
     "otwarcie": "open", "najwyzszy": "high", "najnizszy": "low", "zamkniecie": "close",
     "wolumen": "volume",
 }  # fmt: skip
-# These count only where no other column has the meaning. The last two are an index without a name.
-WEAK = {
+# These count only if no other column has the role. The last two are an index without a name.
+_FALLBACK_SPELLINGS = {
     "name": "unique_id", "timestamp": "ds", "time": "ds", "data": "ds", "price": "close",
     "unnamed:_0": "ds", "__index_level_0__": "ds",
 }  # fmt: skip
-ACTIONS = ("dividends", "splits")  # which are in adj_close already
+ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 PRICES = ("open", "high", "low", "volume", *ACTIONS)
 SHARES = "change_%"
 UNUSED = ("per", "openint", SHARES, "capital_gains", "unnamed:_0", "__index_level_0__")
@@ -34,28 +34,31 @@ TARGETS = ("y", "close", "adj_close")
 
 
 def canonical(column: str) -> str:
-    """A column's name as it is used here, whatever its spelling."""
+    """Return the name used here for a column, whatever its spelling."""
     name = column.strip().lower().lstrip("\ufeff").strip("<>*'\" ").replace(" ", "_")
-    return SPELLINGS.get(name, name)
+    return _SPELLINGS.get(name, name)
 
 
 def canonical_names(columns: list[str]) -> dict[str, str]:
-    """The names used here by those of a table; some spellings count only where no other does."""
+    """Return the name used here for each column of a table.
+
+    Some spellings count only if no other column has the role, such as ``price`` for ``close``.
+    """
     names = {column: canonical(column) for column in columns}
     for column, name in names.items():
-        if name in WEAK and WEAK[name] not in names.values():
-            names[column] = WEAK[name]
+        if name in _FALLBACK_SPELLINGS and _FALLBACK_SPELLINGS[name] not in names.values():
+            names[column] = _FALLBACK_SPELLINGS[name]
     return names
 
 
 def is_needed(name: str) -> bool:
-    """Whether a column of that canonical name is used although it holds no numbers."""
-    return name in ("unique_id", "ds", "time", *TARGETS, *PRICES) or name in WEAK
+    """Return whether a column of this canonical name is used even if it holds text."""
+    return name in ("unique_id", "ds", "time", *TARGETS, *PRICES) or name in _FALLBACK_SPELLINGS
 
 
 _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}
-_SAY = (
-    "Say which is which: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "
+_NAME_THEM = (
+    "Name the columns: --columns id=NAME,time=NAME,target=NAME (in Python id_col=, time_col=, "
     "target_col=)"
 )
 _LIKE_TICKERS = re.compile(r"[A-Z0-9^][A-Z0-9.=^-]*")
@@ -63,13 +66,13 @@ _MOST_NAMED = 12
 
 
 class ColumnOptions(TypedDict, total=False):
-    """What a table's columns are, where their names do not say so.
+    """The roles of a table's columns whose names do not show them.
 
-    - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time, and what is
-      forecast; others with such a meaning are left out. The target of a wide table has no column:
-      ``target_col="close"`` says that it holds prices
-    - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: as the table shows
-    - ``wide``: whether each column is a series; None: as the table shows
+    - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time and the value
+      to forecast; other columns that could have these roles are left out. A wide table has no
+      column for its target: there ``target_col="close"`` means that its numbers are prices
+    - ``date_format``: how times are written, such as ``%d/%m/%Y``; None: inferred
+    - ``wide``: whether each column is a series; None: inferred
     """
 
     id_col: str | None
@@ -83,7 +86,7 @@ class ColumnOptions(TypedDict, total=False):
 class Columns:
     """The fields of :class:`ColumnOptions`, checked.
 
-    Raises UsageError for one column in two roles, or what is no format of dates.
+    Raises UsageError for one column in two roles, or for an invalid date format.
     """
 
     id_col: str | None = None
@@ -96,33 +99,33 @@ class Columns:
         check_date_format(self.date_format)
         named = [name for name in (self.id_col, self.time_col, self.target_col) if name is not None]
         if len(set(named)) < len(named):
-            raise UsageError(f"columns {listed(named)}: expected different ones")
+            raise UsageError(f"columns {listed(named)}: expected a different one for each role")
         if self.wide and self.id_col is not None:
             raise UsageError(
-                f"id_col {self.id_col!r}: the series of a wide table are its columns; leave it out"
+                f"id_col {self.id_col!r}: in a wide table each column is a series; leave it out"
             )
 
     @property
-    def names(self) -> list[str]:
-        """The columns that hold names of series or times, where it is said."""
+    def read_as_text(self) -> list[str]:
+        """The named columns that must be read as text: ids, and times with a date format."""
         named = [self.id_col, self.time_col if self.date_format else None]
         return [name for name in named if name is not None]
 
     @property
-    def said(self) -> str | None:
-        """What a caller has said first, if anything."""
+    def first_option(self) -> str | None:
+        """The name of the first option that is given; None if there is none."""
         given = (f.name for f in dataclasses.fields(self) if getattr(self, f.name) is not None)
         return next(given, None)
 
     @property
-    def all_named(self) -> list[str]:
-        """Every column that is said."""
+    def named(self) -> list[str]:
+        """All columns that the caller names."""
         named = (self.id_col, self.time_col, self.target_col)
         return [name for name in named if name is not None]
 
 
 def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
-    """What ``--columns`` says: ``id=NAME,time=NAME,target=NAME`` or ``wide``, in any order.
+    """Parse ``--columns``: ``id=NAME,time=NAME,target=NAME`` or ``wide``, in any order.
 
     A name may hold a comma. Raises UsageError for anything else.
     """
@@ -145,27 +148,28 @@ def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are taken for.
+    """The roles of a table's columns.
 
-    - ``names``: the names used here, by column; columns that have none are left out
-    - ``wide``: whether each column but the time is a series
+    - ``names``: the name used here for each column; columns that are not used are left out
+    - ``wide``: whether each column except the time is a series
     """
 
     names: dict[str, str]
     wide: bool = False
 
-    def place(self, where: Place) -> Place:
-        """The same place, which knows how the table spells its columns."""
-        return dataclasses.replace(where, spelled={new: old for old, new in self.names.items()})
+    def location(self, where: TableLocation) -> TableLocation:
+        """Return ``where`` with the table's own names of its columns."""
+        written = {new: old for old, new in self.names.items()}
+        return dataclasses.replace(where, written_names=written)
 
 
-def find_roles(table: pd.DataFrame, where: Place, columns: Columns) -> Roles:
-    """What each column of a table is taken for; their names are text.
+def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> Roles:
+    """Find the role of each column of a table; the names of its columns must be text.
 
-    Raises DataError when a column is missing, two have one meaning, or the table may be long or
+    Raises DataError if a column is missing, two have the same role, or the table may be long or
     wide.
     """
-    names = _with_said(table, where, columns)
+    names = _with_stated(table, where, columns)
     _take_sole_times(table, names)
     _refuse_doubled(names, where)
     if columns.wide or (columns.wide is None and _looks_wide(table, names, where, columns)):
@@ -183,36 +187,36 @@ def find_roles(table: pd.DataFrame, where: Place, columns: Columns) -> Roles:
     return Roles(names)
 
 
-def _with_said(table: pd.DataFrame, where: Place, columns: Columns) -> dict[str, str]:
-    """The names used here by those of the table; what the caller says goes first."""
+def _with_stated(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
+    """Return the name used here for each column; the caller's options come before spellings."""
     own = list(table.columns)
     if twice := [column for column in own if own.count(column) > 1]:
-        raise DataError(f"{where}: column {twice[0]!r} is there twice; keep one")
+        raise DataError(f"{where}: column {twice[0]!r} appears twice; keep one")
     names = canonical_names(own)
-    said = {columns.id_col: "unique_id", columns.time_col: "ds"}
+    stated = {columns.id_col: "unique_id", columns.time_col: "ds"}
     if not columns.wide:
         target = columns.target_col
         meaning = names.get(target, "") if target is not None else ""
-        said[target] = meaning if meaning in TARGETS else "y"
-        if meaning == "close":  # else the adjusted one would be forecast
+        stated[target] = meaning if meaning in TARGETS else "y"
+        if meaning == "close":  # otherwise adj_close would be forecast
             names = {old: new for old, new in names.items() if new != "adj_close"}
-    for column, role in said.items():
+    for column, role in stated.items():
         if column is None:
             continue
         if column not in own:
             raise DataError(
-                f"{where}: no column {column!r}, which was to be {_WORDS.get(role, 'the target')}; "
-                f"it has {described(table, own)}"
+                f"{where}: no column {column!r}, which should hold "
+                f"{_WORDS.get(role, 'the target')}; it has {describe(table, own)}"
             )
         names = {old: new for old, new in names.items() if new != role and old != column}
         names[column] = role
-    if columns.time_col is not None:  # which has its own clock
+    if columns.time_col is not None:  # it holds the time of day, too
         names = {old: new for old, new in names.items() if new != "time"}
     return {old: names[old] for old in own if old in names}
 
 
 def _take_sole_times(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """The only column of dates holds the times, whatever it is called."""
+    """Take the only column of dates for the times, whatever its name."""
     if "ds" in names.values():
         return
     dated = [old for old in names if _kind(table, old) == "dates"]
@@ -221,7 +225,7 @@ def _take_sole_times(table: pd.DataFrame, names: dict[str, str]) -> None:
 
 
 def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """The only number beside a series and a time is the target, whatever it is called."""
+    """Take the only column of numbers beside series and time for the target, whatever its name."""
     if not {"unique_id", "ds"} <= set(names.values()):
         return
     known = ("unique_id", "ds", "time", *PRICES, *UNUSED)
@@ -231,8 +235,13 @@ def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
         names[numbers[0]] = "y"
 
 
-def _looks_wide(table: pd.DataFrame, names: dict[str, str], where: Place, columns: Columns) -> bool:
-    """Whether a table without names of series has a column for each instead."""
+def _looks_wide(
+    table: pd.DataFrame, names: dict[str, str], where: TableLocation, columns: Columns
+) -> bool:
+    """Return whether a table without a column of series has a column per series instead.
+
+    Raises DataError if its columns may be tickers or prices.
+    """
     found = set(names.values())
     if "unique_id" in found or columns.target_col is not None or "ds" not in found:
         return False
@@ -249,20 +258,20 @@ def _looks_wide(table: pd.DataFrame, names: dict[str, str], where: Place, column
             raise DataError(
                 f"{where}: column {known[0]!r} may be a ticker or mean "
                 f"{'the target' if names[known[0]] == 'y' else repr(names[known[0]])}, beside "
-                f"{described(table, others)}. Say that each column is a series: --columns wide "
-                "(in Python wide=True), or which are the series and the target: --columns "
+                f"{describe(table, others)}. If each column is a series: --columns wide (in Python "
+                "wide=True); otherwise name those of series and target: --columns "
                 "id=NAME,target=NAME (id_col=, target_col=)"
             )
     return not known
 
 
 def _is_index(name: str) -> bool:
-    """Whether a column is the index of a frame that was written with it."""
+    """Return whether a column is the unnamed index of a frame that was written to a file."""
     return name in ("unnamed:_0", "__index_level_0__")
 
 
-def _refuse_doubled(names: dict[str, str], where: Place) -> None:
-    """Raise DataError when two columns would have one name."""
+def _refuse_doubled(names: dict[str, str], where: TableLocation) -> None:
+    """Raise DataError if two columns have the same role."""
     taken = list(names.values())
     doubled = [old for old, new in names.items() if taken.count(new) > 1]
     if doubled:
@@ -270,9 +279,9 @@ def _refuse_doubled(names: dict[str, str], where: Place) -> None:
 
 
 def _unclear(
-    table: pd.DataFrame, names: dict[str, str], where: Place, missing: list[str]
+    table: pd.DataFrame, names: dict[str, str], where: TableLocation, missing: list[str]
 ) -> DataError:
-    """What is missing, and what each column was taken for."""
+    """Return an error that names the missing roles and the role found for each column."""
     taken = [
         f"{old!r} for {_WORDS.get(new, repr(new))}"
         for old, new in names.items()
@@ -281,29 +290,29 @@ def _unclear(
     left = [old for old, new in names.items() if new not in (*_WORDS, *TARGETS, *PRICES)]
     unread = table.attrs.get("unread", [])
     parts = [f"taken: {listed(taken)}"] if taken else []
-    parts += [f"not understood: {described(table, [*left, *unread])}"] if left or unread else []
+    parts += [f"not understood: {describe(table, [*left, *unread])}"] if left or unread else []
     return DataError(
         f"{where}: no column {', '.join(map(repr, missing))}; expected ticker, date, open, high, "
         "low, close[, adj_close], volume or unique_id, ds, y, or a date and a column per series; "
-        f"{'; '.join(parts) or 'got no columns'}. {_SAY}"
+        f"{'; '.join(parts) or 'got no columns'}. {_NAME_THEM}"
     )
 
 
-def described_all(table: pd.DataFrame) -> str:
-    """All columns of a table with what they hold, those that were not read included."""
-    return described(table, [*table.columns, *table.attrs.get("unread", [])])
+def describe_all(table: pd.DataFrame) -> str:
+    """Return the names and kinds of all columns of a table, including those that were not read."""
+    return describe(table, [*table.columns, *table.attrs.get("unread", [])])
 
 
-def described(table: pd.DataFrame, columns: list[str]) -> str:
-    """Columns with what they hold."""
+def describe(table: pd.DataFrame, columns: list[str]) -> str:
+    """Return the names and kinds of columns in one line, the first twelve."""
     shown = [f"{old!r} ({_kind(table, old)})" for old in columns[:_MOST_NAMED]]
     more = len(columns) - len(shown)
     return listed(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _kind(table: pd.DataFrame, column: str) -> str:
-    """What a column holds: numbers, dates or text."""
-    if column not in table:  # only texts are left unread
+    """Return whether a column holds numbers, dates or text."""
+    if column not in table:  # only columns of text are not read
         return "text"
     kind = table[column].dtype
     if pd.api.types.is_numeric_dtype(kind):

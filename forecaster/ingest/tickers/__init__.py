@@ -1,4 +1,4 @@
-"""Read lists of tickers: universes, groups, and who was a member when.
+"""Read lists of tickers: universes, groups, and membership over time.
 
 Knows names and dates. Must not know prices.
 """

@@ -1,6 +1,6 @@
-"""Daily prices from Yahoo Finance through yfinance: source, transport and limiter.
+"""Fetch daily prices from Yahoo Finance through yfinance.
 
-Not an official interface, and Yahoo's terms allow personal use only.
+This is not an official interface, and Yahoo's terms allow personal use only.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""How fast Yahoo is asked: a steady rate, and one cool-down shared by all threads."""
+"""Limit the rate of requests to Yahoo, with one cool-down shared by all threads."""
 
 import random
 import threading
@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from forecaster.errors import Interrupted, RateLimited
 
-MOST_STRIKES = 6  # cool-downs in a row without one answer in between, and it gives up
+MOST_STRIKES = 6  # cool-downs in a row, without an answer in between, before it gives up
 _LONGEST = 600.0  # seconds
 
 
 class Limiter:
-    """Lets requests through, ``rate`` a second at the most.
+    """A gate that lets at most ``rate`` requests a second through.
 
-    The first refusal ("too many requests") stops all threads for a while: as long as the server
-    says, or ``cool_down`` seconds, doubled at each further refusal until an answer arrives.
-    Refusals of requests that were already under way do not count again.
+    The first refusal ("too many requests") stops all threads: as long as the server asks for, or
+    ``cool_down`` seconds, doubled at each further refusal until an answer arrives. Refusals of
+    requests that were already under way do not count again.
 
     ``on_wait(seconds)`` is called at each cool-down.
     """
@@ -38,15 +38,15 @@ class Limiter:
         self._strikes = 0
 
     def enter(self) -> float:
-        """Wait for a turn; returns the time at which it came, by the monotonic clock.
+        """Wait until the next request may start; return that time by the monotonic clock.
 
-        Raises Interrupted when :meth:`stop` is called meanwhile.
+        Raises Interrupted if :meth:`stop` is called meanwhile.
         """
         while not self._stopped.is_set():
             with self._lock:
                 now = time.monotonic()
                 if now >= self._next:
-                    # A little jitter, so that threads do not march in step.
+                    # A little jitter keeps requests from arriving in lockstep.
                     self._next = now + self._gap * random.uniform(0.9, 1.1)
                     return now
                 wait = self._next - now
@@ -54,14 +54,14 @@ class Limiter:
         raise Interrupted("stopped while waiting for a turn")
 
     def succeeded(self) -> None:
-        """An answer arrived: cool-downs begin short again."""
+        """Note that an answer arrived: the next cool-down is a short one again."""
         with self._lock:
             self._strikes = 0
 
     def strike(self, entered: float, retry_after: float | None) -> None:
-        """The server refused a request that entered at that time.
+        """Note that the server refused a request that started at the time ``entered``.
 
-        Raises RateLimited, for good, when cool-downs did not help.
+        Raises RateLimited with ``final`` set if there were too many cool-downs in a row.
         """
         with self._lock:
             if entered <= self._struck:
@@ -69,7 +69,7 @@ class Limiter:
             self._strikes += 1
             if self._strikes > MOST_STRIKES:
                 raise RateLimited(
-                    "Yahoo refuses more requests for now (rate limit), also after "
+                    "Yahoo refuses more requests for now (rate limit), even after "
                     f"{MOST_STRIKES} pauses. What has arrived is kept; wait an hour and run the "
                     "same command again",
                     final=True,
@@ -85,10 +85,10 @@ class Limiter:
             self._on_wait(wait)
 
     def stop(self) -> None:
-        """Wake all threads that wait; they raise Interrupted."""
+        """Wake all waiting threads; they raise Interrupted."""
         self._stopped.set()
 
     def overdue(self, since: float, seconds: float) -> bool:
-        """Whether so many seconds have passed since then, pauses not counted."""
+        """Return whether more than ``seconds`` have passed since a time, without cool-downs."""
         with self._lock:
             return time.monotonic() - max(since, self._paused_until) > seconds

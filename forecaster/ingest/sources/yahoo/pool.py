@@ -1,7 +1,7 @@
-"""A small pool of threads that never holds up the end of the program.
+"""Run work in a small pool of threads that never delays the end of the program.
 
-Python joins the threads of ``concurrent.futures`` when it exits: one that hangs in a request would
-hang Ctrl-C too. These are daemons, and one that is overdue is abandoned and replaced.
+When Python exits, it waits for the threads of ``concurrent.futures``, so a request that hangs would
+make Ctrl-C hang, too. These threads are daemons, and one that is overdue is replaced.
 """
 
 import queue
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Done(NamedTuple, Generic[Item, Result]):
-    """One item with its result, or with the error that it ended in."""
+    """An item with its result or its error."""
 
     item: Item
     result: Result | None
@@ -29,10 +29,10 @@ def run_all(
     workers: int,
     overdue: Callable[[float], bool],
 ) -> Iterator[Done[Item, Result]]:
-    """Work on items in ``workers`` threads; each is yielded when it is done.
+    """Call ``work(item)`` for all items in ``workers`` threads; yield each item when it is done.
 
-    ``overdue(since)``: whether to abandon an item that was begun then, by the monotonic clock. It
-    ends in a TimeoutError, and its thread is left to itself. When the iterator is closed, no
+    ``overdue(since)``: whether to give up an item that was begun at that time of the monotonic
+    clock. Its error is a TimeoutError, and its thread is abandoned. When the iterator is closed, no
     further item is begun.
     """
     pool = _Pool(work, items, overdue)
@@ -46,7 +46,7 @@ def run_all(
 
 
 class _Pool(Generic[Item, Result]):
-    """The items by index: waiting, under way since when, abandoned, left to be yielded."""
+    """The state of all items, by their index: waiting, begun, abandoned, or left to yield."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class _Pool(Generic[Item, Result]):
         self._done: queue.SimpleQueue[tuple[int, Done[Item, Result]]] = queue.SimpleQueue()
         for index in range(len(items)):
             self._waiting.put(index)
-        self._begun: dict[int, float] = {}
+        self._begun: dict[int, float] = {}  # when, by the monotonic clock
         self._abandoned: set[int] = set()
         self.left = set(range(len(items)))
         self.closed = threading.Event()
 
     def start_thread(self) -> None:
-        """One more thread that works on waiting items."""
+        """Start one more thread that works on waiting items."""
         threading.Thread(target=self._loop, daemon=True, name="forecaster ingest").start()
 
     def wait(self) -> Iterator[Done[Item, Result]]:
-        """The next item that is done; where none is for a moment, those that are overdue."""
+        """Yield the next item that is done, or the overdue ones if none is done for a moment."""
         try:
             index, done = self._done.get(timeout=_TICK)
         except queue.Empty:
@@ -81,7 +81,7 @@ class _Pool(Generic[Item, Result]):
             yield done
 
     def _abandon(self) -> Iterator[Done[Item, Result]]:
-        """Items that are overdue; a new thread takes the place of each one's."""
+        """Yield overdue items; start a new thread for each of theirs."""
         for index, since in list(self._begun.items()):
             if index in self.left and self._overdue(since):
                 self._abandoned.add(index)

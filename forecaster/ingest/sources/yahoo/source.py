@@ -1,4 +1,4 @@
-"""Yahoo's daily prices: ``Ticker.history`` for each ticker, in a small pool of our own.
+"""Fetch Yahoo's daily prices by ``yfinance.Ticker.history`` in a small pool of threads.
 
 ``yfinance.download`` hides which tickers failed and why, and its threads outlive Ctrl-C.
 """
@@ -27,10 +27,9 @@ from forecaster.ingest.sources.yahoo.pool import run_all
 from forecaster.ingest.sources.yahoo.transport import open_session, through
 from forecaster.series import exchange_of, last_closed, nearest_time, timezone_of
 
-ATTEMPTS = 30  # requests for one ticker, most of them refused
-# So many failures of a kind for one ticker, and no further attempt is made.
-_MOST_FAILURES = {NoNetwork: 3, ServerError: 3, BadAnswer: 6}
-_MOST_BROKEN = 8  # tickers in a row, and the server is taken to be out of order for all
+ATTEMPTS = 30  # requests for one ticker, refused ones included
+_MOST_FAILURES = {NoNetwork: 3, ServerError: 3, BadAnswer: 6}  # of each kind for one ticker
+_MOST_BROKEN = 8  # tickers in a row with server errors before the whole run is given up
 _OVERDUE = 300.0  # seconds for one ticker, pauses not counted
 _COLUMNS = {
     "Open": "open", "High": "high", "Low": "low", "Close": "close", "Adj Close": "adj_close",
@@ -43,12 +42,12 @@ _EVER = pd.Timestamp("1800-01-01")  # before all prices
 class Yahoo:
     """Yahoo's daily prices, unadjusted, with ``adj_close``, ``dividends`` and ``splits``.
 
-    - ``requests_per_second``: at most, over all workers
-    - ``workers``: threads
-    - ``refresh``: fetch all history, whatever is stored
-    - ``cool_down``: seconds of the first pause when Yahoo refuses and names none
+    - ``requests_per_second``: maximum over all workers
+    - ``workers``: number of threads
+    - ``refresh``: whether to fetch all history, even if it is stored
+    - ``cool_down``: seconds of the first pause after a refusal, unless Yahoo asks for another time
     - ``on_wait(seconds)``: called at each pause
-    - ``rewrite(url)``, ``now()``: for tests, the address to ask instead and the time (UTC)
+    - ``rewrite(url)``, ``now()``: for tests; the URL to request instead, and the time (UTC)
     """
 
     name = "yahoo"
@@ -73,23 +72,23 @@ class Yahoo:
         self._cool_down, self._on_wait, self._rewrite, self._now = cool_down, on_wait, rewrite, now
 
     def tickers(self) -> list[str]:
-        """Raises UsageError: Yahoo has no list."""
+        """Raise UsageError, since Yahoo has no list of its tickers."""
         raise UsageError(
             "yahoo cannot list its tickers; name them: --tickers AAPL,MSFT, or --tickers FILE, "
             "e.g. sp500.txt"
         )
 
     def fingerprint(self) -> str | None:
-        """None: only fetching can tell what is new."""
+        """Return None, since only fetching shows whether there is anything new."""
         return None
 
     def fetch(
         self, tickers: Sequence[str], start: Date | None = None, known: Known | None = None
     ) -> Iterator[Fetched]:
-        """Each ticker as it arrives.
+        """Yield each ticker as it arrives.
 
-        Raises NoNetwork when Yahoo cannot be reached, RateLimited when it refuses everybody,
-        ServerError when it is out of order.
+        Raises NoNetwork if Yahoo cannot be reached, RateLimited if it refuses all requests, and
+        ServerError if its server fails for many tickers in a row.
         """
         limiter = Limiter(self._rate, self._cool_down, self._on_wait)
         client = _Client(limiter, self._rewrite)
@@ -100,15 +99,15 @@ class Yahoo:
         def overdue(since: float) -> bool:
             return limiter.overdue(since, _OVERDUE)
 
-        broken = 0  # tickers in a row that a server out of order did not give
+        broken = 0  # tickers in a row with server errors
         try:
             for name, result, error in run_all(work, tickers, self._workers, overdue):
                 broken = broken + 1 if isinstance(error, ServerError | TimeoutError) else 0
                 yield _failed(name, error) if error is not None else cast(Fetched, result)
                 if broken >= _MOST_BROKEN:
                     raise ServerError(
-                        f"{error}, and so for {broken} tickers in a row. What has arrived is kept; "
-                        "run the same command again later"
+                        f"{error}, for {broken} tickers in a row. What has arrived is kept; run "
+                        "the same command again later"
                     )
         finally:
             limiter.stop()
@@ -122,7 +121,7 @@ class Yahoo:
         def get(since: pd.Timestamp | None) -> pd.DataFrame:
             frame = client.history(name, since, zone)
             final = last_closed(exchange, self._now(), zone or frame.attrs["timezone"])
-            # The last row may be of a session still under way: its close is a latest price.
+            # The last session may not have ended; its close would then be only the latest price.
             done = frame[frame["ds"] <= final]
             if done.empty:
                 raise NotFound("Yahoo has no prices for it in that span")
@@ -135,20 +134,23 @@ class Yahoo:
 
 
 class _Client:
-    """yfinance, made to raise errors, with our own session and without its caches on disk."""
+    """yfinance with our own session, without caches on disk, and made to raise its errors."""
 
     def __init__(self, limiter: Limiter, rewrite: Callable[[str], str] | None):
         import yfinance
 
         _no_cache()
         yfinance.config.debug.hide_exceptions = False
-        # Errors name every ticker once, in our words; their logs would repeat it.
+        # Our errors name every ticker that failed; these logs would only repeat them.
         for logger in ("yfinance", "stamina"):
             logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
         self._session = open_session(limiter, rewrite)
 
     def history(self, name: str, since: pd.Timestamp | None, zone: str | None) -> pd.DataFrame:
-        """All rows from a date on, with ``timezone`` in ``attrs``. Raises SourceError."""
+        """Fetch all rows from a date on, with retries; their timezone is in the frame's ``attrs``.
+
+        ``zone``: the exchange's timezone if it is known. Raises SourceError.
+        """
         import stamina
 
         options: Any = {"attempts": ATTEMPTS, "timeout": None, "wait_max": 10.0}
@@ -167,7 +169,7 @@ class _Client:
         import yfinance
         from yfinance.data import YfData
 
-        # It caches error pages: a server that has recovered would not even be asked again.
+        # It caches error pages, so that a server that has recovered would not be asked again.
         YfData.cache_get.cache_clear()
         # A day early: the session may have opened before midnight in the timezone assumed.
         first = pd.Timestamp("1962-01-02") if since is None else max(since, _EVER) - _DAY
@@ -175,27 +177,27 @@ class _Client:
             with through(self._session):
                 ticker = yfinance.Ticker(name, session=self._session)
                 if zone is not None and hasattr(ticker, "_tz"):
-                    ticker._tz = zone  # else it asks twice for each ticker, once for the timezone
+                    ticker._tz = zone  # saves a request for the timezone
                 table = ticker.history(
                     start=first, interval="1d", auto_adjust=False, actions=True, timeout=20
                 )
         except (SourceError, KeyboardInterrupt):
             raise
-        except Exception as error:  # yfinance raises whatever its parsing runs into
+        except Exception as error:  # yfinance raises all kinds of errors
             raise _translated(error) from error
         frame = _tidy(name, table)
         return frame if since is None else _since(frame, since)
 
 
 def _worth_retrying(error: Exception) -> bool | float:
-    """Whether to ask again, or the seconds to wait before."""
+    """Return whether to try again, or the seconds to wait before."""
     if not isinstance(error, ServerError | BadAnswer | NoNetwork | RateLimited) or error.final:
         return False
-    return 0.01 if isinstance(error, RateLimited) else True  # the limiter waits for those
+    return 0.01 if isinstance(error, RateLimited) else True  # the limiter waits after refusals
 
 
 def _translated(error: Exception) -> SourceError:
-    """An error of yfinance as one of ours."""
+    """Return the error of ours that an error of yfinance stands for."""
     kind = type(error).__name__
     text = str(error).splitlines()[0] if str(error) else "no details"
     if kind == "YFRateLimitError":
@@ -206,7 +208,7 @@ def _translated(error: Exception) -> SourceError:
 
 
 def _failed(name: str, error: Exception) -> Fetched:
-    """What an error means for one ticker. Raises an error that concerns all of them."""
+    """Return one ticker's result for an error. Raises an error that concerns all tickers."""
     if isinstance(error, NoNetwork):
         raise NoNetwork(
             f"{error}. Check the network, or use --source files:PATH or --source simulated"
@@ -219,7 +221,7 @@ def _failed(name: str, error: Exception) -> Fetched:
 
 
 def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """Bring yfinance's table into the layout of a source, with its timezone in ``attrs``."""
+    """Return yfinance's table in the layout of a source, with its timezone in ``attrs``."""
     frame = table.rename(columns=_COLUMNS)
     frame = frame.reindex(columns=list(_COLUMNS.values())).astype(float)
     frame[["dividends", "splits"]] = frame[["dividends", "splits"]].fillna(0.0)
@@ -228,7 +230,7 @@ def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
     times = pd.DatetimeIndex(frame.index)
     frame.insert(0, "unique_id", name)
     frame.insert(1, "ds", times.tz_localize(None).normalize().to_numpy("datetime64[ns]"))
-    # A missing price is a gap, recorded as such; of a session given twice the first row counts.
+    # Rows without a price are dropped; of a session that appears twice the first row counts.
     frame = frame.dropna(subset=["close"]).drop_duplicates("ds").reset_index(drop=True)
     frame.attrs["timezone"] = str(times.tz) if times.tz else None
     return frame
@@ -241,8 +243,8 @@ def _since(frame: pd.DataFrame, since: pd.Timestamp) -> pd.DataFrame:
 def _no_cache() -> None:
     """Keep yfinance from writing to the disk.
 
-    It pickles cookies, and two processes lock each other out of its database. A folder that cannot
-    be made turns its caches off.
+    Its cache pickles cookies, and two processes lock each other out of its database. A path that
+    cannot be created turns the cache off.
     """
     import yfinance
 

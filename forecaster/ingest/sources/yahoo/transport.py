@@ -1,8 +1,8 @@
-"""The HTTP session that yfinance is given: limits the rate, and tells one failure from another.
+"""The HTTP session that yfinance uses: it limits the rate and raises an error for each failure.
 
-yfinance hides what went wrong: a missing ticker, a broken server and a refusal look alike in it,
-and at any status of 400 or more it fetches cookies and asks again. So answers are judged here,
-before yfinance sees them.
+yfinance hides what went wrong: a missing ticker, a broken server and a refusal look alike, and at
+any status of 400 or more it fetches cookies and asks again. So answers are judged here, before
+yfinance sees them.
 """
 
 import threading
@@ -19,17 +19,17 @@ from forecaster.ingest.sources.yahoo.limiter import Limiter
 TIMEOUT = 20.0  # seconds for one answer
 _CHART = "/finance/chart/"
 _COOKIE_HOST = "fc.yahoo.com"
-_thread = threading.local()  # its ``session``: the one that requests of this thread go through
+_thread = threading.local()  # ``session``: the one that this thread's requests go through
 
 
 def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) -> Any:
-    """A ``curl_cffi`` session; each request waits for its turn and raises one of our errors.
+    """Open a ``curl_cffi`` session whose requests wait for the limiter and raise our errors.
 
-    yfinance keeps one session for the whole process, the last that it was given. So a thread says
-    :func:`through` which one its requests go through: else one that is left over from a run that
-    has ended would pass its session, and the limits of that run, to the next.
+    yfinance keeps one session for the whole process, the last one it was given. A thread left over
+    from an earlier run would thus impose the session and the limits of that run on the next, so
+    each thread chooses its session by :func:`through`.
 
-    ``rewrite(url)``: the address to ask instead, for a stand-in of the server.
+    ``rewrite(url)``: the URL to request instead, for a stand-in of the server.
     """
     import curl_cffi.requests as requests
 
@@ -44,7 +44,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
         def _request(self, method: Any, url: str, *args: Any, **kwargs: Any) -> Any:
             if urlsplit(url).hostname != _COOKIE_HOST:
                 return self._ask(method, url, *args, **kwargs)
-            with cookie_lock:  # yfinance would ask for the cookie with every chart
+            with cookie_lock:  # yfinance would fetch the cookie with every chart
                 if not cookie:
                     cookie.append(self._ask(method, url, *args, **kwargs))
                 return cookie[0]
@@ -58,7 +58,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
                 raise _failure(error) from error
             try:
                 if _CHART in url and answer.status_code in (401, 403):
-                    if refused:  # a new cookie has not helped
+                    if refused:  # a new cookie did not help
                         raise RateLimited("Yahoo refuses to answer")
                     refused.append(answer.status_code)
                 _judge(url, answer)
@@ -76,7 +76,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
 
 @contextmanager
 def through(session: Any) -> Iterator[None]:
-    """Meanwhile all requests of this thread go through that session of :func:`open_session`."""
+    """Send all requests of this thread through a session of :func:`open_session` meanwhile."""
     before = getattr(_thread, "session", None)
     _thread.session = session
     try:
@@ -89,14 +89,14 @@ def through(session: Any) -> Iterator[None]:
 
 
 def _judge(url: str, answer: Any) -> None:
-    """Raise the error that an answer stands for; all other answers go on to yfinance."""
+    """Raise the error that an answer stands for; leave good ones and 401, 403 to yfinance."""
     status = answer.status_code
     if status == 429:
         wait = _retry_after(answer.headers.get("Retry-After"))
         raise RateLimited("Yahoo refuses more requests for now (rate limit)", retry_after=wait)
     if status >= 500:
         raise ServerError(f"Yahoo's server is out of order (status {status})")
-    if _CHART not in url or status in (401, 403):  # it fetches a new cookie then
+    if _CHART not in url or status in (401, 403):  # yfinance then fetches a new cookie
         return
     if status in (400, 404, 422):
         raise NotFound(_description(answer) or "not found at Yahoo; delisted, or misspelled")
@@ -115,7 +115,7 @@ def _judge(url: str, answer: Any) -> None:
 
 
 def _description(answer: Any) -> str | None:
-    """Yahoo's own explanation of why there is nothing."""
+    """Return Yahoo's own explanation of why there are no prices, or None."""
     try:
         description = answer.json()["chart"]["error"]["description"]
     except (ValueError, KeyError, TypeError):
@@ -124,7 +124,7 @@ def _description(answer: Any) -> str | None:
 
 
 def _retry_after(header: str | None) -> float | None:
-    """Seconds to wait; the header holds a number or a date."""
+    """Return the seconds to wait by a header that holds a number of seconds or a date."""
     if not header:
         return None
     try:
@@ -138,7 +138,7 @@ def _retry_after(header: str | None) -> float | None:
 
 
 def _failure(error: Exception) -> Exception:
-    """A failure below HTTP as one of our errors."""
+    """Return the error of ours for a failure of the connection."""
     kind = type(error).__name__
     text = str(error).split(". See ")[0] or kind
     if "Timeout" in kind:

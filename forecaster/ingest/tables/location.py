@@ -1,0 +1,37 @@
+"""Name a cell in an error message as the user finds it in their table."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True)
+class TableLocation:
+    """A table, as error messages name it and its cells.
+
+    - ``name``: the file, or "the frame"
+    - ``counts_rows``: name cells by row; False: by line, as in a text file whose line 1 is the
+      header
+    - ``written_names``: the table's own name of each column, by the name used here
+    """
+
+    name: str
+    counts_rows: bool = False
+    written_names: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+
+    def __str__(self) -> str:
+        return self.name
+
+    def column(self, name: str) -> str:
+        """Return the table's own name of a column."""
+        return self.written_names.get(name, name)
+
+    def cell(self, bad: pd.Series, name: str) -> str:
+        """Return file, row or line, and column of the first bad cell.
+
+        The index of ``bad`` counts rows from 0.
+        """
+        row = int(bad.index[int(bad.to_numpy().argmax())])
+        row_or_line = f"row {row + 1}" if self.counts_rows else f"line {row + 2}"
+        return f"{self.name}, {row_or_line}, column {self.column(name)!r}"
