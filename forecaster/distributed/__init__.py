@@ -1,4 +1,4 @@
-"""Work that is shared out among the machines of a Ray cluster."""
+"""Distribute work over the machines of a Ray cluster."""
 
 import lazy_loader
 

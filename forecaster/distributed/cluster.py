@@ -27,16 +27,16 @@ class Ray:
         with Ray("auto") as cluster:
             model = fc.fit(panel, seed=0, executor=cluster)
 
-    What shards have in common goes out once to each node. A lost worker's shard is trained on
-    another node; after three losses its series are named, and the rest goes on. Nodes with another
-    version of this package, JAX or Python are given nothing, and named.
+    Data that all shards use is sent once to each node. If a worker is lost, its shard is trained on
+    another node; after three losses the shard's series are reported, and the rest goes on. Nodes
+    with another version of this package, JAX or Python get no work and are reported.
 
     - ``address``: ``auto`` for the cluster that this machine belongs to, or HOST:PORT of its head
-    - ``members_per_shard``: networks in a shard; by default as many as train for about ten seconds
-    - ``on_notice``: told of losses and refusals; by default they are logged
+    - ``members_per_shard``: networks in a shard; None: enough to train for about ten seconds
+    - ``on_notice``: called with a message at each loss or refusal; by default it is logged
 
-    Raises UsageError where Ray is not installed or the address is none, ClusterError within 15
-    seconds where no cluster answers.
+    Raises UsageError if Ray is not installed or the address is invalid, and ClusterError, within 15
+    seconds, if no cluster answers.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class Ray:
 
     @property
     def is_local(self) -> bool:
-        """No."""
+        """False: workers run on other machines."""
         return False
 
     @property
     def members_per_shard(self) -> int | None:
-        """Networks in a shard."""
+        """Networks in a shard; None: enough to train for about ten seconds."""
         return self._members
 
     def lanes(self) -> Sequence[int]:
-        """The devices of each node. Raises ClusterError when the cluster has none."""
+        """Return the number of devices of each node. Raises ClusterError if there is no node."""
         lanes = [node.lanes for node in Node.all(self._ray)]
         if not lanes:
             raise ClusterError(
@@ -80,7 +80,10 @@ class Ray:
         *,
         per_core: bool = False,
     ) -> Generator[tuple[_Part, _Result | Failed], None, None]:
-        """See :class:`forecaster.swarm.Executor`."""
+        """Call ``function(common, part)`` for all parts; see :class:`forecaster.swarm.Executor`.
+
+        ``per_core``: whether to have a worker for each core instead of one for each node.
+        """
         if self._crew is None or self._crew.per_core != per_core:
             self._let_go()
             self._crew = RayCrew(self._ray, _versions(), self._notice, per_core=per_core)
@@ -92,7 +95,7 @@ class Ray:
             crew.stop()
 
     def close(self) -> None:
-        """End the workers, and leave the cluster if it was joined here."""
+        """Stop the workers, and leave the cluster if this object joined it."""
         self._let_go()
         if self._connected:
             self._ray.shutdown()
@@ -117,7 +120,7 @@ class Ray:
 
 
 def _versions() -> dict[str, str]:
-    """What a worker must have to give the same results."""
+    """Return the versions that a worker must have to compute the same results."""
     libraries = ("jax", "jaxlib", "flax", "optax", "numpy")
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {name: importlib.metadata.version(name) for name in libraries}

@@ -1,4 +1,4 @@
-"""Reaching a Ray cluster, or saying within seconds why not."""
+"""Connect to a Ray cluster, or raise within seconds an error that says why not."""
 
 import contextlib
 import importlib.metadata
@@ -23,8 +23,8 @@ _PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.a
 
 
 def import_ray() -> Any:
-    """Ray. Raises UsageError, with the pip command, where it is missing or too old."""
-    said = "which is not installed"
+    """Import Ray. Raises UsageError, with the pip command, if it is missing or too old."""
+    problem = "which is not installed"
     if has("ray"):
         found = importlib.metadata.version("ray")
         if tuple(int(part) for part in found.split(".")[:2]) >= NEEDED:
@@ -32,17 +32,17 @@ def import_ray() -> Any:
                 warnings.simplefilter("ignore", FutureWarning)
                 import ray  # pyright: ignore[reportMissingImports]
             return ray
-        said = f"and {found} is installed"
+        problem = f"and {found} is installed"
     needed = ".".join(map(str, NEEDED))
-    raise UsageError(f"a cluster needs ray>={needed}, {said}; {pip_command('ray')}")
+    raise UsageError(f"a cluster needs ray>={needed}, {problem}; {pip_command('ray')}")
 
 
 def connect(address: str) -> bool:
-    """Connect this process to a cluster; False where it is connected already.
+    """Connect this process to a cluster; return False if it is connected already.
 
-    ``address``: ``auto`` for the one that runs on this machine, or that RAY_ADDRESS names; else
-    HOST:PORT. Raises UsageError for what is no address, ClusterError within 15 seconds when nobody
-    answers there, or another version of Ray or Python.
+    ``address``: HOST:PORT of its head, or ``auto`` for RAY_ADDRESS if that is set, else for the
+    cluster on this machine. Raises UsageError for an invalid address, and ClusterError, within 15
+    seconds, if no cluster answers or if it has another version of Ray or Python.
     """
     ray = import_ray()
     if ray.is_initialized():
@@ -50,7 +50,7 @@ def connect(address: str) -> bool:
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or "auto"
     if address == "auto":
-        address = _found()
+        address = _local_address()
     else:
         _check_answers(address)
     before = signal.getsignal(signal.SIGTERM)
@@ -59,60 +59,62 @@ def connect(address: str) -> bool:
     except ConnectionError as error:
         raise ClusterError(_NONE) from error
     except (RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise ClusterError(f"the Ray cluster at {address} cannot be joined: {said}") from error
+        reason = " ".join(str(error).split())
+        raise ClusterError(f"the Ray cluster at {address} cannot be joined: {reason}") from error
     finally:
         with contextlib.suppress(ValueError):  # not the main thread
-            signal.signal(signal.SIGTERM, before)  # Ray takes it for itself
+            signal.signal(signal.SIGTERM, before)  # Ray installs a handler of its own
     with contextlib.suppress(ImportError, AttributeError, KeyError):
-        # Otherwise pages on every lost worker go to standard output.
+        # Otherwise Ray prints pages about every lost worker to standard output.
         from ray._private.ray_logging import global_worker_stdstream_dispatcher  # pyright: ignore[reportMissingImports]
 
         global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
     return True
 
 
-def _found() -> str:
-    """The address of this machine's cluster, which answers; ``auto`` where Ray does not tell it.
+def _local_address() -> str:
+    """Return the address of this machine's cluster, or ``auto`` if Ray does not reveal it.
 
-    What Ray has noted down may be gone, and joining that takes minutes.
+    The cluster that Ray has on record may be gone, and trying to join it would take minutes. So
+    this raises ClusterError unless it answers.
     """
     try:
         from ray._private import services  # pyright: ignore[reportMissingImports]
 
-        cast(Any, services.find_gcs_addresses).cache_clear()  # of earlier in a session
+        cast(Any, services.find_gcs_addresses).cache_clear()
         found = services.canonicalize_bootstrap_address("auto") or "auto"
     except (OSError, ValueError) as error:
         raise ClusterError(_NONE) from error
-    except (ImportError, AttributeError, TypeError):  # it is no part of what Ray promises
+    except (ImportError, AttributeError, TypeError):  # this is not a public interface of Ray
         return "auto"
     try:
         _check_answers(found)
     except ClusterError as error:
         raise ClusterError(
-            f"{error}. It is the latest that was started on this machine: where it is gone, "
+            f"{error}. It is the latest that was started on this machine: if it is gone, "
             "`ray stop` forgets it; otherwise name another, HOST:PORT"
         ) from error
     return found
 
 
 def _check_answers(address: str) -> None:
+    """Raise UsageError for an invalid address, ClusterError if no Ray cluster answers there."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit():
         raise UsageError(
             f"expected auto or the HOST:PORT of a Ray cluster's head; got {address}. From outside "
             "a cluster, send the command there: ray job submit -- forecaster fit --ray auto"
         )
-    advice = "see `ray status` there, and whether a firewall lies between"
+    advice = "see `ray status` there, and check for a firewall"
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECTED).close()
     except (OSError, OverflowError) as error:
         raise ClusterError(f"no Ray cluster answers at {address} ({error}); {advice}") from error
-    # Ray itself would try for much longer, and cannot be stopped meanwhile.
+    # Ray itself would try for much longer, and could not be interrupted.
     command = [sys.executable, "-c", _PROBE, address]
     try:
         answers = subprocess.run(command, timeout=_ANSWERED, capture_output=True).returncode == 0
     except subprocess.TimeoutExpired:
         answers = False
     if not answers:
-        raise ClusterError(f"what answers at {address} is no Ray cluster; {advice}")
+        raise ClusterError(f"what answers at {address} is not a Ray cluster; {advice}")

@@ -1,4 +1,4 @@
-"""The workers of a Ray cluster: one per node, or one per core of it."""
+"""Start and watch the workers of a Ray cluster: one per node, or one per core."""
 
 import collections
 import time
@@ -10,13 +10,13 @@ from forecaster.distributed.queue import TRIES, Lost, Worker
 from forecaster.errors import ClusterError
 from forecaster.swarm import Task
 
-_LOOKED_AT = 5.0  # seconds between two looks for nodes that have joined
-_SOON = 60.0  # seconds for which somebody may be missing before nobody is expected
+_LOOK_EVERY = 5.0  # seconds between two looks for new nodes
+_LONGEST_WAIT = 60.0  # seconds without any worker before the work is given up
 _NO_ROOM = ("RESOURCE_EXHAUSTED", "No space left on device")
 
 
 class Node(NamedTuple):
-    """A machine of the cluster, and what of it may be used."""
+    """A machine of the cluster, and the resources that Ray may use there."""
 
     number: str
     name: str
@@ -25,7 +25,7 @@ class Node(NamedTuple):
 
     @staticmethod
     def all(ray: Any) -> "list[Node]":
-        """Those that are there and have a core to work on."""
+        """Return the nodes that are alive and have at least one core."""
         found = []
         for node in ray.nodes():
             resources = node["Resources"]
@@ -37,17 +37,17 @@ class Node(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """Devices that a worker of the whole node trains on."""
+        """The number of devices of a worker that has the whole node."""
         return self.gpus or max(2, self.cores)
 
 
 class RayCrew:
-    """Workers on all nodes, also on those that join later; each loss is made good where it can be.
+    """Workers on all nodes, including those that join later; lost workers are replaced.
 
     - ``ray``: the library, connected
-    - ``expected``: the versions that a worker must have to be given anything
-    - ``per_core``: have a worker for each core instead of one for each node
-    - ``notice``: told who is refused, and why
+    - ``expected``: the versions that a worker must have to get work
+    - ``per_core``: whether to have a worker for each core instead of one for each node
+    - ``notice``: called with a message when a node is refused
     """
 
     def __init__(
@@ -63,33 +63,33 @@ class RayCrew:
         ray.cloudpickle.register_pickle_by_value(_worker)
         self._class = ray.remote(max_restarts=0, max_task_retries=0)(_worker.NodeWorker)
         self._actors: dict[Worker, Any] = {}
-        self._waited: dict[Any, tuple[Worker, str]] = {}  # by object: whose answer, to what
+        self._awaited: dict[Any, tuple[Worker, str]] = {}  # by object: worker and method
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._nodes: dict[str, Node] = {}
         self._losses: collections.Counter[str] = collections.Counter()  # in a row, by node
-        self._aside: dict[str, str] = {}  # nodes that are given nothing, and why
+        self._refused: dict[str, str] = {}  # nodes that get no work, with the reason
         self._arithmetic: dict[str, str] = {}
         self._work: Any = None
-        self._looked, self._somebody = 0.0, time.monotonic()
+        self._looked, self._had_workers = 0.0, time.monotonic()  # when, the last time
 
     def begin(self, function: Any, common: Any) -> None:
-        """Turn to other work, whose function and first argument go out once to each node."""
+        """Start other work: send its function and its first argument once to each node."""
         task, pickled = getattr(common, "task", None), None
         if isinstance(task, Task):
             common, pickled = common._replace(task=None), self._ray.cloudpickle.dumps(task)
         self._work = self._ray.put((function, common, pickled))
-        self._somebody = time.monotonic()
+        self._had_workers = time.monotonic()
         for one in self._idle:
             self._ask(one, "begin", self._work)
 
     def idle(self) -> Sequence[Worker]:
-        """Workers that wait for a part."""
+        """Return the workers that wait for a part."""
         self._look()
         return list(self._idle)
 
     def nodes(self) -> set[str]:
-        """The machines that have workers, or are about to."""
+        """Return the machines that have workers, including those that are starting."""
         return {one.node for one in self._actors}
 
     def give(self, worker: Worker, part: object) -> None:
@@ -99,39 +99,39 @@ class RayCrew:
         self._ask(worker, "work", part)
 
     def wait(self) -> Sequence[tuple[Worker, object]]:
-        """Workers that have ended since, with their results; see :class:`Crew`."""
+        """Return the workers that have ended a part, with their results; see :class:`Crew`."""
         self._look()
-        if self._waited:
-            ready, _ = self._ray.wait(list(self._waited), timeout=1.0)
+        if self._awaited:
+            ready, _ = self._ray.wait(list(self._awaited), timeout=1.0)
         else:
             ready = []
             time.sleep(0.2)
         ended = [each for ref in ready for each in self._answered(ref)]
         if self._busy or self._idle or ended:
-            self._somebody = time.monotonic()
-        elif not self._expects() or time.monotonic() - self._somebody > _SOON:
-            raise ClusterError(self._nobody())
+            self._had_workers = time.monotonic()
+        elif not self._expects_workers() or time.monotonic() - self._had_workers > _LONGEST_WAIT:
+            raise ClusterError(self._no_workers())
         return ended
 
     def stop(self, *, all_of_them: bool = False) -> None:
-        """End the workers that are busy with what nobody wants any more, or all."""
+        """Stop the workers that are still busy, or all workers."""
         for one in list(self._actors) if all_of_them else list(self._busy):
             self._remove(one)
         self._work = None
 
     def _ask(self, worker: Worker, what: str, *args: object) -> None:
-        self._waited[getattr(self._actors[worker], what).remote(*args)] = worker, what
+        self._awaited[getattr(self._actors[worker], what).remote(*args)] = worker, what
 
     def _look(self) -> None:
-        """Start workers on nodes that have none."""
-        if time.monotonic() - self._looked < _LOOKED_AT:
+        """Start workers on nodes that lack them."""
+        if time.monotonic() - self._looked < _LOOK_EVERY:
             return
         self._looked = time.monotonic()
         self._nodes = {node.number: node for node in Node.all(self._ray)}
         there = collections.Counter(one.node for one in self._actors)
         for node in self._nodes.values():
             wanted = node.cores if self.per_core else 1
-            if node.number not in self._aside:
+            if node.number not in self._refused:
                 for _ in range(wanted - there[node.number]):
                     self._start(node)
 
@@ -148,16 +148,16 @@ class RayCrew:
 
     def _remove(self, worker: Worker) -> None:
         self._ray.kill(self._actors.pop(worker))
-        self._waited = {ref: asked for ref, asked in self._waited.items() if asked[0] != worker}
+        self._awaited = {ref: asked for ref, asked in self._awaited.items() if asked[0] != worker}
         self._busy.discard(worker)
         if worker in self._idle:
             self._idle.remove(worker)
 
     def _answered(self, ref: Any) -> list[tuple[Worker, object]]:
-        """What has come of an answer: the result of a part, if it is one."""
-        if ref not in self._waited:  # of a worker that was removed since
+        """Process an answer; return the worker and its result if it ended a part."""
+        if ref not in self._awaited:  # its worker was removed meanwhile
             return []
-        worker, what = self._waited.pop(ref)
+        worker, what = self._awaited.pop(ref)
         errors = self._ray.exceptions
         try:
             answer = self._ray.get(ref)
@@ -168,21 +168,22 @@ class RayCrew:
         return self._heard(worker, what, answer)
 
     def _raised(self, worker: Worker, what: str, error: Exception) -> list[tuple[Worker, object]]:
-        """A node without room is as good as lost; any other error would come up anywhere."""
-        said = _first_line(error)
-        if isinstance(error, MemoryError) or any(each in said for each in _NO_ROOM):
-            return self._lost(worker, said)
+        """Treat a worker without memory or disk space as lost; raise errors of the work itself."""
+        reason = _first_line(error)
+        if isinstance(error, MemoryError) or any(each in reason for each in _NO_ROOM):
+            return self._lost(worker, reason)
         if what in ("versions", "start"):
-            self._refuse(worker, f"cannot start ({said})")
+            self._refuse(worker, f"cannot start ({reason})")
             return []
         if what == "begin":
             raise ClusterError(
-                f"{worker.name} does not understand the work ({said}); a network of your own must "
-                "be in a module that is installed on every node"
+                f"{worker.name} cannot load the work ({reason}); a network of your own must be in "
+                "a module that is installed on every node"
             ) from error
         raise error
 
     def _heard(self, worker: Worker, what: str, answer: Any) -> list[tuple[Worker, object]]:
+        """Take in a worker's answer; return worker and result if it ended a part."""
         if what == "work":
             self._losses[worker.node] = 0
             self._busy.discard(worker)
@@ -215,13 +216,16 @@ class RayCrew:
             self._ask(worker, "begin", self._work)
 
     def _refuse(self, worker: Worker, why: str) -> None:
-        if worker.node not in self._aside:
-            self._aside[worker.node] = why
-            self._notice(f"{worker.name} {why}: it is given nothing.")
+        if worker.node not in self._refused:
+            self._refused[worker.node] = why
+            self._notice(f"{worker.name} {why}: it gets no work.")
         self._remove(worker)
 
     def _lost(self, worker: Worker, reason: str) -> list[tuple[Worker, object]]:
-        """A worker is gone; another takes its place, unless its node has lost too many in a row."""
+        """Remove a lost worker; refuse its node if that has lost too many in a row.
+
+        Returns the worker with Lost if it was busy.
+        """
         busy = worker in self._busy
         self._remove(worker)
         self._looked = 0.0
@@ -231,25 +235,28 @@ class RayCrew:
         return [(worker, Lost(reason))] if busy else []
 
     def _refuse_node(self, worker: Worker, why: str) -> None:
-        if worker.node not in self._aside and len(self.nodes() - {worker.node}):
-            self._aside[worker.node] = why
-            self._notice(f"{worker.name} {why}: it is given nothing more.")
+        if worker.node not in self._refused and len(self.nodes() - {worker.node}):
+            self._refused[worker.node] = why
+            self._notice(f"{worker.name} {why}: it gets no more work.")
 
-    def _expects(self) -> bool:
-        """Whether somebody is about to come."""
+    def _expects_workers(self) -> bool:
+        """Return whether workers are starting, or no node has been found yet."""
         return bool(self._actors) or not self._nodes
 
-    def _nobody(self) -> str:
+    def _no_workers(self) -> str:
+        """Return the error message that says why no node has a worker."""
         names = {number: node.name for number, node in self._nodes.items()}
-        lines = [f"  {names.get(number, number[:8])} {why}" for number, why in self._aside.items()]
+        lines = [
+            f"  {names.get(number, number[:8])} {why}" for number, why in self._refused.items()
+        ]
         lines += [
             f"  {one.name}: its cores are taken by other work, or it does not answer"
             for one in self._actors
         ]
-        said = "\n".join(lines) or "  it has no node with a core to work on"
-        return f"the Ray cluster has no worker:\n{said}\nSee `ray status`; what is done is kept"
+        reasons = "\n".join(lines) or "  it has no node with a core to work on"
+        return f"the Ray cluster has no worker:\n{reasons}\nSee `ray status`; what is done is kept"
 
 
 def _first_line(error: BaseException) -> str:
-    said = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""One queue for all workers: who gets which part, and what becomes of a part that was lost.
+"""Hand out parts of work from one queue to all workers, and hand out again what was lost.
 
 Knows nothing of Ray.
 """
@@ -20,8 +20,8 @@ _Part = TypeVar("_Part")
 class Worker:
     """A process that does one part after another.
 
-    - ``node``: the machine it runs on
-    - ``name``: what the machine is called in messages
+    - ``node``: the id of its machine
+    - ``name``: the machine's name in messages
     """
 
     node: str
@@ -29,20 +29,20 @@ class Worker:
 
 
 class Lost(NamedTuple):
-    """In place of a result: the worker is gone, or had no room for the part; the reason."""
+    """Stands for a result if the worker was lost or lacked memory for the part."""
 
     reason: str
 
 
 class Crew(Protocol):
-    """The workers that are there."""
+    """A changing set of workers."""
 
     def idle(self) -> Sequence[Worker]:
-        """Workers that wait for a part."""
+        """Return the workers that wait for a part."""
         ...
 
     def nodes(self) -> set[str]:
-        """The machines that have workers, or are about to."""
+        """Return the machines that have workers, including those that are starting."""
         ...
 
     def give(self, worker: Worker, part: object) -> None:
@@ -50,16 +50,17 @@ class Crew(Protocol):
         ...
 
     def wait(self) -> Sequence[tuple[Worker, object]]:
-        """Workers that have ended since, with the result or :class:`Lost`; perhaps none.
+        """Return the workers that have ended a part, with the result or :class:`Lost`.
 
-        Raises what a part's function has raised, and ClusterError when nobody is left to wait for.
+        There may be none. Raises the error that a part's function has raised, and ClusterError if
+        no worker is left.
         """
         ...
 
 
 @dataclasses.dataclass
 class _Task(Generic[_Part]):
-    """A part, and the machines that it was lost on."""
+    """A part, and the machines on which it was lost."""
 
     part: _Part
     nodes: list[str] = dataclasses.field(default_factory=list)
@@ -68,11 +69,11 @@ class _Task(Generic[_Part]):
 def dispatch(
     crew: Crew, parts: Iterable[_Part], notice: Callable[[str], None]
 ) -> Generator[tuple[_Part, object], None, None]:
-    """Have all parts done; yields each with its result, or with Failed, in the order they end.
+    """Have all parts done; yield each with its result, or with Failed, in the order they end.
 
-    - ``crew``: who does them
-    - ``parts``: the next is taken when a worker is idle
-    - ``notice``: told of every loss
+    - ``crew``: the workers that do them
+    - ``parts``: the next part is made only when a worker is idle
+    - ``notice``: called with a message at every loss
     """
     fresh = _Ahead(parts)
     again: collections.deque[_Task[_Part]] = collections.deque()
@@ -101,20 +102,23 @@ def dispatch(
 
 
 class _Ahead(Generic[_Part]):
-    """Parts of which the next is not made before it is asked for, or nobody is busy any more."""
+    """An iterator over parts that can tell whether it is at its end.
+
+    To do so it makes the next part ahead, so ``over`` is asked only when no worker is busy.
+    """
 
     def __init__(self, parts: Iterable[_Part]):
         self._parts = iter(parts)
         self._held: list[_Part] = []
 
     def take(self) -> list[_Part]:
-        """The next part; none at the end."""
+        """Return the next part in a list; an empty list at the end."""
         held, self._held = self._held, []
         return held or list(itertools.islice(self._parts, 1))
 
     @property
     def over(self) -> bool:
-        """Whether there is none."""
+        """Whether no part is left."""
         self._held = self.take()
         return not self._held
 
@@ -125,7 +129,10 @@ def _next(
     again: "collections.deque[_Task[_Part]]",
     fresh: _Ahead[_Part],
 ) -> _Task[_Part] | None:
-    """What was lost on another machine comes first; where there is none, this one tries again."""
+    """Return the next task for a worker: one that was lost on other machines, or else a new one.
+
+    A task that was lost on this machine is tried here again only if all machines have lost it.
+    """
     for task in again:
         if worker.node not in task.nodes or nodes <= set(task.nodes):
             again.remove(task)

@@ -1,7 +1,7 @@
-"""What runs on a node of the cluster.
+"""The worker that runs on a node of the cluster.
 
-The class is sent there as it stands here, so it can tell what is installed even where that is
-another version of this package, or none.
+Its class is pickled by value, so it can report the installed versions even if the node has another
+version of this package, or none.
 """
 
 import os
@@ -10,11 +10,14 @@ from typing import Any
 
 
 class NodeWorker:
-    """Does one part of some work after another. ``cores``: of the node, that it may use."""
+    """A worker that does one part of some work after another.
+
+    ``cores``: the number of cores of the node that it may use.
+    """
 
     def __init__(self, cores: int):
-        os.environ["NPROC"] = str(cores)  # what XLA takes for the number of cores
-        # With other threads than in a process of one's own, NumPy rounds otherwise.
+        os.environ["NPROC"] = str(cores)  # XLA reads the number of cores from it
+        # Ray sets it. With another number of threads NumPy rounds differently.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._cores = cores
         self._function: Any = None
@@ -22,7 +25,7 @@ class NodeWorker:
         self._tasks: dict[bytes, Any] = {}
 
     def versions(self) -> dict[str, str]:
-        """What is installed here, as far as results depend on it."""
+        """Return the installed versions of all packages that results depend on."""
         import importlib.metadata
 
         found = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
@@ -40,7 +43,7 @@ class NodeWorker:
         return found
 
     def start(self) -> dict[str, str]:
-        """Start JAX on this node's devices; returns which code computes here."""
+        """Start JAX on this node's devices; return which compiled kernels it computes with."""
         from pathlib import Path
 
         import jax
@@ -49,7 +52,7 @@ class NodeWorker:
         from forecaster import swarm
 
         if "device_count" not in os.environ.get("XLA_FLAGS", ""):
-            # One device alone runs another program, which rounds otherwise.
+            # One device alone runs another program, which rounds differently.
             jax.config.update("jax_num_cpu_devices", max(2, self._cores))
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
             cache = Path(platformdirs.user_cache_dir("forecaster", appauthor=False))
@@ -57,10 +60,10 @@ class NodeWorker:
         return swarm.arithmetic("bfloat16")
 
     def begin(self, what: tuple[Any, Any, bytes | None]) -> None:
-        """Take in what the parts to come have in common.
+        """Receive what the next parts have in common.
 
-        That is their function, its first argument, and, apart from it, a pickled task: where it is
-        one of the latest few again, it is the same object again, and nothing is traced anew.
+        ``what``: their function, its first argument, and that argument's task, pickled, or None.
+        Tasks are cached, so that JAX does not trace one again that is sent again.
         """
         import pickle
 
@@ -74,5 +77,5 @@ class NodeWorker:
         self._common = self._common._replace(task=task)
 
     def work(self, part: Any) -> Any:
-        """The result of a part."""
+        """Return the result of a part."""
         return self._function(self._common, part)

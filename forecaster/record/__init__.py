@@ -1,4 +1,4 @@
-"""The forecasts that were really made, and what has become of them."""
+"""Record the forecasts that were made, and score them once their outcomes are known."""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
-"""The files of the record: how one is read, and how many small ones become a large one.
+"""Read and write the files of the record, and join many small ones to a large one.
 
-A prediction of every day for ten years would be 2,500 files, which take minutes to open. Whenever
-there are many small ones, those of a source are written again as one. It holds all of their rows in
-order; if the small ones cannot be removed, or not all at once, what is there twice counts once.
+Ten years of daily predictions would be 2,500 files, which take minutes to open. So the small files
+of a source are joined whenever there are many. The large file holds all of their rows in order. If
+some small files cannot be removed, their rows are in two files, and are counted once.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 NEEDED = (
     "made", "run", "source", "target", "unique_id", "origin", "ds", "step", "value", "forecast",
 )  # fmt: skip
-_MANY = 64  # small files, which take a second or two to read and to write as one
+_MANY = 64  # small files; joining them takes a second or two
 _JOINED = "-joined"
 
 
 def read_table(path: Path) -> "pa.Table":
-    """One file. Raises OSError, or ValueError when it is not a file of the record."""
+    """Read one file. Raises OSError, or ValueError if it is not a file of the record."""
     import pyarrow.parquet as pq
 
     with open_for_arrow(path) as file:
@@ -38,20 +38,20 @@ def read_table(path: Path) -> "pa.Table":
 
 
 def kind_of(table: "pa.Table") -> tuple[str, bool]:
-    """The source of a file's rows, and whether their times are dates."""
+    """Return the source of a file's rows, and whether their times are dates."""
     import pyarrow.types as types
 
     return str(table.column("source")[0].as_py()), types.is_timestamp(table.schema.field("ds").type)
 
 
 def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
-    """The rows of files of one kind in their order; columns that some lack are empty there."""
+    """Join tables of the same :func:`kind_of` in order; missing columns are filled with nulls."""
     import pyarrow as pa
 
     texts = ("run", "source", "target", "unique_id")
     plain = []
     for table in tables:
-        for name in texts:  # whose dictionaries differ from file to file
+        for name in texts:  # their dictionaries differ between files
             at = table.column_names.index(name)
             table = table.set_column(at, name, table.column(name).cast(pa.string()))
         plain.append(table)
@@ -71,10 +71,10 @@ def write_table(table: "pa.Table", path: Path) -> None:
 
 
 def join_small(home: Home) -> None:
-    """Write small files as large ones, one for each source, if there are many.
+    """Join the small files of each source to a large one, if there are many.
 
-    Nothing is lost whenever it is interrupted: a large file appears whole before small ones go.
-    What cannot be read stays as it is; where nothing can be written, all does.
+    An interruption loses nothing: the large file is complete before small ones are removed. Files
+    that cannot be read are left alone, and so are all if the large file cannot be written.
     """
     small = [path for path in home.recorded() if not path.stem.endswith(_JOINED)]
     if not small or len(small) % _MANY:

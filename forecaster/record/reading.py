@@ -1,4 +1,4 @@
-"""The record as frames."""
+"""Read the record as frames."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,26 +15,27 @@ from forecaster.spelling import spelled, spellings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STAMP = 19  # characters of the name of a run's folder, which it keeps when it is renamed
+_STAMP = 19  # first characters of a run folder's name, which stay when the run is renamed
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """Forecasts that were made.
+    """The forecasts in the record.
 
-    - ``frames``: by source, their rows in the order in which they were made, as
-      :mod:`forecaster.record.keeping` describes them; of a forecast that a run has made of a series
-      from an origin more than once, the first
-    - ``damaged``: files that cannot be read, and why
+    - ``frames``: by source, the rows in the order in which they were made, with the columns of
+      :mod:`forecaster.record.keeping`. If a run has forecast a series from the same origin more
+      than once, only the first forecast is there
+    - ``damaged``: files that cannot be read, with the reason
     """
 
     frames: Mapping[str, pd.DataFrame]
     damaged: Mapping[Path, str]
 
     def of(self, tickers: Sequence[str] = (), run: str | None = None) -> "Record":
-        """Those of some series, by default all, and of a run, by its name when it forecast.
+        """Return the forecasts of these tickers, by default all, and of one run.
 
-        Raises UsageError when there is none.
+        ``run``: its name at the time of the forecast; None: all runs. Raises UsageError if a ticker
+        or the run has no forecast.
         """
         frames = self.frames
         if run is not None:
@@ -59,12 +60,12 @@ class Record:
 
 
 def named(run: str) -> str:
-    """What a run was called, by the name of its folder."""
+    """Return the name of a run, given the name of its folder."""
     return run_name(Path(run))
 
 
 def read_record(home: Home, source: str | None = None) -> Record:
-    """Read all that was recorded, or what was of one source; damaged files are left out."""
+    """Read the whole record, or that of one source; damaged files are left out and named."""
     parts: dict[str, list[pa.Table]] = {}
     damaged: dict[Path, str] = {}
     for path, read in _tables(home):
@@ -76,26 +77,27 @@ def read_record(home: Home, source: str | None = None) -> Record:
 
 
 def _tables(home: Home) -> "Iterator[tuple[Path, pa.Table | str]]":
-    """Every file's rows, or why it cannot be read."""
+    """Yield every file with its rows, or with the reason why it cannot be read."""
     paths = home.recorded()
     for path in paths:
         try:
             yield path, read_table(path)
-        except FileNotFoundError:  # joined with others meanwhile, which is a new file
+        except FileNotFoundError:  # it has been joined with others to a new file meanwhile
             later = [new for new in home.recorded() if new not in paths]
-            paths.extend(later)  # which this loop comes to
+            paths.extend(later)  # this loop goes on to them
         except (OSError, ValueError) as error:  # Arrow's are ValueErrors
             yield path, str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -> pd.DataFrame:
-    """Of each series, the latest forecast whose origin is at least so long before another.
+    """Return each series' latest forecast made at least ``least`` before a given origin.
 
-    - ``frame``: of one source, see :class:`Record`
-    - ``origins``: by series, the times to look back from
-    - ``least``: how far; a ``numpy.timedelta64``, or a number for times that are whole numbers
+    - ``frame``: the forecasts of one source, see :class:`Record`
+    - ``origins``: by series, the time to look back from
+    - ``least``: the minimum distance of the origins: a ``numpy.timedelta64``, or a number if times
+      are whole numbers
 
-    Returns its rows; of several runs with this origin, those of the one that forecast last.
+    If several runs have forecast from that earlier origin, the last of these forecasts is returned.
     """
     now = frame["unique_id"].map(origins)
     known = frame[now.notna()]
@@ -108,8 +110,8 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
 
 
 def _joined(tables: "list[pa.Table]") -> pd.DataFrame:
-    """Files of one source as one frame, the earliest first, each forecast once."""
-    dated = kind_of(tables[-1])[1]  # where that has changed, the former are another source's
+    """Join files of one source to a frame, the earliest first, without repeated forecasts."""
+    dated = kind_of(tables[-1])[1]  # if that has changed, earlier files are of another source
     frame = joined([table for table in tables if kind_of(table)[1] == dated]).to_pandas()
     frame = frame.sort_values("made", kind="stable")
     runs = frame["run"].cat

@@ -1,4 +1,4 @@
-"""What has become of the forecasts that were made, by the prices that are stored now."""
+"""Score recorded forecasts by the prices that are stored now."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,23 +18,28 @@ from forecaster.series import Panel
 
 KNOWN, OPEN, MISSING, GONE = "known", "open", "missing", "gone"
 FEW = 20
-"""Origins below which the figures are of a few days."""
-_HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that give the unit of errors
+"""With fewer origins the figures are of too few days to judge by."""
+_HALF = np.array([0.1, 0.5, 0.9])  # quantiles of "unchanged" that define the unit of errors
 
 
 @dataclasses.dataclass(frozen=True)
 class Scorecard:
-    """The forecasts that were made, and their outcomes.
+    """The recorded forecasts and their outcomes.
 
-    - ``rows``: the record's, with ``state``: ``known``, ``open`` (its time has not come in the
-      stored prices), ``missing`` (there is no value at this time, or a wrong one) or ``gone`` (the
-      series is no longer stored, or not the rows that it was forecast from); where it is known also
-      ``y``, the outcome in the units of the forecast, which is ``scale`` times what is stored;
-      ``error`` and ``error_unchanged``, absolute; ``crps`` and ``crps_unchanged``, over the
-      quantiles that were forecast; all four in units of the change that was usual over so many
-      steps
-    - ``simulated``: whether they are of an invented market
-    - ``damaged``: files of the record that could not be read, and why
+    ``rows`` has the columns of the record, and:
+
+    - ``state``: ``known``; ``open`` (the stored prices end before its time); ``missing`` (no value
+      is stored at its time, or a wrong one); or ``gone`` (the series, or the rows it was forecast
+      from, are no longer stored)
+    - ``y``: the known outcome in the units of the forecast, ``scale`` times the stored value
+    - ``error`` and ``error_unchanged``: absolute errors of the forecast and of "unchanged"
+    - ``crps`` and ``crps_unchanged``: over the quantiles that were forecast
+
+    Errors and CRPS are in units of the usual change over as many steps: half the width of the 80 %
+    band of "unchanged".
+
+    ``simulated``: whether the forecasts are of a simulated market. ``damaged``: files of the record
+    that could not be read, with the reason.
     """
 
     rows: pd.DataFrame
@@ -48,34 +53,36 @@ class Scorecard:
 
     @property
     def levels(self) -> list[str]:
-        """The bands that were forecast, in percent, from the narrowest."""
+        """The levels of the bands that were forecast, in percent, the narrowest first."""
         return sorted(levels_of(self.rows, COLUMN), key=float)
 
     def count(self, state: str) -> int:
-        """How many rows are in a state."""
+        """Return the number of rows in a state."""
         return int((self.rows["state"] == state).sum())
 
     def table(self, by: str | list[str] = "unique_id") -> pd.DataFrame:
-        """Scores by series, or by other columns.
+        """Return scores by series, or by other columns.
 
-        ``forecasts`` (origins of series, by run), ``outcomes``, ``open``; the share that each band
-        held, ``held-80``; ``crps`` and ``mae`` relative to "unchanged".
+        - ``forecasts``: number of combinations of run, series and origin
+        - ``outcomes``, ``open``: numbers of rows
+        - ``held-80``, ...: share of outcomes inside the 80 % band
+        - ``crps``, ``mae``: relative to "unchanged"
         """
         parts = self.rows.groupby(by, sort=True, observed=True)
         table = pd.DataFrame([self._scores(part) for _, part in parts], index=[n for n, _ in parts])
         return table.rename_axis("by").reset_index()
 
     def total(self) -> pd.Series:
-        """The same over all of them."""
+        """Return the scores of :meth:`table` over all rows."""
         return pd.Series(self._scores(self.rows))
 
     @property
     def origins(self) -> int:
-        """From how many times the forecasts with an outcome were made."""
+        """The number of distinct origins of forecasts with an outcome."""
         return self.known["origin"].nunique()
 
     def lines(self) -> list[str]:
-        """What there is to say, in sentences."""
+        """Return a summary in sentences."""
         rows, total = self.rows, self.total()
         many = total["forecasts"] > 1
         said = [
@@ -98,7 +105,7 @@ class Scorecard:
                     "move together."
                 )
         elif self.count(OPEN):
-            said.append("`forecaster ingest` fetches what has come since; then ask again.")
+            said.append("`forecaster ingest` fetches what has come since; then run this again.")
         if missing := self.count(MISSING):
             said.append(f"{missing} values have no outcome: none is stored for their time.")
         if gone := self.count(GONE):
@@ -122,17 +129,17 @@ class Scorecard:
 
 
 def score_record(home: Home, record: Record) -> Scorecard:
-    """Join forecasts with the prices that are stored now, and score those whose time has come.
+    """Join forecasts with the stored prices, and score those whose time has come.
 
-    Real sources count; simulated ones only where there are no others.
+    Simulated sources count only if there are no others.
 
-    Prices that were adjusted since, for splits or dividends, are compared in the units of the
-    forecast: all outcomes are scaled by what became of the value at the origin, or rather by the
-    median of that and of two earlier rows, so that one price that was corrected is no adjustment.
-    Rows with flags that are left out of training are no outcomes.
+    Prices that were adjusted since the forecast, for splits or dividends, are compared in the units
+    of the forecast. Outcomes are scaled by the ratio of recorded to stored value: the median over
+    the origin and two earlier rows, so that a single corrected price is not taken for an
+    adjustment. Rows with flags that are left out of training are not outcomes.
 
-    "Unchanged" is the value at the origin, with the bands of a random walk whose steps are as wide
-    as all up to the origin, as in an evaluation. Its CRPS is over the same quantiles.
+    "Unchanged" is the value at the origin with the bands of a random walk whose volatility is that
+    of all rows up to the origin, as in an evaluation. Its CRPS is over the same quantiles.
     """
     real = {source: frame for source, frame in record.frames.items() if source != "simulated"}
     parts = [_of_source(home, source, frame) for source, frame in (real or record.frames).items()]
@@ -146,7 +153,7 @@ def _sentence(parts: list[str]) -> str:
 
 
 def held_by(known: pd.DataFrame, level: str) -> pd.Series:
-    """Whether a band held each outcome, 1.0 or 0.0; NaN where there was no such band."""
+    """Return 1.0 for each outcome inside the band, 0.0 outside, NaN without such a band."""
     low, high = bounds_of(COLUMN, level)
     inside = (known["y"] >= known[low]) & (known["y"] <= known[high])
     return inside.astype(float).where(known[low].notna())
@@ -157,13 +164,13 @@ def _mean(values: pd.Series) -> float:
 
 
 def _ratio(known: pd.DataFrame, score: str) -> float:
-    """The mean of a score relative to that of "unchanged"."""
+    """Return the mean of a score divided by that of "unchanged"."""
     both = known[[score, f"{score}_unchanged"]].dropna().sum()
     return float(both.iloc[0] / both.iloc[1]) if both.iloc[1] > 0 else float("nan")
 
 
 def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """The forecasts of one source with what has become of them."""
+    """Return the forecasts of one source with their states, outcomes and scores."""
     empty = ["scale", "y", "error", "error_unchanged", "crps", "crps_unchanged"]
     frame = frame.assign(state=GONE, **dict.fromkeys(empty, np.nan))
     store = Store.open(home, source)
@@ -186,7 +193,7 @@ def _of_source(home: Home, source: str, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scored(rows: pd.DataFrame, panel: Panel, row: int, target: str) -> pd.DataFrame:
-    """The forecasts of one channel of one series with what has become of them."""
+    """Return the forecasts of one series' channel with their states, outcomes and scores."""
     seen = panel.mask[row]
     times, y = panel.times[seen], panel.channel(target)[row, seen]
     stored = pd.Series(y, index=times)
@@ -200,7 +207,7 @@ def _scored(rows: pd.DataFrame, panel: Panel, row: int, target: str) -> pd.DataF
 
 
 def _scale(rows: pd.DataFrame, stored: pd.Series, *, adjusted: bool) -> np.ndarray:
-    """By what prices as stored now become those that were forecast from; NaN: not known."""
+    """Return the factor from stored prices to the units of the forecast; NaN if unknown."""
     pairs = [("value", "origin"), *((f"value_{n}", f"time_{n}") for n in BEFORE)]
     now = np.stack([stored.reindex(rows[time]).to_numpy() for _, time in pairs])
     then = np.stack([rows[value].to_numpy(float) for value, _ in pairs])
@@ -218,7 +225,7 @@ def _scale(rows: pd.DataFrame, stored: pd.Series, *, adjusted: bool) -> np.ndarr
 def _with_scores(
     rows: pd.DataFrame, times: np.ndarray, y: np.ndarray, scale: np.ndarray
 ) -> pd.DataFrame:
-    """Errors and CRPS beside those of "unchanged", in units of the change usual at the origin."""
+    """Add errors and CRPS, and those of "unchanged", in units of the usual change."""
     known = (rows["state"] == KNOWN).to_numpy()
     columns = quantile_columns(rows, COLUMN)
     at = np.searchsorted(times, rows["origin"].to_numpy(), side="right") - 1
@@ -233,7 +240,7 @@ def _with_scores(
     paths = baselines.naive(y, origins, int(steps.max()), wanted, 1)
     unchanged = paths[which, steps - 1] * scale[:, None]
     low, middle, high = (unchanged[:, np.searchsorted(wanted, q)] for q in _HALF)
-    # The value as it was known then: it may have been corrected since.
+    # Start from the recorded value, since the stored one may have been corrected.
     unchanged += (part["value"].to_numpy() - middle)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = np.where(high > low, (high - low) / 2, np.nan)
@@ -253,14 +260,14 @@ def _with_scores(
 def _crps(
     part: pd.DataFrame, outcome: np.ndarray, unchanged: np.ndarray, wanted: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The CRPS of each forecast, and of "unchanged", over the quantiles that it has."""
+    """Return the CRPS of each forecast and of "unchanged", over the forecast's quantiles."""
     columns = quantile_columns(part, COLUMN)
     out = {name: np.full(len(part), np.nan) for name in ("crps", "crps_unchanged")}
     if not columns:
         return out
     forecast = part[list(columns.values())].to_numpy(float)
     has = np.isfinite(forecast)
-    for kind in np.unique(has, axis=0):  # levels may have been asked for that others had not
+    for kind in np.unique(has, axis=0):  # predictions may have different levels
         rows, quantiles = (has == kind).all(1), np.array(list(columns))[kind]
         if len(quantiles) < 3:
             continue

@@ -58,7 +58,7 @@ def test_where_ray_does_not_tell_the_address_it_is_left_to_ray(monkeypatch):
     from ray._private import services  # pyright: ignore[reportMissingImports]
 
     monkeypatch.delattr(services, "canonicalize_bootstrap_address")
-    assert connecting._found() == "auto"
+    assert connecting._local_address() == "auto"
 
 
 def test_somebody_else_there_is_said_within_fifteen_seconds(monkeypatch, settings, tmp_path):
@@ -67,7 +67,7 @@ def test_somebody_else_there_is_said_within_fifteen_seconds(monkeypatch, setting
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         began = time.monotonic()
-        with pytest.raises(ClusterError, match=f"what answers at {address} is no Ray cluster"):
+        with pytest.raises(ClusterError, match=f"what answers at {address} is not a Ray cluster"):
             connecting._check_answers(address)
         assert time.monotonic() - began < 10
     result = run(

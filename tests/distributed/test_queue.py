@@ -105,8 +105,8 @@ class PlayedRay:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(crews, "_LOOKED_AT", 0.0)
-    monkeypatch.setattr(crews, "_SOON", 0.5)
+    monkeypatch.setattr(crews, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(crews, "_LONGEST_WAIT", 0.5)
 
 
 def run(ray, parts=range(6), function=pow, *, per_core=False):
