@@ -62,7 +62,7 @@ class StoreError(ForecasterError):
 
 
 class ModelError(ForecasterError):
-    """No model, or one that cannot be read or does not fit the data."""
+    """A model is missing, cannot be read, or does not fit the data."""
 
 
 class ClusterError(ForecasterError):

@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-_COMPARED = 5_000  # names: each takes a tenth of a millisecond
+_COMPARED = 5_000  # names at most, since each takes 0.1 ms
 
 
 def spellings(names: Iterable[str]) -> dict[str, str]:
     """Return the table in which :func:`spelled` looks names up.
 
-    Of two names that differ only in spelling, the first is found by any other spelling.
+    If two names differ only in spelling, any third spelling finds the first of them.
     """
     names = list(names)
     by_key = {spelling_key(name): name for name in reversed(names)}

@@ -18,7 +18,7 @@ _NO_ROOM = ("RESOURCE_EXHAUSTED", "No space left on device")
 class Node(NamedTuple):
     """A machine of the cluster, and the resources that Ray may use there."""
 
-    number: str
+    id: str
     name: str
     cores: int
     gpus: int
@@ -63,7 +63,7 @@ class RayCrew:
         ray.cloudpickle.register_pickle_by_value(_worker)
         self._class = ray.remote(max_restarts=0, max_task_retries=0)(_worker.NodeWorker)
         self._actors: dict[Worker, Any] = {}
-        self._awaited: dict[Any, tuple[Worker, str]] = {}  # by object: worker and method
+        self._awaited: dict[Any, tuple[Worker, str]] = {}  # by object: the worker, the method
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._nodes: dict[str, Node] = {}
@@ -71,17 +71,18 @@ class RayCrew:
         self._refused: dict[str, str] = {}  # nodes that get no work, with the reason
         self._arithmetic: dict[str, str] = {}
         self._work: Any = None
-        self._looked, self._had_workers = 0.0, time.monotonic()  # when, the last time
+        self._looked = 0.0  # when nodes were last listed
+        self._had_workers = time.monotonic()  # when there was last a worker
 
     def begin(self, function: Any, common: Any) -> None:
-        """Start other work: send its function and its first argument once to each node."""
+        """Start new work: send its function and its first argument once to each node."""
         task, pickled = getattr(common, "task", None), None
         if isinstance(task, Task):
             common, pickled = common._replace(task=None), self._ray.cloudpickle.dumps(task)
         self._work = self._ray.put((function, common, pickled))
         self._had_workers = time.monotonic()
-        for one in self._idle:
-            self._ask(one, "begin", self._work)
+        for worker in self._idle:
+            self._ask(worker, "begin", self._work)
 
     def idle(self) -> Sequence[Worker]:
         """Return the workers that wait for a part."""
@@ -90,7 +91,7 @@ class RayCrew:
 
     def nodes(self) -> set[str]:
         """Return the machines that have workers, including those that are starting."""
-        return {one.node for one in self._actors}
+        return {worker.node for worker in self._actors}
 
     def give(self, worker: Worker, part: object) -> None:
         """Hand a part to an idle worker."""
@@ -115,8 +116,8 @@ class RayCrew:
 
     def stop(self, *, all_of_them: bool = False) -> None:
         """Stop the workers that are still busy, or all workers."""
-        for one in list(self._actors) if all_of_them else list(self._busy):
-            self._remove(one)
+        for worker in list(self._actors) if all_of_them else list(self._busy):
+            self._remove(worker)
         self._work = None
 
     def _ask(self, worker: Worker, what: str, *args: object) -> None:
@@ -127,24 +128,24 @@ class RayCrew:
         if time.monotonic() - self._looked < _LOOK_EVERY:
             return
         self._looked = time.monotonic()
-        self._nodes = {node.number: node for node in Node.all(self._ray)}
-        there = collections.Counter(one.node for one in self._actors)
+        self._nodes = {node.id: node for node in Node.all(self._ray)}
+        there = collections.Counter(worker.node for worker in self._actors)
         for node in self._nodes.values():
             wanted = node.cores if self.per_core else 1
-            if node.number not in self._refused:
-                for _ in range(wanted - there[node.number]):
+            if node.id not in self._refused:
+                for _ in range(wanted - there[node.id]):
                     self._start(node)
 
     def _start(self, node: Node) -> None:
-        one = Worker(node.number, node.name)
+        worker = Worker(node.id, node.name)
         cores, strategies = 1 if self.per_core else node.cores, self._ray.util.scheduling_strategies
         options = self._class.options(
             num_cpus=cores,
             num_gpus=0 if self.per_core else node.gpus,
-            scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node.number, soft=False),
+            scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node.id, soft=False),
         )
-        self._actors[one] = options.remote(cores)
-        self._ask(one, "versions")
+        self._actors[worker] = options.remote(cores)
+        self._ask(worker, "versions")
 
     def _remove(self, worker: Worker) -> None:
         self._ray.kill(self._actors.pop(worker))
@@ -250,8 +251,8 @@ class RayCrew:
             f"  {names.get(number, number[:8])} {why}" for number, why in self._refused.items()
         ]
         lines += [
-            f"  {one.name}: its cores are taken by other work, or it does not answer"
-            for one in self._actors
+            f"  {worker.name}: its cores are taken by other work, or it does not answer"
+            for worker in self._actors
         ]
         reasons = "\n".join(lines) or "  it has no node with a core to work on"
         return f"the Ray cluster has no worker:\n{reasons}\nSee `ray status`; what is done is kept"

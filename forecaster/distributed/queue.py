@@ -29,7 +29,7 @@ class Worker:
 
 
 class Lost(NamedTuple):
-    """Stands for a result if the worker was lost or lacked memory for the part."""
+    """Stands for a result if the worker was lost, or lacked memory or disk space."""
 
     reason: str
 
@@ -69,13 +69,13 @@ class _Task(Generic[_Part]):
 def dispatch(
     crew: Crew, parts: Iterable[_Part], notice: Callable[[str], None]
 ) -> Generator[tuple[_Part, object], None, None]:
-    """Have all parts done; yield each with its result, or with Failed, in the order they end.
+    """Hand all parts to workers; yield each with its result, or with Failed, in the order they end.
 
     - ``crew``: the workers that do them
     - ``parts``: the next part is made only when a worker is idle
     - ``notice``: called with a message at every loss
     """
-    fresh = _Ahead(parts)
+    fresh = _Parts(parts)
     again: collections.deque[_Task[_Part]] = collections.deque()
     busy: dict[Worker, _Task[_Part]] = {}
     while True:
@@ -101,10 +101,10 @@ def dispatch(
                 yield task.part, Failed(f"its workers were lost {tries} times: {outcome.reason}")
 
 
-class _Ahead(Generic[_Part]):
+class _Parts(Generic[_Part]):
     """An iterator over parts that can tell whether it is at its end.
 
-    To do so it makes the next part ahead, so ``over`` is asked only when no worker is busy.
+    To find out, it makes the next part, so ``over`` is asked only when no worker is busy.
     """
 
     def __init__(self, parts: Iterable[_Part]):
@@ -127,7 +127,7 @@ def _next(
     worker: Worker,
     nodes: set[str],
     again: "collections.deque[_Task[_Part]]",
-    fresh: _Ahead[_Part],
+    fresh: _Parts[_Part],
 ) -> _Task[_Part] | None:
     """Return the next task for a worker: one that was lost on other machines, or else a new one.
 

@@ -63,7 +63,7 @@ class NodeWorker:
         """Receive what the next parts have in common.
 
         ``what``: their function, its first argument, and that argument's task, pickled, or None.
-        Tasks are cached, so that JAX does not trace one again that is sent again.
+        The latest tasks are cached, so that JAX need not trace the same one twice.
         """
         import pickle
 

@@ -27,8 +27,8 @@ class Reading:
 
     - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
     - ``date_format``: how times are written; None: inferred for each file
-    - ``id_col``, ``time_col``: the columns with the series and the time, if a file has columns with
-      these names
+    - ``id_col``, ``time_col``: the columns with the series and the time, in files that have columns
+      with these names
 
     Raises UsageError for an invalid decimal sign or date format.
     """
@@ -44,7 +44,7 @@ class Reading:
 
     @staticmethod
     def of(decimal: str | None, columns: Columns) -> "Reading":
-        """Return the options that files of series are read with."""
+        """Return the reading with the options of the series' files."""
         return Reading(decimal, columns.date_format, columns.id_col, columns.time_col)
 
 
@@ -139,7 +139,7 @@ def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFram
 
 
 def _keys(table: pd.DataFrame, where: str, reading: Reading) -> dict[str, str]:
-    """Return ``unique_id`` and ``ds`` by column: as the caller names them, or by usual spelling.
+    """Return which columns mean ``unique_id`` and ``ds``; the caller's columns take precedence.
 
     Raises DataError if two columns have the same role.
     """

@@ -1,4 +1,4 @@
-"""Turn tables in memory into panels: of pandas, or of any library with Arrow's interface."""
+"""Turn tables of pandas, or of any library with Arrow's interface, into panels."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias, Unpack, cast
@@ -53,7 +53,7 @@ def panel_of_frame(
 
     - ``tickers``: the series to take; None: all
     - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
-    - ``columns``: the roles of columns whose names do not show them
+    - ``columns``: which columns hold series, times and target, if their names do not show it
 
     Raises DataError as :func:`forecaster.ingest.tables.layout.tidy` does, and UsageError if
     ``data`` is not a table.

@@ -31,7 +31,7 @@ from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
 from forecaster.series import Layout, Panel, end_of_day
 from forecaster.skipped import Kind, Skipped
 
-COMMIT_AFTER = 1.0  # seconds; an interrupted run loses no more
+COMMIT_AFTER = 1.0  # seconds between commits, so that an interrupted run loses little
 _COMMITTING = 0.05  # maximum share of the time, since a commit writes the whole manifest
 _ENCODED_AHEAD = 8  # series
 OnSeries: TypeAlias = Callable[[int, int], None]
@@ -78,8 +78,8 @@ def load_panel(
     - ``mask``: flags whose rows are left out of training, see
       :mod:`forecaster.ingest.review.quality`. The panel still holds these rows, with their flags;
       see :meth:`Panel.masked`. A frame is not reviewed
-    - ``id_col, time_col, target_col, date_format, wide``: the roles of columns whose names do not
-      show them; see :class:`forecaster.ingest.ColumnOptions`
+    - ``id_col, time_col, target_col, date_format, wide``: what the columns hold, if their names do
+      not show it; see :class:`forecaster.ingest.ColumnOptions`
 
     Series that cannot be loaded are named in the panel's ``skipped``.
 
@@ -190,7 +190,7 @@ def ingested(
 def _review_if_changed(store: Store) -> None:
     """Review the store if its prices or the rules have changed since the last review.
 
-    This includes prices of an update that was interrupted.
+    An interrupted update counts as a change.
     """
     try:
         outdated = store.flags().attrs["rules"] != RULES
@@ -319,8 +319,8 @@ def panel_from_store(
 
     - ``skipped``: other series to name as skipped, with the reason; damaged ones are added
     - ``start``, ``end``: the first and the last day, both included
-    - ``mask``: leave out rows with these flags
-    - ``known_by``: ... but only those whose flag was known by the end of that day
+    - ``mask``: flags whose rows are left out
+    - ``known_by``: leave out only rows whose flag was known by the end of that day
     - ``layout``: of the panel that these series are a part of
     - ``flagged``: the rows to leave out, if :func:`masked_rows` has already found them
 

@@ -45,7 +45,7 @@ def kind_of(table: "pa.Table") -> tuple[str, bool]:
 
 
 def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
-    """Join tables of the same :func:`kind_of` in order; missing columns are filled with nulls."""
+    """Concatenate tables of the same kind; fill columns that some lack with nulls."""
     import pyarrow as pa
 
     texts = ("run", "source", "target", "unique_id")
@@ -74,7 +74,7 @@ def join_small(home: Home) -> None:
     """Join the small files of each source to a large one, if there are many.
 
     An interruption loses nothing: the large file is complete before small ones are removed. Files
-    that cannot be read are left alone, and so are all if the large file cannot be written.
+    that cannot be read are left alone. If the large file cannot be written, all are.
     """
     small = [path for path in home.recorded() if not path.stem.endswith(_JOINED)]
     if not small or len(small) % _MANY:

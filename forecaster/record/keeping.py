@@ -58,8 +58,8 @@ class Made(NamedTuple):
 def keep(home: Home, made: Made) -> Path:
     """Add a prediction to the record, whole or not at all; return its file.
 
-    A prediction that is in the record already is not added again, or at least counted once. Raises
-    WriteError if the file cannot be written.
+    A prediction that is already in a file of its own is not added again; one that is already in a
+    joined file is added again, but counted once. Raises WriteError if the file cannot be written.
     """
     table, now = _table(made), datetime.now(UTC)
     digest = _digest(table)
@@ -104,7 +104,7 @@ def _counts(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _latest(panel: Panel, ids: Sequence[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return times and values of each series' latest row, and of the rows ``BEFORE`` it.
+    """Return times and values of each series' latest row, and of the rows ``BEFORE`` steps earlier.
 
     Each array is (series,). If a series is too short, its first row is used.
     """

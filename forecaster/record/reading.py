@@ -111,7 +111,7 @@ def earlier(frame: pd.DataFrame, origins: Mapping[str, object], least: object) -
 
 def _joined(tables: "list[pa.Table]") -> pd.DataFrame:
     """Join files of one source to a frame, the earliest first, without repeated forecasts."""
-    dated = kind_of(tables[-1])[1]  # if that has changed, earlier files are of another source
+    dated = kind_of(tables[-1])[1]  # if that has changed, earlier files are of other data
     frame = joined([table for table in tables if kind_of(table)[1] == dated]).to_pandas()
     frame = frame.sort_values("made", kind="stable")
     runs = frame["run"].cat

@@ -85,7 +85,7 @@ class Scorecard:
         """Return a summary in sentences."""
         rows, total = self.rows, self.total()
         many = total["forecasts"] > 1
-        said = [
+        sentences = [
             f"{total['forecasts']:.0f} forecast{'s' if many else ''} of "
             f"{rows['unique_id'].nunique()} series {'were' if many else 'was'} made, with "
             f"{len(rows)} values: {len(self.known)} have come, {self.count(OPEN)} are still open."
@@ -97,23 +97,25 @@ class Scorecard:
                 for key, name in (("crps", "CRPS"), ("mae", "absolute error"))
                 if np.isfinite(total[key])
             ]
-            said.append(_sentence([*held, *scores]))
+            sentences.append(_sentence([*held, *scores]))
             if self.origins < FEW:
-                said.append(
+                sentences.append(
                     f"These outcomes are of forecasts made from {self.origins} "
                     f"{'day' if self.origins == 1 else 'days'}: too few to judge by, since series "
                     "move together."
                 )
         elif self.count(OPEN):
-            said.append("`forecaster ingest` fetches what has come since; then run this again.")
+            sentences.append(
+                "`forecaster ingest` fetches what has come since; then run this again."
+            )
         if missing := self.count(MISSING):
-            said.append(f"{missing} values have no outcome: none is stored for their time.")
+            sentences.append(f"{missing} values have no outcome: none is stored for their time.")
         if gone := self.count(GONE):
-            said.append(
+            sentences.append(
                 f"{gone} values cannot be compared: their series, or the rows they were forecast "
                 "from, are no longer stored."
             )
-        return said
+        return sentences
 
     def _scores(self, rows: pd.DataFrame) -> dict[str, float | int]:
         known = rows[rows["state"] == KNOWN]

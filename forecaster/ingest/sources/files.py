@@ -32,7 +32,7 @@ class Files:
     ``ticker=NAME`` above it, is named after. Parts of one series in several files are joined.
 
     - ``decimal``: the decimal sign in numbers that are text; None: inferred for each file
-    - ``columns``: the roles of columns whose names do not show them
+    - ``columns``: which columns hold series, times and target, if their names do not show it
     """
 
     def __init__(self, path: str, decimal: Decimal | None = None, columns: Columns | None = None):
@@ -139,7 +139,7 @@ class Files:
         return self._frames
 
     def _files(self) -> list[Path]:
-        """Return the file itself, or all files below the folder, without those of homes there."""
+        """Return the file itself, or all files below the folder except those of this program."""
         if not self.path.is_dir():
             return [self.path]
         kept = _kept_by_homes(self.path)
@@ -189,7 +189,7 @@ class Files:
 
 
 def _kept_by_homes(folder: Path) -> set[Path]:
-    """Return the folders of this program's homes below a folder, found by their price stores."""
+    """Return the folders below a folder that belong to homes of this program."""
     homes = [
         Home(manifest.parents[2])
         for manifest in folder.rglob("prices/*/manifest.json")
@@ -199,12 +199,12 @@ def _kept_by_homes(folder: Path) -> set[Path]:
 
 
 def _is_shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:
-    """Return whether stored rows are missing in a frame."""
+    """Return whether a frame lacks stored rows."""
     return stored is not None and not stored.frame["ds"].isin(frame["ds"]).all()
 
 
 def _is_stooq(path: Path) -> bool:
-    """Return whether a text file is a download of Stooq's; other text files are ignored."""
+    """Return whether a text file is a download from Stooq."""
     try:
         with path.open("rb") as file:
             return b"<date>" in file.read(200).lower()

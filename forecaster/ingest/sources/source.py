@@ -13,9 +13,8 @@ Date: TypeAlias = str | date
 class Fetched(NamedTuple):
     """One series, or the reason why there is none.
 
-    - ``frame``: ``unique_id, ds, channels...``, sorted by ``ds``; None for one of the next three
-      reasons
-    - ``reason``: of a failure
+    - ``frame``: ``unique_id, ds, channels...``, sorted by ``ds``; None: see the next three fields
+    - ``reason``: why the series could not be fetched
     - ``unchanged``: the stored series is up to date
     - ``suspect``: the source contradicts the stored series, which is kept
     - ``timezone``: of the exchange
@@ -30,7 +29,10 @@ class Fetched(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A stored series, and the first date it was requested from; None: all history."""
+    """A stored series.
+
+    ``asked_from``: the earliest date that was requested so far; None: all history.
+    """
 
     frame: pd.DataFrame
     asked_from: str | None

@@ -32,7 +32,8 @@ def open_source(
 
     - ``seed``: of the simulated market
     - ``decimal``: the decimal sign in CSV files, a point or a comma; None: inferred for each file
-    - ``columns``: the roles of columns of files whose names do not show them
+    - ``columns``: which columns of files hold series, times and target, if their names do not show
+      it
     - ``options``: of :class:`forecaster.ingest.sources.yahoo.Yahoo`
 
     Raises UsageError for any other name or sign, and for options of files with another source.

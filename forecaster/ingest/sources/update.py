@@ -11,7 +11,7 @@ from forecaster.series import nearest_time
 OVERLAP = 10  # stored sessions that are fetched again
 _ACTIONS = ("dividends", "splits")
 _PRICES = ("open", "high", "low", "close", "adj_close")
-_TOLERANCE = 1e-5  # relative; it lets a dividend of 1/10,000 of the price be noticed
+_TOLERANCE = 1e-5  # relative; a dividend of 1/10,000 of the price exceeds it
 _LOST = 5  # stored sessions that a new answer may lack
 
 Get = Callable[[pd.Timestamp | None], pd.DataFrame]
@@ -61,9 +61,9 @@ def earliest(since: pd.Timestamp | None, stored: Stored) -> pd.Timestamp | None:
 
 
 def agree(stored: pd.DataFrame, latest: pd.DataFrame) -> bool:
-    """Return whether the answer has the same prices and actions at the stored sessions.
+    """Return whether the answer repeats the prices and actions of the stored sessions.
 
-    It may lack a few. Volumes are revised for weeks, so they are not compared.
+    It may lack a few sessions. Volumes are revised for weeks, so they are not compared.
     """
     both = stored.merge(latest, on="ds", suffixes=("", "_new"))
     if len(stored) - len(both) > min(_LOST, len(stored) // 2):
@@ -81,7 +81,7 @@ def _new_action(overlap: pd.DataFrame, latest: pd.DataFrame) -> bool:
 
 
 def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
-    """Return a series that was fetched as a whole, with the stored sessions that it lacks.
+    """Return a series that was fetched as a whole, with the stored sessions that it lacks added.
 
     If it lacks many, it is rejected as suspect.
     """
@@ -104,7 +104,7 @@ def _refetched(name: str, stored: pd.DataFrame, whole: pd.DataFrame) -> Fetched:
 def _on_scale_of(lost: pd.DataFrame, stored: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
     """Return stored sessions at the prices that the source would give now.
 
-    Later splits and dividends rescale prices; the factor is that of the nearest session in both.
+    Later splits and dividends have rescaled prices, by the factor of the nearest common session.
     """
     both = stored.merge(whole, on="ds", suffixes=("", "_new")).set_index("ds")
     lost = lost.copy()

@@ -1,7 +1,7 @@
 """Read a large Parquet file in blocks of series.
 
-This works for files whose series follow each other, and whose columns can be read in only one way:
-names, times (neither text nor numbers), and numbers. All others are read whole.
+This works for files whose row groups hold the series in sorted order, and whose columns have only
+one reading: names, times (neither text nor numbers), and numbers. All others are read whole.
 """
 
 import dataclasses
@@ -44,10 +44,10 @@ class Blocks:
 
     @staticmethod
     def of(path: Path) -> "Blocks | None":
-        """Divide a file into blocks.
+        """Divide a file into blocks; return None if it must be read whole.
 
-        Returns None for a file to be read whole: a small one, one that this module cannot read, or
-        an invalid one, as the other reader names the error.
+        That is a small file, one with another layout, or an invalid one: the reader of whole files
+        then raises the error.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -102,7 +102,7 @@ class Blocks:
 
 
 def _column_of_names(file: "pq.ParquetFile", path: Path) -> str | None:
-    """Return the column of names if there is one, one of times, and otherwise only numbers."""
+    """Return the column of names; None unless the others are one of times, and numbers."""
     schema = file.schema_arrow
     names = [f.name for f in schema if canonical(f.name) == "unique_id" and is_text(path, f)]
     times = [f.name for f in schema if canonical(f.name) == "ds" and is_time(f.type)]
@@ -118,7 +118,7 @@ def _names(file: "pq.ParquetFile", group: int, column: str) -> set[str]:
 
 
 def _blocks(path: Path, names: list[set[str]], sizes: list[int]) -> Blocks | None:
-    """Join row groups to blocks; None unless each group's series follow those of the one before."""
+    """Join row groups to blocks; return None unless they hold the series in sorted order."""
     groups: list[tuple[list[int], set[str]]] = []
     size = _BLOCK
     for number, (those, rows) in enumerate(zip(names, sizes, strict=True)):

@@ -31,8 +31,8 @@ class Table(NamedTuple):
     """The content of a file.
 
     - ``frame``: names are text; numbers are floats, or text if they have two readings
-    - ``plain_points``: whether the point in 1.234 is the decimal sign unless other numbers
-      contradict it. It is if commas separate the cells and no number stands in quotes
+    - ``plain_points``: whether the point in 1.234 is taken for the decimal sign if no other number
+      decides, since commas separate the cells and no number is quoted
     """
 
     frame: pd.DataFrame
@@ -45,7 +45,7 @@ class _Header(NamedTuple):
     - ``above``: number of lines above it
     - ``separator``: of cells
     - ``columns``: their names, as written
-    - ``quotes_numbers``: whether a number in the first lines stands in quotes
+    - ``quotes_numbers``: whether a number in the first lines is quoted
     - ``stated``: columns that hold names or times according to the caller
     """
 
@@ -69,7 +69,7 @@ def read_csv(path: Path, decimal: Decimal | None = None, columns: Columns | None
     """Read a file; the index of its frame counts lines, so that errors can name them.
 
     - ``decimal``: the decimal sign; None: inferred later from the numbers
-    - ``columns``: the roles of columns whose names do not show them
+    - ``columns``: which columns hold series, times and target, if their names do not show it
 
     Raises DataError if the file is not a table of text, and whatever pandas and the decompression
     libraries raise.

@@ -9,7 +9,6 @@ from forecaster.ingest.tables.location import TableLocation
 
 _MOST_WRONG = 0.5  # if more of the eight-digit numbers are not dates, they count steps
 _SHORT_YEAR = "%d-%b-%y"
-# The first format that fits all cells counts; two that fit with different dates are an error.
 _DATE_FORMATS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
     "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
@@ -43,7 +42,7 @@ def with_time(
 ) -> pd.Series:
     """Return the column of dates with the times of day from the column ``time`` added.
 
-    Dates are returned unchanged if the column holds no clock times, or midnight alone.
+    Dates are returned unchanged if the column holds no times of day, or only midnight.
     """
     dates = table["ds"]
     clock = table["time"].astype(str).str.strip().str.removesuffix(".0").str.replace(":", "")
@@ -62,7 +61,7 @@ def with_time(
 def to_times(column: pd.Series, where: TableLocation, date_format: str | None = None) -> pd.Series:
     """Return a column as datetimes, or as whole numbers if they count steps.
 
-    Eight-digit numbers such as 20240328 are dates if at least half of them can be. A timezone is
+    Numbers such as 20240328 are dates if at least half of them are valid dates. A timezone is
     dropped, and the local time of day kept. A period becomes its start.
 
     ``date_format``: of text and numbers; None: the formats of ``_parse``. Raises DataError for a
@@ -101,9 +100,9 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
 def _parse(text: pd.Series) -> pd.Series:
     """Read dates in ISO 8601, or else in the common format that fits every cell.
 
-    If several formats fit, a reading in the order of time counts, then one without weekends. If
-    none fits, dates are read as ISO 8601, with NaT for the other cells. Raises ValueError if
-    several readings remain, or if a year of two digits may be of this century or the last.
+    If several formats fit, those that give sorted dates are preferred, then those that give no
+    weekends. If none fits, cells that are not in ISO 8601 become NaT. Raises ValueError if several
+    readings remain, or if a year of two digits may be in this century or the last.
     """
     iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
     if not iso.isna().any():
@@ -118,7 +117,7 @@ def _parse(text: pd.Series) -> pd.Series:
     readings = [dates for dates in readings if not dates.isna().any()]
     if not readings:
         return iso
-    # 01/02/2024 has two readings. Files are in the order of time, exchanges closed on weekends.
+    # 01/02/2024 has two readings. Files are mostly sorted, and exchanges closed on weekends.
     for plausible in (lambda d: d.is_monotonic_increasing or d.is_monotonic_decreasing,
                       lambda d: (d.dt.day_of_week < 5).all()):  # fmt: skip
         readings = [dates for dates in readings if plausible(dates)] or readings

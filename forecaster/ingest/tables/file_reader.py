@@ -32,9 +32,9 @@ def read_series(
 ) -> dict[str, pd.DataFrame]:
     """Read all series of one file; return their frames by name.
 
-    - ``name``: of the only series of a file without names; by default from the file's name
+    - ``name``: of the series, if the file has no column of names; None: the file's name
     - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
-    - ``columns``: the roles of columns whose names do not show them
+    - ``columns``: which columns hold series, times and target, if their names do not show it
 
     Raises DataError if the file cannot be read or used.
     """

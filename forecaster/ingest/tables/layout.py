@@ -47,10 +47,10 @@ def tidy(
 
     - ``table``: its index counts rows from 0, for errors
     - ``where``: the file, for errors
-    - ``name``: the series' id if the table has no column of ids; by default the target's name
+    - ``name``: the series' id, if the table has no column of ids; None: the target column's name
     - ``decimal``: the decimal sign in numbers that are text; None: inferred from the numbers
     - ``plain_points``: whether a lone point is the decimal sign, see :func:`find_decimal`
-    - ``columns``: the roles of columns whose names do not show them
+    - ``columns``: which columns hold series, times and target, if their names do not show it
 
     Raises DataError with file, line and column if a column is missing, a cell is not a date or not
     a number, or the table can be read in two ways.

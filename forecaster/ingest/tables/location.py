@@ -1,4 +1,4 @@
-"""Name a cell in an error message as the user finds it in their table."""
+"""Describe for error messages where a cell of a user's table is."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,12 +8,11 @@ import pandas as pd
 
 @dataclasses.dataclass(frozen=True)
 class TableLocation:
-    """A table, as error messages name it and its cells.
+    """A table and its cells, as error messages name them.
 
     - ``name``: the file, or "the frame"
-    - ``counts_rows``: name cells by row; False: by line, as in a text file whose line 1 is the
-      header
-    - ``written_names``: the table's own name of each column, by the name used here
+    - ``counts_rows``: whether cells are named by row; otherwise by line, where line 1 is the header
+    - ``written_names``: the table's own name of each column, by canonical name
     """
 
     name: str
@@ -24,7 +23,7 @@ class TableLocation:
         return self.name
 
     def column(self, name: str) -> str:
-        """Return the table's own name of a column."""
+        """Return the table's own name of a column, given its canonical name."""
         return self.written_names.get(name, name)
 
     def cell(self, bad: pd.Series, name: str) -> str:

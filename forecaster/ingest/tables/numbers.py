@@ -145,9 +145,9 @@ def _find_evidence(column: pd.Series, where: TableLocation, name: str) -> Eviden
 def _find_either(
     columns: Mapping[str, pd.Series], where: TableLocation, sign: Decimal
 ) -> tuple[str, str] | None:
-    """Return location and text of the first number in which ``sign`` may separate thousands or not.
+    """Find the first number such as ``1,234``, in which ``sign`` may be decimal or not.
 
-    That is a number such as ``1,234``. None if there is no such number.
+    Returns its location and text, or None.
     """
     for name, column in columns.items():
         if not column.astype(str).str.contains(sign, regex=False).any():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_COPIES = 3  # of a table that are in memory at once
+_COPIES = 3  # of a table, in memory at once
 _MOST_COLUMNS = 10_000
 _LONGEST_TEXT = 1_000
 
@@ -27,12 +27,12 @@ def read_parquet(
     everything: bool = False,
     groups: Sequence[int] | None = None,
 ) -> pd.DataFrame:
-    """Read names, as categories, times and numbers of a file.
+    """Read the columns of names, times and numbers of a file; names become categories.
 
     The frame's index counts the rows of the file. Columns that are not read are listed in
     ``frame.attrs["unread"]``.
 
-    - ``columns``: the roles of columns whose names do not show them
+    - ``columns``: which columns hold series, times and target, if their names do not show it
     - ``everything``: whether to read all other columns, too
     - ``groups``: the row groups to read; None: all
 

@@ -34,13 +34,13 @@ TARGETS = ("y", "close", "adj_close")
 
 
 def canonical(column: str) -> str:
-    """Return the name used here for a column, whatever its spelling."""
+    """Return the canonical name of a column, such as ``adj_close`` for ``Adj Close``."""
     name = column.strip().lower().lstrip("\ufeff").strip("<>*'\" ").replace(" ", "_")
     return _SPELLINGS.get(name, name)
 
 
 def canonical_names(columns: list[str]) -> dict[str, str]:
-    """Return the name used here for each column of a table.
+    """Return the canonical name of each column of a table.
 
     Some spellings count only if no other column has the role, such as ``price`` for ``close``.
     """
@@ -52,7 +52,7 @@ def canonical_names(columns: list[str]) -> dict[str, str]:
 
 
 def is_needed(name: str) -> bool:
-    """Return whether a column of this canonical name is used even if it holds text."""
+    """Return whether a column with this canonical name is used even if it holds text."""
     return name in ("unique_id", "ds", "time", *TARGETS, *PRICES) or name in _FALLBACK_SPELLINGS
 
 
@@ -66,7 +66,7 @@ _MOST_NAMED = 12
 
 
 class ColumnOptions(TypedDict, total=False):
-    """The roles of a table's columns whose names do not show them.
+    """What the columns of a table hold, if their names do not show it.
 
     - ``id_col``, ``time_col``, ``target_col``: the columns with the series, the time and the value
       to forecast; other columns that could have these roles are left out. A wide table has no
@@ -150,7 +150,7 @@ def parse_columns(texts: tuple[str, ...]) -> ColumnOptions:
 class Roles:
     """The roles of a table's columns.
 
-    - ``names``: the name used here for each column; columns that are not used are left out
+    - ``names``: the canonical name of each column; columns that are not used are left out
     - ``wide``: whether each column except the time is a series
     """
 
@@ -169,7 +169,7 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     Raises DataError if a column is missing, two have the same role, or the table may be long or
     wide.
     """
-    names = _with_stated(table, where, columns)
+    names = _with_options(table, where, columns)
     _take_sole_times(table, names)
     _refuse_doubled(names, where)
     if columns.wide or (columns.wide is None and _looks_wide(table, names, where, columns)):
@@ -187,8 +187,8 @@ def find_roles(table: pd.DataFrame, where: TableLocation, columns: Columns) -> R
     return Roles(names)
 
 
-def _with_stated(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
-    """Return the name used here for each column; the caller's options come before spellings."""
+def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -> dict[str, str]:
+    """Return the canonical name of each column; the caller's options take precedence."""
     own = list(table.columns)
     if twice := [column for column in own if own.count(column) > 1]:
         raise DataError(f"{where}: column {twice[0]!r} appears twice; keep one")

@@ -41,9 +41,9 @@ class Groups:
 def read_groups(path: str | Path) -> Groups:
     """Read a file with a column of tickers and one of groups, beside any others.
 
-    The tickers' column is called ``ticker``, ``symbol`` or ``unique_id``, the groups' ``group``,
-    ``sector``, ``GICS Sector``, ``industry`` or ``category``; the first of these counts. Encoding
-    and separators are those of ticker files. A ticker whose group is empty has none.
+    Tickers are in the column ``ticker``, ``symbol`` or ``unique_id``; groups are in the first of
+    ``group``, ``sector``, ``GICS Sector``, ``industry`` and ``category`` that is there. Encoding
+    and separators are as in ticker files. A ticker whose group is empty has none.
 
     Raises UsageError with file and line for a file without these columns or rows, and for a ticker
     that is in two groups.

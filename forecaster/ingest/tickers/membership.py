@@ -2,8 +2,8 @@
 
 Two CSV formats, with commas, semicolons or tabs between the cells:
 
-    date,tickers       all members from that date on: "2000-01-03","AAPL,MSFT"; the tickers may
-                       also stand in cells or in rows of their own
+    date,tickers       all members from that date on: "2000-01-03","AAPL,MSFT"; or with each
+                       ticker in a cell or row of its own
     ticker,start,end   spans, both ends included, in any order and beside other columns; an empty
                        end means that the ticker still belongs
 
@@ -35,7 +35,7 @@ from forecaster.ingest.tickers.universe import (
 _DATE = ("date", "ds", "effective_date")
 _START = ("start", "start_date", "date_added", "first")
 _END = ("end", "end_date", "date_removed", "last")
-_PERIODS = ("year", "quarter", "month", "week")  # whose cells need not look like dates
+_PERIODS = ("year", "quarter", "month", "week")  # columns that need not look like dates
 _EXPECTED = (
     "expected date,tickers or ticker,start,end; start may also be called start_date, date_added or "
     "first, and end end_date, date_removed or last"
@@ -66,7 +66,10 @@ class Membership:
         return list(dict.fromkeys(self.spans["unique_id"]))
 
     def holds(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Return whether each ticker belonged at the time beside it; all three (row,)."""
+        """Return whether the ticker of each row belonged at the row's time.
+
+        ``ids``, ``times`` and the result are (row,).
+        """
         out = np.zeros(len(ids), bool)
         times = times.astype("datetime64[D]")  # both ends are whole days
         groups = pd.Series(np.arange(len(ids))).groupby(np.asarray(ids, object)).indices
@@ -84,7 +87,7 @@ def read_membership(path: str | Path) -> Membership | None:
     used, and a :class:`ForecasterWarning` says so.
 
     Raises UsageError with file and line for an invalid date or ticker, and for a column of dates
-    with another name than the formats have.
+    with a name that is not in either format.
     """
     path = find_universe(path)
     lines, separator = read_lines(path)

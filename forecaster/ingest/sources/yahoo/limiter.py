@@ -38,7 +38,7 @@ class Limiter:
         self._strikes = 0
 
     def enter(self) -> float:
-        """Wait until the next request may start; return that time by the monotonic clock.
+        """Wait until the next request may start; return the time by the monotonic clock.
 
         Raises Interrupted if :meth:`stop` is called meanwhile.
         """
@@ -59,9 +59,12 @@ class Limiter:
             self._strikes = 0
 
     def strike(self, entered: float, retry_after: float | None) -> None:
-        """Note that the server refused a request that started at the time ``entered``.
+        """Start a cool-down after a refusal.
 
-        Raises RateLimited with ``final`` set if there were too many cool-downs in a row.
+        - ``entered``: when the refused request started, by the monotonic clock
+        - ``retry_after``: the seconds that the server asks to wait, if any
+
+        Raises RateLimited, marked as final, after too many cool-downs in a row.
         """
         with self._lock:
             if entered <= self._struck:
@@ -89,6 +92,6 @@ class Limiter:
         self._stopped.set()
 
     def overdue(self, since: float, seconds: float) -> bool:
-        """Return whether more than ``seconds`` have passed since a time, without cool-downs."""
+        """Return whether more than ``seconds`` have passed since a time, cool-downs not counted."""
         with self._lock:
             return time.monotonic() - max(since, self._paused_until) > seconds

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-_TICK = 0.2  # seconds between looks at the clock
+_TICK = 0.2  # seconds between checks for overdue items
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -31,9 +31,9 @@ def run_all(
 ) -> Iterator[Done[Item, Result]]:
     """Call ``work(item)`` for all items in ``workers`` threads; yield each item when it is done.
 
-    ``overdue(since)``: whether to give up an item that was begun at that time of the monotonic
-    clock. Its error is a TimeoutError, and its thread is abandoned. When the iterator is closed, no
-    further item is begun.
+    ``overdue(since)``: whether to give up an item that was begun at the time ``since`` of the
+    monotonic clock. Its error is then a TimeoutError, and its thread is abandoned. Once the iterator
+    is closed, no further item is begun.
     """
     pool = _Pool(work, items, overdue)
     for _ in range(min(workers, len(items))):
@@ -81,7 +81,7 @@ class _Pool(Generic[Item, Result]):
             yield done
 
     def _abandon(self) -> Iterator[Done[Item, Result]]:
-        """Yield overdue items; start a new thread for each of theirs."""
+        """Yield overdue items as failed, and replace their threads."""
         for index, since in list(self._begun.items()):
             if index in self.left and self._overdue(since):
                 self._abandoned.add(index)

@@ -154,7 +154,7 @@ class _Client:
         import stamina
 
         options: Any = {"attempts": ATTEMPTS, "timeout": None, "wait_max": 10.0}
-        failures: Counter[type] = Counter()  # refusals are the limiter's to count
+        failures: Counter[type] = Counter()  # the limiter counts refusals
         for attempt in stamina.retry_context(on=_worth_retrying, wait_initial=0.5, **options):
             with attempt:
                 try:
@@ -171,7 +171,7 @@ class _Client:
 
         # It caches error pages, so that a server that has recovered would not be asked again.
         YfData.cache_get.cache_clear()
-        # A day early: the session may have opened before midnight in the timezone assumed.
+        # A day earlier, as the session may have opened before midnight in the assumed timezone.
         first = pd.Timestamp("1962-01-02") if since is None else max(since, _EVER) - _DAY
         try:
             with through(self._session):
@@ -190,14 +190,14 @@ class _Client:
 
 
 def _worth_retrying(error: Exception) -> bool | float:
-    """Return whether to try again, or the seconds to wait before."""
+    """Return whether to try again, or the seconds to wait before trying again."""
     if not isinstance(error, ServerError | BadAnswer | NoNetwork | RateLimited) or error.final:
         return False
     return 0.01 if isinstance(error, RateLimited) else True  # the limiter waits after refusals
 
 
 def _translated(error: Exception) -> SourceError:
-    """Return the error of ours that an error of yfinance stands for."""
+    """Return our own error for an error of yfinance."""
     kind = type(error).__name__
     text = str(error).splitlines()[0] if str(error) else "no details"
     if kind == "YFRateLimitError":
@@ -208,7 +208,7 @@ def _translated(error: Exception) -> SourceError:
 
 
 def _failed(name: str, error: Exception) -> Fetched:
-    """Return one ticker's result for an error. Raises an error that concerns all tickers."""
+    """Return the result of a ticker that failed. Raises the error if it concerns all tickers."""
     if isinstance(error, NoNetwork):
         raise NoNetwork(
             f"{error}. Check the network, or use --source files:PATH or --source simulated"
@@ -225,7 +225,7 @@ def _tidy(name: str, table: pd.DataFrame) -> pd.DataFrame:
     frame = table.rename(columns=_COLUMNS)
     frame = frame.reindex(columns=list(_COLUMNS.values())).astype(float)
     frame[["dividends", "splits"]] = frame[["dividends", "splits"]].fillna(0.0)
-    if "Capital Gains" in table:  # of funds; adj_close counts them as dividends
+    if "Capital Gains" in table:  # of funds; for adj_close they are dividends
         frame["dividends"] += table["Capital Gains"].fillna(0.0).astype(float)
     times = pd.DatetimeIndex(frame.index)
     frame.insert(0, "unique_id", name)

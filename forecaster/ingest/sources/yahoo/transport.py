@@ -76,7 +76,7 @@ def open_session(limiter: Limiter, rewrite: Callable[[str], str] | None = None) 
 
 @contextmanager
 def through(session: Any) -> Iterator[None]:
-    """Send all requests of this thread through a session of :func:`open_session` meanwhile."""
+    """Send this thread's requests through a session while the block runs."""
     before = getattr(_thread, "session", None)
     _thread.session = session
     try:
@@ -89,7 +89,7 @@ def through(session: Any) -> Iterator[None]:
 
 
 def _judge(url: str, answer: Any) -> None:
-    """Raise the error that an answer stands for; leave good ones and 401, 403 to yfinance."""
+    """Raise our own error for a bad answer; leave good ones, 401 and 403 to yfinance."""
     status = answer.status_code
     if status == 429:
         wait = _retry_after(answer.headers.get("Retry-After"))
@@ -124,7 +124,7 @@ def _description(answer: Any) -> str | None:
 
 
 def _retry_after(header: str | None) -> float | None:
-    """Return the seconds to wait by a header that holds a number of seconds or a date."""
+    """Return the seconds to wait, from a header that holds seconds or a date."""
     if not header:
         return None
     try:
@@ -138,7 +138,7 @@ def _retry_after(header: str | None) -> float | None:
 
 
 def _failure(error: Exception) -> Exception:
-    """Return the error of ours for a failure of the connection."""
+    """Return our own error for a failed connection."""
     kind = type(error).__name__
     text = str(error).split(". See ")[0] or kind
     if "Timeout" in kind:
