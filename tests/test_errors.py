@@ -1,4 +1,4 @@
-"""What comes from outside is shown, not obeyed."""
+"""Control characters in text from outside are shown, not obeyed by the terminal."""
 
 import ast
 

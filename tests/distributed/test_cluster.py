@@ -1,4 +1,4 @@
-"""A real cluster of two nodes on this machine: the same bits, also when half of it is killed."""
+"""A real cluster of two nodes on this machine gives the same bits, even if one node is killed."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ KEPT = "unfinished/*/swarm.checkpoint.shard-*"
 
 @pytest.fixture
 def cluster():
-    """A head without cores, and a function that adds nodes of one core."""
+    """Yield a cluster that consists of a head without cores."""
     from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 
     made = Cluster(

@@ -1,4 +1,4 @@
-"""Reaching a cluster: what is no address, nobody there, somebody else there, Ray not installed."""
+"""Connecting to a cluster: bad address, no answer, another server there, Ray not installed."""
 
 import functools
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""The cluster file and the RayJob of the docs, read by Ray's own parsers."""
+"""The cluster file and the RayJob in the docs are valid for Ray's own parsers."""
 
 import copy
 from pathlib import Path

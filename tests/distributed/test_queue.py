@@ -1,4 +1,4 @@
-"""The queue and the crew, on a Ray that is only played: losses, tries, refusals."""
+"""The queue and the crew with a simulated Ray: losses, retries, refusals."""
 
 import itertools
 import pickle
@@ -28,7 +28,7 @@ class RayTaskError(RayError):
 
 
 class Actor:
-    """Answers at once; ``node`` says what it has, and what it does to a part."""
+    """A worker that answers at once; ``node`` holds its versions and what it does with a part."""
 
     def __init__(self, ray, node):
         self.ray, self.node, self.work_of = ray, node, None
@@ -38,7 +38,7 @@ class Actor:
 
 
 class PlayedRay:
-    """As much of Ray as a crew uses. ``nodes`` by number: versions, code, and ``lose(part)``."""
+    """The part of Ray's interface that a crew uses. ``nodes``: versions, code, ``lose(part)``."""
 
     exceptions = types.SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
     cloudpickle = types.SimpleNamespace(register_pickle_by_value=lambda module: None)
@@ -110,7 +110,7 @@ def at_once(monkeypatch):
 
 
 def run(ray, parts=range(6), function=pow, *, per_core=False):
-    """Results by part, and what was said."""
+    """Return the results by part, and the notices."""
     said = []
     crew = RayCrew(ray, VERSIONS, said.append, per_core=per_core)
     crew.begin(function, 2)

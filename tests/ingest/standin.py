@@ -1,4 +1,4 @@
-"""A stand-in for Yahoo on the loopback interface, which lies and fails as it is told to.
+"""Serve a stand-in for Yahoo on the loopback interface, with failures that a test chooses.
 
 It serves the chart JSON, the crumb and the cookie page, so that real yfinance code runs against it.
 """
@@ -24,9 +24,9 @@ OPEN = pd.Timedelta("9h30min")
 
 @dataclasses.dataclass
 class Company:
-    """One ticker's true history: raw closes, and the actions by date.
+    """One ticker's true history: raw closes, and splits and dividends by date.
 
-    ``opening``: by the clock of its timezone, which Yahoo stamps a session with.
+    ``opening``: the local time that Yahoo stamps a session with.
     """
 
     days: pd.DatetimeIndex
@@ -44,7 +44,7 @@ class Company:
         return Company(days, close)
 
     def adjusted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Closes after splits, and after dividends too: both rewrite all that came before."""
+        """Return closes adjusted for splits, and for splits and dividends."""
         close = self.close.copy()
         for day, ratio in self.splits.items():
             close[self.days < day] /= ratio
@@ -60,10 +60,11 @@ Trouble = Callable[["StandIn", str, int], object]
 
 
 class StandIn:
-    """The server: companies by symbol, and the trouble it makes.
+    """The server: companies by symbol, and the failures to simulate.
 
-    ``trouble(server, symbol, count)``: called for each chart request, the count-th of that symbol;
-    gives None for a good answer, or one of the names in :meth:`_answer`, or (429, seconds).
+    ``trouble(server, symbol, count)``: called for the ``count``-th chart request of a symbol, in
+    the server's thread; returns None for a good answer, a failure named in :meth:`_answer`, or
+    ``(429, seconds)``.
     """
 
     def __init__(self, today="2024-06-28 23:00"):
@@ -98,7 +99,7 @@ class StandIn:
         self._server.server_close()
 
     def charts(self) -> Counter:
-        """How often each symbol was asked for."""
+        """Return the number of chart requests of each symbol."""
         return Counter(symbol for kind, symbol in self.requests if kind == "chart")
 
     def forget(self) -> None:
@@ -150,7 +151,7 @@ class StandIn:
         return {"chart": {"result": [result], "error": None}}
 
     def _answer(self, symbol: str, query: dict[str, list[str]]) -> tuple[int, dict, bytes, int]:
-        """Status, headers, body, and how many bytes of it to send."""
+        """Return status, headers, body, and the number of its bytes to send."""
         with self._lock:
             self.requests.append(("chart", symbol))
             self.asked.setdefault(symbol, []).append(query)
@@ -214,7 +215,7 @@ def standing_in(**options) -> Iterator[StandIn]:
 
 
 def slowly(seconds: float) -> Trouble:
-    """A trouble that is none but the time it takes."""
+    """Return a ``trouble`` that only delays good answers."""
 
     def wait(server: StandIn, symbol: str, count: int) -> None:
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The command ``forecaster`` against a stand-in for Yahoo, as a process of its own:
+"""Run the command ``forecaster`` against a stand-in for Yahoo, as a process of its own:
 
 python -m tests.ingest.standin_cli PORT TODAY ARGUMENTS...
 """
@@ -28,7 +28,7 @@ class Redirected(Yahoo):
 
 
 if __name__ == "__main__":
-    # A suite that runs in the background ignores Ctrl-C, and so would its children.
+    # A suite that runs in the background ignores Ctrl-C, and its children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     package.Yahoo = Redirected
     main(sys.argv[3:])

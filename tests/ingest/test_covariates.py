@@ -1,4 +1,4 @@
-"""Files of covariates: read by the rules of other files, or refused in words that name them."""
+"""Files of covariates are read by the rules of other files, or refused with the file's name."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ def panel():
 
 @pytest.fixture
 def plans():
-    """A price for each shop and day."""
+    """Return a price for each shop and day."""
     rows = [{"shop": n, "day": d, "price": 1.5 + k, "sale": bool(k % 3)} for n in ("shop.a",
             "SHOP-B") for k, d in enumerate(DAYS)]  # fmt: skip
     return pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""Series from the user's own files, in the layouts that are found."""
+"""Series from the user's own files, in common layouts."""
 
 import re
 
@@ -170,7 +170,7 @@ def test_missing_tickers_and_paths_are_named(tmp_path):
 
 
 def test_names_stay_as_they_are_written(tmp_path):
-    """Leading zeros, NA as a ticker, dots before the ending, and no files that are hidden."""
+    """Keep leading zeros, NA as a ticker, and dots in file names; ignore hidden files."""
     table = pd.concat([prices("0005", 20), prices("NA", 20)])
     table.to_csv(tmp_path / "p.csv", index=False)
     assert set(fc.load_panel(f"files:{tmp_path / 'p.csv'}").ids) == {"0005", "NA"}
@@ -236,7 +236,7 @@ def test_many_series_without_a_ticker_column_are_refused(tmp_path):
     [
         (["01/02/2024", "01/31/2024"], ["2024-01-02", "2024-01-31"]),
         (["02/01/2024", "31/01/2024"], ["2024-01-02", "2024-01-31"]),
-        # In order of time only if the day is first; without weekends only if the month is.
+        # Sorted only with the day first; without weekends only with the month first.
         (["08/01/2024", "10/01/2024", "01/02/2024"], ["2024-01-08", "2024-01-10", "2024-02-01"]),
         (["01/02/2024", "01/03/2024", "01/09/2024"], ["2024-01-02", "2024-01-03", "2024-01-09"]),
         (["01/02/2024", "01/03/2024"], None),

@@ -1,4 +1,4 @@
-"""Tables in memory, and files with columns of any name: one rule says what each column is."""
+"""Tables in memory, and files with any column names, are read by the same rules."""
 
 from typing import Any
 
@@ -18,26 +18,26 @@ FIELDS = ("Close", "High", "Low", "Open", "Volume")
 
 
 def wide() -> pd.DataFrame:
-    """A column per series, the times in the index."""
+    """Return a frame with a column per series and the times in the index."""
     random = np.random.default_rng(0)
     values = 10 + random.normal(size=(len(DAYS), len(SERIES)))
     return pd.DataFrame(values, DAYS, list(SERIES))
 
 
 def long() -> pd.DataFrame:
-    """The same, a row per series and time, under names of its own."""
+    """Return the same values with a row per series and time, and other column names."""
     return wide().reset_index().melt("Date", var_name="store", value_name="sales")
 
 
 def downloaded(tickers=("AAPL", "OPEN")) -> pd.DataFrame:
-    """As ``yfinance.download`` gives it."""
+    """Return prices in the layout of ``yfinance.download``."""
     random = np.random.default_rng(1)
     columns = pd.MultiIndex.from_product([FIELDS, tickers], names=["Price", "Ticker"])
     return pd.DataFrame(random.uniform(9, 11, (len(DAYS), len(columns))), DAYS, columns)
 
 
 def unnamed(table):
-    """Without the names of its columns' levels."""
+    """Return the frame without names of its columns' levels."""
     table.columns.names = [None, None]
     return table
 

@@ -1,4 +1,4 @@
-"""Files of groups: what is read, and how what cannot be is refused."""
+"""Files of groups are read, or refused with file and line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files as they are downloaded elsewhere, and files that are out to do harm."""
+"""Files as other sites offer them for download, and malicious files."""
 
 import contextlib
 import tracemalloc
@@ -133,7 +133,7 @@ def test_only_needed_columns_of_a_parquet_file_are_read(tmp_path):
     path = tmp_path / "wide.parquet"
     pq.write_table(table, path)
     raw = path.read_bytes()
-    # The column that is not needed is damaged; nobody notices, because nobody reads it.
+    # A damaged column that is not needed goes unnoticed, because it is not read.
     column = pq.ParquetFile(path).metadata.row_group(0).column(3)
     at = column.dictionary_page_offset or column.data_page_offset
     path.write_bytes(raw[:at] + b"\xff" * 8 + raw[at + 8 :])
@@ -144,7 +144,7 @@ def test_only_needed_columns_of_a_parquet_file_are_read(tmp_path):
 
 
 def varint(number: int) -> bytes:
-    """As Parquet's footer writes whole numbers: zigzag, seven bits a byte."""
+    """Encode a whole number as in Parquet's footer: zigzag, seven bits a byte."""
     number <<= 1
     out = bytearray()
     while number > 127:

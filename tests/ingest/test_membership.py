@@ -1,4 +1,4 @@
-"""Who belonged to a universe when."""
+"""Files of members over time, and lists of tickers that must not pass for them."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Numbers in all conventions: read exactly, or refused, never wrong."""
+"""Numbers in all conventions are read exactly or refused."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from forecaster.ingest import open_source
 from forecaster.ingest.tables.file_reader import read_series
 
 DAYS = ["2024-01-02", "2024-01-03", "2024-01-04"]
-# The decimal sign, and what parts thousands.
+# The decimal sign, and the sign between thousands.
 CONVENTIONS = [(d, t) for d in ".," for t in ("", ".", ",", " ", "'", "\u202f", "\u2019") if d != t]
 
 
@@ -35,7 +35,7 @@ def csv_of(rows: list[list[str]], separator: str) -> str:
 numbers = st.one_of(
     st.integers(0, 10**7).map(Decimal),
     st.tuples(st.integers(0, 10**7), st.integers(1, 5)).map(lambda n: Decimal(n[0]).scaleb(-n[1])),
-    st.integers(1_000, 999_999).map(lambda n: Decimal(n).scaleb(-3)),  # 1.234: of both readings
+    st.integers(1_000, 999_999).map(lambda n: Decimal(n).scaleb(-3)),  # 1.234: has both readings
 )
 
 

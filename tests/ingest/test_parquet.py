@@ -1,4 +1,4 @@
-"""Parquet files: what swells is refused before it does, and dates as texts are dates."""
+"""Parquet files: those too large for memory are refused, and dates as text are read as dates."""
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from tests.conftest import prices
 
 
 def bombs():
-    """Tables that are small in a file and large in memory, or hold what no table of prices does."""
+    """Return tables that are small in a file and large in memory, or that hold no prices."""
     rows, long = 20_000, "x" * 100_000
     again, days = np.zeros(rows, np.int32), np.arange(rows).astype("datetime64[D]")
     repeated = pa.DictionaryArray.from_arrays(pa.array(again), pa.array([long]))
@@ -65,7 +65,7 @@ def blocks_of(path):
 
 
 def test_a_large_file_is_read_in_blocks_and_gives_the_same(tmp_path, monkeypatch):
-    """Series that lie on the borders of blocks, and names that are spelled otherwise."""
+    """Read series that span blocks, and names with another spelling."""
     from forecaster.ingest.tables import blocks
 
     path = tmp_path / "p.parquet"

@@ -1,4 +1,4 @@
-"""The simulated market is what its docstring says."""
+"""The simulated market has the properties in its docstring."""
 
 import numpy as np
 import pandas as pd

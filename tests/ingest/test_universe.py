@@ -1,4 +1,4 @@
-"""Ticker files as they are found, and as they should not be."""
+"""Ticker files in common forms are read, and bad ones refused."""
 
 import re
 from pathlib import Path

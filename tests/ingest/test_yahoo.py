@@ -44,7 +44,7 @@ def fetch(server: StandIn, names, start=None, known=None, **options) -> dict[str
 
 
 def test_a_run_never_asks_through_the_session_of_another(server, monkeypatch):
-    """yfinance has one session for all; a thread of a run that has ended may still set it."""
+    """yfinance has one session for all threads, and a thread of an earlier run may replace it."""
     ended = Limiter(500.0)
     other = open_session(ended, lambda url: "http://127.0.0.1:9/")
     ended.strike(0.0, 60.0)
@@ -111,7 +111,7 @@ def test_a_missing_ticker_costs_one_request(server):
 
 
 def test_a_pause_is_shared_and_as_long_as_the_server_says(server):
-    arrived: list[float] = []  # when requests did; asserted below, not in the server's thread
+    arrived: list[float] = []  # times of requests; an assert in the server's thread would be lost
     paused: list[float] = []
     waits: list[float] = []
 
@@ -130,7 +130,7 @@ def test_a_pause_is_shared_and_as_long_as_the_server_says(server):
     assert all(item.frame is not None for item in got.values())
     assert waits == [1.0] and len(arrived) == 13
     under_way = [at for at in arrived if paused[0] < at < paused[0] + 0.9]
-    assert len(under_way) <= 3, under_way  # what the other three workers had already sent
+    assert len(under_way) <= 3, under_way  # sent by the other three workers before the pause
 
 
 def test_a_lasting_refusal_ends_with_advice(server):
@@ -147,7 +147,7 @@ def test_no_network_is_one_clear_error(server):
 
 @pytest.mark.parametrize("count", [150, pytest.param(500, marks=pytest.mark.slow)])
 def test_many_tickers_arrive_through_refusals_and_garbage(server, count):
-    """30 % of the answers are 429 and 5 % garbage: each must be asked for again, nothing else."""
+    """Answer 30 % of the requests with 429 and 5 % with garbage: only these are sent again."""
     names = [f"T{i}" for i in range(count)]
     company = Company.invented("T", last="2024-01-31")
     server.companies |= dict.fromkeys(names, company)
@@ -174,7 +174,7 @@ def test_the_session_under_way_is_left_out():
         frame = fetch(server, ["AAPL"])["AAPL"].frame
         assert str(frame["ds"].iloc[-1].date()) == "2024-06-28"
         close = server.companies["AAPL"].close[-1]
-        assert frame["close"].iloc[-1] == close  # not the latest price beside it
+        assert frame["close"].iloc[-1] == close  # not the latest price, which is also in the answer
 
 
 def stored_until(server: StandIn, name: str, day: str) -> Stored:
@@ -245,7 +245,7 @@ def test_another_exchange_keeps_its_own_days(server):
     assert item.frame["ds"].iloc[0] == pd.Timestamp("2024-03-01")
 
 
-# What Yahoo stamps sessions with: symbol, its timezone, the opening by that clock, the calendar.
+# Symbol, timezone, the local time that Yahoo stamps sessions with, calendar.
 CLOCKS = [
     ("7203.T", "Asia/Tokyo", "9h", "XTKS"),
     ("BHP.AX", "Australia/Sydney", "10h", "XASX"),  # opens on the day before, by UTC
@@ -263,7 +263,7 @@ CLOCKS = [
 def test_days_are_those_of_the_exchange_across_changes_of_the_clock(
     symbol, zone, opening, calendar, server
 ):
-    """Fetched at once, and by updates shortly before and after each change of any clock."""
+    """Compare one fetch with updates shortly before and after each change of any clock."""
     days = pd.DatetimeIndex(
         sessions(calendar, pd.Timestamp("2023-08-01"), pd.Timestamp("2024-12-31"))
     )
@@ -275,7 +275,7 @@ def test_days_are_those_of_the_exchange_across_changes_of_the_clock(
     np.testing.assert_array_equal(whole.frame["close"], close)
     server.today = pd.Timestamp("2023-09-20 03:00", tz="UTC")
     stored = fetch(server, [symbol])[symbol].frame
-    # New York and London, Sydney and Auckland, spring and autumn; at hours of all kinds.
+    # New York, London, Sydney and Auckland, in spring and autumn, at various hours.
     moments = [
         "2023-09-25 06:00", "2023-10-02 23:30", "2023-10-30 01:00", "2023-11-06 14:00",
         "2024-03-08 22:00", "2024-03-11 13:45", "2024-04-02 00:10", "2024-04-08 21:15",

@@ -1,4 +1,4 @@
-"""Stored prices, and forecasts of them made by hand."""
+"""Make stored prices, and forecasts of them, for the tests of the record."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ SPREADS = {"LSTM-lo-95": 0.94, "LSTM-lo-80": 0.97, "LSTM-hi-80": 1.03, "LSTM-hi-
 
 
 def table(rows: int = 120, **columns) -> pd.DataFrame:
-    """Prices of AAA and BRK-B."""
+    """Return prices of AAA and BRK-B."""
     both = [prices(name, rows, "2024-01-01", **columns) for name in ("AAA", "BRK-B")]
     return pd.concat(both, ignore_index=True)
 
 
 def store(home: Home, frame: pd.DataFrame) -> str:
-    """Store prices; returns their source."""
+    """Store prices; return their source."""
     path = home.folder.parent / "prices.csv"
     frame.to_csv(path, index=False)
     done = command("ingest", "--source", f"files:{path}", "--home", home)
@@ -34,7 +34,7 @@ def forecast(
     home: Home, source: str, until: int, *, growth: float = 1.0, horizon: int = 2,
     level: str = "", run: str = "20240101-000000-000-lstm",
 ) -> Path:  # fmt: skip
-    """Keep forecasts from the first ``until`` rows: ``growth`` times the latest close.
+    """Record forecasts from the first ``until`` rows: ``growth`` times the latest close.
 
     ``level``: the band that they lack.
     """

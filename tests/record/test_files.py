@@ -1,4 +1,4 @@
-"""Small files of the record become large ones, and what they hold stays the same."""
+"""Small files of the record are joined to large ones with the same rows."""
 
 import shutil
 
@@ -57,7 +57,7 @@ def test_sources_and_damaged_files_stay_apart(home, tmp_path):
     (home.record / "20240101-000000-000-damaged.parquet").write_bytes(b"no table")
     forecast_of(home, source, 63, "simulated")
     forecast_of(home, source, 64, "simulated")
-    assert len(names(home)) == 6  # which is no multiple of four
+    assert len(names(home)) == 6  # not a multiple of four
     for until in (65, 66):
         forecast_of(home, source, until, source)
     record = read_record(home)
@@ -69,7 +69,7 @@ def test_sources_and_damaged_files_stay_apart(home, tmp_path):
 
 
 def forecast_of(home, source, until, as_source):
-    """Keep forecasts as if they were of another source."""
+    """Record forecasts as if they were of another source."""
     path = forecast(home, source, until)
     if as_source != source:
         frame = pd.read_parquet(path).assign(source=as_source)

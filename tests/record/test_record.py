@@ -1,4 +1,4 @@
-"""The forecasts that were made are kept, and scored by what came."""
+"""Forecasts are recorded, and scored by their outcomes."""
 
 import shutil
 
@@ -20,7 +20,7 @@ def home(tmp_path) -> Home:
 
 @pytest.fixture
 def scored(home):
-    """Forecasts from three days of 120, of which the first has come whole, the second in part."""
+    """Score forecasts from days 50, 100 and 101, with prices until day 101."""
     source = store(home, table().groupby("ticker").head(101))
     for until in (50, 100, 101):
         forecast(home, source, until)
@@ -141,7 +141,7 @@ def test_a_price_that_was_corrected_is_no_adjustment(home):
     close = table().set_index(["ticker", "date"])["close"]
     row = known.iloc[0]
     assert row["y"] == close[row["unique_id"], str(row["ds"].date())]
-    assert row["error_unchanged"] > 10  # what was said was wrong
+    assert row["error_unchanged"] > 10  # the forecast was wrong
 
 
 def test_what_is_no_longer_there_is_said(home, scored):

@@ -32,8 +32,8 @@ def run_all(
     """Call ``work(item)`` for all items in ``workers`` threads; yield each item when it is done.
 
     ``overdue(since)``: whether to give up an item that was begun at the time ``since`` of the
-    monotonic clock. Its error is then a TimeoutError, and its thread is abandoned. Once the iterator
-    is closed, no further item is begun.
+    monotonic clock. Its error is then a TimeoutError, and its thread is abandoned. No item is begun
+    after the iterator is closed.
     """
     pool = _Pool(work, items, overdue)
     for _ in range(min(workers, len(items))):
