@@ -9,16 +9,14 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
 from forecaster.files import as_text, from_text
-from forecaster.ingest.tables.csv_file import Table, read_csv
+from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import to_times
+from forecaster.ingest.tables.file_reader import is_parquet, read_table
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import as_decimal, find_decimal, is_number_column, to_numbers
-from forecaster.ingest.tables.parquet import read_parquet
 from forecaster.ingest.tables.roles import Columns, canonical
 from forecaster.series import Panel
 from forecaster.spelling import spelled, spellings
-
-_PARQUET = (".parquet", ".pq")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,18 +113,9 @@ def _added(
 def _read(path: Path, where: str, reading: Reading, panel: Panel) -> pd.DataFrame:
     """Read a file; return it with times as datetimes and series spelled as in the panel."""
     columns = Columns(reading.id_col, reading.time_col, date_format=reading.date_format)
-    is_parquet = path.name.lower().endswith(_PARQUET)
-    try:
-        if is_parquet:
-            table = Table(read_parquet(path, columns, everything=True), plain_points=False)
-        else:
-            table = read_csv(path, as_decimal(reading.decimal), columns)
-    except DataError:
-        raise
-    except (OSError, EOFError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise DataError(f"{where}: cannot be read: {str(error).splitlines()[0]}") from error
+    table = read_table(path, as_decimal(reading.decimal), columns, everything=True)
     keys = _keys(table.frame, where, reading)
-    location = TableLocation(where, is_parquet, {new: old for old, new in keys.items()})
+    location = TableLocation(where, is_parquet(path), {new: old for old, new in keys.items()})
     table = table._replace(frame=table.frame.rename(columns=keys))
     frame = _with_numbers(table, location, reading)
     if "ds" in frame:

@@ -1,5 +1,7 @@
 """Files of covariates are read by the rules of other files, or refused with the file's name."""
 
+import gzip
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -93,6 +95,14 @@ def test_what_cannot_be_read_is_one_error_that_names_the_file(panel, tmp_path, t
     (tmp_path / "plans.csv").write_text(text)
     with pytest.raises(DataError, match=f"plans.csv.*{message}"):
         added(panel, tmp_path / "plans.csv", **said)
+
+
+def test_a_damaged_packed_file_is_one_error_that_names_it(panel, tmp_path):
+    raw = bytearray(gzip.compress(b"ds,sale\n" + b"2024-01-31,1\n" * 50))
+    raw[12:20] = b"\xff" * 8
+    (tmp_path / "plans.csv.gz").write_bytes(raw)
+    with pytest.raises(DataError, match=r"plans.csv.gz: cannot be read: "):
+        added(panel, tmp_path / "plans.csv.gz")
 
 
 def test_frames_with_dates_that_can_be_read_in_two_ways_are_refused(panel):

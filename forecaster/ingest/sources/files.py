@@ -15,7 +15,7 @@ from forecaster.home import Home
 from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
 from forecaster.ingest.store.manifest import is_manifest
 from forecaster.ingest.tables.blocks import Blocks
-from forecaster.ingest.tables.file_reader import ENDINGS, PARQUET, join, read_series, series_name
+from forecaster.ingest.tables.file_reader import ENDINGS, is_parquet, join, read_series, series_name
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.roles import Columns
 from forecaster.series import show_time
@@ -77,7 +77,7 @@ class Files:
     @functools.cached_property
     def _blocks(self) -> Blocks | None:
         """A large Parquet file in blocks of series; None for all others."""
-        one = self.path.is_file() and self.path.name.lower().endswith(PARQUET)
+        one = self.path.is_file() and is_parquet(self.path)
         return Blocks.of(self.path) if one and self._columns == Columns() else None
 
     def _fetch_blocks(self, blocks: Blocks, tickers: Sequence[str]) -> Iterator[Fetched]:

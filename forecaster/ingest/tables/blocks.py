@@ -13,6 +13,8 @@ import pandas as pd
 
 from forecaster.errors import DataError
 from forecaster.files import open_for_arrow
+from forecaster.ingest.tables.csv_file import Table
+from forecaster.ingest.tables.file_reader import frames_of, join
 from forecaster.ingest.tables.numbers import Decimal
 from forecaster.ingest.tables.parquet import (
     check_content,
@@ -73,8 +75,6 @@ class Blocks:
 
         Raises DataError if the file cannot be read or used.
         """
-        from forecaster.ingest.tables.file_reader import join
-
         left: tuple[str, pd.DataFrame] | None = None  # the last series may go on in the next block
         for groups, names in self.groups:
             if not names & wanted:
@@ -92,13 +92,11 @@ class Blocks:
     def _frames(self, groups: list[int], decimal: Decimal | None) -> dict[str, pd.DataFrame]:
         import pyarrow as pa
 
-        from forecaster.ingest.tables.file_reader import frames_of
-
         try:
-            table = read_parquet(self.path, groups=groups)
+            table = Table(read_parquet(self.path, groups=groups), plain_points=False)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DataError(f"{self.path}: cannot be read: {str(error).splitlines()[0]}") from error
-        return frames_of(table, self.path, None, decimal, None, plain_points=False)
+        return frames_of(table, self.path, decimal=decimal)
 
 
 def _column_of_names(file: "pq.ParquetFile", path: Path) -> str | None:

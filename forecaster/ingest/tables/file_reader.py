@@ -38,43 +38,53 @@ def read_series(
 
     Raises DataError if the file cannot be read or used.
     """
-    where = printable(path, lines=False)
+    return frames_of(read_table(path, decimal, columns), path, name, decimal, columns)
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is named as a Parquet file."""
+    return path.name.lower().endswith(PARQUET)
+
+
+def read_table(
+    path: Path, decimal: Decimal | None, columns: Columns | None, *, everything: bool = False
+) -> Table:
+    """Read a CSV or Parquet file as it is.
+
+    ``everything``: of a Parquet file, also text columns that :func:`read_series` does not need.
+    Other arguments and errors are those of :func:`read_series`.
+    """
     try:
-        if path.name.lower().endswith(PARQUET):
-            table, plain_points = Table(read_parquet(path, columns), plain_points=False)
-        else:
-            table, plain_points = read_csv(path, decimal, columns)
+        if is_parquet(path):
+            table = read_parquet(path, columns, everything=everything)
+            return Table(table, plain_points=False)
+        return read_csv(path, decimal, columns)
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, ArithmeticError, TypeError,
             RuntimeError, IndexError, lzma.LZMAError, zipfile.BadZipFile) as error:  # fmt: skip
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        where = printable(path, lines=False)
         raise DataError(f"{where}: cannot be read: {reason}") from error
-    return frames_of(table, path, name, decimal, columns, plain_points=plain_points)
 
 
 def frames_of(
-    table: pd.DataFrame,
+    table: Table,
     path: Path,
-    name: str | None,
-    decimal: Decimal | None,
-    columns: Columns | None,
-    *,
-    plain_points: bool,
+    name: str | None = None,
+    decimal: Decimal | None = None,
+    columns: Columns | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the frames of all series in a file's table by name; see :func:`read_series`.
-
-    ``plain_points``: see :class:`forecaster.ingest.tables.csv_file.Table`.
-    """
-    where, is_parquet = printable(path, lines=False), path.name.lower().endswith(PARQUET)
-    if table.empty:
+    """Return the frames of all series in a file's table by name; see :func:`read_series`."""
+    where = printable(path, lines=False)
+    if table.frame.empty:
         raise DataError(f"{where}: no rows in it")
-    stooq = any(str(column).strip().lower() == "<ticker>" for column in table)
-    name = name or series_name(path, path.parent)
-    table = tidy(
-        table, TableLocation(where, counts_rows=is_parquet), name,
-        decimal=decimal, plain_points=plain_points, columns=columns,
+    stooq = any(str(column).strip().lower() == "<ticker>" for column in table.frame)
+    rows = tidy(
+        table.frame, TableLocation(where, counts_rows=is_parquet(path)),
+        name or series_name(path, path.parent),
+        decimal=decimal, plain_points=table.plain_points, columns=columns,
     )  # fmt: skip
     frames: dict[str, pd.DataFrame] = {}
-    for series, part in each_series(table):
+    for series, part in each_series(rows):
         frame = part.reset_index(drop=True)
         if stooq:  # which writes aapl.us
             series = series.upper().removesuffix(".US")
