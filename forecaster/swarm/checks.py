@@ -1,10 +1,9 @@
-"""Checks of what a caller hands in. Each error says what, where, expected and got."""
+"""Checks of arguments. Each error names the argument, what was expected and what it got."""
 
-import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -13,15 +12,15 @@ from forecaster.swarm.task import ArrayLike, Limits
 
 
 class SwarmError(ValueError):
-    """Something handed to a swarm does not fit; the message says what, where and what would."""
+    """An argument does not fit; the message says which, what was expected and what it got."""
 
 
 class SwarmWarning(UserWarning):
-    """All warnings of the engine."""
+    """A warning of the engine."""
 
 
 def warn(message: str) -> None:
-    """Give a SwarmWarning, at the line that called this package."""
+    """Issue a SwarmWarning that points at the line that called this package."""
     frame, level = inspect.currentframe(), 1
     while frame and frame.f_globals.get("__name__", "").startswith(__package__ or ""):
         frame, level = frame.f_back, level + 1
@@ -29,7 +28,7 @@ def warn(message: str) -> None:
 
 
 def check_ids(ids: Sequence[str]) -> None:
-    """Raise SwarmError unless there are ids, strings, each once."""
+    """Raise SwarmError unless the ids are unique strings, and at least one."""
     if not ids:
         raise SwarmError("no members: ids is empty; expected at least one")
     if wrong := [name for name in cast(Sequence[object], ids) if not isinstance(name, str)]:
@@ -40,7 +39,10 @@ def check_ids(ids: Sequence[str]) -> None:
 
 
 def names_of(ids: Sequence[str] | int) -> tuple[str, ...]:
-    """Members' names; a number stands for so many, "0", "1", ... Raises as :func:`check_ids`."""
+    """Return the members' names; an integer n stands for the names "0" to "n - 1".
+
+    Raises SwarmError as :func:`check_ids` does.
+    """
     if isinstance(ids, str):
         raise SwarmError(f"ids: expected names or a number; got the single string {ids!r}")
     if isinstance(ids, int | np.integer):
@@ -52,8 +54,11 @@ def names_of(ids: Sequence[str] | int) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def listed(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """Names as a tuple. Raises SwarmError for a single string, which would be taken as letters."""
+def checked_names(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return names as a tuple; ``what`` is the argument that an error names.
+
+    Raises SwarmError for a single string, which would be split into letters.
+    """
     if isinstance(names, str):
         raise SwarmError(
             f"{what}: expected names; got the single string {names!r}. For one name write "
@@ -75,9 +80,9 @@ def check_counts(**counts: int | np.integer | None) -> None:
 def broadcast_hyperparams(
     hyperparams: Mapping[str, ArrayLike], members: int
 ) -> dict[str, Shaped[np.ndarray, " member"]]:
-    """Hyperparameters as arrays (member,), float32 or int32.
+    """Return hyperparameters as arrays (member,), float32 or int32.
 
-    Raises SwarmError for what is no number or has another shape, and for ``epochs`` and
+    Raises SwarmError for values that are not numbers or have another shape, and for ``epochs`` and
     ``patience``, which are arguments of their own.
     """
     if misplaced := sorted(hyperparams.keys() & set(Limits._fields)):
@@ -92,7 +97,7 @@ def broadcast_hyperparams(
 
 
 def broadcast_limits(epochs: ArrayLike, patience: ArrayLike | None, members: int) -> Limits:
-    """Epochs and patience as int32 arrays (member,); no patience: as many as epochs.
+    """Return epochs and patience as int32 arrays (member,); patience None means ``epochs``.
 
     Raises SwarmError unless they are whole numbers of 1 or more, one or one per member.
     """
@@ -125,11 +130,9 @@ def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, 
 
 
 def check_duration(epochs: int, patience: object, *, validated: bool) -> None:
-    """Raise SwarmError unless epochs are a whole number, and patience has what to measure it by."""
+    """Raise SwarmError unless ``epochs`` is a whole number, or for patience without validation."""
     if patience is not None and not validated:
-        raise SwarmError(
-            "patience: nothing to measure it by; give validation_data=(inputs, targets)"
-        )
+        raise SwarmError("patience: needs validation data; give validation_data=(inputs, targets)")
     try:
         whole = np.ndim(epochs) == 0 and not isinstance(epochs, bool) and int(epochs) == epochs
     except (TypeError, ValueError, OverflowError):
@@ -141,8 +144,11 @@ def check_duration(epochs: int, patience: object, *, validated: bool) -> None:
         )
 
 
-def by_name(values: Mapping[str, Any] | None, what: str, such_as: str) -> dict[str, Any]:
-    """Values by their names, none for None. Raises SwarmError for another type or other names."""
+def named_values(values: Mapping[str, Any] | None, what: str, such_as: str) -> dict[str, Any]:
+    """Return values by name as a dict, empty for None; an error names ``what`` and ``such_as``.
+
+    Raises SwarmError unless they are a mapping whose keys are strings.
+    """
     given = cast(Mapping[Any, Any], {} if values is None else values)
     if not isinstance(cast(object, given), Mapping) or any(not isinstance(n, str) for n in given):
         raise SwarmError(f"{what}: expected values by name, such as {such_as}; got {given!r:.80}")
@@ -150,7 +156,7 @@ def by_name(values: Mapping[str, Any] | None, what: str, such_as: str) -> dict[s
 
 
 def check_callable(function: object, what: str) -> None:
-    """Raise SwarmError unless it is a function or None; ``what``: its name and arguments."""
+    """Raise SwarmError unless it can be called or is None; ``what``: its name and arguments."""
     if function is not None and not callable(function):
         raise SwarmError(
             f"{what}: expected a function; got {function!r:.80}. Leave it out for none"
@@ -158,7 +164,7 @@ def check_callable(function: object, what: str) -> None:
 
 
 def is_true(answer: object) -> bool:
-    """Whether a function of the caller's returned True, of Python, NumPy or JAX, and no more."""
+    """Return whether an answer is True, as a bool or a scalar of NumPy or JAX; 1 is not."""
     if isinstance(answer, bool):
         return answer
     kind, shape = getattr(answer, "dtype", None), getattr(answer, "shape", None)
@@ -166,7 +172,7 @@ def is_true(answer: object) -> bool:
 
 
 def row_of(ids: Sequence[str], name: str) -> int:
-    """The position of a member. Raises SwarmError when there is none of this name."""
+    """Return a member's position. Raises SwarmError for an unknown name."""
     if name not in ids:
         raise SwarmError(
             f"no member {name!r}; there are {len(ids)}: {', '.join(ids[:5])}"
@@ -176,16 +182,16 @@ def row_of(ids: Sequence[str], name: str) -> int:
 
 
 def check_known_names(given: Mapping[str, object], ours: Mapping[str, object]) -> None:
-    """Raise SwarmError where a hyperparameter is to be changed that there is not."""
+    """Raise SwarmError if ``given`` has hyperparameters that ``ours`` lacks."""
     if unknown := given.keys() - ours.keys():
         raise SwarmError(
-            f"no hyperparameter {', '.join(sorted(unknown))}; there are {', '.join(ours)}. Others "
-            "are given when the swarm is made"
+            f"no hyperparameter {', '.join(sorted(unknown))}; this swarm has {', '.join(ours)}. "
+            "Give others when the swarm is made"
         )
 
 
 def check_same_names(others: Mapping[str, object], ours: Mapping[str, object]) -> None:
-    """Raise SwarmError unless members that are appended have the same hyperparameters."""
+    """Raise SwarmError unless appended members have the same hyperparameters."""
     if others.keys() != ours.keys():
         raise SwarmError(
             f"append: expected hyperparameters {', '.join(ours) or 'none'}; got "
@@ -193,35 +199,12 @@ def check_same_names(others: Mapping[str, object], ours: Mapping[str, object]) -
         )
 
 
-def shares(weights: ArrayLike | None, members: int) -> Float[np.ndarray, " member"]:
-    """How much each member counts in a mean; all alike without weights.
+def mean_weights(weights: ArrayLike | None, members: int) -> Float[np.ndarray, " member"]:
+    """Return each member's weight in a mean; equal weights for None.
 
-    Raises SwarmError unless there is a finite number for each, with a sum above 0.
+    Raises SwarmError unless there is a finite number per member, with a sum above 0.
     """
     share = np.ones(members) if weights is None else np.asarray(weights, float)
     if share.shape != (members,) or not np.isfinite(share).all() or share.sum() <= 0:
         raise SwarmError(f"weights: expected {members} numbers with a sum above 0; got {weights}")
     return share
-
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Let a function take arguments by their former names, too, with a SwarmWarning."""
-
-    def accept(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        @functools.wraps(function)
-        def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            for old, new in names.items():
-                if old in kwargs:
-                    if new in kwargs:
-                        raise TypeError(f"{function.__name__}() got both {old} and {new}")
-                    warn(f"{function.__name__}({old}=...) is now {new}=...")
-                    kwargs[new] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return called
-
-    return accept

@@ -194,7 +194,7 @@ def test_losses_of_a_keras_model_itself_are_refused(keras):
     with pytest.raises(SwarmError, match="1 losses of its own, from regularisers or add_loss"):
         swarm.keras_functions(keras.Sequential([layers.Input((3,)), squared]))
     functions = swarm.keras_functions(keras.Sequential([layers.Input((3,)), Penalised()]))
-    with pytest.raises(SwarmError, match="which would not count"):
+    with pytest.raises(SwarmError, match="which training would ignore"):
         functions.apply(functions.init(jax.random.key(0)), x[0])
 
 
@@ -213,7 +213,7 @@ def test_keras_models_that_cannot_be_members_are_named(keras):
         swarm.keras_functions(own)
     inputs = keras.layers.Input((4, 3))
     attention = keras.layers.MultiHeadAttention(1, 2)(inputs, inputs)
-    with pytest.raises(SwarmError, match="would start alike in all members"):
+    with pytest.raises(SwarmError, match="would start with the same values in all members"):
         swarm.keras_functions(keras.Model(inputs, attention))
 
 

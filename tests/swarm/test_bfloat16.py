@@ -162,7 +162,7 @@ def test_double_precision_is_left_to_jax(units):
 def test_the_status_says_why_there_is_none(monkeypatch):
     if library.kernel_status()[0]:
         monkeypatch.setenv("FORECASTER_KERNEL", "avx2")
-        assert bfloat16_status() == (None, "FORECASTER_KERNEL=avx2 allows no products of bfloat16")
+        assert bfloat16_status() == (None, "FORECASTER_KERNEL=avx2 allows no bfloat16 products")
         monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")
         why_not = library.why_no_bfloat16("avx512-bf16")
         assert bfloat16_status() == ((None, why_not) if why_not else ("avx512-bf16", ""))

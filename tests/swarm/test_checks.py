@@ -153,9 +153,12 @@ ERRORS = {
     ),
     "unknown hyperparams": (
         lambda: make().with_hyperparams(momentum=1.0),
-        "no hyperparameter momentum; there",
+        "no hyperparameter momentum; this swarm has",
     ),
-    "patience without validation": (lambda: make().fit(X, Y, patience=3), "patience: nothing to"),
+    "patience without validation": (
+        lambda: make().fit(X, Y, patience=3),
+        "patience: needs validation data",
+    ),
     "no epochs": (lambda: make().fit(X, Y, epochs=0), "epochs: expected a whole number of 1 or"),
     "limits among the hyperparams": (
         lambda: make(hyperparams={"learning_rate": 1e-3, "patience": 3}),
@@ -248,12 +251,11 @@ def test_bad_input_is_a_named_error(what):
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_single_network_takes_lists_former_names_and_a_path(tmp_path):
+def test_a_single_network_takes_lists_and_a_path(tmp_path):
     single = swarm.Single(Widened, loss=optax.squared_error)
-    with pytest.warns(SwarmWarning, match=r"fit\(weight=...\) is now sample_weight"):
-        fitted = single.fit(
-            X[0].tolist(), Y[0].tolist(), weight=np.ones(32), epochs=1, checkpoint=tmp_path / "c"
-        )
+    fitted = single.fit(
+        X[0].tolist(), Y[0].tolist(), sample_weight=[1.0] * 32, epochs=1, checkpoint=tmp_path / "c"
+    )
     assert (tmp_path / "c").exists() and fitted.predict(X[0].tolist()).shape == (32, 1)
 
 
@@ -268,7 +270,7 @@ def test_hyperparameters_that_nothing_uses_are_named():
     two, adam = ["a", "b"], optax.adam(0.01)
     with pytest.warns(SwarmWarning, match="nothing uses lr; .* take .*dropout.* learning_rate"):
         make(two, optimizer=optax.adam, hyperparams={"lr": 5.0})
-    with pytest.warns(SwarmWarning, match="nothing uses learning_rate; .*made already"):
+    with pytest.warns(SwarmWarning, match="nothing uses learning_rate; .*already made"):
         Swarm(
             no_rngs,
             two,

@@ -14,7 +14,7 @@ from flax import linen, nnx
 
 from forecaster import swarm
 from forecaster.swarm import Single, Swarm, SwarmError
-from forecaster.swarm.training.equality import changed_globals, globals_named, same_function
+from forecaster.swarm.training.equality import same_function
 from tests.swarm.test_swarm import Network, X, Y, make
 
 
@@ -140,53 +140,3 @@ def test_a_single_string_is_not_taken_as_letters():
 def test_rooms_within_are_there_without_being_loaded_first():
     look = "from forecaster import swarm; assert swarm.recurrence.lstm and swarm.recurrence.gru"
     subprocess.run([sys.executable, "-c", look], check=True)
-
-
-CELL = """
-def activation(x):
-    return x * SCALE
-
-def init(key):
-    return {"w": jnp.ones((3, 1))}
-
-def apply(params, x):
-    return jax.tree.map(lambda leaf: activation(leaf), x @ params["w"])
-
-def loss(predictions, targets):
-    return WEIGHT * (predictions - targets) ** 2
-
-def optimizer(learning_rate):
-    return optax.adam(learning_rate, b1=B1)
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "part"),
-    [("SCALE", 2.0, "model"), ("WEIGHT", np.ones(1) * 3, "loss"), ("B1", 0.5, "optimizer")],
-)
-def test_members_that_read_another_global_are_not_appended(name, value, part):
-    """As a notebook runs a cell again: one set of globals, the same code, another value."""
-    cell: dict[str, Any] = {"jnp": jnp, "jax": jax, "optax": optax, "__name__": "notebook"}
-    cell |= {"SCALE": 1.0, "WEIGHT": np.ones(1), "B1": 0.9}
-
-    def made(ids):
-        exec(CELL, cell)
-        return Swarm(
-            (cell["init"], cell["apply"]), ids, loss=cell["loss"], optimizer=cell["optimizer"]
-        )
-
-    first = made(["a"])
-    cell["WEIGHT"] = cell["WEIGHT"].copy()
-    assert len(first.append(made(["b"]))) == 2
-    cell[name] = value
-    with pytest.raises(SwarmError, match=f"another {part}: expected {name} as it was.*made"):
-        first.append(made(["c"]))
-
-
-def test_globals_of_functions_that_name_each_other_are_found_once():
-    cell: dict[str, Any] = {"__name__": "notebook", "RATE": 1}
-    exec("def one(x): return two(x) + RATE\ndef two(x): return one(x) * missing", cell)
-    before = globals_named(cell["one"])
-    assert sorted(before) == [".RATE", ".two", ".two.one"]
-    cell |= {"RATE": 2, "missing": 3}
-    assert changed_globals(before, globals_named(cell["one"])) == ["RATE"]

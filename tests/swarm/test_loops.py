@@ -165,16 +165,6 @@ def test_members_that_wait_end_where_they_begin():
     assert same(stopped.select(names).params, made.select(names).params)
 
 
-def test_arguments_are_found_by_their_former_names(untrained):
-    weight = np.ones(X.shape[:2], np.float32)
-    with pytest.warns(swarm.SwarmWarning, match=r"fit\(validation=...\) is now validation_data="):
-        old = untrained.fit(X, Y, weight=weight, validation=HELD_BACK, epochs=2)
-    new = untrained.fit(X, Y, sample_weight=weight, validation_data=HELD_BACK, epochs=2)
-    assert same(old.params, new.params)
-    with pytest.raises(TypeError, match="got both weight and sample_weight"):
-        untrained.step(X, Y, weight=weight, sample_weight=weight)
-
-
 # Keys
 
 

@@ -267,7 +267,9 @@ def test_one_that_draws_or_has_nothing_to_draw_is_not(key):
 
 def test_a_module_in_place_of_build_is_named():
     made = nnx.Linear(3, 1, rngs=nnx.Rngs(0))
-    with pytest.raises(SwarmError, match=r"expected a function build\(rngs\); got a module of fla"):
+    with pytest.raises(
+        SwarmError, match=r"expected a function build\(rngs\); got \w+, a module of fla"
+    ):
         swarm.Swarm(made, 2)  # pyright: ignore
     with pytest.raises(SwarmError, match=r"Give swarm.linen_functions\(module, example"):
         swarm.Swarm(linen.Dense(1), 2)

@@ -105,7 +105,7 @@ def test_what_a_fit_left_is_a_swarm_again():
     result = swarm.fit(task, data, IDS, seed=3, epochs=2, hyperparams=rates)
     back = Swarm.from_result(result, Network, loss=optax.squared_error, seed=3, hyperparams=rates)
     assert same(back.params, result.params) and back.ids == tuple(IDS)
-    options = {"validation": HELD_BACK, "batch_size": None}
+    options = {"validation_data": HELD_BACK, "batch_size": None}
     whole = make().fit(X, Y, epochs=3, **options)
     close(back.fit(X, Y, epochs=1, **options).params, whole.params)
     with pytest.raises(SwarmError, match="the result: of another model or optimiser"):

@@ -1,4 +1,4 @@
-"""From an Equinox module to pure functions."""
+"""Turn an Equinox module into pure functions."""
 
 import functools
 import importlib
@@ -15,21 +15,22 @@ from forecaster.swarm.task import Hyperparams, Params, Tree
 
 
 def equinox_functions(make: Callable[[jax.Array], Any]) -> Functions:
-    """A model from ``make(key)``: an Equinox module, or the pair of ``eqx.nn.make_with_state``.
+    """Return the functions of a model that ``make(key)`` returns.
 
-    The module takes one example, as Equinox modules do; here it is mapped over a batch, the axis
-    ``batch`` of its batch norms (with ``mode="batch"``; those with ``mode="ema"`` do not work on
-    several devices). It gets a ``key`` where it takes one, None in use. Arrays of whole numbers,
-    and a state, are carried along without being trained.
+    That is an Equinox module, or the pair of ``eqx.nn.make_with_state``. The module takes one
+    example, as Equinox modules do; here it is mapped over a batch, along the axis ``batch`` that
+    batch norms name (with ``mode="batch"``; those with ``mode="ema"`` do not work on several
+    devices). A module with an argument ``key`` gets a key in training and None in prediction.
+    Integer arrays and state are carried along untrained.
     """
-    use_all_cores()  # before anything starts JAX
+    use_all_cores()  # before JAX starts
     check_not_made(make, "a function make(key)")
     model = _Model(make)
     return Functions(model.init, model.apply, model.export, model.train, (make,), frozenset())
 
 
 class _Model:
-    """A module by its parts: trained weights, what is carried along, and what is no array."""
+    """A module split into trained weights, carried arrays and state, and static parts."""
 
     def __init__(self, make: Callable[[jax.Array], Any]):
         self._make, self._eqx = make, cast(Any, importlib.import_module("equinox"))
@@ -65,19 +66,19 @@ class _Model:
         return weights, (others, state), static
 
     def _whole(self, params: Params) -> tuple[Any, Any, Any]:
-        """The module as it is used, its arrays that are not trained, and its state."""
+        """Return the module in inference mode, its untrained arrays, and its state."""
         weights, kept = _parts(params)
         others, state = jax.tree.unflatten(self._structure, kept)
         module = self._eqx.combine(weights, others, self._static)
         return self._eqx.nn.inference_mode(module), others, state
 
     def _call(self, params: Params, inputs: Any, key: jax.Array | None, *, training: bool) -> Any:
-        """Predictions for a batch, and what is carried along after it."""
+        """Return predictions for a batch, and the carried arrays and state after it."""
         module, others, state = self._whole(params)
         if training:
             module = self._eqx.nn.inference_mode(module, value=False)
         elif key is not None:
-            module = self._drawing(module)
+            module = self._with_dropout(module)
         examples = len(jax.tree.leaves(inputs)[0])
         keys = None if key is None else jax.random.split(key, examples)
         axes = 0, None if key is None else 0, None
@@ -86,8 +87,8 @@ class _Model:
         predictions, state = mapped(inputs, keys, state)
         return predictions, jax.tree.leaves((others, state))
 
-    def _drawing(self, module: Any) -> Any:
-        """The module with dropout alone as in training: statistics stay as they are."""
+    def _with_dropout(self, module: Any) -> Any:
+        """Return the module with dropout as in training, and statistics frozen."""
         nn = self._eqx.nn
 
         def is_dropout(layer: Any) -> bool:
@@ -100,13 +101,13 @@ class _Model:
 
 
 def _call_one(module: Any, inputs: Any, key: jax.Array | None, state: Any) -> tuple[Any, Any]:
-    """A module's prediction for one example, and the state after it."""
+    """Return a module's prediction for one example, and the state after it."""
     takes = inspect.signature(type(module).__call__).parameters
     options = {"key": key} if "key" in takes else {}
     if state is None or "state" in takes:
         options |= {} if state is None else {"state": state}
         inputs, options = arguments(module, inputs, **options)
-    else:  # it calls it otherwise
+    else:  # its state has another name
         inputs = *inputs, state
     out = module(*inputs, **options)
     return (out, None) if state is None else out

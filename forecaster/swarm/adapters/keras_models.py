@@ -1,4 +1,4 @@
-"""From a Keras 3 model to pure functions."""
+"""Turn a Keras 3 model into pure functions."""
 
 import importlib
 import zlib
@@ -26,17 +26,17 @@ def check_backend(keras: Any) -> None:
 
 
 def check_losses(model: Any, losses: Sequence[Any]) -> None:
-    """Raise SwarmError where a model has losses of its own, which training would not see."""
+    """Raise SwarmError if a model has losses of its own, which training would ignore."""
     if losses:
         raise SwarmError(
             f"Keras model {model.name} has {len(losses)} losses of its own, from regularisers or "
-            "add_loss, which would not count. Make it without: weights decay by the optimizer, as "
-            "in optax.adamw, and other penalties go into a loss_fn"
+            "add_loss, which training would ignore. Make it without: for weight decay use an "
+            "optimizer such as optax.adamw, for other penalties a loss_fn"
         )
 
 
 def check_draws(model: Any, init: Callable[[jax.Array], Params]) -> None:
-    """Raise SwarmError unless the model can be copied, and its weights depend on the key."""
+    """Raise SwarmError unless the model can be copied, and initial weights depend on the key."""
     try:
         both = jax.device_get(jax.vmap(init)(jax.random.split(jax.random.key(0))))
     except ValueError as error:
@@ -45,46 +45,46 @@ def check_draws(model: Any, init: Callable[[jax.Array], Params]) -> None:
             f"copied: {str(error).splitlines()[0]}"
         ) from error
     for path, (first, second) in trained(both).items():
-        fixed = np.isin(first, (0, 1, np.ravel(first)[0])).all()  # as biases of open forget gates
+        fixed = np.isin(first, (0, 1, np.ravel(first)[0])).all()  # such as biases
         if np.array_equal(first, second) and not fixed:
             raise SwarmError(
-                f"Keras model {model.name}: {path} would start alike in all members: its layer "
-                "draws it by an initialiser that it does not hold. Give it one of its own, or use "
-                "another layer"
+                f"Keras model {model.name}: {path} would start with the same values in all "
+                "members: its layer draws it by an initialiser that is not an attribute of the "
+                "layer. Give the layer its own initialiser, or use another layer"
             )
 
 
 def keras_functions(model: Any) -> Functions:
-    """A model from a Keras model, sequential or functional, on Keras's JAX backend.
+    """Return the functions of a Keras model, sequential or functional, on Keras's JAX backend.
 
-    It serves as the pattern: each member has initial weights of its own, and what is not trained,
-    as in frozen or adapted layers, has the model's values. Params are by the paths of the model's
-    variables; those that are not trained are carried along. With a key the model runs
-    as in training, so a batch norm then sees the batch, in ``predict`` too. Importing Keras starts
-    JAX: call :func:`use_all_cores` before.
+    The model is a template: each member draws its own initial weights; untrained variables, as in
+    frozen or adapted layers, keep the model's values and are carried along. Params are named by the
+    paths of the model's variables. With a key the model runs as in training, so that a batch norm
+    uses the batch's statistics, in ``predict`` too. Importing Keras starts JAX: call
+    :func:`use_all_cores` first.
 
-    Raises SwarmError on another backend, for models of a class of one's own, where a layer does not
-    draw its weights by the initialisers that it holds, and for regularisers and ``add_loss``.
+    Raises SwarmError on another backend, for subclassed models, for layers whose weights are not
+    drawn by initialisers among their attributes, and for regularisers and ``add_loss``.
     """
-    use_all_cores()  # before anything starts JAX
+    use_all_cores()  # before JAX starts
     keras: Any = importlib.import_module("keras")
     check_backend(keras)
-    pattern = _Pattern(keras, model)
+    template = _Template(keras, model)
     check_losses(model, model.losses)
-    check_draws(model, pattern.init)
-    made = pattern.init, pattern.apply, pattern.export, pattern.train
-    return Functions(*made, made_of=(model, pattern.kept), takes=frozenset())
+    check_draws(model, template.init)
+    made = template.init, template.apply, template.export, template.train
+    return Functions(*made, made_of=(model, template.kept), takes=frozenset())
 
 
-class _Pattern:
-    """A Keras model whose weights are those of a member."""
+class _Template:
+    """A Keras model that is called with a member's weights."""
 
     def __init__(self, keras: Any, model: Any):
         self._keras, self._model = keras, model
         self._weights: list[str] = [variable.path for variable in model.trainable_variables]
         others: list[Any] = list(model.non_trainable_variables)
         self._others: list[str] = [variable.path for variable in others]
-        # Copies: the model may be trained or adapted again, its arrays given away.
+        # Copies, because training the model again would change or delete its arrays.
         self.kept = {v.path: np.array(v.value) for v in others if not _is_seed(v.path)}
 
     def init(self, key: jax.Array) -> Params:
@@ -113,12 +113,12 @@ class _Pattern:
             if not _is_seed(path):
                 variable.assign((trained | state)[path])
         for layer in made._flatten_layers():
-            if hasattr(layer, "finalize_state"):  # constants of adapted layers, from their weights
+            if hasattr(layer, "finalize_state"):  # sets constants of adapted layers
                 layer.finalize_state()
         return made
 
     def _copy(self, key: jax.Array) -> Any:
-        """The model anew, its weights drawn by a key."""
+        """Return a copy of the model whose weights are drawn by a key."""
 
         def draw_anew(layer: Any) -> Any:
             new = layer.__class__.from_config(_unbuilt(layer.get_config()))
@@ -134,7 +134,7 @@ class _Pattern:
 
 
 def _unbuilt(config: Any) -> Any:
-    """A config by which layers inside of others, too, draw their weights later."""
+    """Return a layer's config by which it and its inner layers are built later."""
     if isinstance(config, list):
         return [_unbuilt(part) for part in cast(list[Any], config)]
     if not isinstance(config, dict):

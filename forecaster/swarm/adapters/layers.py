@@ -1,4 +1,4 @@
-"""LSTM and GRU layers for the module of one member."""
+"""LSTM and GRU layers for Flax modules."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,10 @@ _glorot = nnx.initializers.glorot_uniform()
 class LSTM(nnx.Module):
     """One LSTM layer, time-major; see :func:`forecaster.swarm.recurrence.lstm`.
 
-    - ``features``, ``hidden``: inputs of a step, and units
-    - ``precision``: ``float32``, or ``bfloat16`` for the matrix products alone
-    - ``compiled``: without, all is left to JAX, slower, and with second derivatives, which the
-      compiled code does not have
+    - ``features``, ``hidden``: number of inputs per step, and of units
+    - ``precision``: ``float32``, or ``bfloat16`` for the matrix products only
+    - ``compiled``: use the compiled code, which has first derivatives only; False leaves all to
+      JAX, which is slower
 
     Raises SwarmError for another precision.
     """
@@ -39,9 +39,10 @@ class LSTM(nnx.Module):
     def __call__(
         self, inputs: Array, valid: Array | None = None, *, last_only: bool = False
     ) -> Array:
-        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F).
+        """Return the hidden states, (T, B, H), or with ``last_only`` the last one, (B, H).
 
-        ``valid``: (T, B), 0.0 where there is no step; all are unless given.
+        - ``inputs``: (T, B, F)
+        - ``valid``: (T, B), 1.0 for steps and 0.0 for padding; by default all are steps
         """
         weights = self.kernel[...], self.bias[...]
         return _states(lstm, self, weights, inputs, valid, last_only=last_only)
@@ -50,7 +51,7 @@ class LSTM(nnx.Module):
 class GRU(nnx.Module):
     """One GRU layer, time-major; see :func:`forecaster.swarm.recurrence.gru`.
 
-    Arguments as of :class:`LSTM`.
+    Arguments as for :class:`LSTM`.
     """
 
     def __init__(
@@ -70,9 +71,10 @@ class GRU(nnx.Module):
     def __call__(
         self, inputs: Array, valid: Array | None = None, *, last_only: bool = False
     ) -> Array:
-        """States at every step, (T, B, H), or at the last, (B, H); ``inputs`` (T, B, F).
+        """Return the hidden states, (T, B, H), or with ``last_only`` the last one, (B, H).
 
-        ``valid``: (T, B), 0.0 where there is no step; all are unless given.
+        - ``inputs``: (T, B, F)
+        - ``valid``: (T, B), 1.0 for steps and 0.0 for padding; by default all are steps
         """
         weights = self.kernel[...], self.bias[...], self.new_bias[...]
         return _states(gru, self, weights, inputs, valid, last_only=last_only)
@@ -87,7 +89,7 @@ def _states(
     *,
     last_only: bool,
 ) -> Array:
-    """The states of a layer, by its recurrence ``run``; arguments as of the layer's call."""
+    """Return the states of a layer from its recurrence ``run``; arguments as in its call."""
     valid = jnp.ones(inputs.shape[:2], inputs.dtype) if valid is None else valid
     options = {"precision": layer.precision, "compiled": layer.compiled}
     return run(*weights, inputs, valid, last_only=last_only, **options)

@@ -1,4 +1,4 @@
-"""From a Linen module to pure functions."""
+"""Turn a Linen module into pure functions."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 def linen_functions(
     module: "linen.Module", *sample: Tree, streams: Sequence[str] = ("dropout",)
 ) -> Functions:
-    """A model from a ``flax.linen`` module and an example of each of its inputs, (example, ...).
+    """Return the functions of a ``flax.linen`` module.
+
+    - ``sample``: an example of each of its inputs, (example, ...)
+    - ``streams``: the names of its random streams, which are seeded by the key
 
     Collections other than ``params``, such as ``batch_stats``, are the state of :class:`Variables`.
-    The key reaches the module as its random ``streams``. Where the module takes an argument
-    ``train``, ``training``, ``is_training``, ``deterministic`` or ``use_running_average``, it is
-    set to what is being done. With a key alone, as in ``Swarm.predict(key=)``, statistics stay
-    frozen and what is random is drawn: a module that has both takes ``train`` and
-    ``deterministic``; where one argument says both, the call raises SwarmError.
+    A module with an argument ``train``, ``training``, ``is_training``, ``deterministic`` or
+    ``use_running_average`` gets it set for training or prediction. ``Swarm.predict(key=)`` draws at
+    random with frozen statistics: a module with both needs two arguments, ``train`` and
+    ``deterministic``; with a single one for both the call raises SwarmError.
     """
-    use_all_cores()  # before anything starts JAX
+    use_all_cores()  # before JAX starts
     model = _Model(module, sample, tuple(streams))
     made_of, shapes = (module, tuple(streams)), sample_shapes(*sample)
     pure = model.init, model.apply, model.export, model.train
@@ -38,7 +40,7 @@ def linen_functions(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Model:
-    """A module, an example of its inputs, and the random streams that a key reaches it as."""
+    """A module, a sample of its inputs, and the names of its random streams."""
 
     module: "linen.Module"
     sample: tuple[Tree, ...]
@@ -46,7 +48,7 @@ class _Model:
 
     def init(self, key: jax.Array) -> Params:
         keys = dict.fromkeys(("params", *self.streams), key)
-        args, options = self._called(self.sample, {}, training=False, drawn=False)
+        args, options = self._arguments(self.sample, {}, training=False, drawn=False)
         made = self.module.init(keys, *args, **options)
         state = dict(cast(Mapping[str, Tree], made))
         params = state.pop("params", {})
@@ -64,7 +66,7 @@ class _Model:
         training = key is not None and not isinstance(params, Variables)
         if key is not None and isinstance(params, Variables):
             self._check_drawn(params, inputs, options)
-        args, options = self._called(inputs, options, training=training, drawn=key is not None)
+        args, options = self._arguments(inputs, options, training=training, drawn=key is not None)
         rngs = _rngs(key, self.streams)
         return cast(Tree, self.module.apply(_all(params), *args, rngs=rngs, **options))
 
@@ -78,7 +80,7 @@ class _Model:
     ) -> tuple[Tree, Tree]:
         del hyperparams
         state = cast(Mapping[str, Tree], params.state)
-        args, options = self._called(inputs, options, training=True, drawn=True)
+        args, options = self._arguments(inputs, options, training=True, drawn=True)
         predictions, after = self.module.apply(
             _all(params), *args, rngs=_rngs(key, self.streams), mutable=list(state), **options
         )
@@ -91,7 +93,7 @@ class _Model:
     def _check_drawn(
         self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any]
     ) -> None:
-        """Raise SwarmError where all that is random goes off with the updates of the state."""
+        """Raise SwarmError if the module draws nothing unless its state is updated."""
         if self._draws(params, inputs, options, training=True) and not self._draws(
             params, inputs, options, training=False
         ):
@@ -100,8 +102,8 @@ class _Model:
     def _draws(
         self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool
     ) -> bool:
-        """Whether the module needs a random stream, found without computing anything."""
-        args, options = self._called(inputs, options, training=training, drawn=True)
+        """Return whether the module needs a random stream, by tracing it."""
+        args, options = self._arguments(inputs, options, training=training, drawn=True)
 
         def call(params: Params, args: tuple[Tree, ...]) -> object:
             return self.module.apply(_all(params), *args, mutable=True, **options)
@@ -112,10 +114,10 @@ class _Model:
             return True
         return False
 
-    def _called(
+    def _arguments(
         self, inputs: Sequence[Tree], options: Mapping[str, Any], *, training: bool, drawn: bool
     ) -> tuple[tuple[Tree, ...], dict[str, Any]]:
-        """Arguments of a call, also those that tell the module what is being done."""
+        """Return a call's arguments, with flags such as ``train`` added."""
         options = dict(options)
         method = options.pop("method", None)
         called = method or "__call__"
@@ -126,14 +128,14 @@ class _Model:
 
 
 def _all(params: Params) -> dict[str, Tree]:
-    """All collections of variables, as Linen has them."""
+    """Return all collections of variables by name."""
     if isinstance(params, Variables):
         return {"params": params.params, **cast(Mapping[str, Tree], params.state)}
     return {"params": params}
 
 
 def _rngs(key: jax.Array | None, streams: Sequence[str]) -> dict[str, jax.Array] | None:
-    """A key for every random stream; that of the first is the key itself."""
+    """Return a key for every random stream; the first stream gets the key itself."""
     if key is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""From a Flax module to pure functions, and back."""
+"""Turn a Flax module into pure functions, and back."""
 
 import functools
 import inspect
@@ -19,13 +19,13 @@ from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
 Build: TypeAlias = Callable[..., nnx.Module]
-"""A function ``build(rngs)`` that makes a module from random streams."""
+"""A function ``build(rngs)`` that returns a module."""
 
 
 def checked_build(build: Build) -> Build:
-    """The function, which takes its random streams by position from here on.
+    """Return a function that builds the module and takes its random streams by position.
 
-    Raises SwarmError for a module in place of it, and for one that takes something else.
+    Raises SwarmError for a module instead of a function, and for a function with other arguments.
     """
     check_not_made(build, "a function build(rngs)")
     by_name = False
@@ -39,7 +39,7 @@ def checked_build(build: Build) -> Build:
             f"the model: expected a function build(rngs) that returns a flax.nnx module, or a pair "
             f"(init, apply); calling it failed: {error}"
         ) from error
-    except ValueError:  # a builtin that does not say what it takes
+    except ValueError:  # a builtin without a signature
         pass
     if not by_name:
         return build
@@ -51,7 +51,7 @@ def checked_build(build: Build) -> Build:
 
 
 def _init(build: Build) -> Callable[..., Any]:
-    """A function with the parameters of another: a class of Flax does not say its own."""
+    """Return a function with the signature of ``build``; Flax hides that of a module's class."""
     part = cast(Any, build if isinstance(build, functools.partial) else functools.partial(build))
     if inspect.isclass(part.func):
         made = cast(Any, part.func)
@@ -59,7 +59,7 @@ def _init(build: Build) -> Callable[..., Any]:
     return cast(Callable[..., Any], build)
 
 
-_KINDS = {  # libraries, their classes of modules, and what to give in place of one
+_KINDS = {  # by library: the class of its modules, and what to give instead of one
     "flax.nnx": ("Module", "the class or a function that makes it, as in lambda rngs: {name}(...)"),
     "flax.linen": ("Module", "swarm.linen_functions(module, example of its input)"),
     "equinox": ("Module", "swarm.equinox_functions(make), as in make = lambda key: {name}(...)"),
@@ -68,13 +68,13 @@ _KINDS = {  # libraries, their classes of modules, and what to give in place of 
 
 
 def check_not_made(build: object, expected: str) -> None:
-    """Raise SwarmError where a module is given in place of what makes one."""
+    """Raise SwarmError if ``build`` is a module instead of a function that makes one."""
     for library, (kind, instead) in _KINDS.items():
-        classes = getattr(sys.modules.get(library), kind, None)  # nobody has one unimported
+        classes = getattr(sys.modules.get(library), kind, None)  # None if not imported
         if classes is not None and isinstance(build, classes):
             name = type(build).__name__
             raise SwarmError(
-                f"the model: expected {expected}; got a module of {library}, {name}, that is "
+                f"the model: expected {expected}; got {name}, a module of {library} that is "
                 f"already made. Give {instead.format(name=name)}"
             )
 
@@ -86,14 +86,14 @@ _Untrained: TypeAlias = Sequence[tuple[_Path, Any]]  # paths and variables
 class Functions(NamedTuple):
     """One model as pure functions.
 
-    - ``init(key) -> params``: weights, or :class:`Variables` where there is state beside them
-    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key what is
-      random in the model is drawn by it, as in training; state is used as it is
+    - ``init(key) -> params``: weights, or :class:`Variables` for a model with state
+    - ``apply(params, *inputs, key=None, hyperparams=None) -> predictions``: with a key, random
+      layers draw by it, as in training; state stays as it is
     - ``export(params, hyperparams) -> model``: an ordinary model that can be called by itself
-    - ``train``: as ``apply``, of a model with state, in training; returns ``(predictions, state)``
-    - ``made_of``: what decides the model; two of equal ones are the same model
-    - ``takes``: names of the hyperparameters that it uses; None where that is not known
-    - ``examples``: shapes of single examples that it was made with; None where there were none
+    - ``train``: ``apply`` in training for a model with state; returns ``(predictions, state)``
+    - ``made_of``: the objects that define the model; equal ones define the same model
+    - ``takes``: names of the hyperparameters that it uses; None if unknown
+    - ``examples``: shapes of the sample examples it was made with; None if there were none
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]
@@ -106,15 +106,17 @@ class Functions(NamedTuple):
 
 
 class Rate(nnx.Variable[jax.Array]):
-    """A hyperparameter inside a module: not trained, but set from the member's hyperparameters."""
+    """A hyperparameter inside a module: untrained, set from the member's hyperparameters."""
 
 
 class Dropout(nnx.Module):
     """Dropout whose rate is a member's hyperparameter, so that it may differ between members.
 
-    In training each value is zero with probability ``rate``, and the others are scaled up to make
-    up for it (Srivastava et al. 2014); otherwise values pass unchanged. ``name`` is that of the
-    hyperparameter, and ``rate`` is used where the hyperparameters do not have it.
+    In training each value is zero with probability ``rate``, and the others are scaled up to keep
+    the mean (Srivastava et al. 2014); otherwise values pass unchanged.
+
+    - ``rate``: the rate if the hyperparameters do not have it
+    - ``name``: the name of the hyperparameter
     """
 
     def __init__(self, rate: float = 0.0, *, name: str = "dropout", rngs: nnx.Rngs):
@@ -123,7 +125,7 @@ class Dropout(nnx.Module):
         self.deterministic = False
 
     def __call__(self, inputs: Float[jax.Array, "*shape"]) -> Float[jax.Array, "*shape"]:
-        """Inputs of any shape; the result has the same."""
+        """Return inputs of any shape with dropout applied."""
         if self.deterministic:
             return inputs
         keep = 1.0 - self.rate[...]
@@ -132,18 +134,18 @@ class Dropout(nnx.Module):
 
 
 def module_functions(build: Build) -> Functions:
-    """Split a Flax module once into pure functions; ``build(rngs)`` makes one.
+    """Split a Flax module, which ``build(rngs)`` returns, into pure functions.
 
-    It may be the class itself, and gets ``rngs`` by name where it has a parameter of this name.
+    ``build`` may be the class itself. It gets ``rngs`` by name if it has a parameter of that name.
 
-    Params are a plain nested dict of arrays. Variables that are neither weights (``nnx.Param``) nor
-    random streams, such as running statistics or those of a type of your own, and plain arrays are
-    the state of :class:`Variables`. ``apply`` and ``train`` take a ``method`` to call in place of
-    the module: its name, or a function of the module and the inputs.
+    Params are a plain nested dict of arrays. The state of :class:`Variables` holds plain arrays and
+    all variables other than weights (``nnx.Param``) and random streams, such as running statistics
+    or variables of your own types. ``apply`` and ``train`` take a ``method`` to call instead of the
+    module: its name, or a function of the module and the inputs.
 
-    Raises SwarmError where ``build`` is no such function; errors inside of it are its own.
+    Raises SwarmError if ``build`` is not such a function; errors inside it pass through.
     """
-    use_all_cores()  # before anything starts JAX
+    use_all_cores()  # before JAX starts
     model = _Model(checked_build(build))
     split = model.split
     rates = (variable for _, variable in split.random if isinstance(variable, Rate))
@@ -153,7 +155,7 @@ def module_functions(build: Build) -> Functions:
 
 
 class _Model:
-    """A module as its graphs, and how to make one."""
+    """A module's graphs, and the function that builds it."""
 
     def __init__(self, build: Build):
         self._build, self.split = build, _split(build)
@@ -192,9 +194,10 @@ class _Model:
         options: Mapping[str, Any],
         mode: str,
     ) -> bool:
-        """Whether predictions depend on the key, found without computing anything.
+        """Return whether predictions depend on the key, by tracing them.
 
-        False where the module cannot be called so, for instance for want of what it takes to train.
+        False if the module cannot be called in this mode, for instance without an argument that
+        training needs.
         """
 
         def predicted(key: jax.Array) -> Tree:
@@ -203,7 +206,7 @@ class _Model:
         try:
             jax.eval_shape(jax.vmap(predicted, out_axes=None), jax.random.split(key))
         except Exception as error:
-            return "out_axes" in str(error)  # they differ by the key, says vmap
+            return "out_axes" in str(error)  # vmap found that they depend on the key
         return False
 
     def train(
@@ -237,16 +240,21 @@ class _Model:
         random = _state(self.split.random, key, hyperparams or {}, self._defaults)
         module: Any = nnx.merge(self.split.graphs[mode], *_parts(params), random)
         call = method_of(module, options.get("method"))
-        said = flags(call, training=mode == "training", drawn=mode != "using")
-        return _call(module, *inputs, **(said | dict(options))), module
+        known = flags(call, training=mode == "training", drawn=mode != "using")
+        return _call(module, *inputs, **(known | dict(options))), module
 
 
 class _Split(NamedTuple):
-    """A module without its numbers: its graphs, by how it is used, and what it draws from."""
+    """The structure of a module without its arrays.
+
+    - ``graphs``: by mode, ``using``, ``sampling`` or ``training``
+    - ``random``: its random streams and rates
+    - ``carries``: whether it has other untrained variables, its state
+    """
 
     graphs: Mapping[str, Any]
-    random: _Untrained  # streams, and rates
-    carries: bool  # whether it has variables of other kinds than these and weights
+    random: _Untrained
+    carries: bool
 
 
 _RANDOM = nnx.RngState, Rate
@@ -266,7 +274,7 @@ def _split(build: Build) -> _Split:
         graphs["training"], _, random, carried = split(nnx.Param, _RANDOM, ...)
         return random, carried
 
-    random, carried = jax.eval_shape(parts)  # no numbers, only shapes
+    random, carried = jax.eval_shape(parts)  # shapes only
     for path, variable in cast(_Untrained, nnx.to_flat_state(carried)):
         kinds = [getattr(leaf, "dtype", None) for leaf in jax.tree.leaves(variable)]
         if any(kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key) for kind in kinds):
@@ -279,15 +287,15 @@ def _split(build: Build) -> _Split:
 
 
 def _carried(module: nnx.Module) -> Tree:
-    """What a module keeps beside weights and random streams; what it only shows is not kept."""
+    """Return a module's state: variables other than weights, random streams and intermediates."""
     others = nnx.Not(nnx.Any(nnx.Param, nnx.Intermediate, *_RANDOM))
     return nnx.to_pure_dict(nnx.state(module, others))
 
 
 def nothing_drawn(module: object, drawing: str) -> SwarmError:
-    """The error of a module that goes without what is random wherever its statistics are frozen.
+    """Return the error for a module that cannot draw at random while its statistics are frozen.
 
-    ``drawing``: how a layer is told of it by itself
+    ``drawing``: an example of a random layer with its own argument
     """
     return SwarmError(
         f"key: module {type(module).__name__} draws nothing with frozen statistics, because one "
@@ -297,7 +305,7 @@ def nothing_drawn(module: object, drawing: str) -> SwarmError:
 
 
 def _parts(params: Params) -> tuple[Tree, ...]:
-    """Weights, and the state where there is any."""
+    """Return the weights, and the state if there is any."""
     return tuple(params) if isinstance(params, Variables) else (params,)
 
 
@@ -307,10 +315,10 @@ def _state(
     hyperparams: Hyperparams,
     defaults: Mapping[_Path, np.ndarray],
 ) -> Any:
-    """Random streams that start from the key, and rates from the hyperparameters."""
+    """Return random streams seeded by the key, and rates from the hyperparameters."""
     values: list[tuple[_Path, Any]] = []
     for position, (path, variable) in enumerate(untrained):
-        shape = np.shape(variable.get_value())  # () but in layers made by vmap, with one for each
+        shape = np.shape(variable.get_value())  # () except in vmapped layers
         if isinstance(variable, nnx.RngKey):
             value = jax.random.fold_in(jax.random.key(0) if key is None else key, position)
             value = jax.random.split(value, shape) if shape else value
@@ -324,7 +332,7 @@ def _state(
 
 
 def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tree:
-    """Call a module, or a method; one that lacks a random key is an error that says what to do."""
+    """Call a module or its method. Raises SwarmError if it lacks a random key."""
     call = method_of(module, method)
     args, kwargs = arguments(call, inputs, **options)
     try:
@@ -339,26 +347,26 @@ def _call(module: Any, *inputs: Tree, method: Any = None, **options: Any) -> Tre
         ) from error
 
 
-_TRAINING = "train", "training", "is_training"  # what modules call such an argument
+_TRAINING = "train", "training", "is_training"  # common names of the argument
 
 
 def flags(call: Callable[..., Any], *, training: bool, drawn: bool) -> dict[str, bool]:
-    """What a module is told by name of what is being done, of the arguments that it takes.
+    """Return the flags for training or prediction that a call takes, by argument name.
 
-    - ``training``: whether its state is updated
-    - ``drawn``: whether what is random in it is drawn
+    - ``training``: whether the module's state is updated
+    - ``drawn``: whether its random layers draw
     """
-    says = dict.fromkeys(_TRAINING, training)
-    says |= {"deterministic": not drawn, "use_running_average": not training}
+    values = dict.fromkeys(_TRAINING, training)
+    values |= {"deterministic": not drawn, "use_running_average": not training}
     try:
         taken = inspect.signature(call).parameters
-    except ValueError:  # it does not say what it takes
+    except ValueError:  # no signature
         return {}
-    return {name: said for name, said in says.items() if name in taken}
+    return {name: value for name, value in values.items() if name in taken}
 
 
 def method_of(module: Any, method: Any) -> Callable[..., Any]:
-    """A module, or its method of this name, or a function of it as one."""
+    """Return the module itself, its method of this name, or a function bound to the module."""
     if method is None:
         return module
     return getattr(module, method) if isinstance(method, str) else functools.partial(method, module)
@@ -367,9 +375,10 @@ def method_of(module: Any, method: Any) -> Callable[..., Any]:
 def arguments(
     call: Callable[..., Any], inputs: Sequence[Tree], **options: Any
 ) -> tuple[tuple[Tree, ...], dict[str, Any]]:
-    """How to call a module on its inputs: a tuple or dict is spread where it takes several.
+    """Return positional and named arguments to call a module on its inputs.
 
-    ``options`` are arguments that it gets by name.
+    A single tuple, list or dict is unpacked if the module takes several inputs. ``options``:
+    arguments by name.
     """
     given: object = inputs[0] if len(inputs) == 1 else None
     if isinstance(given, tuple | list | dict):
@@ -379,13 +388,13 @@ def arguments(
             if isinstance(given, dict):
                 return (), {**cast(dict[str, Any], given), **options}
             return tuple(cast(Sequence[Tree], given)), options
-        except ValueError:  # it does not say what it takes
+        except ValueError:  # no signature
             pass
     return tuple(inputs), options
 
 
 def on_device(leaf: AnyArray) -> jax.Array:
-    """The same, as an array of JAX."""
+    """Return an array as a JAX array."""
     return jnp.asarray(leaf)
 
 
@@ -399,9 +408,9 @@ def _set_rates(module: nnx.Module, hyperparams: Hyperparams) -> None:
 
 
 def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tree]) -> Functions:
-    """A model from pure functions ``init(key) -> params`` and ``apply(params, inputs)``.
+    """Return a model of two pure functions, ``init(key) -> params`` and ``apply(params, inputs)``.
 
-    An ``apply(params, inputs, key)`` gets a random key in training and None otherwise.
+    ``apply`` may take ``key``: a random key in training, None otherwise.
     """
     takes_key = "key" in inspect.signature(apply).parameters
 
@@ -423,7 +432,7 @@ def pure_functions(init: Callable[[jax.Array], Params], apply: Callable[..., Tre
 
 
 def _module(build: Build) -> nnx.Module:
-    """The module that a function makes. Raises SwarmError unless it makes one."""
+    """Return the module that ``build`` makes. Raises SwarmError for anything else."""
     module = cast(object, build(nnx.Rngs(0)))
     if not isinstance(module, nnx.Module):
         raise SwarmError(f"build(rngs): expected a flax.nnx module; got {type(module).__name__}")
@@ -431,9 +440,9 @@ def _module(build: Build) -> nnx.Module:
 
 
 def _with_arrays(module: nnx.Module) -> nnx.Module:
-    """The module with plain arrays among its variables, also where they are traced.
+    """Return the module with its plain arrays registered as data, traced ones too.
 
-    Flax tells arrays from settings when they are assigned, and may take traced ones for settings.
+    Flax decides on assignment what is data, and may take traced arrays for static attributes.
     """
     for _, node in list(nnx.iter_graph(module)):
         if isinstance(node, nnx.Pytree):
@@ -444,7 +453,7 @@ def _with_arrays(module: nnx.Module) -> nnx.Module:
 
 
 def _rates(build: Build) -> Mapping[_Path, np.ndarray]:
-    """The rates that a module is built with, by path."""
-    with jax.ensure_compile_time_eval():  # numbers, also when called while tracing
+    """Return the rates that a module is built with, by path."""
+    with jax.ensure_compile_time_eval():  # concrete values even while tracing
         rates = cast(_Untrained, nnx.to_flat_state(nnx.state(build(nnx.Rngs(0)), Rate)))
         return {path: np.asarray(rate.get_value()) for path, rate in rates}

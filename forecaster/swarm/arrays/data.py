@@ -1,4 +1,4 @@
-"""Where members' data come from: arrays with a row per member, shared arrays, or a stream."""
+"""The data of members: arrays with a row per member, shared arrays, or a stream."""
 
 import dataclasses
 import functools
@@ -16,68 +16,70 @@ from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import Data, Tree
 
 Rows: TypeAlias = Int[np.ndarray, " row"]
-"""Which members, by their positions among the ids."""
+"""Positions of members among the ids."""
 
 
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
 class Shared:
-    """Arrays that all members learn from, kept once on every device, never copied per member.
+    """Arrays that all members learn from, kept once on every device and not copied per member.
 
-    Without ``rows`` each member sees ``values``, a pytree of arrays, as they are. With ``rows``,
-    whole numbers (member,), member k sees row ``rows[k]`` of their leading axis, so that many
-    members can share a series.
+    - ``values``: a pytree of arrays
+    - ``rows``: integers (member,); member k gets ``leaf[rows[k]]`` of every leaf of ``values``, so
+      that several members can share a series. Without ``rows`` each member gets the whole
+      ``values``
     """
 
     values: Tree
     rows: Tree = None
 
     def __post_init__(self) -> None:
-        """A list of rows, or a tuple, is an array of them, also for JAX."""
+        """Turn a list or tuple of rows into an array, which is one leaf for JAX."""
         if isinstance(self.rows, list | tuple):
             object.__setattr__(self, "rows", np.asarray(cast(Any, self.rows)))
 
     def tree_flatten(self) -> tuple[tuple[Tree, Tree], None]:
-        """For JAX."""
+        """Return children and static data, for JAX."""
         return (self.values, self.rows), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Tree, Tree]) -> "Shared":
-        """For JAX."""
+        """Rebuild from static data and children, for JAX."""
         return cls(*children)
 
 
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Stands in one member's data for the shared arrays with this number."""
+    """Placeholder in one member's data for the shared arrays with this number."""
 
     number: int
     rows: Tree
 
     def tree_flatten(self) -> tuple[tuple[Tree], int]:
-        """For JAX."""
+        """Return children and static data, for JAX."""
         return (self.rows,), self.number
 
     @classmethod
     def tree_unflatten(cls, number: int, children: tuple[Tree]) -> "Reference":
-        """For JAX."""
+        """Rebuild from static data and children, for JAX."""
         return cls(number, *children)
 
 
 @dataclasses.dataclass(frozen=True)
 class Streamed:
-    """Data too large for memory: ``load(rows)`` gives those of some members when they are due.
+    """Data too large for memory: ``load(rows)`` returns the data of some members when needed.
 
-    ``rows``: whole numbers (row,), the members' positions among the ids. The result is a pytree of
-    arrays (row, ...), always the same for the same rows. Called again whenever members move.
+    ``rows``: integers (row,), the members' positions among the ids. ``load`` returns a pytree of
+    arrays (row, ...), always the same for the same rows. It is called again whenever members move
+    to another position on the devices.
     """
 
     load: Callable[[Rows], Data]
 
 
 def split_shared(data: Data) -> tuple[Data, tuple[Tree, ...]]:
-    """Take shared arrays out of a tree; returns what has a row per member, and the shared."""
+    """Return a tree with References in place of Shared arrays, and the shared arrays."""
     shared: list[Tree] = []
 
     def refer(leaf: Tree) -> Tree:
@@ -90,7 +92,7 @@ def split_shared(data: Data) -> tuple[Data, tuple[Tree, ...]]:
 
 
 def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
-    """Undo :func:`split_shared` for one member: its data, with the shared arrays back in them."""
+    """Return one member's data with the shared arrays in place of References."""
 
     def put(leaf: Tree) -> Tree:
         if not isinstance(leaf, Reference):
@@ -98,7 +100,7 @@ def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
         values = shared[leaf.number]
         if leaf.rows is None:
             return values
-        # Every row is there: without a look at whether it is there is less to compile.
+        # Rows are checked on the host; clip compiles to less than a check for bounds.
         row = functools.partial(jnp.take, indices=leaf.rows, axis=0, mode="clip")
         return jax.tree.map(row, values)
 
@@ -106,17 +108,17 @@ def with_shared(data: Data, shared: tuple[Tree, ...]) -> Data:
 
 
 def is_shared(leaf: object) -> TypeGuard[Shared]:
-    """Whether a part of a tree is shared arrays."""
+    """Return whether a leaf is :class:`Shared`."""
     return isinstance(leaf, Shared)
 
 
 def is_reference(leaf: object) -> TypeGuard[Reference]:
-    """Whether a part of a tree stands for shared arrays."""
+    """Return whether a leaf is a :class:`Reference`."""
     return isinstance(leaf, Reference)
 
 
 class Held:
-    """The data of all members, read by rows. ``shared`` lies on every device."""
+    """The data of all members, read by rows; ``shared`` arrays are copied to every device."""
 
     def __init__(self, data: Data | Streamed, members: int):
         self.streamed = isinstance(data, Streamed)
@@ -134,17 +136,17 @@ class Held:
 
     @property
     def is_small(self) -> bool:
-        """Whether no more than 1 MiB, in the very arrays that a program takes."""
+        """Whether the data are at most 1 MiB, and need no conversion for JAX."""
         plain = all(map(_is_plain, jax.tree.leaves(self.shared)))
         return plain and self.members * self.bytes_each + total_bytes(self.shared) <= 2**20
 
     @property
     def shapes(self) -> str:
-        """Of one member's data and of those that are shared."""
+        """Shapes of one member's data and of the shared arrays, as text."""
         return f"{self.example} {jax.tree.map(np.shape, self.shared)}"
 
     def rows(self, rows: Rows) -> Data:
-        """The data of these members, arrays (row, ...). The same row may come more than once."""
+        """Return the data of these members, arrays (row, ...); rows may repeat."""
         if not self.streamed:
             return self._load(rows)
         unique, back = np.unique(rows, return_inverse=True)
@@ -156,10 +158,10 @@ class Held:
 
 
 def with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
-    """Shared arrays with spare rows, where members choose theirs.
+    """Return the shared arrays, padded with spare rows where members select rows.
 
-    A program is compiled for as many rows as there are. So neighbouring numbers of them get the
-    same one, and a single row never gets a program of its own, which rounds otherwise.
+    A program is compiled for a fixed number of rows. Padding lets similar numbers of rows share a
+    program, and keeps a single row from a program of its own, which would round differently.
     """
     chosen = {
         leaf.number
@@ -173,7 +175,10 @@ def with_room(by_member: Data, shared: tuple[Tree, ...]) -> tuple[Tree, ...]:
 
 
 def _padded(leaf: ArrayLike) -> np.ndarray:
-    """An array (row, ...) with up to an eighth more rows, two at least, that repeat the first."""
+    """Return an array (row, ...) padded with copies of its first row, up to an eighth more.
+
+    The number of rows becomes a multiple of 2 or of a larger power of two.
+    """
     array = np.asarray(leaf)
     step = max(2, 1 << max(0, len(array).bit_length() - 4))
     spare = -len(array) % step
@@ -198,13 +203,13 @@ def check_rows(tree: Tree, members: int, what: str) -> None:
         if np.ndim(leaf) == 0 or np.shape(leaf)[0] != members:
             raise SwarmError(
                 f"{what}{jax.tree_util.keystr(path)}: expected a leading axis of {members} "
-                f"members, one per id; got shape {np.shape(leaf)}. Arrays that all members share "
-                "go in as Shared(array)"
+                f"members, one per id; got shape {np.shape(leaf)}. Give arrays that all members "
+                "share as Shared(array)"
             )
 
 
 def shared_rows(data: Data, rows: Rows) -> Data:
-    """Data of members that are these rows of others' data, with nothing copied."""
+    """Return data for members that use these rows of ``data``, without copying."""
     if not any(map(is_shared, jax.tree.leaves(data, is_leaf=is_shared))):
         return Shared(data, rows)
 
@@ -217,7 +222,7 @@ def shared_rows(data: Data, rows: Rows) -> Data:
 
 
 def check_data(data: Data, members: int) -> None:
-    """Check data that are not streamed: their members, and the rows of shared arrays."""
+    """Raise SwarmError unless data, not streamed, fit the members, and shared rows are valid."""
     by_member, _ = split_shared(data)
     check_rows(by_member, members, "data")
     for leaf in jax.tree.leaves(data, is_leaf=is_shared):
@@ -226,7 +231,10 @@ def check_data(data: Data, members: int) -> None:
 
 
 def check_shared(shared: Shared, members: int, what: str) -> None:
-    """Raise SwarmError unless each member has a row of shared arrays, where members have any."""
+    """Raise SwarmError unless ``rows``, if given, has one valid row per member.
+
+    ``what``: what the error calls the arrays.
+    """
     if shared.rows is None:
         return
     rows = np.asarray(shared.rows)
@@ -245,5 +253,5 @@ def check_shared(shared: Shared, members: int, what: str) -> None:
 
 
 def total_bytes(tree: Tree) -> int:
-    """Bytes of all arrays of a tree."""
+    """Return the bytes of all arrays of a tree."""
     return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))

@@ -1,4 +1,4 @@
-"""Some members of many: rows of trees of arrays, taken, written and appended."""
+"""Take, write and append members, which are rows of trees of arrays."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar, cast
@@ -13,11 +13,11 @@ from forecaster.swarm.task import AnyArray, ArrayLike
 _T = TypeVar("_T")
 
 Rows: TypeAlias = int | Sequence[int] | np.ndarray | slice
-"""Positions of members, from one to another, or a mask (member,)."""
+"""Positions of members, a slice of them, or a mask (member,)."""
 
 
 def take_members(tree: _T, rows: Rows) -> _T:
-    """Some members of a tree of arrays, numpy leaves (member, ...), in the order of ``rows``."""
+    """Return some members of a tree as numpy leaves (member, ...), in the order of ``rows``."""
 
     def take(leaf: Any) -> np.ndarray | np.generic:
         return np.asarray(leaf)[rows]
@@ -26,20 +26,20 @@ def take_members(tree: _T, rows: Rows) -> _T:
 
 
 def consecutive(rows: np.ndarray) -> np.ndarray | slice:
-    """Positions from 0 on, as a slice where each follows the one before: that copies nothing."""
+    """Return rows as a slice if they are consecutive, so that indexing copies nothing."""
     if len(rows) and (np.diff(rows) == 1).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
 
 
 def named_leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
-    """Every leaf of a tree and its name, such as ``['out']['kernel']``."""
+    """Return every leaf of a tree with its name, such as ``['out']['kernel']``."""
     leaves = cast(list[tuple[Any, Any]], jax.tree_util.tree_flatten_with_path(tree)[0])
     return [(jax.tree_util.keystr(path), np.asarray(leaf)) for path, leaf in leaves]
 
 
 def write_members(tree: _T, rows: np.ndarray, new: _T) -> _T:
-    """A copy of a tree of numpy arrays (member, ...) with new values in some rows."""
+    """Return a copy of a tree of numpy arrays (member, ...) with new values in some rows."""
     if np.array_equal(rows, np.arange(len(jax.tree.leaves(tree)[0]))):
         return new
 
@@ -52,20 +52,20 @@ def write_members(tree: _T, rows: np.ndarray, new: _T) -> _T:
 
 
 def fill_members(tree: Any, rows: np.ndarray, new: Any) -> None:
-    """Write into some rows of a tree of numpy arrays (member, ...), which is changed."""
+    """Write new values into some rows of a tree of numpy arrays (member, ...), in place."""
     for leaf, values in zip(jax.tree.leaves(tree), jax.tree.leaves(new), strict=True):
         leaf[rows] = values
 
 
 def written(leaf: AnyArray, rows: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """A copy of an array (member, ...) with new values in some rows."""
+    """Return a copy of an array (member, ...) with new values in some rows."""
     leaf = np.array(leaf)
     leaf[rows] = new
     return leaf
 
 
 def append_members(first: _T, *others: _T) -> _T:
-    """Trees of arrays (member, ...) as one, the members of the first come first."""
+    """Concatenate trees of arrays (member, ...) along the member axis."""
     if not others:
         return first
 
@@ -76,10 +76,10 @@ def append_members(first: _T, *others: _T) -> _T:
 
 
 def mean_members(tree: _T, weights: Float[np.ndarray, " member"]) -> _T:
-    """The weighted mean over the members of a tree of arrays (member, ...), leaves (...).
+    """Return the weighted mean over the members of a tree of arrays (member, ...), leaves (...).
 
-    Means of whole numbers, such as counts of steps, are rounded; of what has no mean (raw random
-    keys, flags) the first member's stays.
+    Means of signed integers, such as step counts, are rounded. Unsigned integers and bools (raw
+    random keys, flags) have no mean: the first member's are returned.
     """
     share = weights / weights.sum()
 
@@ -94,10 +94,10 @@ def mean_members(tree: _T, weights: Float[np.ndarray, " member"]) -> _T:
 
 
 def broadcast_params(params: _T, like: _T) -> _T:
-    """Weights in the shapes and types of ``like``, leaves (member, ...).
+    """Return weights in the shapes and types of ``like``, leaves (member, ...).
 
-    ``params``: leaves (member, ...) or, the same for all members, (...). Raises SwarmError when
-    they have other shapes.
+    ``params``: leaves (member, ...), or (...) for the same weights in all members. Raises
+    SwarmError for other shapes.
     """
     shapes = jax.tree.map(np.shape, like)
     one = jax.tree.map(np.shape, take_members(like, 0))

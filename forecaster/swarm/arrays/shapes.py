@@ -1,4 +1,4 @@
-"""Shapes of examples: those that members know, and what is said of others that a model refuses."""
+"""Shapes of examples, and errors that name them when a model fails on another shape."""
 
 import contextlib
 from collections.abc import Generator, Mapping
@@ -11,13 +11,13 @@ from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.task import Tree
 
-_CALLED = "forecaster.swarm: the caller's code got, of one member, "
+_NOTE = "forecaster.swarm: called with arrays of one member, "
 
 
 class Shape(NamedTuple):
-    """What a single example is.
+    """Shape and type of a single example.
 
-    ``shared``: whether it came in arrays without a member axis
+    ``shared``: whether it was given in an array without a member axis
     """
 
     sizes: tuple[int, ...]
@@ -26,43 +26,43 @@ class Shape(NamedTuple):
 
 
 Shapes: TypeAlias = Mapping[str, Shape]
-"""Shapes of single examples by their place in the data, such as ``inputs['image']``."""
+"""Shapes of single examples by their path in the data, such as ``inputs['image']``."""
 
 
 def shapes_of(inputs: Tree, targets: Tree = None) -> dict[str, Shape]:
-    """Shapes of single examples, of trees of arrays (member, example, ...) or Shared ones."""
+    """Return the shapes of single examples in trees of arrays (member, example, ...) or Shared."""
     found: dict[str, Shape] = {}
     for name, tree in (("inputs", inputs), ("targets", targets)):
         shared = isinstance(tree, Shared)
-        axes = 1 if shared and tree.rows is None else 2  # before the example's own
+        axes = 1 if shared and tree.rows is None else 2  # leading axes
         found |= _named(name, tree.values if shared else tree, axes)
     return found
 
 
 def sample_shapes(*inputs: Tree) -> dict[str, Shape]:
-    """Shapes of single examples, of inputs (example, ...) that a model was made with."""
+    """Return the shapes of single examples in sample inputs (example, ...)."""
     return _named("inputs", inputs[0] if len(inputs) == 1 else inputs, 1)
 
 
 @contextlib.contextmanager
 def naming_arrays(**trees: Tree) -> Generator[None]:
-    """Add to an error of the caller's own code which arrays it got, (example, ...)."""
+    """Add the shapes of these arrays, (example, ...), as a note to an error of the user's code."""
     try:
         yield
     except Exception as error:
         if not _is_named(error):
             shown = (f"{name} {jax.numpy.shape(leaf)}" for name, leaf in _leaves(**trees))
-            error.add_note(_CALLED + ", ".join(shown))
+            error.add_note(_NOTE + ", ".join(shown))
         raise
 
 
 @contextlib.contextmanager
 def expecting(known: Shapes, given: Shapes, what: str) -> Generator[None]:
-    """Turn an error of the caller's own code into one about shapes, where others are known.
+    """Turn an error of the user's code into a SwarmError if the shapes differ from training.
 
-    - ``known``: of the examples that members were trained on; empty where there are none
-    - ``given``: of those that the code inside works on
-    - ``what``: the method that does it
+    - ``known``: shapes of the training examples; empty before training
+    - ``given``: shapes of the examples at hand
+    - ``what``: the method that the error names
     """
     try:
         yield
@@ -79,7 +79,7 @@ def expecting(known: Shapes, given: Shapes, what: str) -> Generator[None]:
 
 
 def _difference(known: Shapes, given: Shapes) -> str:
-    """What was expected, what came, and what to do; empty where it is the same."""
+    """Return what was expected, what came and what to do; empty if the shapes agree."""
     if known.keys() != given.keys():
         return (
             f"expected {', '.join(known)}, as in training; got {', '.join(given) or 'none'}. Give "
@@ -103,11 +103,11 @@ def _difference(known: Shapes, given: Shapes) -> str:
 
 def _is_named(error: Exception) -> bool:
     notes = cast(list[str], getattr(error, "__notes__", []))
-    return any(note.startswith(_CALLED) for note in notes)
+    return any(note.startswith(_NOTE) for note in notes)
 
 
 def _leaves(**trees: Tree) -> list[tuple[str, Any]]:
-    """Every array of these trees, and its place."""
+    """Return every array of these trees with its path."""
     return [
         (name + jax.tree_util.keystr(path), leaf)
         for name, tree in trees.items()
@@ -117,8 +117,8 @@ def _leaves(**trees: Tree) -> list[tuple[str, Any]]:
 
 def _named(name: str, tree: Tree, axes: int) -> dict[str, Shape]:
     return {
-        place: Shape(tuple(np.shape(leaf))[axes:], str(_type_of(leaf)), axes == 1)
-        for place, leaf in _leaves(**{name: tree})
+        path: Shape(tuple(np.shape(leaf))[axes:], str(_type_of(leaf)), axes == 1)
+        for path, leaf in _leaves(**{name: tree})
     }
 
 

@@ -1,4 +1,4 @@
-"""Weights that are trained, and beside them what a model carries along without training it."""
+"""Trained weights, and the untrained state of models that have one."""
 
 import math
 from collections.abc import Callable
@@ -14,11 +14,10 @@ from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
 
 class Variables(NamedTuple):
-    """Weights, and state that no optimiser touches: running statistics, fixed tables.
+    """The params of a model with state that no optimiser changes: running statistics, tables.
 
-    What is ``params`` elsewhere, for a model with such state. Training replaces the state by what
-    the model left after each batch; a forecast uses it as it is. Both are kept, saved, selected,
-    merged and chosen as the best together.
+    Each training step replaces the state by the model's updated one; a prediction leaves it as it
+    is. Weights and state are saved, selected, merged and chosen as the best together.
     """
 
     params: Params
@@ -26,17 +25,17 @@ class Variables(NamedTuple):
 
 
 def trained(params: Params) -> Params:
-    """The part of a model's params that an optimiser changes."""
+    """Return the part of a model's params that an optimiser changes."""
     return params.params if isinstance(params, Variables) else params
 
 
 def with_trained(params: Params, weights: Params) -> Params:
-    """The same params with other weights."""
+    """Return the params with other weights."""
     return params._replace(params=weights) if isinstance(params, Variables) else weights
 
 
 def count_weights(params: Params) -> int:
-    """How many numbers an optimiser changes, of one member's params or their shapes."""
+    """Return the number of trained weights, from one member's params or their shapes."""
     return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(trained(params)))
 
 
@@ -47,7 +46,7 @@ def loss_of_weights(
     key: jax.Array | None,
     hyperparams: Hyperparams,
 ) -> Callable[[Params], Float[jax.Array, ""]]:
-    """A task's loss of a batch, as a scalar function of the trained weights alone."""
+    """Return a task's loss of a batch as a scalar function of the trained weights."""
     if not isinstance(params, Variables):
         return lambda weights: loss(weights, batch, key, hyperparams)
     return lambda weights: _pair(loss(with_trained(params, weights), batch, key, hyperparams))[0]
@@ -60,9 +59,9 @@ def value_and_grad(
     key: jax.Array | None,
     hyperparams: Hyperparams,
 ) -> tuple[Float[jax.Array, ""], Params, Params]:
-    """A task's loss of a batch, its gradient, and the params with the state that the batch left.
+    """Return a task's loss of a batch, its gradient, and the params with the updated state.
 
-    The gradient is a tree of the weights that are trained.
+    The gradient has the tree of the trained weights.
     """
     if not isinstance(params, Variables):
         value, grads = jax.value_and_grad(loss)(params, batch, key, hyperparams)
@@ -76,18 +75,18 @@ def value_and_grad(
 
 
 def _pair(result: Any) -> tuple[jax.Array, Tree]:
-    """What a loss with state returned. Raises SwarmError where it is not a pair."""
+    """Return the pair (loss, state) of a model with state. Raises SwarmError for anything else."""
     given = cast(tuple[Any, ...], result) if isinstance(result, tuple) else ()
     if len(given) != 2:
         raise SwarmError(
-            "the loss of a model with state: expected (loss, state) in training, the state as "
-            f"Functions.train returns it; got a {type(cast(object, result)).__name__}"
+            "the loss of a model with state: expected (loss, state) in training, with the state "
+            f"from Functions.train; got a {type(cast(object, result)).__name__}"
         )
     return cast(tuple[jax.Array, Tree], given)
 
 
 def _same_types(state: Tree, like: Tree) -> Tree:
-    """The state in the types that it had: lower precision must not creep into statistics."""
+    """Return the state in its former types, so that statistics keep their precision."""
 
     def convert(leaf: AnyArray, before: AnyArray) -> jax.Array:
         return jnp.asarray(leaf, before.dtype)

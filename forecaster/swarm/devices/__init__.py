@@ -1,4 +1,4 @@
-"""Spread members over devices, and compile the programs that run there.
+"""Spread members over devices and compile the programs that run on them.
 
 Knows JAX, arrays and the compiled kernels. Must not know what a member learns.
 """

@@ -1,11 +1,11 @@
-"""Data parallelism: a step's batch split over several devices, with the same weights on each.
+"""Data parallelism: split a step's batch over several devices with the same weights on each.
 
-The program stays that of one device: what is said here is only where the examples of an array lie.
-XLA's partitioner splits the arithmetic accordingly and adds up the gradients, once a step. So a
-loss of a whole batch, statistics and random draws are those of one device, up to rounding.
+This module only declares how examples are sharded. The program stays that of one device; XLA's
+partitioner splits its arithmetic and adds up the gradients once per step. So losses of a batch,
+statistics and random draws equal those of one device, up to rounding.
 
-The devices of a lane are an axis of the mesh of their own, which the lanes' ``shard_map`` leaves to
-the partitioner (``jax.sharding.AxisType.Auto``).
+The devices of a lane form a second axis of the mesh, which the lanes' ``shard_map`` leaves to the
+partitioner (``jax.sharding.AxisType.Auto``).
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from jax.sharding import PartitionSpec as P
 
 from forecaster.swarm.task import AnyArray, Tree
 
-AXIS = "batch"  # of the mesh
+AXIS = "batch"  # name of the mesh axis
 
 
-def _ways() -> int:
-    """Over how many devices the program that is being traced splits a batch.
+def _devices_per_lane() -> int:
+    """Return over how many devices the traced program splits a batch.
 
-    1 also where it is split already, inside of :func:`by_example`.
+    1 inside :func:`by_example`, where the batch is already split.
     """
     mesh = jax.sharding.get_abstract_mesh()
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
@@ -32,31 +32,31 @@ def _ways() -> int:
 
 
 def shard_batch(tree: Tree) -> Tree:
-    """Lay the examples of a batch, arrays (example, ...), on the devices that share them.
+    """Shard a batch, arrays (example, ...), by example over the devices of a lane.
 
-    Values stay as they are, and where a lane has one device nothing happens at all. A number of
-    examples that does not divide leaves room on the last device.
+    Values do not change. With one device per lane this does nothing. If the number of examples is
+    not divisible by that of devices, the last device has fewer.
     """
-    if (ways := _ways()) == 1:
+    if (count := _devices_per_lane()) == 1:
         return tree
 
-    def lay(leaf: AnyArray) -> AnyArray:
+    def shard(leaf: AnyArray) -> AnyArray:
         if np.ndim(leaf) == 0 or jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-            return leaf  # one of all examples, or random keys
-        padded = _padded(jnp.asarray(leaf), 0, ways)
-        return _laid(padded, P(AXIS))[: leaf.shape[0]]
+            return leaf  # a scalar, or random keys
+        padded = _padded(jnp.asarray(leaf), 0, count)
+        return _sharded(padded, P(AXIS))[: leaf.shape[0]]
 
-    return jax.tree.map(lay, tree)
+    return jax.tree.map(shard, tree)
 
 
 def first_example(x: AnyArray, used: AnyArray) -> jax.Array:
-    """The first example of a batch (example, ...) that is used, on every device; else zeros.
+    """Return the first used example of a batch (example, ...) on every device; zeros if none is.
 
-    Of a split batch as a sum, so that nothing else is sent.
+    In a split batch it is computed as a sum, so that the devices exchange only that.
     """
     x, count = jnp.asarray(x), len(used)
     first = jnp.where(used, jnp.arange(count), count).min()
-    if _ways() == 1:
+    if _devices_per_lane() == 1:
         taken = jnp.take(x, first, axis=0, mode="clip")
         return jnp.where(first < count, taken, jnp.zeros((), x.dtype))
     is_first = (jnp.arange(count) == first).reshape(-1, *[1] * (x.ndim - 1))
@@ -64,12 +64,12 @@ def first_example(x: AnyArray, used: AnyArray) -> jax.Array:
 
 
 def replicated(tree: Tree) -> Tree:
-    """Have arrays whole on each device of a lane, such as the sum of its gradients."""
+    """Replicate arrays, such as summed gradients, on all devices of a lane."""
 
     def whole(leaf: jax.Array) -> jax.Array:
-        return _laid(leaf, P())
+        return _sharded(leaf, P())
 
-    return tree if _ways() == 1 else jax.tree.map(whole, tree)
+    return tree if _devices_per_lane() == 1 else jax.tree.map(whole, tree)
 
 
 def by_example(
@@ -79,32 +79,33 @@ def by_example(
     *,
     last_only: bool,
 ) -> jax.Array:
-    """``function(*weights, *arrays)`` of arrays (time, example, ...), each device for its examples.
+    """Call ``function(*weights, *arrays)``, each device on its own examples.
 
-    For a function that the partitioner cannot look into, or would split badly. It returns an array
-    (time, example, ...), or with ``last_only`` (example, ...), and treats each example by itself.
+    For a function that the partitioner cannot split, or would split badly. ``arrays`` are
+    (time, example, ...); the function returns an array (time, example, ...), or with ``last_only``
+    (example, ...), and its examples must be independent.
     """
-    if (ways := _ways()) == 1:
+    if (count := _devices_per_lane()) == 1:
         return function(*weights, *arrays)
     examples = arrays[0].shape[1]
-    padded = [_padded(array, 1, ways) for array in arrays]
+    padded = [_padded(array, 1, count) for array in arrays]
     out = P(AXIS) if last_only else P(None, AXIS)
     specs = (*[P()] * len(weights), *[P(None, AXIS)] * len(arrays))
-    # Derivatives by the weights, which all devices have, come out added up.
-    apart = jax.shard_map(
+    # shard_map adds up the derivatives by the weights, which are on all devices.
+    mapped = jax.shard_map(
         function, in_specs=specs, out_specs=out, axis_names={AXIS}, check_vma=False
     )
-    found = apart(*weights, *padded)
+    found = mapped(*weights, *padded)
     return found[:examples] if last_only else found[:, :examples]
 
 
-def _laid(leaf: jax.Array, spec: P) -> jax.Array:
+def _sharded(leaf: jax.Array, spec: P) -> jax.Array:
     return jax.lax.with_sharding_constraint(leaf, spec)
 
 
-def _padded(array: jax.Array, axis: int, ways: int) -> jax.Array:
-    """With zeros at an axis's end, so that each device has as many."""
-    missing = -array.shape[axis] % ways
+def _padded(array: jax.Array, axis: int, devices: int) -> jax.Array:
+    """Return an array with zeros appended along an axis to a multiple of ``devices``."""
+    missing = -array.shape[axis] % devices
     if not missing:
         return array
     return jnp.pad(array, [(0, missing if n == axis else 0) for n in range(array.ndim)])

@@ -1,9 +1,8 @@
-"""Lanes: the devices that work side by side, and a member-wise function spread over them.
+"""Lanes: the devices that train in parallel, and functions of one member mapped over them.
 
-On a CPU one lane is one core. XLA's own threading only slows very small matrix products down, so
-each core gets a device of its own, and members are spread over the devices. Inside a lane members
-go through in small chunks (``vmap``), one chunk after another, so that what the backward pass
-saves stays in the cache.
+On a CPU a lane is a core: XLA's own threading slows very small matrix products down, so each core
+is a JAX device, and members are spread over the devices. A lane works on small chunks of members
+(``vmap``), one chunk after another, so that what the backward pass saves stays in the cache.
 """
 
 import dataclasses
@@ -36,14 +35,14 @@ from forecaster.swarm.devices.programs import Program, cores, spread
 from forecaster.swarm.task import Tree
 
 log = logging.getLogger(__name__)
-_started_in: int | None = None  # the process that JAX starts its backends in
+_started_in: int | None = None  # id of the process in which JAX starts
 
 
 def use_all_cores() -> None:
-    """Ask JAX for one CPU device per core; without effect once JAX has started its backends.
+    """Ask JAX for one CPU device per core, which works only before JAX is first used.
 
-    Then it warns if cores are left idle. Raises SwarmError in a process that was forked after that,
-    where JAX would hang.
+    Warns if JAX has started with fewer devices. Raises SwarmError in a process that was forked
+    after that, where JAX would hang.
     """
     _check_not_forked()
     chosen: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009
@@ -72,25 +71,25 @@ def _check_not_forked() -> None:
 
 
 def keep_compiled(folder: Path) -> None:
-    """Keep compiled programs in a folder, so that the next process need not compile them again."""
+    """Cache compiled programs in a folder, so that later processes need not compile them again."""
     path = str(folder.resolve())
     try:
         path.encode()
-    except UnicodeEncodeError:  # bytes that the locale has no letters for; XLA takes text only
+    except UnicodeEncodeError:  # a path that is not text, which XLA cannot open
         return
     jax.config.update("jax_compilation_cache_dir", path)
-    # A cache that cannot be read or written costs time, nothing else.
+    # A cache that cannot be read or written only costs time.
     warnings.filterwarnings("ignore", module=r"jax\._src\.compil.*")
-    # Short enough for what makes forecasts, too long for single operations.
+    # Keeps the programs that make forecasts, not those of single operations.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def lane_mesh(lanes: int | None = None, data_parallel: int = 1) -> Mesh:
-    """The devices to work on, a mesh of one axis; all local ones unless a number is given.
+    """Return the mesh of lanes: one axis, of all local devices by default.
 
-    With ``data_parallel`` a lane is so many devices, and the mesh has a second axis.
-    Raises SwarmError when there are fewer devices than that.
+    ``data_parallel``: devices per lane; more than one adds a second axis. Raises SwarmError if
+    there are not enough devices.
     """
     use_all_cores()
     check_counts(data_parallel=data_parallel)
@@ -119,13 +118,13 @@ def _mesh(lanes: int | None, data_parallel: int) -> Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How members lie on the devices.
+    """The arrangement of members on the devices.
 
-    - ``lanes``: the devices that work side by side
-    - ``calls``: calls of a program that all members take, one after another
+    - ``lanes``: devices, or groups of them, that work in parallel
+    - ``calls``: calls of a program, one after another, that all members need
     - ``chunk``: members that a lane trains at once
-    - ``chunks``: chunks that a lane goes through in one call
-    - ``room``: members that there may be at once, if fewer than the calls have room for
+    - ``chunks``: chunks that a lane trains one after another in one call
+    - ``room``: the maximum number of members, if the calls have space for more
 
     A call takes arrays (lane, member, ...), or (lane, chunk, member, ...).
     """
@@ -138,24 +137,24 @@ class Layout:
 
     @property
     def at_once(self) -> int:
-        """How many members a call takes."""
+        """Members per call."""
         return self.lanes * self.chunks * self.chunk
 
     @property
     def capacity(self) -> int:
-        """How many members fit."""
-        places = self.calls * self.at_once
-        return places if self.room is None else min(places, self.room)
+        """Members in all calls."""
+        space = self.calls * self.at_once
+        return space if self.room is None else min(space, self.room)
 
     @staticmethod
     def of(members: int, lanes: int, chunk: int, limit: int | None = None) -> "Layout":
-        """The smallest layout for this many members, or for no more than ``limit`` of them."""
+        """Return the smallest layout for this many members, of at most ``limit``."""
         needed = math.ceil(members / (lanes * chunk))
         most = needed if limit is None else limit // (lanes * chunk)
         return Layout(lanes, max(1, min(needed, most)), chunk)
 
     def with_chunks(self, chunks: int) -> "Layout":
-        """Return the same room, with this many chunks in each call."""
+        """Return a layout with the same capacity and this many chunks in each call."""
         calls = math.ceil(self.calls * self.chunks / chunks)
         return Layout(self.lanes, calls, self.chunk, chunks, self.capacity)
 
@@ -164,10 +163,10 @@ class Layout:
         return math.ceil(members / (self.lanes * self.chunk))
 
     def by_chunk(self, some: Bool[np.ndarray, " row"]) -> Int[np.ndarray, "lane chunk"]:
-        """Return 1 for each chunk of a call that has at least one of some members, 0 for others."""
-        places = np.zeros(self.at_once, np.int32)
-        places[: len(some)] = some
-        return places.reshape(self.chunks, self.lanes, self.chunk).max(-1).T
+        """Return 1 for each chunk of a call with at least one marked member, 0 for others."""
+        marked = np.zeros(self.at_once, np.int32)
+        marked[: len(some)] = some
+        return marked.reshape(self.chunks, self.lanes, self.chunk).max(-1).T
 
     def by_call(self, rows: Rows) -> list[Rows]:
         """Return the rows of each call, packed densely."""
@@ -175,15 +174,15 @@ class Layout:
 
 
 def place(load: Callable[[Rows], Tree], rows: Rows, layout: Layout, mesh: Mesh) -> Tree:
-    """Put the members of a call on their lanes, as :func:`packed_rows` has them."""
+    """Put the members of a call on their lanes, arranged as by :func:`packed_rows`."""
     return jax.device_put(packed_rows(load, rows, layout), NamedSharding(mesh, P("lane")))
 
 
 def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
-    """A call's members as numpy arrays (lane, member, ...): ``load(rows)`` gives arrays (row, ...).
+    """Return a call's members as numpy arrays (lane, member, ...).
 
-    The first lanes are filled first; what stays free repeats the first member. A program takes them
-    as they are, in less time than it takes to place them first.
+    ``load(rows)`` returns arrays (row, ...). The first lanes are filled first; free rows repeat the
+    first member. Passing these arrays to a program is faster than placing them on devices first.
     """
     filled = np.full(layout.at_once, rows[0])
     filled[: len(rows)] = rows
@@ -195,7 +194,7 @@ def packed_rows(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tre
 
 
 def packed_chunks(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> Tree:
-    """The same as arrays (lane, chunk, member, ...): first the first chunk of every lane."""
+    """Return a call's members as arrays (lane, chunk, member, ...), filled chunk by chunk."""
     filled = np.full(layout.at_once, rows[0])
     filled[: len(rows)] = rows
 
@@ -208,7 +207,10 @@ def packed_chunks(load: Callable[[Rows], Tree], rows: Rows, layout: Layout) -> T
 
 
 def unpack(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
-    """Undo :func:`place`: numpy arrays (member, ...) of as many members as each call has."""
+    """Undo :func:`place`; return numpy arrays (member, ...).
+
+    ``members``: the number of members in each call.
+    """
 
     def join(*leaves: np.ndarray) -> np.ndarray:
         flat = [
@@ -221,7 +223,7 @@ def unpack(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
 
 
 def unpack_chunks(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
-    """The same of arrays (lane, chunk, member, ...), copied."""
+    """Undo :func:`packed_chunks`; return copies, numpy arrays (member, ...)."""
 
     def rows(leaf: np.ndarray, count: int) -> np.ndarray:
         lanes, _, chunk, *shape = leaf.shape
@@ -236,24 +238,24 @@ def unpack_chunks(calls: Sequence[Tree], members: Sequence[int]) -> Tree:
 
 
 def replicate(tree: Tree, mesh: Mesh) -> Tree:
-    """Put arrays on every lane, whole."""
+    """Copy arrays to every lane."""
     return jax.device_put(tree, NamedSharding(mesh, P()))
 
 
 class Placed:
-    """Arrays of members on the devices, which come to the host when they are looked at."""
+    """Arrays of members on the devices, copied to the host on demand."""
 
     def __init__(self, by_call: Sequence[Tree], layout: Layout, members: int):
         self.by_call, self.layout, self.members = tuple(by_call), layout, members
 
     @functools.cached_property
     def host(self) -> Tree:
-        """Numpy arrays (member, ...)."""
+        """The members as numpy arrays (member, ...)."""
         calls = self.layout.by_call(np.arange(self.members))
         return unpack(self.by_call, [len(rows) for rows in calls])
 
 
-CHUNK = 8  # members that a lane maps a function over at once
+CHUNK = 8  # members that a lane works on at once
 
 
 def map_members(
@@ -268,13 +270,13 @@ def map_members(
 
     - ``function``: takes one member's part of each tree and returns a pytree of arrays.
     - ``trees``: of arrays (member, ...) or :class:`Shared`.
-    - ``members``: how many there are.
+    - ``members``: the number of members.
     - ``chunk``: members that a lane works on at once.
-    - ``lanes``: how many devices to use; by default all.
-    - ``once``: the function is cheap and not called again; compiling it is most of the work.
+    - ``lanes``: the number of lanes to use; by default all.
+    - ``once``: the function is cheap and called only once; compile it fast rather than well.
 
     Returns numpy arrays (member, ...). A member's result depends neither on its position nor on the
-    other members. Raises SwarmError where members have rows of Shared arrays that are not there.
+    other members. Raises SwarmError for invalid rows of Shared arrays.
     """
     for leaf in jax.tree.leaves(trees, is_leaf=is_shared):
         if is_shared(leaf):
@@ -282,7 +284,7 @@ def map_members(
     return map_placed(function, *trees, members=members, chunk=chunk, lanes=lanes, once=once).host
 
 
-_AHEAD = 4  # calls that are sent to the devices before the results of the first come back
+_AHEAD = 4  # calls made before the first one's results are fetched
 
 
 def map_placed(
@@ -294,9 +296,10 @@ def map_placed(
     stay: bool = False,
     once: bool = False,
 ) -> Placed:
-    """The same, and with ``stay`` the results are left on the devices.
+    """Apply a function as :func:`map_members` does, and return the results as :class:`Placed`.
 
-    Trees may be :class:`Placed` ones of the same members.
+    Trees may be :class:`Placed` ones of the same members. ``stay``: leave the results on the
+    devices.
     """
     mesh = lane_mesh(lanes)
     layout = Layout.of(members, mesh.size, chunk)
@@ -316,7 +319,7 @@ def map_placed(
 
 
 def _split(trees: Sequence[Tree]) -> tuple[Sequence[Tree], tuple[Tree, ...]]:
-    """Trees with a row per member or on the devices already, and the arrays that they share."""
+    """Return the trees without their shared arrays, and the shared arrays."""
     whole = tuple(None if isinstance(tree, Placed) else tree for tree in trees)
     by_member, shared = split_shared(whole)
     if shared:
@@ -326,7 +329,7 @@ def _split(trees: Sequence[Tree]) -> tuple[Sequence[Tree], tuple[Tree, ...]]:
 
 
 def packed(tree: Tree, number: int, layout: Layout) -> Tree:
-    """The members of a call, as :func:`packed_rows`, of arrays (member, ...)."""
+    """Return a call's members as :func:`packed_rows` does, from arrays (member, ...)."""
     first = number * layout.at_once
 
     def pack(leaf: Any) -> np.ndarray:
@@ -339,7 +342,7 @@ def packed(tree: Tree, number: int, layout: Layout) -> Tree:
 
 
 def _as_jax(leaf: Any) -> np.ndarray:
-    """A numpy array of a type that JAX computes with: by default none of 64 bits."""
+    """Return a numpy array of a type that JAX computes with: 32 bits instead of 64 by default."""
     array = np.asarray(leaf)
     if array.dtype.itemsize == 8:
         array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

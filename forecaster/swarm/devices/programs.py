@@ -1,7 +1,7 @@
 """Compiled programs: a function of one member, mapped over chunks of members on all lanes.
 
-Programs are known by what they compute. Where two swarms are made of equal functions, the second
-finds the first one's programs, whatever Python objects the functions are.
+Programs are cached by the text of their lowered code: a second swarm of equal functions is traced
+again, but uses the first one's executables, even if the functions are other Python objects.
 """
 
 import collections
@@ -25,34 +25,34 @@ from forecaster.swarm.devices import threefry
 from forecaster.swarm.task import Tree
 
 _CompilerError = cast(type[Exception], jax.errors.JaxRuntimeError)
-_MOST = 64  # compiled programs that are kept
+_MOST = 64  # executables that are kept
 _compiled: collections.OrderedDict[str, Any] = collections.OrderedDict()
 
 
 class Program:
-    """A function over all lanes; it is traced and compiled for the shapes that it is called with.
+    """A function over all lanes, traced and compiled for each new combination of shapes.
 
-    ``program(common, by_lane, *trees)``: what all members share, arrays (lane,), and trees of
-    arrays (lane, member, ...), or (lane, chunk, member, ...) of those in chunks, on the devices or
-    numpy. The result is one of the latter kind.
+    ``program(common, by_lane, *trees)`` takes what all members share, arrays (lane,), and trees of
+    arrays (lane, member, ...), or (lane, chunk, member, ...) if chunked, on the devices or numpy.
+    It returns such a tree.
     """
 
     def __init__(self, function: Callable[..., Tree], mesh: Mesh, *, once: bool = False):
-        # Said outright: arrays without numbers would come out on all lanes, and not go in again.
+        # Explicit output shardings, because empty arrays would come out replicated.
         self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
         self._jitted = jax.jit(function, out_shardings=self._split)
         on_cpus = mesh.devices.flat[0].platform == "cpu"
         self._options = _on_cpus(once=once) if on_cpus else {}
-        # XLA cannot split a call of the compiled hash over the devices of a lane.
+        # XLA cannot split calls of the compiled hash over the devices of a lane.
         self._mesh, self._hashed = mesh, on_cpus and mesh.axis_names == ("lane",)
         self._by_shape: dict[Any, Any] = {}
 
     def __call__(self, *args: Tree) -> Tree:
-        """The results; see the class."""
+        """Run the program; see the class."""
         return self.compiled(*args)(*args)
 
     def compiled(self, *args: Tree) -> Any:
-        """The executable for arguments of these shapes, made now if it is not there yet."""
+        """Return the executable for arguments of these shapes, compiled if needed."""
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(args))
         key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in self._by_shape:
@@ -63,14 +63,14 @@ class Program:
         return self._by_shape[key]
 
     def compile(self, *args: Tree) -> Any:
-        """An executable for arguments of these shapes, made anew or read from the kept ones."""
+        """Compile an executable for arguments of these shapes, without this process's cache."""
         with without_collections():
             return _executable(self._lower(*args), self._options)
 
     def _lower(self, *args: Tree) -> Any:
-        """The program for arguments of these shapes, as JAX lowers it.
+        """Lower the program for arguments of these shapes.
 
-        Arrays on the host are taken for what they will be on the devices.
+        Arrays on the host are described as they will lie on the devices.
         """
         common, *by_lane = args
         shapes = [
@@ -82,7 +82,7 @@ class Program:
 
     @property
     def ready(self) -> bool:
-        """Whether it was called before."""
+        """Whether the program was compiled before."""
         return bool(self._by_shape)
 
 
@@ -94,9 +94,9 @@ def _as_placed(sharding: NamedSharding, leaf: Any) -> Any:
 
 
 def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
-    """The executable of a lowered program; one that computes the same is compiled once."""
+    """Return a lowered program's executable; programs of the same text are compiled once."""
     text: str = lowered.as_text()
-    if "callback" in text:  # into this very process's objects
+    if "callback" in text:  # it refers to objects of this process
         return _executable(lowered, options)
     devices = [device.id for device in mesh.devices.flat]
     parts = (
@@ -117,7 +117,7 @@ def _shared(lowered: Any, mesh: Mesh, options: dict[str, Any]) -> Any:
 
 
 def _executable(lowered: Any, options: dict[str, Any]) -> Any:
-    """Compiled with these options of the compiler, but for those that it knows no longer."""
+    """Compile with these options, except those that this version of XLA does not know."""
     try:
         return lowered.compile(options)
     except _CompilerError as error:
@@ -128,16 +128,16 @@ def _executable(lowered: Any, options: dict[str, Any]) -> Any:
         return _executable(lowered, known)
 
 
-_collections = threading.Lock()  # held while the two below change
-_waiting, _collecting = 0, True  # who wants none now, and whether there were any before the first
+_collections = threading.Lock()  # guards the two below
+_waiting = 0  # active calls of without_collections
+_collecting = True  # whether collection was enabled before the first of them
 
 
 @contextlib.contextmanager
 def without_collections() -> Generator[None]:
-    """Let Python look for no garbage meanwhile, in this thread and in others.
+    """Disable Python's garbage collection meanwhile, in all threads.
 
-    Tracing makes so many objects that it would look through all of JAX's several times, which is a
-    tenth of what a first call takes.
+    Tracing creates many objects; the collections that they trigger take a tenth of a first call.
     """
     global _waiting, _collecting
     with _collections:
@@ -155,27 +155,27 @@ def without_collections() -> Generator[None]:
 
 
 def forget_programs() -> None:
-    """Let go of all executables that swarms share."""
+    """Drop all executables that swarms share."""
     _compiled.clear()
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _on_cpus(*, once: bool) -> dict[str, Any]:
-    """The compiler's options for CPUs.
+    """Return the compiler's options for CPUs.
 
-    It compiles in as many parts at once as there are cores, two at least; of 32, its own number and
-    the most, it takes a tenth longer on two cores.
+    XLA compiles in as many parallel parts as there are cores, at least two. Its own default of 32,
+    also the maximum, takes a tenth longer on two cores.
 
-    What runs ``once`` for each member is compiled in a quarter of the time, and takes two to three
-    times as long, but for products, recurrences and convolutions, which are there already. Without
-    its fusion emitters alone XLA would compile training in 0.7 of the time, but some perceptrons
-    then train in 1.2 of it.
+    A program that runs ``once`` per member is compiled in a quarter of the time and runs two to
+    three times as long, except for products, recurrences and convolutions, which are library calls.
+    Turning off only the fusion emitters would compile training in 0.7 of the time, but some
+    perceptrons would then train in 1.2 of it.
     """
     options: dict[str, Any] = {"xla_cpu_parallel_codegen_split_count": min(32, max(2, cores()))}
     quickly = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
@@ -190,14 +190,15 @@ def spread(
     name: str = "",
     chunked: bool = False,
 ) -> Program:
-    """Turn a function of one member into a compiled function of all, on every lane.
+    """Turn a function of one member into a compiled function of all members, on every lane.
 
-    ``function(common, by_lane, *trees)`` takes what all share, a lane's own scalars, and one
-    member's part of each tree. ``once``: it runs once for each member, so that on CPUs it pays to
-    compile it fast (on other devices what validates members at their start would suffer from it).
-    ``name``: what profiles show, as ``jit_swarm_NAME``; by default the function's.
-    ``chunked``: trees are of arrays (lane, chunk, member, ...), and a lane's scalars of arrays
-    (lane, chunk); a lane goes through its chunks one after another.
+    - ``function``: called as ``function(common, by_lane, *trees)`` with what all members share, the
+      lane's own scalars, and one member's part of each tree
+    - ``once``: it runs once per member, so that on CPUs it is compiled fast rather than well (on
+      other devices the first validation of members would suffer)
+    - ``name``: shown in profiles as ``jit_swarm_NAME``; by default the function's
+    - ``chunked``: trees hold arrays (lane, chunk, member, ...), scalars are arrays (lane, chunk),
+      and a lane runs its chunks one after another
     """
 
     def lane(common: Tree, by_lane: Tree, *args: Tree) -> Tree:

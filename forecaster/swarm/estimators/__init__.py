@@ -1,4 +1,4 @@
-"""Swarms as their callers see them: fit, predict, score, step, tune, save.
+"""The swarm that users call: fit, predict, evaluate, step, tune, save.
 
-Knows every other room of the engine. No other room knows of it.
+Imports every other package of the engine; none of them imports it.
 """

@@ -1,4 +1,4 @@
-"""What a swarm's training costs, counted and measured."""
+"""The cost of training a swarm: arithmetic counted, memory and time measured."""
 
 import dataclasses
 import statistics
@@ -36,10 +36,9 @@ _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Costs of a swarm's training.
+    """Cost of training a swarm.
 
-    Arithmetic is counted by XLA, the operations of one member's step. Time and rate are measured
-    on full lanes.
+    XLA counts the arithmetic of one member's step. Time and rate are measured with full lanes.
     """
 
     members: int
@@ -54,7 +53,7 @@ class Cost:
     saved_bytes: int  # of one member: what a step keeps for its backward pass
     temporary_bytes: int  # of one lane, while it trains
     seconds_to_compile: float
-    seconds_per_member_epoch: float  # with all lanes at work
+    seconds_per_member_epoch: float  # with all lanes busy
     flops_per_second: float  # of all lanes
 
     @property
@@ -84,7 +83,7 @@ class Cost:
 
 
 class _Measured(NamedTuple):
-    """What compiling and running an epoch of full lanes took."""
+    """Measurements of an epoch with full lanes."""
 
     seconds_to_compile: float
     seconds: float  # of an epoch of all members on the devices
@@ -103,13 +102,13 @@ def cost_of(
     data_parallel: int = 1,
     repeats: int = 5,
 ) -> Cost:
-    """Count and measure what training takes.
+    """Count and measure the cost of training.
 
     - ``task``, ``data``: as for :func:`fit`.
     - ``hyperparams``: by name, arrays (member,).
-    - ``members``: how many there are.
+    - ``members``: the number of members.
     - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: as for :func:`fit`.
-    - ``repeats``: epochs that are timed; their median counts.
+    - ``repeats``: epochs to time; the median is reported.
     """
     held = Held(data, members)
     mesh = lane_mesh(lanes, data_parallel)
@@ -146,7 +145,7 @@ def _measure(
     mesh: Mesh,
     repeats: int,
 ) -> _Measured:
-    """Compile an epoch of as many members as the layout holds, and time it."""
+    """Compile and time an epoch of a full layout; members repeat where there are too few."""
     rows = np.arange(layout.capacity) % held.members
 
     def put(load: Callable[[Rows], Tree]) -> Tree:
@@ -180,7 +179,7 @@ def _measure(
 
 
 def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, float, int]:
-    """Steps of an epoch, arithmetic of one, and weights of one member."""
+    """Return steps per epoch, operations per step, and weights of one member."""
     one = {name: jax.ShapeDtypeStruct((), values.dtype) for name, values in hyperparams.items()}
     key_data = jax.ShapeDtypeStruct((2,), np.uint32)
 
@@ -215,10 +214,10 @@ def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, f
 
 
 def count_flops(function: Callable[..., Tree], *shapes: Tree) -> float:
-    """Floating-point operations of a function, by XLA's cost analysis.
+    """Return the floating-point operations of a function, by XLA's cost analysis.
 
-    XLA counts the body of a loop once; that of a ``scan`` is counted here as often as it runs.
-    Loops of unknown length still count once.
+    XLA counts the body of a loop once. Here the body of a ``scan`` counts once per iteration;
+    loops of unknown length still count once.
     """
     return _flops(jax.make_jaxpr(function)(*shapes))
 
@@ -231,14 +230,14 @@ def _flops(closed: core.ClosedJaxpr) -> float:
 
 
 def _once(closed: core.ClosedJaxpr) -> float:
-    """What XLA counts, every loop once."""
+    """Return XLA's count, with every loop body counted once."""
     lowered = jax.jit(core.jaxpr_as_fun(closed)).lower(*closed.in_avals)
     analysis: Mapping[str, float] = lowered.cost_analysis() or {}
     return max(0.0, float(analysis.get("flops", 0.0)))
 
 
 def _scans(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
-    """The outermost scans of a program, body and length."""
+    """Yield the body and length of each outermost scan."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "scan":
             yield equation.params["jaxpr"], equation.params["length"]
@@ -253,7 +252,7 @@ def _scans(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
 
 
 def _unit(number: float, unit: str) -> str:
-    """A number with a prefix: 12.3 MB."""
+    """Return a number with a unit prefix, such as 12.3 MB."""
     for prefix in ("", "k", "M", "G"):
         if number < 1000:
             return f"{number:.3g} {prefix}{unit}"

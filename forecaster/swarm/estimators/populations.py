@@ -1,4 +1,4 @@
-"""Swarms as populations: members copied and averaged, with all that training left of them."""
+"""Swarms as populations: create, copy and average members with their training state."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from forecaster.swarm.arrays.members import mean_members
-from forecaster.swarm.checks import SwarmError, check_ids, listed, row_of, shares
+from forecaster.swarm.checks import SwarmError, check_ids, checked_names, mean_weights, row_of
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Tree
@@ -21,10 +21,10 @@ def untrained_members(
     hyperparams: Mapping[str, np.ndarray],
     lanes: int | None,
 ) -> FitResult:
-    """Members that have seen no data.
+    """Return new, untrained members.
 
-    - ``init``: one member's first state, from its raw key and hyperparameters
-    - ``ids``, ``seed``: decide the keys
+    - ``init``: returns one member's initial state from its raw key and hyperparameters
+    - ``ids``, ``seed``: determine the keys
     - ``hyperparams``: arrays (member,)
     - ``lanes``: see :func:`forecaster.swarm.fit`
     """
@@ -37,23 +37,23 @@ def untrained_members(
 def selected_rows(
     members: Sequence[str], names: Sequence[str], ids: Sequence[str] | None
 ) -> tuple[list[int], tuple[str, ...]]:
-    """The positions of these names among the members, and what they are called from now on.
+    """Return the positions of the named members, and their new names.
 
-    Raises SwarmError for a single string, when there is no member of a name, when one comes twice
-    without ``ids``, and when these are not as many or not all different.
+    ``ids``: the new names; None keeps the old ones. Raises SwarmError for a single string, unknown
+    names, a name given twice without ``ids``, and ``ids`` of another length or not unique.
     """
-    names, rows = listed(names, "select"), {name: row for row, name in enumerate(members)}
+    names, rows = checked_names(names, "select"), {name: row for row, name in enumerate(members)}
     if not names:
         raise SwarmError("no members would be left; expected at least one")
     if ids is None:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SwarmError(
-                f"select: {twice!r} comes more than once, and members' names must be unique. Give "
-                "the copies names of their own: select(names, ids=[...])"
+                f"select: {twice!r} comes more than once, and members' names must be unique. Name "
+                "the copies: select(names, ids=[...])"
             )
         ids = names
-    ids = listed(ids, "ids")
+    ids = checked_names(ids, "ids")
     if len(ids) != len(names):
         raise SwarmError(f"ids: expected {len(names)}, one for each name; got {len(ids)}")
     check_ids(ids)
@@ -61,19 +61,19 @@ def selected_rows(
 
 
 def names_without(members: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The members but for these. Raises SwarmError where there is none of a name."""
-    dropped = {row_of(members, name) for name in listed(names, "drop")}
+    """Return all members except these. Raises SwarmError for an unknown name."""
+    dropped = {row_of(members, name) for name in checked_names(names, "drop")}
     return [name for row, name in enumerate(members) if row not in dropped]
 
 
 def copy_members(
     result: FitResult, rows: Sequence[int], ids: Sequence[str], seed: int
 ) -> FitResult:
-    """The members in these rows under these names, a row as often as one likes.
+    """Return the members at ``rows``, named ``ids``; rows may repeat.
 
-    Weights, the optimiser's state and the history are those of the row. The random key stays where
-    the name does; otherwise it is that of the seed and the new name, so that copies draw other
-    numbers.
+    A copy has its row's weights, optimiser state and history. A member that keeps its name keeps
+    its random key; under a new name the key is derived from the seed and that name, so that copies
+    draw different numbers.
     """
     copied = result.select(rows, ids)
     renamed = np.array([result.ids[row] for row in rows]) != np.array(ids)
@@ -88,16 +88,15 @@ def mean_member(
     *,
     opt_state: bool,
 ) -> FitResult:
-    """One member whose weights are the weighted mean of all members'.
+    """Return one member whose weights are the weighted mean of all members'.
 
-    - ``untrained``: the member that becomes the mean; its name and key stay
-    - ``weights``: how much each member counts, (member,); by default all alike
-    - ``opt_state``: whether the optimisers' states are averaged too, and epochs counted on from
-      those of the member with the most
+    - ``untrained``: the member that gets the mean weights; its name and key stay
+    - ``weights``: each member's weight in the mean, (member,); equal by default
+    - ``opt_state``: average the optimisers' states too, and continue from the largest epoch
 
     Raises SwarmError unless there is a weight for each member.
     """
-    share = shares(weights, len(result.ids))
+    share = mean_weights(weights, len(result.ids))
 
     def mean(tree: Tree) -> Tree:
         return jax.tree.map(_with_member_axis, mean_members(tree, share))

@@ -1,4 +1,4 @@
-"""What all members of a swarm have in common, and the functions of one member that follow."""
+"""Model, loss and optimiser that all members share, and the functions of one member from them."""
 
 import dataclasses
 import functools
@@ -15,12 +15,7 @@ from forecaster.swarm.adapters.modules import Functions
 from forecaster.swarm.arrays.shapes import naming_arrays
 from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
-from forecaster.swarm.training.equality import (
-    Globals,
-    changed_globals,
-    globals_named,
-    same_function,
-)
+from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
@@ -28,11 +23,11 @@ from forecaster.swarm.training.optimizers import Optimizer, names_taken
 from forecaster.swarm.training.supervised import supervised
 from forecaster.swarm.training.training import State, init_state, train_step
 
-LEARNING_RATE = np.float32(1e-3)  # unless given
+LEARNING_RATE = np.float32(1e-3)  # the default
 
 
 class Machine(NamedTuple):
-    """How a swarm uses the machine; see :func:`forecaster.swarm.fit`."""
+    """Settings of how a swarm uses the machine; see :func:`forecaster.swarm.fit`."""
 
     lanes: int | None
     chunk: int | None
@@ -42,7 +37,7 @@ class Machine(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recipe:
-    """What all members have in common. Compiled programs belong to a recipe."""
+    """Model, loss and optimiser of all members. Programs are traced once per recipe."""
 
     functions: Functions
     loss: Callable[[Tree, Tree], jax.Array] | None
@@ -50,17 +45,8 @@ class Recipe:
     optimizer: Optimizer
     accumulate: int
     compute_dtype: DTypeLike | None
-    globals_then: Mapping[str, Globals] = dataclasses.field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Keep the globals that the functions name: what is compiled goes on using these."""
-        model = self.functions.made_of or self.functions
-        functions = {"model": model, "loss": self.loss, "loss_fn": self.loss_fn}
-        functions |= {"optimizer": self.optimizer}
-        named = {name: globals_named(function) for name, function in functions.items()}
-        object.__setattr__(self, "globals_then", named)
-
-    @functools.lru_cache(maxsize=32)  # noqa: B019, equal recipes of other swarms find their tasks
+    @functools.lru_cache(maxsize=32)  # noqa: B019, keeps few recipes alive
     def task(
         self,
         batch_size: int | None = None,
@@ -68,7 +54,7 @@ class Recipe:
         validated: bool = False,
         seen: Watched = NOTHING,
     ) -> Task:
-        """The task of a fit."""
+        """Return the task of a fit."""
         return supervised(
             self.functions,
             self.loss,
@@ -85,7 +71,7 @@ class Recipe:
 
     @functools.cached_property
     def init_state(self) -> Callable[[UInt32[jax.Array, "2"], Hyperparams], State]:
-        """A member's first state, from key and hyperparameters."""
+        """Function that returns a member's initial state from raw key and hyperparameters."""
 
         def initialise(key: jax.Array, hyperparams: Hyperparams) -> State:
             return init_state(self.task(), key, hyperparams)
@@ -94,7 +80,7 @@ class Recipe:
 
     @functools.cached_property
     def predict(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
-        """A member's predictions."""
+        """Function that returns a member's predictions."""
 
         def predict(params: Params, hyperparams: Hyperparams, inputs: Tree) -> Tree:
             with naming_arrays(inputs=inputs):
@@ -104,9 +90,9 @@ class Recipe:
 
     @functools.cached_property
     def sample(self) -> Callable[[Params, Hyperparams, Tree], Tree]:
-        """A member's predictions, drawn by its own key and that of the call.
+        """Function that returns a member's predictions with random layers drawing.
 
-        The inputs come with both, ``(inputs, member's raw key, raw key)``.
+        Its last argument is ``(inputs, member's raw key, raw key of the call)``.
         """
 
         def sample(params: Params, hyperparams: Hyperparams, given: Tree) -> Tree:
@@ -121,11 +107,11 @@ class Recipe:
 
     @functools.cached_property
     def evaluate(self) -> Callable[[Params, Hyperparams, Batch], Float[jax.Array, ""]]:
-        """A member's loss on a batch, with nothing random: without a key. NaN without examples."""
+        """Function that returns a member's loss on a batch without a key; NaN without examples."""
         loss = loss_of(self.functions, self.loss, self.loss_fn, self.compute_dtype)
 
         def evaluate(params: Params, hyperparams: Hyperparams, batch: Batch) -> jax.Array:
-            found = loss(params, self._whole(batch), None, hyperparams)
+            found = loss(params, self._batch(batch), None, hyperparams)
             return jnp.where((jnp.asarray(batch[2]) > 0).any(), found, jnp.nan)
 
         return evaluate
@@ -134,27 +120,27 @@ class Recipe:
     def step(
         self,
     ) -> Callable[[State, Hyperparams, Batch], tuple[State, Float[jax.Array, ""]]]:
-        """A member's step on a batch."""
+        """Function that takes a member's training step on a batch."""
 
         def step(
             state: State, hyperparams: Hyperparams, batch: Batch
         ) -> tuple[State, Float[jax.Array, ""]]:
             active = (jnp.asarray(batch[2]) > 0).any()
-            return train_step(self.task(), state, self._whole(batch), hyperparams, active)
+            return train_step(self.task(), state, self._batch(batch), hyperparams, active)
 
         return step
 
     @functools.cached_property
     def _apply(self) -> Callable[..., Tree]:
-        """The model, in the arithmetic that it is trained in."""
+        """The model's ``apply`` in ``compute_dtype``."""
         return applied(self.functions, self.compute_dtype)
 
-    def _whole(self, batch: Batch) -> Batch:
-        """A batch of the caller's, as the loss gets it."""
+    def _batch(self, batch: Batch) -> Batch:
+        """Return the caller's batch in the form that the loss takes."""
         return filled(Batch(*batch)) if self.loss_fn else Batch(*batch)
 
     def function(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
-        """One member as a pure function of its inputs."""
+        """Return one member as a pure function of its inputs."""
         apply, own = self._apply, params
 
         def member(
@@ -165,23 +151,23 @@ class Recipe:
         return member
 
     def warn_unused(self, hyperparams: Mapping[str, np.ndarray]) -> None:
-        """Warn of hyperparameters, each (member,), that reach neither optimiser, model nor loss."""
+        """Warn of hyperparameters, each (member,), that neither optimiser, model nor loss takes."""
         made, taken = names_taken(self.optimizer), self.functions.takes
         if made is None or taken is None or (self.loss_fn and takes_hyperparams(self.loss_fn)):
             return
         unused = sorted(hyperparams.keys() - made - taken)
         if "learning_rate" in unused and (hyperparams["learning_rate"] == LEARNING_RATE).all():
-            unused.remove("learning_rate")  # as it is where none was given
+            unused.remove("learning_rate")  # the default
         if unused:
-            used = ", ".join(sorted(made | taken)) or "none, because the optimiser is made already"
+            used = ", ".join(sorted(made | taken)) or "none, because the optimiser is already made"
             warn(
                 f"hyperparams: nothing uses {', '.join(unused)}; the optimiser and the model take "
-                f"{used}. Give the optimiser as a function, such as optax.adam, and arguments "
-                "by their names"
+                f"{used}. Give the optimiser as a function with named arguments, such as "
+                "optax.adam"
             )
 
     def check_same(self, other: "Recipe") -> None:
-        """Raise SwarmError unless members of the other recipe learn as those of this one do."""
+        """Raise SwarmError unless the other recipe has the same model, loss and optimiser."""
         mine, others = self.functions.made_of, other.functions.made_of
         if not same_function(mine or self.functions, others or other.functions):
             raise SwarmError(
@@ -194,13 +180,6 @@ class Recipe:
                 raise SwarmError(
                     f"the other swarm: has another {name}: expected {_name(ours)}; got "
                     f"{_name(theirs)}. Members of one swarm learn alike"
-                )
-        for name, ours in self.globals_then.items():
-            if changed := changed_globals(ours, other.globals_then[name]):
-                raise SwarmError(
-                    f"the other swarm: has another {name}: expected {', '.join(changed)} as it was "
-                    "when this swarm was made; got another value of this global. Members of one "
-                    "swarm share one: make both swarms with the same values"
                 )
 
 

@@ -1,4 +1,4 @@
-"""One network, with the methods of many and without a member axis."""
+"""Single: one network with the methods of a swarm, without the member axis."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.arrays.members import take_members
-from forecaster.swarm.checks import SwarmError, renamed
+from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.task import Params, Tree
 from forecaster.swarm.training.supervised import Model
@@ -18,20 +18,19 @@ from forecaster.swarm.training.training import Losses
 
 
 class Single:
-    """One network, for arrays without a member axis. A value, as a :class:`Swarm` is.
+    """One network, for arrays without a member axis. Immutable, as a :class:`Swarm` is.
 
-    - ``model``, ``options``: as for a :class:`Swarm`; there are no ``ids``
-    - ``swarm``: the swarm of one that it is
+    - ``model``, ``options``: as for a :class:`Swarm`, without ``ids``
+    - ``swarm``: the underlying swarm of one member
     """
 
     def __init__(self, model: Model, **options: Any):
         self.swarm = Swarm(model, 1, **options)
 
-    @renamed(weight="sample_weight", validation="validation_data")
     def fit(self, inputs: Tree, targets: Tree = None, **options: Any) -> "Single":
-        """The network after training: ``network = network.fit(...)``.
+        """Train and return the network: ``network = network.fit(...)``.
 
-        Arguments as of :meth:`Swarm.fit`, arrays (example, ...).
+        Arguments as in :meth:`Swarm.fit`, with arrays (example, ...).
         """
         if options.get("sample_weight") is not None:
             options["sample_weight"] = _shared(options["sample_weight"])
@@ -39,11 +38,13 @@ class Single:
             options["validation_data"] = tuple(map(_shared, cast(tuple[Tree, ...], given)))
         return self._with(self.swarm.fit(_shared(inputs), _shared(targets), **options))
 
-    @renamed(weight="sample_weight")
     def step(
         self, inputs: Tree, targets: Tree = None, sample_weight: Tree = None, **options: Any
     ) -> tuple["Single", float]:
-        """The network after one step on a batch, and the loss; ``options`` as of a swarm."""
+        """Take one step on a batch; return the network after it and the loss.
+
+        ``options``: as in :meth:`Swarm.step`.
+        """
         given = _shared(inputs), _shared(targets), _shared(sample_weight)
         after, loss = self.swarm.step(*given, **options)
         return self._with(after), float(loss[0])
@@ -51,20 +52,19 @@ class Single:
     def predict(
         self, inputs: Tree, *, key: int | jax.Array | None = None, check: bool = True
     ) -> Tree:
-        """Predictions, (example, ...); ``key`` and ``check`` as of :meth:`Swarm.predict`."""
+        """Return predictions, (example, ...); ``key`` and ``check`` as in :meth:`Swarm.predict`."""
         return take_members(self.swarm.predict(_shared(inputs), key=key, check=check), 0)
 
-    @renamed(weight="sample_weight")
     def evaluate(
         self, inputs: Tree, targets: Tree = None, sample_weight: Tree = None, *, check: bool = True
     ) -> float:
-        """The loss, averaged over the examples; ``check`` as of :meth:`Swarm.evaluate`."""
+        """Return the mean loss over the examples; ``check`` as in :meth:`Swarm.evaluate`."""
         given = _shared(inputs), _shared(targets), _shared(sample_weight)
         return float(self.swarm.evaluate(*given, check=check)[0])
 
     @property
     def params(self) -> Params:
-        """Weights; of a model with state: :class:`Variables`."""
+        """Weights; :class:`Variables` for a model with state."""
         return take_members(self.swarm.params, 0)
 
     @property
@@ -78,11 +78,11 @@ class Single:
         return cast(Mapping[str, np.ndarray], self.losses.metrics)
 
     def module(self) -> Any:
-        """An ordinary Flax module, or a function of inputs."""
+        """Return the network as an ordinary Flax module, or as a function of inputs."""
         return self.swarm.member(self.swarm.ids[0])
 
     def function(self) -> Callable[..., Tree]:
-        """A pure function ``f(inputs, *, params=..., key=None)``."""
+        """Return the network as a pure function ``f(inputs, *, params=..., key=None)``."""
         return self.swarm.member_function(self.swarm.ids[0])
 
     def save(self, path: str | Path) -> None:
@@ -108,14 +108,14 @@ class Single:
 
 
 def _shared(tree: Tree) -> Tree:
-    """Arrays without a member axis, as those that all members share."""
+    """Wrap arrays without a member axis as Shared."""
     if isinstance(tree, Shared):
         raise SwarmError("Single: expected arrays (example, ...); got Shared. Give it their values")
     return None if tree is None else Shared(jax.tree.map(_array, tree, is_leaf=_is_numbers))
 
 
 def _is_numbers(tree: Tree) -> bool:
-    """Whether it is a list of numbers, or of such lists: an array, not a tree of arrays."""
+    """Return whether a tree is a (nested) list of numbers, to be read as one array."""
     leaves = jax.tree.leaves(tree)
     return isinstance(tree, list) and all(isinstance(leaf, int | float) for leaf in leaves)
 

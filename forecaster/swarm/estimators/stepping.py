@@ -1,4 +1,4 @@
-"""States that stay on the devices between single calls, and come to the host when looked at."""
+"""Members' states that stay on the devices between calls and are copied to the host on demand."""
 
 import functools
 import math
@@ -20,40 +20,41 @@ from forecaster.swarm.training.training import State
 
 _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 
-MOST = 2**30  # bytes of states that stay; larger ones come and go with each call
+MOST_BYTES = 2**30  # larger states are not kept on the devices
 
-# A call is small whose weights times numbers of data are no more for a member; members go by in
-# chunks that have so many together, of these sizes.
-_SMALL, _TOGETHER, _FEWEST, _MOST = 2**19, 2**23, 16, 64
+# The work of a call is, for one member, the count of weights times that of data values.
+_SMALL_WORK = 2**19  # a call with at most this much work stays on one lane,
+_CHUNK_WORK = 2**23  # in chunks with about this much work,
+_SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 64  # and members within these bounds
 
 
 class Spread(NamedTuple):
-    """How a call goes over the devices: on so many lanes, None for all, in chunks of a size."""
+    """How a call is spread over the devices: the number of lanes (None: all) and the chunk size."""
 
     lanes: int | None
     chunk: int
 
 
 def spread_of(lanes: int | None, weights: int, data: Tree) -> Spread:
-    """How to spread a call over the devices.
+    """Return how to spread a call over the devices.
 
-    One that is over before a second lane has begun stays on one, with more members in a chunk. It
-    must depend on what one member has, not on how many members there are: programs of different
-    shapes may round differently, and a member's bits would change with its company.
+    A call so short that a second lane would not help stays on one lane, with larger chunks. The
+    choice depends on the size of one member, never on the number of members: programs of different
+    shapes may round differently, and a member's bits must not depend on the other members.
 
-    - ``lanes``: those that a call may use
-    - ``weights``: how many numbers a member's weights are
+    - ``lanes``: the lanes that the call may use; None for all
+    - ``weights``: the number of weights of one member
     - ``data``: a tree of arrays (member, ...), or Shared ones
     """
-    work = weights * _numbers(data)
-    if work > _SMALL or jax.default_backend() != "cpu":
+    work = weights * _values_per_member(data)
+    if work > _SMALL_WORK or jax.default_backend() != "cpu":
         return Spread(lanes, CHUNK)
-    chunk = 2 ** int(math.log2(_TOGETHER / max(1, work)))
-    return Spread(1, min(max(chunk, _FEWEST), _MOST))
+    chunk = 2 ** int(math.log2(_CHUNK_WORK / max(1, work)))
+    return Spread(1, min(max(chunk, _SMALLEST_CHUNK), _LARGEST_CHUNK))
 
 
-def _numbers(tree: Tree) -> int:
-    """How many numbers one member has of a tree."""
+def _values_per_member(tree: Tree) -> int:
+    """Return the number of array elements that one member has in a tree."""
     count = 0
     for leaf in jax.tree.leaves(tree, is_leaf=is_shared):
         if is_shared(leaf):
@@ -65,7 +66,7 @@ def _numbers(tree: Tree) -> int:
 
 
 class Step(NamedTuple):
-    """One step of all members, and those before it."""
+    """One step of all members, linked to the step before it."""
 
     epochs: Placed
     loss: Float[np.ndarray, " member"]
@@ -73,13 +74,13 @@ class Step(NamedTuple):
 
 
 class OnDevices:
-    """The states of members on the devices, with the losses of the steps that led to them.
+    """Members' states on the devices, with the losses of the steps since ``start``.
 
-    - ``start``: the members before these steps
-    - ``lanes``: how many devices to use
-    - ``state``: their states now, None where they are as at the start
-    - ``last``: the latest step, None where there was none
-    - ``placed``: hyperparameters that are on the devices already
+    - ``start``: the members before these steps, on the host
+    - ``lanes``: how many lanes to use; None for all
+    - ``state``: the current states; None while no step has been taken
+    - ``last``: the latest step; None before the first
+    - ``placed``: hyperparameters that are already on the devices
     """
 
     def __init__(
@@ -96,13 +97,13 @@ class OnDevices:
 
     @staticmethod
     def of(result: FitResult, lanes: int | None) -> Optional["OnDevices"]:
-        """Members whose states stay on the devices; None where they are too large for it."""
-        return None if total_bytes(result.state) > MOST else OnDevices(result, lanes)
+        """Return members to keep on the devices; None if their states are too large to stay."""
+        return None if total_bytes(result.state) > MOST_BYTES else OnDevices(result, lanes)
 
     def step(
         self, function: Callable[..., Tree], hyperparams: _Hyperparams, batch: Tree
     ) -> tuple["OnDevices", Float[np.ndarray, " member"]]:
-        """The members after a step of each on its batch, and the losses."""
+        """Take one step of every member; return the members after it and the losses."""
         spread = self._spread(batch)
         if self._state is None or self._state[0] != spread:
             self._state = spread, _on_devices(self.result.state, len(self.start.ids), spread)
@@ -116,8 +117,8 @@ class OnDevices:
         state = spread, part(operator.itemgetter(0))
         return OnDevices(self.start, self._lanes, state, last, self._placed), loss
 
-    def use(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
-        """What a function makes of every member's best weights and data."""
+    def apply(self, function: Callable[..., Tree], hyperparams: _Hyperparams, data: Tree) -> Tree:
+        """Apply a function to every member's best weights, hyperparameters and data."""
         spread = self._spread(data)
         if spread not in self._best:
             self._best[spread] = self._best_on(spread)
@@ -134,7 +135,7 @@ class OnDevices:
 
     @functools.cached_property
     def _weights(self) -> int:
-        return _numbers(self.start.params)
+        return _values_per_member(self.start.params)
 
     def _map(
         self,
@@ -166,13 +167,13 @@ class OnDevices:
             step = step.before
         losses = widened_losses(self.start.losses, int(self.last.epochs.host.max()))
         for step in reversed(steps):
-            known = ~np.isnan(step.loss)  # of those that trained
+            known = ~np.isnan(step.loss)  # the members that trained
             np.asarray(losses.train)[rows[known], step.epochs.host[known] - 1] = step.loss[known]
         return FitResult(self.start.ids, self._state[1].host, losses, self.start.seconds)
 
 
 def _on_devices(tree: Tree, members: int, spread: Spread) -> Placed:
-    """Numpy arrays (member, ...), brought to the devices."""
+    """Copy numpy arrays (member, ...) to the devices."""
     mesh = lane_mesh(spread.lanes)
     layout = Layout.of(members, mesh.size, spread.chunk)
 

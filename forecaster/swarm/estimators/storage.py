@@ -1,4 +1,4 @@
-"""A swarm in a file: safetensors, whose header holds ids and seed as strict JSON. Never pickle."""
+"""Save and read a swarm: safetensors with ids and seed as strict JSON in the header, no pickle."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from forecaster.swarm.training.training import Losses, State, Status
 _T = TypeVar("_T")
 
 _VERSION = 1
-_HYPERPARAMS = "hyper/"  # what files call them
+_HYPERPARAMS = "hyper/"  # prefix of their names in the file
 _SEEDS = 2**63
 _FLOAT = np.dtype(np.float32)
 _METRICS = "losses.metrics['"
@@ -40,7 +40,7 @@ def save(
     known: Shapes,
     result: FitResult,
 ) -> None:
-    """Write a swarm, whole or not at all. Raises SwarmWriteError when it cannot be written."""
+    """Write a swarm atomically. Raises SwarmWriteError when it cannot be written."""
     from safetensors.numpy import save as to_bytes
 
     arrays = {f"{_HYPERPARAMS}{name}": values for name, values in hyperparams.items()}
@@ -54,10 +54,10 @@ def save(
 
 
 def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray], Shapes]:
-    """Ids, seed and hyperparameters of a saved swarm, and the shapes of its examples.
+    """Read ids, seed, hyperparameters and the shapes of examples of a saved swarm.
 
-    Raises SwarmError when the file is damaged, or when an array has not a row for each member, so
-    that no more members are made than the file has room for. FileNotFoundError when there is none.
+    Raises SwarmError for a damaged file, or if an array does not have one row per member (so the
+    number of members is limited by the file's size), and FileNotFoundError for a missing file.
     """
     with _opened(path) as file:
         header = _header(path, file)
@@ -75,9 +75,9 @@ def read_header(path: Path) -> tuple[tuple[str, ...], int, dict[str, np.ndarray]
 
 
 def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
-    """Read what training left of these members. ``like``: states of the same model, untrained.
+    """Read the states and losses of these members.
 
-    Raises SwarmError when the file's model is another.
+    ``like``: untrained states of the same model. Raises SwarmError for a file of another model.
     """
     with _opened(path) as file:
         seconds = _header(path, file)["seconds"]
@@ -101,12 +101,12 @@ def read(path: Path, ids: Sequence[str], like: State) -> FitResult:
 
 
 def _metric(name: str) -> str:
-    """A metric's name, from what files call it."""
+    """Return a metric's name from that of its array in the file."""
     return name.removeprefix(_METRICS).removesuffix("']")
 
 
 def _check_training(path: Path, members: int, like: State, state: State, losses: Losses) -> None:
-    """Raise SwarmError for types, statuses and counts of epochs that training does not leave."""
+    """Raise SwarmError for types, statuses and epoch counts that training cannot produce."""
     expected = [leaf.dtype for _, leaf in named_leaves(like)]
     expected += [_FLOAT] * len(jax.tree.leaves(losses))
     for (name, leaf), kind in zip(named_leaves((state, losses)), expected, strict=True):
@@ -121,13 +121,13 @@ def _check_training(path: Path, members: int, like: State, state: State, losses:
     epochs, best = np.asarray(state.epoch), np.asarray(state.best_epoch)
     sound = (best >= 0) & (best <= epochs) & (epochs <= losses.train.shape[1])
     if not sound.all() or not np.isin(state.status, list(Status)).all():
-        raise SwarmError(f"{path}: damaged: epochs or statuses that no training leaves")
+        raise SwarmError(f"{path}: damaged: epochs or statuses that training cannot produce")
 
 
 def check_same_shapes(state: State, other: State, whose: str) -> None:
     """Raise SwarmError unless both states, (member, ...), are of the same model and optimiser.
 
-    ``whose``: what the error calls the other.
+    ``whose``: what the error calls the other state.
     """
     expected = {name: leaf.shape[1:] for name, leaf in named_leaves(state)}
     got = {name: leaf.shape[1:] for name, leaf in named_leaves(other)}
@@ -141,12 +141,12 @@ def check_same_shapes(state: State, other: State, whose: str) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Generator[Any]:
-    """A file of safetensors; whatever is wrong with it is a SwarmError."""
+    """Open a safetensors file. Raises SwarmError for any other or damaged file."""
     from safetensors import safe_open
 
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
-    if not path.is_file():  # reading a pipe or a device may never end
+    if not path.is_file():  # reading from a pipe or a device might never end
         raise SwarmError(f"{path}: not a saved swarm: not a plain file")
     try:
         opened: Any = safe_open(path, framework="numpy")
@@ -154,7 +154,7 @@ def _opened(path: Path) -> Generator[Any]:
             yield file
     except SwarmError:
         raise
-    except Exception as error:  # the file is whatever somebody made of it
+    except Exception as error:  # a damaged file may fail in any way
         raise SwarmError(f"{path}: not a saved swarm, or damaged ({error})") from error
 
 
@@ -168,7 +168,7 @@ def _header(path: Path, file: Any) -> _Header:
     except (KeyError, ValueError, RecursionError) as error:
         raise SwarmError(f"{path}: not a saved swarm") from error
     if not isinstance(header, dict):
-        raise SwarmError(f"{path}: not a saved swarm: its header is no object")
+        raise SwarmError(f"{path}: not a saved swarm: its header is not an object")
     fields = cast(dict[str, object], header)
     if fields.get("schema") != _VERSION:
         raise SwarmError(
@@ -179,18 +179,18 @@ def _header(path: Path, file: Any) -> _Header:
 
 
 def _checked(path: Path, fields: Mapping[str, object]) -> _Header:
-    """The fields of a header, each of its type. Raises SwarmError for others."""
+    """Return the fields of a header. Raises SwarmError for fields of another type."""
     ids, seed, seconds = (fields.get(name) for name in ("ids", "seed", "seconds"))
     if not isinstance(ids, list):
         raise SwarmError(f"{path}: ids: expected a list; got {ids!r:.50}")
     names = cast(list[str], ids)
     check_ids(names)
-    "".join(names).encode()  # half a character is no name
+    "".join(names).encode()  # refuse lone surrogates
     if not isinstance(seed, int) or isinstance(seed, bool) or not -_SEEDS <= seed < _SEEDS:
         raise SwarmError(f"{path}: seed: expected a whole number of 64 bits; got {seed!r:.50}")
     if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise SwarmError(f"{path}: seconds: expected a number; got {seconds!r:.50}")
-    examples = _checked_examples(path, fields.get("examples", {}))  # files of before have none
+    examples = _checked_examples(path, fields.get("examples", {}))  # older files have none
     return {"ids": names, "seed": seed, "seconds": float(seconds), "examples": examples}
 
 
@@ -199,7 +199,7 @@ def _listed(shapes: Shapes) -> dict[str, Any]:
 
 
 def _checked_examples(path: Path, given: object) -> dict[str, Shape]:
-    """The shapes of examples by name. Raises SwarmError for anything else."""
+    """Return the shapes of examples by name. Raises SwarmError for anything else."""
     try:
         return {
             name: Shape(tuple(map(operator.index, sizes)), np.dtype(str(kind)).name)

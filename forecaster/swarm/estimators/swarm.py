@@ -1,4 +1,4 @@
-"""Many independent models of one kind, as one value."""
+"""Swarm: many independent models of one architecture, trained at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +16,13 @@ from forecaster.swarm.checkpoints.checkpoint import Checkpoint
 from forecaster.swarm.checks import (
     SwarmError,
     broadcast_hyperparams,
-    by_name,
     check_duration,
     check_ids,
     check_known_names,
     check_same_names,
-    listed,
+    checked_names,
+    named_values,
     names_of,
-    renamed,
 )
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
@@ -48,26 +47,28 @@ _Arrays: TypeAlias = Tree | Shared
 class Swarm(Trained):
     """N independent models of one architecture, trained at once.
 
-    Each has its own weights, random key, hyperparameters and training history. A swarm is a value:
-    every method returns a new one or numbers, and none changes it.
+    Each has its own weights, random key, hyperparameters and training history. A swarm is
+    immutable: its methods return numbers or a new swarm.
 
-    - ``model``: ``build(rngs)`` of a ``flax.nnx`` module, a pair ``(init, apply)`` of pure
-      functions, or :class:`Functions`
-    - ``ids``: the members' names, each once; a member's weights depend on the seed and its name,
-      not on its position. A number makes so many, named ``"0"``, ``"1"``, ...
+    - ``model``: a function ``build(rngs)`` that returns a ``flax.nnx`` module, a pair
+      ``(init, apply)`` of pure functions, or :class:`Functions`
+    - ``ids``: the members' unique names; a member's weights depend on the seed and its name, not
+      on its position. An integer n names them ``"0"`` to ``"n - 1"``
     - ``loss``: ``loss(predictions, targets)``, elementwise, such as ``optax.squared_error``
-    - ``loss_fn``: in place of ``loss``, a function ``loss_fn(params, batch, key)`` that returns a
-      scalar for a whole :class:`Batch`
+    - ``loss_fn``: instead of ``loss``, a function ``loss_fn(params, batch, key)`` that returns the
+      scalar loss of a whole :class:`Batch`
     - ``optimizer``: an optax transformation, or a function such as ``optax.sgd`` whose arguments
       are hyperparameters
-    - ``hyperparams``: by name, a scalar or an array (member,); ``learning_rate`` is 1e-3 unless
-      given or the function's default. Those that neither optimiser, model nor loss takes warn
-    - ``seed``: decides every member's random key, together with its name
-    - ``accumulate``: steps whose gradients are averaged into one update
-    - ``compute_dtype``: of the model's arithmetic, not of weights; e.g. ``jax.numpy.bfloat16``
+    - ``hyperparams``: by name, a scalar or an array (member,). ``learning_rate`` is 1e-3 unless
+      given here or by the optimiser's default. A hyperparameter that neither optimiser, model nor
+      loss takes is a :class:`SwarmWarning`
+    - ``seed``: determines every member's random key, together with its name
+    - ``accumulate``: the number of steps whose gradients are averaged into one update
+    - ``compute_dtype``: type of the model's arithmetic, such as ``jax.numpy.bfloat16``; weights
+      keep theirs
     - ``lanes``, ``chunk``, ``memory``, ``data_parallel``: how to use the machine; see :func:`fit`
 
-    Raises SwarmError when any of these is not what it should be.
+    Raises SwarmError for an argument of the wrong type, shape or value.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Swarm(Trained):
     ):
         ids, functions = names_of(ids), functions_of(model)
         check_one_loss(loss, loss_fn)
-        given = by_name(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
+        given = named_values(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
         hyperparams = given if has_own_rate(optimizer) else {"learning_rate": LEARNING_RATE} | given
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
@@ -102,7 +103,6 @@ class Swarm(Trained):
 
     # Training
 
-    @renamed(weight="sample_weight", validation="validation_data")
     def fit(
         self,
         inputs: _Arrays | Streamed,
@@ -121,38 +121,38 @@ class Swarm(Trained):
         checkpoint: Checkpoint | str | Path | None = None,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> "Swarm":
-        """Train every member for ``epochs`` more epochs; returns the trained swarm.
+        """Train every member for up to ``epochs`` more epochs; return the trained swarm.
 
-        ``swarm.fit(...)`` alone does nothing that lasts: write ``swarm = swarm.fit(...)``.
+        The swarm itself does not change: write ``swarm = swarm.fit(...)``.
 
-        - ``inputs``, ``targets``: arrays (member, example, ...) or pytrees of such; wrapped in
-          :class:`Shared`, (example, ...) that all members learn from; or ``inputs`` a
-          :class:`Streamed`, whose ``load`` returns ``(inputs, targets[, sample_weight])`` or a
-          :class:`Supervised`
+        - ``inputs``, ``targets``: arrays (member, example, ...) or pytrees of them; arrays
+          (example, ...) wrapped in :class:`Shared` for examples that all members learn from; or
+          ``inputs`` is a :class:`Streamed`, whose ``load`` returns
+          ``(inputs, targets[, sample_weight])`` or a :class:`Supervised`
         - ``sample_weight``: (member, example), 0.0 for padding; a batch's loss is the weighted mean
-        - ``validation_data``: ``(inputs, targets[, sample_weight])``; where given, each member
-          keeps the weights that were best on it, and needs an example there
-        - ``epochs``: how many more, at the most
-        - ``patience``: epochs without a better validation loss after which a member stops; a
-          number, or an array (member,); without it nobody stops early
-        - ``batch_size``: None for all examples at once
-        - ``bootstrap``: each member learns from a bootstrap sample of its examples, drawn by its
-          key and never copied
-        - ``metrics``: by name, ``metric(predictions, targets)`` with a value per example, whose
-          mean is kept of every epoch; or ``metric(predictions, targets, sample_weight)``, one
-          number. Measured on the validation examples; without them, on those of training
-        - ``monitor``, ``mode``: a metric that decides in place of the validation loss when to stop
-          and which weights are best, ``"min"`` or ``"max"``
-        - ``check``: raise SwarmError when a number is not finite; otherwise the members that meet
-          it are set aside
-        - ``checkpoint``: see :class:`Checkpoint`; or its path
-        - ``on_progress``: called with a :class:`Progress` after every block of epochs; where it
-          returns True, all members end where they are
+        - ``validation_data``: ``(inputs, targets[, sample_weight])``, with at least one example per
+          member; each member keeps the weights that were best on it
+        - ``epochs``: the maximum number of further epochs
+        - ``patience``: a member stops after this many epochs without a better validation loss; a
+          number, or an array (member,). By default no member stops early
+        - ``batch_size``: examples per batch; None for all at once
+        - ``bootstrap``: train each member on a bootstrap sample of its examples, drawn by its key.
+          Examples are not copied
+        - ``metrics``: by name, ``metric(predictions, targets)`` with a value per example, of which
+          the mean is recorded every epoch; or ``metric(predictions, targets, sample_weight)`` with
+          one value. Measured on the validation examples, or on the training examples without them
+        - ``monitor``, ``mode``: the metric that, instead of the validation loss, decides when to
+          stop and which weights are best; ``"min"`` or ``"max"``
+        - ``check``: raise SwarmError for numbers that are not finite; otherwise members that meet
+          one stop as diverged
+        - ``checkpoint``: a :class:`Checkpoint`, or its path
+        - ``on_progress``: called with a :class:`Progress` after every block of epochs; if it
+          returns True, training ends there
 
-        A member that diverges keeps its best weights and is listed in ``diverged``; the others do
-        not notice. Members that have diverged before do not train.
+        A member that diverges keeps its best weights and is listed in ``diverged``; the others are
+        unaffected. Members that diverged in an earlier fit do not train.
         """
-        if not getattr(checkpoint, "resume", False):  # otherwise the last one's is on the disk
+        if not getattr(checkpoint, "resume", False):  # a resumed fit continues from the file
             warn_dropped(self._fitted)
         keys = self._keys if bootstrap else None
         data = training_data(
@@ -180,7 +180,6 @@ class Swarm(Trained):
         new._known, self._fitted = given, new._as_fitted()
         return new
 
-    @renamed(weight="sample_weight")
     def step(
         self,
         inputs: _Arrays,
@@ -189,11 +188,11 @@ class Swarm(Trained):
         *,
         check: bool = True,
     ) -> tuple["Swarm", Float[np.ndarray, " member"]]:
-        """One step of every member on one batch; returns the swarm after it, and the losses.
+        """Take one step of every member on one batch; return the swarm after it and the losses.
 
-        It goes on from the weights that :meth:`predict` uses: the best ones. A step counts as an
-        epoch. What is random in it is drawn by the member's key and the epoch. Nothing changes of a
-        member that diverges, or whose weights of examples are all 0.0. ``check``: as of :meth:`fit`
+        It starts from the weights that :meth:`predict` uses, the best ones, and counts as an epoch.
+        The member's key and the epoch seed its random draws. A member that diverges, or whose
+        sample weights are all 0.0, does not change. ``check``: as in :meth:`fit`.
         """
         warn_dropped(self._fitted)
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
@@ -213,12 +212,12 @@ class Swarm(Trained):
     def predict(
         self, inputs: _Arrays, *, key: int | jax.Array | None = None, check: bool = True
     ) -> Tree:
-        """Every member's predictions, (member, example, ...).
+        """Return every member's predictions, (member, example, ...).
 
-        - ``inputs``: (member, example, ...), or :class:`Shared` ones
-        - ``key``: a seed or a random key; with one, what is random in the model is drawn, as for
-          dropout at test time or samples, by it and the member's own. Statistics stay frozen
-        - ``check``: raise SwarmError when an input is not finite; otherwise the model gets it
+        - ``inputs``: arrays (member, example, ...), or :class:`Shared` ones
+        - ``key``: a seed or a random key. With one, random layers draw, for samples or dropout at
+          test time, by this key and the member's own; running statistics stay frozen
+        - ``check``: raise SwarmError for inputs that are not finite
         """
         warn_dropped(self._fitted)
         inputs = part(self.ids, inputs, None, None, "", check=check, at_least=0)[0]
@@ -227,9 +226,8 @@ class Swarm(Trained):
             function = self._recipe.sample
             inputs = inputs, self._keys, Shared(key_words(key))
         with expecting(self._known, given, "predict"):
-            return self._used(function, inputs)
+            return self._call(function, inputs)
 
-    @renamed(weight="sample_weight")
     def evaluate(
         self,
         inputs: _Arrays,
@@ -238,16 +236,19 @@ class Swarm(Trained):
         *,
         check: bool = True,
     ) -> Float[np.ndarray, " member"]:
-        """Every member's mean loss, NaN where nothing counts; ``check`` as of :meth:`predict`."""
+        """Return every member's mean loss, NaN if all its sample weights are 0.
+
+        ``check``: as in :meth:`predict`.
+        """
         warn_dropped(self._fitted)
         batch = part(self.ids, inputs, targets, sample_weight, "", check=check)
         with expecting(self._known, shapes_of(*batch[:2]), "evaluate"):
-            return self._used(self._recipe.evaluate, batch)
+            return self._call(self._recipe.evaluate, batch)
 
     def cost(
         self, inputs: _Arrays, targets: _Arrays | None = None, *, batch_size: int | None = 32
     ) -> Cost:
-        """What training on these examples takes; compiles the step, and times it.
+        """Return the cost of training on these examples; compiles and times the training step.
 
         Parameters, arithmetic, memory, time to compile, achieved rate.
         """
@@ -256,30 +257,32 @@ class Swarm(Trained):
         with expecting(self._known, shapes_of(*first_of(data)[:2]), "cost"):
             return cost_of(task, data, self.hyperparams, len(self), **machine)
 
-    # Putting together and taking apart
+    # Selecting and combining members
 
     def select(self, names: Sequence[str], ids: Sequence[str] | None = None) -> "Swarm":
-        """These members, in this order; under the names ``ids``, where one may come many times.
+        """Return a swarm of these members, in this order.
 
-        A copy has all that training left of a member, its optimiser's state and history too, and
-        its hyperparameters; under a new name it has a random key of its own.
+        ``ids``: new names; with them a member may be selected more than once. A copy has the
+        member's weights, hyperparameters, optimiser state and history; under a new name it gets a
+        random key of its own.
         """
         rows, ids = populations.selected_rows(self.ids, names, ids)
         copies = populations.copy_members(self._result, rows, ids, self.seed)
         return self._with(copies, take_members(self.hyperparams, rows))
 
     def drop(self, names: Sequence[str]) -> "Swarm":
-        """All but these members."""
+        """Return a swarm of all members except these."""
         return self.select(populations.names_without(self.ids, names))
 
     def append(self, other: "Swarm | Sequence[str]") -> "Swarm":
-        """This swarm with the members of another, or with new untrained members of these names.
+        """Return this swarm with another swarm's members, or with new members of these names.
 
-        New members get the hyperparameters of the first one. Raises SwarmError for a swarm of
-        another model, loss or optimiser.
+        New members are untrained and get the first member's hyperparameters. Raises SwarmError for
+        a swarm of another model, loss or optimiser; globals that these functions read must have
+        had the same values for both swarms, which is not checked.
         """
         if not isinstance(other, Swarm):
-            other = self._new_members(listed(other, "append"))
+            other = self._new_members(checked_names(other, "append"))
         self._recipe.check_same(other._recipe)
         storage.check_same_shapes(self._result.state, other._result.state, "the other swarm")
         check_same_names(other.hyperparams, self.hyperparams)
@@ -290,11 +293,11 @@ class Swarm(Trained):
     def merge(
         self, name: str = "merged", weights: ArrayLike | None = None, *, opt_state: bool = False
     ) -> "Swarm":
-        """One member whose weights are the mean of all members', by default all alike.
+        """Return a swarm of one member whose weights are the mean of all members'.
 
-        - ``weights``: how much each counts, (member,)
-        - ``opt_state``: whether to average what the optimisers remember, too, and to count on from
-          the most epochs of any; otherwise all else is as if it had never trained
+        - ``weights``: each member's weight in the mean, (member,); equal by default
+        - ``opt_state``: average the optimisers' states too, and continue from the largest epoch;
+          otherwise the merged member has a new optimiser state and no history
 
         McMahan et al. (2017), arXiv 1602.05629.
         """
@@ -302,9 +305,10 @@ class Swarm(Trained):
         return new._with(mean(self._result, new._result, weights, opt_state=opt_state))
 
     def with_params(self, params: "Params | Swarm") -> "Swarm":
-        """The same members with other weights; their histories and optimisers' memory stay.
+        """Return the members with these weights; histories and optimiser states stay.
 
-        ``params``: leaves (member, ...) or, the same for all, (...); or a swarm of one member.
+        ``params``: leaves (member, ...), or (...) for the same weights in all members, or a swarm
+        of one member.
         """
         if isinstance(params, Swarm):
             if len(params) != 1:
@@ -313,28 +317,27 @@ class Swarm(Trained):
         return self._with(self._result.with_params(broadcast_params(params, self.params)))
 
     def with_hyperparams(self, **hyperparams: ArrayLike) -> "Swarm":
-        """The same members with other hyperparameters."""
+        """Return the members with these hyperparameters changed."""
         check_known_names(hyperparams, self.hyperparams)
         changed = broadcast_hyperparams(hyperparams, len(self))
         return self._with(self._result, self.hyperparams | changed)
 
-    # Keeping
+    # Saving
 
     def save(self, path: str | Path) -> None:
         """Write weights, optimiser states, histories and hyperparameters to one file.
 
-        Code is not saved: :meth:`load` needs the model again. The file is replaced whole. Raises
-        SwarmWriteError when it cannot be written.
+        Code is not saved: :meth:`load` needs the model again. The file is replaced atomically.
+        Raises SwarmWriteError when it cannot be written.
         """
         warn_dropped(self._fitted)
         storage.save(Path(path), self.seed, self.hyperparams, self._known, self._result)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, **options: Any) -> "Swarm":
-        """Read a saved swarm; ``model`` and ``options`` as when it was made.
+        """Read a saved swarm; give ``model`` and ``options`` as when it was made.
 
-        Raises SwarmError when the file is damaged or of another model, FileNotFoundError when there
-        is none.
+        Raises SwarmError for a damaged file or another model, FileNotFoundError for a missing file.
         """
         ids, seed, hyperparams, known = storage.read_header(Path(path))
         made = cls(model, ids[:1], hyperparams=take_members(hyperparams, [0]), seed=seed, **options)
@@ -344,19 +347,20 @@ class Swarm(Trained):
 
     @classmethod
     def from_result(cls, result: FitResult, model: Model, **options: Any) -> "Swarm":
-        """The members that :func:`fit` trained; ``model`` and ``options`` as of a new swarm.
+        """Return a swarm of the members that :func:`fit` trained.
 
-        Raises SwarmError when they are of another model or optimiser.
+        ``model``, ``options``: as for a new swarm. Raises SwarmError if they do not match the
+        trained model or optimiser.
         """
         made = cls(model, result.ids, **options)
         storage.check_same_shapes(made._result.state, result.state, "the result")
         return made._with(result)
 
-    # The rest
+    # Internals
 
     @property
     def _result(self) -> FitResult:
-        """What training left, on the host."""
+        """The members' states and losses, on the host."""
         self._use.used = True
         if self._at_host is None:
             self._at_host = cast(OnDevices, self._devices).result
@@ -364,12 +368,12 @@ class Swarm(Trained):
 
     @property
     def _keys(self) -> UInt32[np.ndarray, "member 2"]:
-        """The members' raw keys; states need not come to the host for them."""
+        """The members' raw keys, without copying states to the host."""
         known = self._at_host or cast(OnDevices, self._devices).start
         return np.asarray(known.state.key)
 
     def _on_devices(self) -> OnDevices | None:
-        """The members' states on the devices, where they fit."""
+        """Return the members' states on the devices; None if they are too large to stay there."""
         self._devices = self._devices or OnDevices.of(self._result, self._machine.lanes)
         return self._devices
 
@@ -382,7 +386,7 @@ class Swarm(Trained):
         return new
 
     def _new_members(self, names: tuple[str, ...]) -> "Swarm":
-        """Untrained members with the hyperparameters of the first one."""
+        """Return untrained members with the first member's hyperparameters."""
         check_ids(names)
         hyperparams = take_members(self.hyperparams, [0] * len(names))
         return self._with(self._untrained(names, hyperparams), hyperparams)
@@ -391,9 +395,9 @@ class Swarm(Trained):
         init = self._recipe.init_state
         return populations.untrained_members(init, ids, self.seed, hyperparams, self._machine.lanes)
 
-    def _used(self, function: Callable[..., Tree], data: Tree) -> Tree:
+    def _call(self, function: Callable[..., Tree], data: Tree) -> Tree:
         if now := self._on_devices():
-            return now.use(function, self.hyperparams, data)
+            return now.apply(function, self.hyperparams, data)
         return self._map(function, self.params, self.hyperparams, data)
 
     def _map(self, function: Callable[..., Tree], *trees: Tree) -> Tree:

@@ -1,4 +1,4 @@
-"""What there is to see of members that were trained."""
+"""Read-only views of a swarm's members: weights, losses, status, single members."""
 
 import weakref
 from collections.abc import Callable, Mapping
@@ -26,34 +26,34 @@ HostHyperparams: TypeAlias = dict[str, Shaped[np.ndarray, " member"]]
 
 
 class Use:
-    """Whether anything was done with a swarm: shared with the one that it was fitted from."""
+    """Whether a swarm was used; shared between a fitted swarm and the one it was fitted from."""
 
     used = False
 
 
 class Fitted(NamedTuple):
-    """The swarm that a fit returned, as far as the one that it was called on remembers it."""
+    """What a swarm remembers of the swarm that its ``fit`` returned."""
 
     swarm: "weakref.ref[Trained]"
     use: Use
 
     @property
     def dropped(self) -> bool:
-        """Whether nobody kept it, and nobody did anything with it but show it."""
+        """Whether the fitted swarm is gone without having been used, other than shown."""
         return self.swarm() is None and not self.use.used
 
 
 def warn_dropped(fitted: Fitted | None) -> None:
-    """Warn where a swarm is used that was fitted, and the result was dropped."""
+    """Warn if a swarm is used whose fitted result was dropped."""
     if fitted is not None and fitted.dropped:
         warn(
-            "this swarm is as it was before fit: fit changes nothing, it returns the trained "
+            "this swarm is as it was before fit: fit does not change it but returns the trained "
             "swarm, which was dropped. Write swarm = swarm.fit(...)"
         )
 
 
 class Trained:
-    """Members, and what their training left: weights, losses, how it ended."""
+    """Members with the results of their training: weights, losses, status."""
 
     hyperparams: HostHyperparams
     _ids: tuple[str, ...]
@@ -62,7 +62,7 @@ class Trained:
     _use: Use
 
     def __len__(self) -> int:
-        """How many members."""
+        """Return the number of members."""
         return len(self.ids)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Trained:
         counts = {s.name.lower(): int((self.status == s).sum()) for s in Status}
         shown = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
         text = f"Swarm of {len(self)} ({shown}), {self.parameters} parameters each"
-        self._use.used = used  # being shown is no use: notebooks show whatever is left over
+        self._use.used = used  # showing does not count: notebooks show results that are dropped
         return text
 
     @property
@@ -80,25 +80,25 @@ class Trained:
 
     @property
     def params(self) -> Params:
-        """Weights, leaves (member, ...): the best ones where a validation chose them.
+        """Weights, leaves (member, ...): the best ones if there was validation, else the latest.
 
-        Of a model with state: :class:`Variables`, weights and state.
+        :class:`Variables`, weights and state, for a model with state.
         """
         return self._result.params
 
     @property
     def parameters(self) -> int:
-        """How many weights a member has."""
+        """The number of weights of a member."""
         return count_weights(self.params) // len(self)
 
     @property
     def status(self) -> Int32[np.ndarray, " member"]:
-        """Of :class:`Status`."""
+        """Each member's :class:`Status`."""
         return self._result.status
 
     @property
     def epochs(self) -> Int32[np.ndarray, " member"]:
-        """Epochs trained."""
+        """The number of epochs that each member has trained."""
         return self._result.epochs
 
     @property
@@ -114,42 +114,42 @@ class Trained:
 
     @property
     def seconds(self) -> float:
-        """How long the last fit took."""
+        """Duration of the last fit."""
         return self._result.seconds
 
     @property
     def diverged(self) -> dict[str, int]:
-        """Members whose loss or weights became infinite or NaN, and the epoch it happened in."""
+        """Members whose loss or weights became infinite or NaN, with the epoch."""
         return self._result.diverged
 
     def summary(self) -> "pd.DataFrame":
-        """A row per member: status, epochs, losses, hyperparameters."""
+        """Return a row per member: status, epochs, losses, hyperparameters."""
         warn_dropped(self._fitted)
         return self._result.summary().assign(**self.hyperparams)
 
     def member(self, name: str) -> Any:
-        """One member by itself: an ordinary Flax module, or a function of inputs."""
+        """Return one member as an ordinary Flax module, or as a function of inputs."""
         warn_dropped(self._fitted)
         params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
         scalars = {key: jnp.asarray(value) for key, value in hyperparams.items()}
         return self._recipe.functions.export(params, scalars)
 
     def member_function(self, name: str) -> Callable[..., Tree]:
-        """One member as a pure function ``f(inputs, *, params=..., key=None)``.
+        """Return one member as a pure function ``f(inputs, *, params=..., key=None)``.
 
-        For ``jax.grad``, ``jit`` and ``vmap``, by inputs or, given ``params`` in the place of its
-        own, by weights; ``key``: for what is random in it.
+        It can go through ``jax.grad``, ``jit`` and ``vmap``. ``params`` replaces the member's own
+        weights, to differentiate by them; ``key`` seeds random layers.
         """
         warn_dropped(self._fitted)
         params, hyperparams = take_members((self.params, self.hyperparams), row_of(self.ids, name))
-        params = jax.tree.map(on_device, params)  # modules write into arrays of their state
+        params = jax.tree.map(on_device, params)  # modules write to their state arrays
         return self._recipe.function(params, hyperparams)
 
     def _as_fitted(self) -> Fitted:
-        """This one, as the swarm that it was fitted from remembers it."""
+        """Return what the swarm that this one was fitted from remembers of it."""
         return Fitted(weakref.ref(self), self._use)
 
     @property
     def _result(self) -> FitResult:
-        """What training left, on the host."""
+        """The members' states and losses, on the host."""
         raise NotImplementedError

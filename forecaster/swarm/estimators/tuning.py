@@ -1,9 +1,9 @@
-"""Hyperparameter search along the swarm's axis: every series tries every candidate.
+"""Hyperparameter search with one member per series and candidate.
 
 Successive halving: all candidates train for a few epochs, each series keeps its better ones, these
-train for longer, and so on (Jamieson & Talwalkar 2016, AISTATS; Li et al. 2018, JMLR 18). Data are
-never copied: the candidates of a series share them. A member depends on its series' name and its
-candidate alone, so the winner is what :func:`forecaster.swarm.fit` would have trained.
+train for longer, and so on (Jamieson & Talwalkar 2016, AISTATS; Li et al. 2018, JMLR 18). The
+candidates of a series share its data, which are not copied. A member depends only on its series'
+name and its candidate, so :func:`forecaster.swarm.fit` alone would train the same winner.
 """
 
 import dataclasses
@@ -32,12 +32,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Candidate: TypeAlias = Mapping[str, Any]
-"""Values by name: of hyperparameters, and of what decides a network's size."""
+"""Values by name: hyperparameters, and arguments that determine a network's size."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Winners:
-    """The chosen members of one size: ``rows`` of the ids they belong to, and their training."""
+    """The chosen members of one size.
+
+    - ``rows``: positions of their series among the ids
+    - ``result``: their states and losses
+    """
 
     size: Candidate
     rows: Int[np.ndarray, " winner"]
@@ -47,13 +51,13 @@ class Winners:
 
 @dataclasses.dataclass(frozen=True)
 class Tuned:
-    """What a search came to: each series' choice, what all candidates achieved, and the winners."""
+    """The result of a search: each series' choice, all candidates' losses, and the winners."""
 
     ids: tuple[str, ...]
     candidates: tuple[Candidate, ...]
-    choice: Int[np.ndarray, " series"]  # of candidates: the one with the lowest validation loss
-    best_loss: Float[np.ndarray, "series candidate"]  # the lowest validation loss it came to
-    epochs: Int[np.ndarray, "series candidate"]  # spent
+    choice: Int[np.ndarray, " series"]  # number of the candidate with the lowest validation loss
+    best_loss: Float[np.ndarray, "series candidate"]  # lowest validation loss
+    epochs: Int[np.ndarray, "series candidate"]  # epochs trained
     winners: tuple[Winners, ...]  # the chosen members, by size
     seconds: float
     seed: int
@@ -66,13 +70,13 @@ class Tuned:
         )
 
     def swarms(self, model: Callable[..., Model], **options: Any) -> tuple[Swarm, ...]:
-        """The winners as swarms, one for each size, to use and to train further.
+        """Return the winners as swarms, one per size, to use and to train further.
 
-        - ``model``: of a size, ``model(**sizes)``: what the task of this size was made of
-        - ``options``: ``loss``, ``optimizer`` and others of :class:`Swarm`, as they were for the
+        - ``model``: a function ``model(**sizes)`` that returns the model of a size
+        - ``options``: ``loss``, ``optimizer`` and other arguments of :class:`Swarm`, as for the
           task; hyperparameters and seed are those of the search
 
-        Raises SwarmError when the model or the optimiser is another.
+        Raises SwarmError if the model or the optimiser does not match.
         """
         return tuple(
             Swarm.from_result(
@@ -86,7 +90,7 @@ class Tuned:
         )
 
     def summary(self) -> "pd.DataFrame":
-        """A row per series: its choice, its loss, and the epochs of all that it tried."""
+        """Return a row per series: its choice, its loss, and the epochs of all its candidates."""
         import pandas as pd
 
         chosen = pd.DataFrame([dict(self.candidates[c]) for c in _integers(self.choice)])
@@ -97,7 +101,7 @@ class Tuned:
 
 
 def grid_candidates(**values: Sequence[Any]) -> list[Candidate]:
-    """Every combination, e.g. ``grid_candidates(learning_rate=[1e-3, 1e-2], hidden=[4, 8])``."""
+    """Combine all values, as in ``grid_candidates(learning_rate=[0.1, 0.01], hidden=[4, 8])``."""
     return [
         dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
     ]
@@ -106,10 +110,10 @@ def grid_candidates(**values: Sequence[Any]) -> list[Candidate]:
 def random_candidates(
     count: int, seed: int = 0, **ranges: tuple[float, float] | Sequence[Any]
 ) -> list[Candidate]:
-    """Random candidates, e.g. ``random_candidates(20, learning_rate=(1e-4, 1e-1), hidden=[4, 8])``.
+    """Draw candidates, as in ``random_candidates(20, learning_rate=(1e-4, 1e-1), hidden=[4, 8])``.
 
-    From a pair of positive floats a value between them is drawn log-uniformly; of anything else
-    one item is chosen.
+    A pair of positive floats is a range, drawn from log-uniformly; any other sequence is a list of
+    choices. Raises SwarmError for an empty or nonpositive range.
     """
     random = np.random.default_rng(seed)
 
@@ -142,29 +146,27 @@ def tune(
     on_progress: Callable[[Progress], None] | None = None,
     **machine: Any,
 ) -> Tuned:
-    """Find each series' own best candidate by its validation loss.
+    """Find each series' best candidate by validation loss.
 
-    - ``make_task``: the task of a size, ``make_task(**sizes)``
+    - ``make_task``: a function ``make_task(**sizes)`` that returns the task of a size
     - ``data``: a pytree of arrays (series, ...), or :class:`Shared` ones
-    - ``ids``: the series' names, each once
+    - ``ids``: the series' unique names
     - ``candidates``: values by name, the same names in each; see :func:`grid_candidates` and
       :func:`random_candidates`
-    - ``seed``: with a series' name it decides the random key of all its members
-    - ``epochs``: how long a member of the last rung trains at the most; a number, or an array
-      (series,)
-    - ``patience``: epochs without a better validation loss after which a member stops; a number, an
-      array (series,), or None for as many as ``epochs``
+    - ``seed``: determines, together with a series' name, the random key of all its members
+    - ``epochs``: the maximum number of epochs of the last rung; a number, or an array (series,)
+    - ``patience``: a member stops after this many epochs without a better validation loss; a
+      number, an array (series,), or None for ``epochs``
     - ``hyperparams``: those that candidates do not set; by name, a scalar or an array (series,)
-    - ``sizes``: the candidates' names that go to ``make_task``, one compiled shape for each
-      combination; the others are hyperparameters
-    - ``eta``: one in so many candidates stays at each of the rungs, and each rung is so many times
-      as long as the one before
-    - ``checkpoint``: see :class:`Checkpoint`; there is a file for each rung and size
+    - ``sizes``: names of the candidates' values that are arguments of ``make_task``, each
+      combination with its own compiled program; all other values are hyperparameters
+    - ``eta``: each rung keeps one in ``eta`` candidates and trains ``eta`` times as long
+    - ``checkpoint``: see :class:`Checkpoint`; each rung and size has its own file
     - ``on_progress``: called after every block of epochs, with the progress of the whole search
     - ``machine``: ``chunk``, ``block``, ``lanes``, ``memory`` and ``executor`` of :func:`fit`
 
-    Raises SwarmError when candidates differ in their names, when a series has no validation
-    example, and what :func:`fit` raises.
+    Raises SwarmError if candidates have different names or a series has no validation example,
+    and as :func:`fit` does.
     """
     ids = tuple(ids)
     check_ids(ids)
@@ -178,7 +180,7 @@ def tune(
     seconds, epochs_before = 0.0, 0
     for rung, (kept, epochs_after) in enumerate(rungs):
         search.keep(kept)
-        to_come = len(ids) * _epochs_of(rungs[rung:], epochs_before)  # at the most
+        to_come = len(ids) * _epochs_of(rungs[rung:], epochs_before)  # maximum
         for number, size_class in enumerate(search.size_classes):
             if len(size_class.active):
                 to_come -= len(size_class.active) * (epochs_after - epochs_before)
@@ -192,7 +194,7 @@ def tune(
 
 
 def rungs_of(candidates: int, epochs: int, eta: int = 3) -> list[tuple[int, int]]:
-    """Rungs of a search: how many candidates of a series train, and up to which epoch."""
+    """Return the rungs of a search: the number of candidates per series, and the last epoch."""
     rungs = [(candidates, epochs)]
     while rungs[-1][0] > 1:
         rungs.append((math.ceil(rungs[-1][0] / eta), epochs))
@@ -201,7 +203,7 @@ def rungs_of(candidates: int, epochs: int, eta: int = 3) -> list[tuple[int, int]
 
 
 def _epochs_of(rungs: Sequence[tuple[int, int]], before: int) -> int:
-    """Epochs of all candidates of a series on these rungs, from an epoch on."""
+    """Return the total epochs of a series' candidates on these rungs, after epoch ``before``."""
     starts = [before, *(epochs for _, epochs in rungs)]
     return sum(
         kept * (epochs - start) for (kept, epochs), start in zip(rungs, starts, strict=False)
@@ -213,22 +215,22 @@ class _SizeClass:
 
     def __init__(self, size: Candidate, task: Task, numbers: Sequence[int], ids: Sequence[str]):
         self.size, self.task = size, task
-        self.rows = np.repeat(np.arange(len(ids)), len(numbers))  # (member,) of the series
-        self.numbers = np.tile(numbers, len(ids))  # (member,) of the candidates
+        self.rows = np.repeat(np.arange(len(ids)), len(numbers))  # (member,) position of series
+        self.numbers = np.tile(numbers, len(ids))  # (member,) number of candidate
         self.names = tuple(
             f"{ids[row]}/{number}"
             for row, number in zip(_integers(self.rows), _integers(self.numbers), strict=True)
         )
         self.active = np.arange(len(self.rows))  # the members that still train
-        # Of all members; those that were dropped are in it as they were then.
+        # Results of all members; a dropped member has the results from before it was dropped.
         self.result: FitResult | None = None
 
     def active_result(self) -> FitResult | None:
-        """The results of the active members so far."""
+        """Return the results of the active members so far."""
         return self.result and self.result.select(self.active)
 
     def update(self, new: FitResult) -> None:
-        """Take over what training left of the active members."""
+        """Write new results of the active members into ``result``."""
         if self.result is None:
             self.result = new
             return
@@ -244,9 +246,10 @@ class _SizeClass:
         ids: Sequence[str],
         hyperparams: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]],
     ) -> Winners | None:
-        """The members that their series have chosen, under the series' names.
+        """Return the chosen members, under their series' names; None if there are none.
 
-        ``hyperparams``: of series and candidates, both by their numbers.
+        - ``choice``: the number of each series' candidate
+        - ``hyperparams``: returns hyperparameters from positions of series and candidate numbers
         """
         chosen = np.flatnonzero(choice[self.rows] == self.numbers)
         if not len(chosen) or self.result is None:
@@ -293,7 +296,7 @@ class _Search:
         checkpoint: Checkpoint | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> FitResult:
-        """Train a size class's active members up to so many epochs."""
+        """Train a size class's active members up to this epoch."""
         rows, numbers = size_class.rows[size_class.active], size_class.numbers[size_class.active]
         result = fit(
             size_class.task,
@@ -316,7 +319,7 @@ class _Search:
         return result
 
     def _hyperparams(self, rows: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """Of members, by the numbers of their series and of their candidates."""
+        """Return members' hyperparameters, from positions of series and candidate numbers."""
         hyperparams = {name: values[rows] for name, values in self.hyperparams.items()}
         for name in self._tuned:
             values = [self.candidates[number][name] for number in _integers(numbers)]
@@ -331,7 +334,10 @@ class _Search:
         seconds: float,
         stage: str,
     ) -> Callable[[Progress], None]:
-        """Turn a size class's progress into that of the search, ``to_come``: epochs after it."""
+        """Return a callback that turns a size class's progress into that of the search.
+
+        ``to_come``: the maximum number of epochs after this size class.
+        """
         active = size_class.rows[size_class.active], size_class.numbers[size_class.active]
         others = int(self._epochs.sum() - self._epochs[active].sum())
 
@@ -349,7 +355,7 @@ class _Search:
         return report
 
     def keep(self, count: int) -> None:
-        """Let only each series' best candidates train on."""
+        """Keep each series' ``count`` best candidates active."""
         rank = np.argsort(np.argsort(self._loss, axis=1, kind="stable"), axis=1)
         for size_class in self.size_classes:
             stays = (
@@ -359,7 +365,7 @@ class _Search:
             size_class.active = size_class.active[stays]
 
     def result(self, seconds: float) -> Tuned:
-        """The best of all that was tried, also of what was dropped on the way."""
+        """Return the result; candidates dropped on the way may win too."""
         choice = self._loss.argmin(1)
         winners = tuple(
             winners
@@ -396,7 +402,7 @@ def _integers(array: Int[np.ndarray, " item"]) -> list[int]:
 
 
 def _stage(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    """The checkpoint of one rung of one size; a rung that is done is not trained again."""
+    """Return the checkpoint of one rung and size; it resumes if its file exists."""
     path = checkpoint.path.with_name(f"{checkpoint.path.name}.{name}")
     resume = checkpoint.resume and is_there(path)
     return dataclasses.replace(checkpoint, path=path, resume=resume)

@@ -1,4 +1,4 @@
-"""The compiled recurrences as JAX calls them; see ``library`` for where they run."""
+"""Calls of the compiled recurrences from JAX; ``library`` tells whether they run here."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -14,21 +14,21 @@ from forecaster.swarm.native import library
 
 Cell: TypeAlias = Literal["lstm", "gru"]
 Steps: TypeAlias = Literal["all", "last"]
-"""Which hidden states are returned."""
+"""The hidden states to return."""
 
 MOST_EXACT_INPUTS = 7
-"""Inputs of a step up to which bfloat16 leaves their products alone: they are little work, and the
-compiled kernel (``BFLOAT16_EXACT`` in kernels.h) has room for them in full."""
+"""Up to this many inputs per step their products stay float32 under bfloat16: they are little work,
+and the compiled kernel (``BFLOAT16_EXACT`` in kernels.h) has room for them."""
 
 
 def check_shapes(kernel: Array, gates: int, inputs: Array, valid: Array, *biases: Array) -> None:
-    """Raise SwarmError where shapes do not fit: compiled code would read past the arrays' ends.
+    """Raise SwarmError unless shapes fit; compiled code would read past the arrays' ends.
 
     - ``kernel``: (F + H, gates x H), for F features and hidden size H.
-    - ``gates``: 4 of an LSTM, 3 of a GRU.
+    - ``gates``: 4 for an LSTM, 3 for a GRU.
     - ``inputs``: (time, batch, F).
     - ``valid``: (time, batch).
-    - ``biases``: one of all gates, (gates x H,), and of a GRU that of the new gate, (H,).
+    - ``biases``: that of all gates, (gates x H,), and for a GRU that of the new gate, (H,).
     """
     size = kernel.shape[-1] // gates
     expected = (inputs.shape[-1] + size, gates * size)
@@ -48,7 +48,7 @@ def lstm_infer(
     inputs: Float[Array, "time batch feature"],
     valid: Float[Array, "time batch"],
 ) -> Float[Array, "time batch gates//4"]:
-    """Hidden states; arguments as for :func:`forecaster.swarm.recurrence.lstm`."""
+    """Return hidden states; arguments as for :func:`forecaster.swarm.recurrence.lstm`."""
     out = _array(*inputs.shape[:2], bias.shape[-1] // 4)
     return _call("lstm_infer", out)(kernel, bias, inputs, valid)
 
@@ -59,7 +59,7 @@ def lstm_forward(
     inputs: Float[Array, "time batch feature"],
     valid: Float[Array, "time batch"],
 ) -> Sequence[Array]:
-    """Hidden states, and cell states and gates for the backward pass, in an order of its own."""
+    """Return hidden states, and cell states and gates in the layout of the backward pass."""
     steps, batch, size = *inputs.shape[:2], bias.shape[-1] // 4
     saved = _saved_width(size)
     out = [_array(steps, batch, width) for width in (size, saved, 4 * saved)]
@@ -69,10 +69,11 @@ def lstm_forward(
 def lstm_backward(
     residuals: Sequence[Array], grad_hidden: Array, *, last_only: bool, want_inputs: bool
 ) -> Sequence[Array]:
-    """Gradients of kernel, bias and inputs; those of the inputs are worthless unless wanted.
+    """Return gradients of kernel, bias and inputs.
 
-    ``residuals``: kernel, inputs, valid and what :func:`lstm_forward` returned. ``grad_hidden``:
-    (time, batch, H), or with ``last_only`` the last step's, (batch, H).
+    - ``residuals``: kernel, inputs, valid and what :func:`lstm_forward` returned.
+    - ``grad_hidden``: (time, batch, H), or with ``last_only`` the last step's, (batch, H).
+    - ``want_inputs``: without it the inputs' gradient is undefined.
     """
     kernel, inputs = residuals[:2]
     out = [_array(*kernel.shape), _array(kernel.shape[-1]), _array(*inputs.shape)]
@@ -87,7 +88,7 @@ def gru_infer(
     inputs: Float[Array, "time batch feature"],
     valid: Float[Array, "time batch"],
 ) -> Float[Array, "time batch gates//3"]:
-    """Hidden states; arguments as for :func:`forecaster.swarm.recurrence.gru`."""
+    """Return hidden states; arguments as for :func:`forecaster.swarm.recurrence.gru`."""
     out = _array(*inputs.shape[:2], new_bias.shape[-1])
     return _call("gru_infer", out)(kernel, bias, new_bias, inputs, valid)
 
@@ -99,7 +100,7 @@ def gru_forward(
     inputs: Float[Array, "time batch feature"],
     valid: Float[Array, "time batch"],
 ) -> Sequence[Array]:
-    """Hidden states, and gates for the backward pass, in an order of its own."""
+    """Return hidden states, and gates in the layout of the backward pass."""
     steps, batch, size = *inputs.shape[:2], new_bias.shape[-1]
     out = [_array(steps, batch, width) for width in (size, 4 * _saved_width(size))]
     return _call_many("gru_forward", out)(kernel, bias, new_bias, inputs, valid)
@@ -108,7 +109,7 @@ def gru_forward(
 def gru_backward(
     residuals: Sequence[Array], grad_hidden: Array, *, last_only: bool, want_inputs: bool
 ) -> Sequence[Array]:
-    """Gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`."""
+    """Return gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`."""
     kernel, inputs = residuals[:2]
     width = kernel.shape[-1]
     out = [_array(*kernel.shape), _array(width), _array(width // 3), _array(*inputs.shape)]
@@ -120,10 +121,10 @@ def bfloat16_infer(
     cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
     valid: Array,
 ) -> Array:  # fmt: skip
-    """Hidden states, or the last one alone, by products of bfloat16.
+    """Return all hidden states or the last one, by bfloat16 products.
 
     - ``cell``: ``lstm``, whose ``new_bias`` is empty, or ``gru``
-    - the rest: as for :func:`forecaster.swarm.recurrence.lstm`
+    - other arguments: as for :func:`forecaster.swarm.recurrence.lstm`
     """
     call = _call("bfloat16_infer", _hidden_of(cell, steps, bias, inputs))
     return call(kernel, bias, new_bias, inputs, valid, **_kind(cell, steps))
@@ -133,7 +134,7 @@ def bfloat16_forward(
     cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
     valid: Array,
 ) -> Sequence[Array]:  # fmt: skip
-    """The same, and for the backward pass what the products multiply, and derivatives' factors."""
+    """Return hidden states, and for the backward pass operands and factors of derivatives."""
     time, batch, features = inputs.shape
     hidden = _hidden_of(cell, steps, bias, inputs)
     depth = -(-hidden.shape[-1] // 32) + (
@@ -150,7 +151,7 @@ def bfloat16_forward(
 def bfloat16_backward(
     cell: Cell, steps: Steps, saved: Sequence[Array], grad_hidden: Array, *, want_inputs: bool
 ) -> Sequence[Array]:
-    """Gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`.
+    """Return gradients of kernel, both biases and inputs; otherwise as :func:`lstm_backward`.
 
     ``saved``: kernel, inputs, valid and what :func:`bfloat16_forward` returned after the states.
     """
@@ -176,7 +177,7 @@ def _hidden_of(cell: Cell, steps: Steps, bias: Array, inputs: Array) -> jax.Shap
 
 
 def _saved_width(size: int) -> int:
-    """As ``saved_width`` in kernels.h: room for whole vectors, however wide."""
+    """Return ``saved_width`` of kernels.h: ``size`` rounded up to the widest vector."""
     return -(-size // 16) * 16
 
 
@@ -193,7 +194,7 @@ def _call_many(name: str, out: Sequence[jax.ShapeDtypeStruct]) -> Callable[..., 
 
 
 def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; to differentiate it is an error that says what to do."""
+    """Return the call with derivatives that raise SwarmError."""
 
     def called(*arrays: Array, **attributes: Any) -> Any:
         guarded = jax.custom_jvp(functools.partial(call, **attributes))
@@ -201,9 +202,9 @@ def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
         @guarded.defjvp
         def _(primals: object, tangents: object) -> Any:
             raise SwarmError(
-                "the compiled recurrence has first derivatives by jax.grad only; for second ones, "
-                "and for jax.jvp, leave it to JAX: LSTM(..., compiled=False), GRU, lstm and gru "
-                "alike"
+                "the compiled recurrence has first derivatives by jax.grad only; for second ones "
+                "and for jax.jvp give compiled=False, as in LSTM(..., compiled=False); GRU, lstm "
+                "and gru take it too"
             )
 
         return guarded(*arrays)

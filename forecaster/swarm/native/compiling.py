@@ -1,4 +1,4 @@
-"""Compile the kernel with the machine's C++ compiler. Needs nothing but jaxlib's headers.
+"""Compile the kernel with the machine's C++ compiler. Needs only jaxlib's headers.
 
 Run as a script, or by the package's build (``hatch_build.py``): python compiling.py OUTPUT
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAME = "_kernels.so"
-NOT_BUILT = "not_built.txt"  # in place of the library: why it was not built
+NOT_BUILT = "not_built.txt"  # holds the reason if the library was not built
 _COMMON = "-O3 -std=c++17 -fPIC -ffp-contract=fast -fno-math-errno -w"
-# Instruction set: flags, floats of a vector, rows of a tile (6 where there are 32 registers).
+# Instruction set: flags, floats per vector, rows per tile (6 with 32 registers).
 _X86 = {
     "avx512": (
         "-mavx512f -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512", 16, 6
@@ -25,8 +25,8 @@ _X86 = {
     "plain": ("", 4, 3),
 }  # fmt: skip
 _OTHER = {"plain": ("", 4, 6)}
-# Of the kernels of bfloat16: flags, and whether the build goes on without them, since not every
-# compiler knows their instructions. For all the rest AVX-512 is enough.
+# Kernels of bfloat16: flags beyond those of AVX-512, and whether the build may omit them, because
+# some compilers do not know their instructions.
 _BFLOAT16 = {
     "amx_emulated": ("-DEMULATED_TILES", False),
     "avx512_bf16": ("-mavx512bf16", True),
@@ -35,17 +35,17 @@ _BFLOAT16 = {
 
 
 class CompileError(Exception):
-    """The kernel cannot be compiled here; the message says why."""
+    """The kernel cannot be compiled here; the message gives the reason."""
 
 
 def compile_kernel(output: Path) -> Path:
     """Compile for every instruction set of this processor family into one shared library.
 
-    The best one is chosen when the library is loaded. Raises CompileError; then no file is left.
+    The best one is chosen when the library is loaded. Raises CompileError, and leaves no file then.
     """
     try:
         return _compile(compiler(), output)
-    except (OSError, ValueError) as error:  # a CXX that is no command, a folder that is read-only
+    except (OSError, ValueError) as error:  # CXX is not a command, or the folder is read-only
         raise CompileError(str(error)) from error
 
 
@@ -75,12 +75,12 @@ def _compile(command: list[str], output: Path) -> Path:
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = output.with_name(f".{output.name}.{os.getpid()}")
         shutil.copyfile(library, temporary)
-        temporary.replace(output)  # a process that has the old one open keeps it
+        temporary.replace(output)  # processes that use the old file keep it
     return output
 
 
 def compiler() -> list[str]:
-    """The command that compiles C++: ``CXX``, or what there is. Raises CompileError."""
+    """Return the C++ compiler's command: ``CXX``, or one that is installed. Raises CompileError."""
     if command := shlex.split(os.environ.get("CXX", "")):
         return command
     if os.name == "nt":
@@ -92,7 +92,7 @@ def compiler() -> list[str]:
 
 
 def instruction_sets() -> dict[str, list[str]]:
-    """The instruction sets of this processor family, and the compiler's flags for each."""
+    """Return the compiler's flags for each instruction set of this processor family."""
     sets = _X86 if platform.machine().lower() in ("x86_64", "amd64") else _OTHER
     return {
         name: [*flags.split(), f"-DISA_NAME={name}", f"-DVECTOR={vector}", f"-DMOST_ROWS={rows}"]
@@ -101,9 +101,9 @@ def instruction_sets() -> dict[str, list[str]]:
 
 
 def bfloat16_sets() -> dict[str, tuple[list[str], bool]]:
-    """The kernels of bfloat16: the compiler's flags, and whether the build can do without.
+    """Return each bfloat16 kernel's compiler flags, and whether the build may omit it.
 
-    Empty for processor families that have none.
+    Empty for processor families without such kernels.
     """
     sets = instruction_sets()
     if "avx512" not in sets:

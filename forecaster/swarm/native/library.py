@@ -1,9 +1,9 @@
-"""The compiled code: loads it, and says why where it does not run.
+"""Load the compiled code, or give the reason why it does not run.
 
 ``FORECASTER_KERNEL=off`` turns it off; ``plain``, ``avx2``, ``avx512``, ``avx512-bf16`` or ``amx``
-allows no more than that instruction set. By default the best one that the machine has is used.
-AVX-512 BF16 and matrix units (AMX) serve the precision bfloat16 alone; ``amx-emulated`` computes by
-AVX-512 what matrix units would, no faster than float32, to try it on other machines.
+limits it to that instruction set. By default the best one of the machine is used. AVX-512 BF16 and
+matrix units (AMX) serve only the precision bfloat16; ``amx-emulated`` emulates matrix units by
+AVX-512, no faster than float32, for tests on other machines.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _TARGETS = (
 
 @functools.cache
 def kernel_status() -> tuple[str | None, str]:
-    """The kernel's instruction set and "", or None and the reason why it does not run."""
+    """Return the kernel's instruction set and "", or None and the reason why it does not run."""
     if why_not := processor.why_turned_off():
         return None, why_not
     if jax.default_backend() != "cpu":
@@ -36,21 +36,21 @@ def kernel_status() -> tuple[str | None, str]:
             for name in _TARGETS:
                 capsule = jax.ffi.pycapsule(getattr(library, name))
                 jax.ffi.register_ffi_target(name, capsule, platform="cpu")
-    except Exception as error:  # built for another machine or jaxlib: JAX alone does it too
+    except Exception as error:  # built for another machine or jaxlib; JAX alone works too
         return None, f"it cannot be loaded: {str(error).splitlines()[0]}"
     return processor.loaded_instructions(_LIBRARY)
 
 
 def bfloat16_status() -> tuple[str | None, str]:
-    """By what products of bfloat16 are computed here and "", or None and the reason why not.
+    """Return the instructions for bfloat16 products here and "", or None and the reason why not.
 
-    ``amx``, ``avx512-bf16``, or ``amx-emulated`` where FORECASTER_KERNEL asks for that.
+    ``amx``, ``avx512-bf16``, or ``amx-emulated`` if FORECASTER_KERNEL asks for it.
     """
     return processor.bfloat16_status(kernel_status(), _LIBRARY)
 
 
 def why_no_bfloat16(by: str) -> str:
-    """Why the loaded kernel cannot compute by these instructions here; empty where it can.
+    """Return why the loaded kernel cannot use these instructions here; empty if it can.
 
     ``by``: ``amx``, ``avx512-bf16`` or ``amx-emulated``.
     """
@@ -58,10 +58,10 @@ def why_no_bfloat16(by: str) -> str:
 
 
 def usable(*arrays: Array) -> bool:
-    """Whether the kernel can be called on these arrays: float32, on a CPU, and it was loaded."""
+    """Return whether the kernel is loaded and the arrays are float32, on a CPU."""
     return all(array.dtype == jnp.float32 for array in arrays) and kernel_status()[0] is not None
 
 
 def bfloat16_usable(*arrays: Array) -> bool:
-    """Whether the kernel can be asked for products of bfloat16 of these arrays, float32."""
+    """Return whether the kernel can multiply these float32 arrays in bfloat16."""
     return usable(*arrays) and bfloat16_status()[0] is not None

@@ -1,7 +1,7 @@
-"""The compiled code as the processor sees it: whether it is there, and what it would run on.
+"""Find out, without importing JAX, whether the compiled code exists and what it would run on.
 
-Nothing here loads JAX, whose import takes longer than all the rest of an answer. Whether the code
-is called is decided in ``library``, which asks JAX too.
+Importing JAX takes longer than the answer. ``library``, which asks JAX too, decides whether the
+code is called.
 """
 
 import ctypes
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 Status: TypeAlias = tuple[str | None, str]
-"""What runs, and an empty text; or None, and the reason why not."""
+"""The instruction set that runs and "", or None and the reason why none does."""
 
 LIBRARY = Path(__file__).parent / "_kernels.so"
-HASH = "forecaster_threefry"  # the name that XLA calls it by
-_NOT_BUILT = "not_built.txt"  # as in compiling.py, which is a script of its own
+HASH = "forecaster_threefry"  # its name in XLA
+_NOT_BUILT = "not_built.txt"  # as in compiling.py, which also runs as a script
 _BFLOAT16 = ("avx512-bf16", "amx", "amx-emulated")
 _SETS = ("plain", "avx2", "avx512", *_BFLOAT16)
 
 
 def why_turned_off() -> str:
-    """Why FORECASTER_KERNEL allows no compiled code; empty where it does."""
+    """Return why FORECASTER_KERNEL allows no compiled code; empty if it does."""
     asked = os.environ.get("FORECASTER_KERNEL", "")
     if asked == "off":
         return "turned off by FORECASTER_KERNEL"
@@ -32,33 +32,33 @@ def why_turned_off() -> str:
 
 
 def loaded_instructions(library: Path) -> Status:
-    """The instruction set that a compiled library chooses, or None and why it cannot be loaded."""
+    """Return the instruction set that a library chooses, or None and why it cannot be loaded."""
     if not library.exists():
         return None, f"it was not built: {_why_not_built(library)}"
     try:
         loaded = ctypes.cdll.LoadLibrary(str(library))
         for name in ("forecaster_why_not", "forecaster_prefers_avx512_bf16", HASH):
-            getattr(loaded, name)  # a library of a former version has other functions
+            getattr(loaded, name)  # missing in a library of another version
         find = loaded.forecaster_instructions
         find.restype = ctypes.c_char_p
         return find().decode(), ""
-    except Exception as error:  # built for another machine: JAX alone does it too
+    except Exception as error:  # built for another machine; JAX alone works too
         return None, f"it cannot be loaded: {str(error).splitlines()[0]}"
 
 
 def bfloat16_status(kernel: Status, library: Path) -> Status:
-    """By what products of bfloat16 are computed, beside the kernel's status.
+    """Return the instructions for bfloat16 products, given the kernel's status.
 
-    ``amx``, ``avx512-bf16`` or ``amx-emulated``; or None and the reason why float32 takes their
-    place. AVX-512 BF16 is used without being asked for on AMD's processors only, where it takes no
-    longer than float32 for twice the products: on Intel's it takes twice as long.
+    ``amx``, ``avx512-bf16`` or ``amx-emulated``; or None and the reason why float32 is used
+    instead. By default AVX-512 BF16 is used on AMD's processors only, where an instruction does
+    twice the products of float32 in the same time: on Intel's it takes twice as long.
     """
     runs, why_not = kernel
     if runs is None:
         return None, why_not
     asked = os.environ.get("FORECASTER_KERNEL", "")
     if asked and asked not in _BFLOAT16:
-        return None, f"FORECASTER_KERNEL={asked} allows no products of bfloat16"
+        return None, f"FORECASTER_KERNEL={asked} allows no bfloat16 products"
     if asked in ("avx512-bf16", "amx-emulated"):
         why_not = why_no_bfloat16(library, asked)
         return (None if why_not else asked), why_not
@@ -72,7 +72,7 @@ def bfloat16_status(kernel: Status, library: Path) -> Status:
 
 
 def why_no_bfloat16(library: Path, by: str) -> str:
-    """Why a library that can be loaded cannot compute by these instructions; empty if it can."""
+    """Return why a loadable library cannot use these instructions here; empty if it can."""
     find = ctypes.cdll.LoadLibrary(str(library)).forecaster_why_not
     find.argtypes, find.restype = [ctypes.c_char_p], ctypes.c_char_p
     return find(by.encode()).decode()
@@ -85,7 +85,7 @@ def _prefers_avx512_bf16(library: Path) -> bool:
 
 
 def _why_not_built(library: Path) -> str:
-    """The reason that the build of the package wrote down."""
+    """Return the reason that the package's build recorded."""
     try:
         return (library.parent / _NOT_BUILT).read_text().strip()
     except OSError:
@@ -93,7 +93,7 @@ def _why_not_built(library: Path) -> str:
 
 
 def may_have_accelerator() -> bool:
-    """Whether JAX could choose another backend than the CPU: it then has a plugin for it."""
+    """Return whether JAX could choose another backend than the CPU, for which it needs a plugin."""
     if named := os.environ.get("JAX_PLATFORMS", ""):
         return named.split(",")[0] != "cpu"
     found = any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))

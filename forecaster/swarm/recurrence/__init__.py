@@ -1,4 +1,4 @@
-"""Recurrences over time for one model: pure functions that ``vmap`` turns into many.
+"""LSTM and GRU over time for one model: pure functions that work under ``vmap``.
 
 Knows the compiled kernels. Must not know members, losses or training.
 """

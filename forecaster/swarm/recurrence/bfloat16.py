@@ -1,6 +1,6 @@
-"""The recurrences by products of bfloat16: one pair of passes for LSTM and GRU.
+"""LSTM and GRU with bfloat16 matrix products, by compiled code.
 
-See ``native.library`` for where they run.
+See ``native.library`` for the processors that it runs on.
 """
 
 import functools
@@ -14,11 +14,14 @@ from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from forecaster.swarm.native import calls
 from forecaster.swarm.native.calls import Cell, Steps
 
-_Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
+_Flag: TypeAlias = tuple[()] | None  # a static bool: part of the pytree's structure
 
 
 class _Saved(NamedTuple):
-    """What the forward pass hands to the backward pass, some of it in an order of its own."""
+    """What the forward pass saves for the backward pass.
+
+    ``words``, ``factors``: of :func:`calls.bfloat16_forward`, in the layout of the kernel
+    """
 
     kernel: Array
     inputs: Array
@@ -33,7 +36,7 @@ def in_bfloat16(
     cell: Cell, steps: Steps, kernel: Array, bias: Array, new_bias: Array, inputs: Array,
     valid: Array,
 ) -> Array:  # fmt: skip
-    """Hidden states by products of bfloat16; an LSTM has no ``new_bias``: an array (0,)."""
+    """Return hidden states; for an LSTM ``new_bias`` is an empty array (0,)."""
     return calls.bfloat16_infer(cell, steps, kernel, bias, new_bias, inputs, valid)
 
 

@@ -2,7 +2,7 @@
 
 Gated recurrent unit, Cho et al. (2014), arXiv 1406.1078, in the variant that cuDNN and
 ``torch.nn.GRU`` compute: the reset gate acts after the recurrent matrix product. Gate order:
-reset, update, new. Why the backward pass is written by hand: see ``lstm.py``.
+reset, update, new. ``lstm.py`` explains why the backward pass is written by hand.
 """
 
 import functools
@@ -28,11 +28,11 @@ from forecaster.swarm.recurrence.precision import (
 )
 from forecaster.swarm.task import AnyArray
 
-_Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
+_Flag: TypeAlias = tuple[()] | None  # a static bool: part of the pytree's structure
 
 
 class _Residuals(NamedTuple):
-    """What the backward pass needs; the gates in the order of who computed them."""
+    """What the backward pass needs; the layout of gates depends on which code computed them."""
 
     kernel: Float[Array, "row gates"]
     inputs: Float[Array, "time batch feature"]
@@ -42,7 +42,7 @@ class _Residuals(NamedTuple):
 
 
 class _Saved(NamedTuple):
-    """What the forward pass hands to the backward pass."""
+    """What the forward pass saves for the backward pass."""
 
     residuals: _Residuals
     compiled: _Flag
@@ -68,15 +68,15 @@ def gru(
     - ``bias``: (3H,), added to the input part.
     - ``new_bias``: (H,), added to the recurrent part of the new gate, inside the reset.
     - ``inputs``: (time, batch, F).
-    - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
-      leaves the state as it was; there is no derivative in it. Inputs are finite there, too.
-    - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
+    - ``valid``: (time, batch), 1.0 for an observed step, 0.0 for padding, which leaves the state
+      unchanged. It has no derivative. Inputs must be finite in padding too.
+    - ``last_only``: return only the last step's hidden state, whose gradient is cheaper.
     - ``precision``, ``compiled``: as for :func:`forecaster.swarm.recurrence.lstm`.
 
-    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError for shapes that do
     not fit together, and for another precision.
 
-    On CPUs, in float32, compiled code does the work if it was built; see ``native.library``.
+    On CPUs, in float32, compiled code is used if it was built; see ``native.library``.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, new_bias, inputs, valid)]
     kernel, bias, new_bias, inputs, valid = arrays
@@ -91,7 +91,7 @@ def _run(
     steps: Steps, precision: Precision, kernel: Array, bias: Array, new_bias: Array,
     inputs: Array, valid: Array, *, compiled: bool,
 ) -> Array:  # fmt: skip
-    """By whatever computes it best here."""
+    """Run by compiled code where possible, else by JAX."""
     arrays = kernel, bias, new_bias, inputs, valid
     if not compiled:
         valid = jax.lax.stop_gradient(valid)
@@ -123,7 +123,7 @@ def jax_gru(
     *,
     precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//3"]:
-    """The same in JAX alone: the reference that the compiled code has to agree with."""
+    """Return the hidden states by JAX alone: the reference for the compiled code."""
     return _jax_gru(precision, kernel, bias, new_bias, inputs, valid)
 
 
@@ -142,11 +142,11 @@ def _forward(
     inputs: Float[Array, "time batch feature"],
     valid: Shaped[Array, "time batch"],
 ) -> tuple[Float[Array, "time batch gates//3"], ...]:
-    """Hidden state, reset gate, update gate, new gate and its recurrent part, of every step."""
+    """Return all steps' hidden states, reset, update and new gates, new gates' recurrent parts."""
     steps, batch, features = inputs.shape
     size, unroll = kernel.shape[-1] // 3, steps_per_iteration(steps)
     input_kernel, hidden_kernel = kernel[:features], kernel[features:]
-    hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
+    hoisted = unroll > 1  # compute the inputs' part of the gates for all steps at once
 
     def input_part(x: Array) -> Array:
         return input_product(x, input_kernel, precision) + bias
@@ -224,7 +224,7 @@ def _jax_backward(
     Float[Array, "time batch row-hidden"],
     Float[Array, "time batch"],
 ]:
-    """Gradients of kernel, both biases and inputs, and zeros for what is not differentiated."""
+    """Return gradients of kernel, both biases and inputs, and zeros for ``valid``."""
     kernel, inputs, valid, hidden, gates = residuals
     features, size = inputs.shape[-1], hidden.shape[-1]
     hidden_kernel = kernel[features:]

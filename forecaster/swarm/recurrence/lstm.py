@@ -4,7 +4,7 @@ Long short-term memory, Hochreiter & Schmidhuber (1997), Neural Computation 9(8)
 forget gate of Gers, Schmidhuber & Cummins (2000). Gate order is that of ``torch.nn.LSTM``:
 input, forget, cell, output.
 
-Differentiating a ``lax.scan`` makes XLA accumulate the weight gradient once a step. Here the
+Differentiating a ``lax.scan`` makes XLA accumulate the weight gradient in every step. Here the
 backward scan carries only the gradients of the hidden and the cell state and stores those of the
 gates; the weight gradient is then one matrix product over (time x batch).
 """
@@ -32,11 +32,11 @@ from forecaster.swarm.recurrence.precision import (
 )
 from forecaster.swarm.task import AnyArray
 
-_Flag: TypeAlias = tuple[()] | None  # a bool in the structure of a pytree, where it stays static
+_Flag: TypeAlias = tuple[()] | None  # a static bool: part of the pytree's structure
 
 
 class _Residuals(NamedTuple):
-    """What the backward pass needs; cell states and gates in the order of who computed them."""
+    """What the backward pass needs; the layout of cells and gates depends on which code ran."""
 
     kernel: Float[Array, "row gates"]
     inputs: Float[Array, "time batch feature"]
@@ -47,7 +47,7 @@ class _Residuals(NamedTuple):
 
 
 class _Saved(NamedTuple):
-    """What the forward pass hands to the backward pass."""
+    """What the forward pass saves for the backward pass."""
 
     residuals: _Residuals
     compiled: _Flag
@@ -71,20 +71,20 @@ def lstm(
     - ``kernel``: (F + H, 4H), its first F rows for the input and the rest for the hidden state.
     - ``bias``: (4H,).
     - ``inputs``: (time, batch, F).
-    - ``valid``: (time, batch), 1.0 where the step is observed, 0.0 where it is padding, which
-      leaves the state as it was; no other value is allowed, and there is no derivative in it.
-    - ``last_only``: return the last step's hidden state only, whose gradient is cheaper.
-    - ``precision``: ``float32``, or ``bfloat16``: numbers are rounded to bfloat16 for the matrix
-      products; sums, states and activations stay float32.
-    - ``compiled``: without, all is left to JAX, slower, and with derivatives of every kind.
+    - ``valid``: (time, batch), 1.0 for an observed step, 0.0 for padding, which leaves the state
+      unchanged; no other value is allowed. It has no derivative.
+    - ``last_only``: return only the last step's hidden state, whose gradient is cheaper.
+    - ``precision``: ``float32``, or ``bfloat16``: factors of the matrix products are rounded to
+      bfloat16; sums, states and activations stay float32.
+    - ``compiled``: False leaves all to JAX, which is slower and has derivatives of every kind.
 
-    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError when the shapes do
+    Returns (time, batch, H), or (batch, H) with ``last_only``. Raises SwarmError for shapes that do
     not fit together, and for another precision.
 
-    On CPUs, in float32, compiled code does the work if it was built; see ``native.library``. Where
-    the processor multiplies bfloat16 no faster (it has no matrix units, AMX, nor AMD's AVX-512
-    BF16) it computes in float32, whatever the precision. It has first derivatives by ``jax.grad``
-    only: pass ``compiled=False`` for second ones, and for ``jvp``.
+    On CPUs, in float32, compiled code is used if it was built; see ``native.library``. It computes
+    in float32, whatever the precision, on processors that multiply bfloat16 no faster (those
+    without matrix units, AMX, or AMD's AVX-512 BF16). It has first derivatives by ``jax.grad``
+    only: pass ``compiled=False`` for second derivatives and for ``jvp``.
     """
     arrays = [jnp.asarray(array) for array in (kernel, bias, inputs, valid)]
     kernel, bias, inputs, valid = arrays
@@ -99,7 +99,7 @@ def _run(
     steps: Steps, precision: Precision, kernel: Array, bias: Array, inputs: Array, valid: Array,
     *, compiled: bool,
 ) -> Array:  # fmt: skip
-    """By whatever computes it best here."""
+    """Run by compiled code where possible, else by JAX."""
     if not compiled:
         valid = jax.lax.stop_gradient(valid)
         hidden = _forward(precision, kernel, bias, inputs, valid)[0]
@@ -128,7 +128,7 @@ def jax_lstm(
     *,
     precision: Precision = "float32",
 ) -> Float[Array, "time batch gates//4"]:
-    """The same in JAX alone: the reference that the compiled code has to agree with."""
+    """Return the hidden states by JAX alone: the reference for the compiled code."""
     return _jax_lstm(precision, kernel, bias, inputs, valid)
 
 
@@ -140,7 +140,7 @@ def _jax_lstm(
 
 
 def _activate(preactivation: Float[Array, "batch gates"]) -> Float[Array, "batch gates"]:
-    """Sigmoid of the input, forget and output gates and tanh of the cell gate, by one tanh."""
+    """Apply sigmoid to the input, forget and output gates, tanh to the cell gate, by one tanh."""
     size = preactivation.shape[-1] // 4
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], preactivation.dtype), size)
     return half * jnp.tanh(half * preactivation) + (1 - half)
@@ -157,10 +157,10 @@ def _forward(
     Float[Array, "time batch gates//4"],
     Float[Array, "time batch gates"],
 ]:
-    """Hidden states, cell states and activated gates of every step."""
+    """Return hidden states, cell states and activated gates of every step."""
     steps, batch, features = inputs.shape
     size, unroll = kernel.shape[-1] // 4, steps_per_iteration(steps)
-    hoisted = unroll > 1  # the inputs' part of the gates for all steps at once
+    hoisted = unroll > 1  # compute the inputs' part of the gates for all steps at once
     together = precision == "float32" and not hoisted  # inputs and hidden state in one product
 
     def input_part(x: Array) -> Array:
@@ -243,7 +243,7 @@ def _jax_backward(
     Float[Array, "time batch row-hidden"],
     Float[Array, "time batch"],
 ]:
-    """Gradients of kernel, bias and inputs, and zeros for what is not differentiated."""
+    """Return gradients of kernel, bias and inputs, and zeros for ``valid``."""
     kernel, inputs, valid, hidden, cell, gates = residuals
     features = inputs.shape[-1]
     hidden_kernel = kernel[features:]
@@ -257,7 +257,7 @@ def _jax_backward(
         grad_out, gates, c, c_before, observed = now
         keep = observed[:, None]
         i, f, g, o = jnp.split(gates, 4, axis=-1)
-        tanh_c = jnp.tanh(c)  # in padding c is not what the gates gave, but counts for nothing
+        tanh_c = jnp.tanh(c)  # c in padding is not from the gates; its gradient is 0
         grad_h = grad_h + grad_out
         grad_now = keep * grad_h
         dc = keep * grad_c + grad_now * o * (1 - tanh_c * tanh_c)

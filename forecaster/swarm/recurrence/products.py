@@ -1,7 +1,6 @@
-"""Which numbers a recurrence multiplies on this machine, in words.
+"""The precision of matrix products on this machine, in words.
 
-Nothing here loads JAX, whose import takes longer than all the rest of an answer, but where it has
-to be asked.
+JAX is imported only where it must be asked, because that takes longer than the answer.
 """
 
 from forecaster.swarm.native import processor
@@ -9,9 +8,9 @@ from forecaster.swarm.native.processor import Status
 
 
 def products_of(precision: str) -> str:
-    """What a precision comes to here, such as ``float32`` or ``bfloat16 (amx)``; asks JAX.
+    """Return how a precision is computed here, such as ``float32`` or ``bfloat16 (amx)``; asks JAX.
 
-    Raises SwarmError for what is no precision.
+    Raises SwarmError for an unknown precision.
     """
     from forecaster.swarm.native import library
     from forecaster.swarm.recurrence.precision import check_precision
@@ -22,16 +21,16 @@ def products_of(precision: str) -> str:
 
 
 def processor_status() -> tuple[Status, str]:
-    """The instruction set of the compiled code here, and what the precision bfloat16 comes to.
+    """Return the status of the compiled code here, and how the precision bfloat16 is computed.
 
-    The former, or None and the reason why it does not run. JAX is loaded only where it might run on
-    something else than the CPU.
+    The status is the instruction set, or None and the reason why the code does not run. JAX is
+    imported only if it might run on another device than the CPU.
     """
     if processor.may_have_accelerator():
         from forecaster.swarm.devices.lanes import use_all_cores
         from forecaster.swarm.native import kernel_status
 
-        use_all_cores()  # before anything starts JAX
+        use_all_cores()  # before JAX starts
         return kernel_status(), products_of("bfloat16")
     why_not = processor.why_turned_off()
     kernel = (None, why_not) if why_not else processor.loaded_instructions(processor.LIBRARY)
@@ -39,7 +38,7 @@ def processor_status() -> tuple[Status, str]:
 
 
 def _in_words(kernel: Status, bfloat16: Status) -> str:
-    """What bfloat16 comes to where these are the states of compiled code and bfloat16."""
+    """Return how bfloat16 is computed, given the status of compiled code and of bfloat16."""
     units, why_not = bfloat16
     if units is not None:
         return f"bfloat16 ({units})"

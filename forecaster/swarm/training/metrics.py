@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from forecaster.swarm.checks import SwarmError, by_name
+from forecaster.swarm.checks import SwarmError, named_values
 from forecaster.swarm.task import AnyArray, Task, Tree
 
 Metric: TypeAlias = Callable[..., Any]
@@ -75,7 +75,7 @@ def watched(
     Raises SwarmError for such a name, metrics that are no functions, a monitor that is none of
     them, another mode, and a monitor without validation examples.
     """
-    metrics = by_name(metrics, "metrics", "{'accuracy': accuracy}")
+    metrics = named_values(metrics, "metrics", "{'accuracy': accuracy}")
     for name, metric in metrics.items():
         if not callable(metric) or not name.isprintable() or "'" in name or "\\" in name:
             raise SwarmError(
