@@ -1,5 +1,5 @@
-// The kernels of bfloat16 for one instruction set, which -DISA_NAME names: by matrix units (AMX),
-// with -mavx512bf16 by AVX-512 BF16, with -DEMULATED_TILES by AVX-512 alone.
+// The bfloat16 kernels for the instruction set named by -DISA_NAME: matrix units (AMX) by default,
+// AVX-512 BF16 with -mavx512bf16, AVX-512 alone with -DEMULATED_TILES.
 #include "bfloat16_kernel.h"
 
 namespace ISA_NAME {

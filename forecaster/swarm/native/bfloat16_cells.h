@@ -1,7 +1,7 @@
-// What the LSTM and the GRU do between the products, row by row; see bfloat16_kernel.h.
+// The steps of LSTM and GRU between the products, row by row; see bfloat16_kernel.h.
 //
-// The forward pass does not save gates but what the backward pass multiplies with, in float16: the
-// factors of derivatives. Of a padded row they are zero, and the state goes through.
+// Instead of gates the forward pass saves the factors of the derivatives, in float16. For a padded row
+// they are zero, and the state passes unchanged.
 #pragma once
 
 #include "bfloat16_layout.h"
@@ -11,14 +11,14 @@ namespace ISA_NAME {
 // Columns input, forget, cell and output gate; weights as in lstm.py.
 struct LstmCell {
   static constexpr int gates = 4, saved = BFLOAT16_LSTM_SAVED;
-  static constexpr bool carries = true;  // a cell state
+  static constexpr bool carries = true;  // has a cell state
   static constexpr int gate_of(int column, bool) { return column; }
   static constexpr float scale(int column) { return column == 2 ? 1.0f : 0.5f; }
   static const float* bias_of(const Weights& weights, int column, int64_t H) {
     return weights.bias + column * H;
   }
 
-  // 16 units of a row: new hidden state, from gates (4, 32, 16), and cell state in place.
+  // Return the new hidden state of 16 units from gates (4, 32, 16); update the cell state in place.
   INLINE vec forward(const float* z, float valid, float* cell, vec before, uint16_t* factors) {
     if (valid == 0.0f) {
       for (int k = 0; factors && k < saved; k++)
@@ -39,8 +39,8 @@ struct LstmCell {
     return h;
   }
 
-  // Gradients of the gates, from that of the hidden state; that of the cell state in place.
-  // Returns what reaches the hidden state before by no gate.
+  // Compute the gates' gradients from that of the hidden state; update that of the cell in place.
+  // Return the part of the previous hidden state's gradient that bypasses the gates.
   INLINE vec backward(const uint16_t* factors, float valid, vec dh, float* grad_cell,
                       vec (&out)[4]) {
     const vec dc = _mm512_loadu_ps(grad_cell) + dh * load_half(factors + 64);
@@ -57,8 +57,8 @@ struct LstmCell {
   }
 };
 
-// Columns reset and update gate, and what inputs and hidden state give to the new gate, each by
-// itself; weights as in gru.py.
+// Columns reset gate, update gate, and the new gate's parts from inputs and from hidden state;
+// weights as in gru.py.
 struct GruCell {
   static constexpr int gates = 3, saved = BFLOAT16_GRU_SAVED;
   static constexpr bool carries = false;

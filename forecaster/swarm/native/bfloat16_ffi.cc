@@ -1,4 +1,4 @@
-// The kernels of bfloat16 as XLA custom calls, and which instructions this process may use for them.
+// The bfloat16 kernels as XLA custom calls, and the instructions that this process may use for them.
 #include <string_view>
 
 #include "ffi_call.h"
@@ -20,7 +20,7 @@ namespace amx { extern const Bfloat16Kernels kernels; }
 
 namespace {
 
-// Either kernels, or why there are none.
+// Kernels, or the reason why there are none.
 struct Units {
   const Bfloat16Kernels* kernels;
   const char* why_not;
@@ -51,7 +51,7 @@ Units avx512() {
 #endif
 }
 
-// Whether processor and system have tiles of bfloat16; asks the system for leave to use them.
+// Check processor and system for matrix units, and ask the system for permission to use them.
 Units matrix_units() {
 #if defined(WITHOUT_AMX)
   return {nullptr, "the compiler that built the kernel knows no matrix units (AMX)"};
@@ -73,7 +73,7 @@ Units matrix_units() {
 #endif
 }
 
-// By the names of FORECASTER_KERNEL.
+// Units by their name in FORECASTER_KERNEL.
 const Units& units(std::string_view name) {
   static const Units amx = matrix_units(), bf16 = avx512(), by_avx512 = emulated();
   static const Units none = {nullptr, "no such instructions"};
@@ -93,7 +93,7 @@ const Units& units(std::string_view) {
 using Words = ffi::Buffer<ffi::U32>;
 using Factors = ffi::Buffer<ffi::U16>;
 
-// Sizes of one member; a GRU has a second bias.
+// Sizes for one member; a GRU has a second bias.
 struct Bfloat16Call : Call {
   bool gru;
   const Units& units;
@@ -195,7 +195,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
     ffi::Ffi::Bind() IN_1 IN_1 IN_1.Arg<Words>().Arg<Factors>() IN_1 OUT_1 OUT_1 OUT_1 OUT_1 KIND
         .Attr<bool>("want_x"));
 
-// Whether AVX-512 BF16 is faster than float32: on AMD's processors, not on Intel's.
+// Return whether AVX-512 BF16 is faster than float32: on AMD's processors, not on Intel's.
 extern "C" bool forecaster_prefers_avx512_bf16() {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -1,20 +1,21 @@
-// The recurrence of one model by products of bfloat16 with float32 sums, forward and backward; states, activations and gradients are float32 outside the products.
+// The recurrence of one model by bfloat16 products with float32 sums, forward and backward. Outside the
+// products, states, activations and gradients are float32.
 //
-// An LSTM and a GRU differ in what they do between the products (bfloat16_cells.h); both have four
-// columns of tiles for a block of hidden units. T steps, B rows (batch), F inputs, H hidden units.
+// LSTM and GRU differ between the products only (bfloat16_cells.h); both have four columns of tiles
+// for a block of hidden units. T steps, B rows (batch), F inputs, H hidden units.
 #pragma once
 
 #include "bfloat16_cells.h"
 
 namespace ISA_NAME {
 
-// What one step of one block of 32 rows works on.
+// The rows of one step and one block of 32.
 struct Rows {
   int64_t block, count;
   const float* valid;
 };
 
-// The gates of a block's rows for the unit blocks of a pair: z (unit block, 4, 32, 16).
+// Compute the gates of a block's rows for a pair of unit blocks: z (unit block, 4, 32, 16).
 static inline void gates_of(const Plan& plan, int64_t block, int64_t pair, int64_t count,
                             const uint32_t* step, const uint32_t* packed, const float* biases,
                             float* z) {
@@ -25,7 +26,7 @@ static inline void gates_of(const Plan& plan, int64_t block, int64_t pair, int64
                             biases + column * 16);
 }
 
-// New states of a block's rows, N unit blocks at once: float32 in ``hidden``, as words in ``next``.
+// Compute new states of a block's rows, N unit blocks at once: floats in ``hidden``, words in ``next``.
 template <class Cell, int N>
 __attribute__((noinline)) static void new_states(const Plan& plan, const Rows& rows, int64_t pair,
                                                  const float* z, float* cell, float* hidden,
@@ -43,13 +44,13 @@ __attribute__((noinline)) static void new_states(const Plan& plan, const Rows& r
         store_first(out + row * plan.H + unit, h[u], plan.H - unit);
       }
     }
-    if (N == 1 && HALVES_BLOCKS) h[1] = _mm512_shuffle_f32x4(h[0], h[0], 0x0e);  // its upper half
+    if (N == 1 && HALVES_BLOCKS) h[1] = _mm512_shuffle_f32x4(h[0], h[0], 0x0e);  // h[0]'s upper half
     _mm512_storeu_si512(next + plan.row_at(row, plan.depth, pair), pair_of(h[0], h[1]));
   }
 }
 
-// hidden (T, B, H), or (B, H) of the last step. For the backward pass, unless null: ``words``, what
-// each step's products multiply, and ``factors``, (T, block, unit block, 32, saved, 16).
+// Forward pass: hidden (T, B, H), or (B, H) of the last step. For the backward pass, unless null:
+// ``words``, operands of each step's products, and ``factors``, (T, block, unit block, 32, saved, 16).
 template <class Cell>
 static void bfloat16_forward(const Sizes& n, const Weights& weights, const Bfloat16Run& run) {
   const Plan plan(n);
@@ -62,7 +63,7 @@ static void bfloat16_forward(const Sizes& n, const Weights& weights, const Bfloa
   float* cell = zeros(3, plan.state());
   float* hidden = zeros(4, plan.state());
   uint32_t* two_steps = run.words ? nullptr : word_scratch(5, 2 * step);
-  uint32_t* last = word_scratch(6, step);  // what the last step hands on
+  uint32_t* last = word_scratch(6, step);  // after the last step
   auto step_at = [&](int64_t t) {
     return t == n.T ? last : run.words ? run.words + t * step : two_steps + t % 2 * step;
   };
@@ -87,8 +88,8 @@ static void bfloat16_forward(const Sizes& n, const Weights& weights, const Bfloa
   }
 }
 
-// The gradients of the gates of a block's rows, 16 units: as words of two gates, a row each, and as
-// words of two rows, (gate, 16, 16). ``sums`` are those of the biases.
+// Compute the gradients of the gates of a block's rows, 16 units, in two layouts: words of two gates,
+// one per row, and words of two rows, (gate, 16, 16). ``sums``: the gradients of the biases.
 template <class Cell>
 __attribute__((noinline)) static void gate_gradients(const Plan& plan, const Rows& rows, int64_t unit,
                                                      const uint16_t* factors, const float* coming,
@@ -116,7 +117,7 @@ __attribute__((noinline)) static void gate_gradients(const Plan& plan, const Row
   for (int g = 0; g < 4; g++) _mm512_storeu_ps(sums + g * 16, total[g]);
 }
 
-// What a sum over rows multiplies is collected for some steps, and then summed in one go.
+// Collects the operands of sums over rows for several steps, to sum them at once.
 struct Collected {
   int64_t most, count = 0;
   uint32_t *seen, *gates;  // (step, block, depth, 2) and (step, block, unit block, 4) tiles
@@ -127,7 +128,7 @@ struct Collected {
     most = std::max<int64_t>(1, std::min<int64_t>(plan.T < 16 ? plan.T : 16, 65536 / one));
     seen = word_scratch(5, most * seen_step(plan));
     gates = word_scratch(6, most * gates_step(plan));
-    if (plan.B % 32) std::memset(gates, 0, most * gates_step(plan) * 4);  // missing rows stay zero
+    if (plan.B % 32) std::memset(gates, 0, most * gates_step(plan) * 4);  // absent rows stay zero
     sums = zeros(7, plan.depth * 2 * plan.units * 4 * TILE);
   }
   static int64_t seen_step(const Plan& plan) { return plan.blocks * plan.depth * 2 * TILE; }
@@ -154,7 +155,7 @@ struct Collected {
   }
 };
 
-// grad_gates W, for the hidden states (columns: unit blocks) or the inputs.
+// Compute grad_gates W, for the hidden states (columns: unit blocks) or the inputs.
 template <Start START>
 static void through_weights(const Plan& plan, const uint32_t* by_gate, const uint32_t* back,
                             int64_t columns, float* out) {
@@ -165,7 +166,7 @@ static void through_weights(const Plan& plan, const uint32_t* by_gate, const uin
                          {out + block * columns * 512, TILE, 512});
 }
 
-// What the forward pass saved in ``run``; shapes of the gradients as of what they are gradients of.
+// Backward pass. ``run``: saved by the forward pass. Gradients have the shapes of their arrays.
 template <class Cell>
 static void bfloat16_backward(const Sizes& n, const Weights& weights, const Bfloat16Run& run,
                             const Gradients& grad) {

@@ -1,10 +1,10 @@
-// How the kernels of bfloat16 lay out what they compute with: sizes, inputs and weights.
+// Layout of sizes, inputs and weights in the bfloat16 kernels.
 //
-// Hidden units come in blocks of 16 and rows of the batch in blocks of 32. The order of what a
-// product sums over is free, so a word holds the same unit of two blocks (2 p, 2 p + 1), and no lane
-// is crossed; of a last block alone it may hold units that are 8 apart. Up to 7 inputs are split in
-// two numbers of bfloat16, x = x_hi + x_lo, and so are their weights; what they contribute is then
-// as exact as in float32. With more there is no room for it.
+// Hidden units come in blocks of 16 and rows of the batch in blocks of 32. A product may sum in any
+// order, so a word holds the same unit of two blocks (2 p, 2 p + 1), and no data cross lanes; in an
+// unpaired last block it may hold units that are 8 apart. Up to 7 inputs and their weights are split
+// into two bfloat16 numbers, x = x_hi + x_lo, so that their products are as exact as in float32. More
+// inputs do not fit.
 #pragma once
 
 #include "kernels.h"
@@ -22,7 +22,7 @@ struct Plan {
   int64_t units;    // blocks of 16 hidden units
   int64_t pairs;    // of such blocks
   int64_t blocks;   // of 32 rows
-  bool exact;       // whether inputs are split in two
+  bool exact;       // inputs are split in two
   int64_t x_tiles;  // tiles that hold the inputs of 16 rows
   int64_t depth;    // tiles that a gate sums over: the hidden units', then the inputs'
 
@@ -36,19 +36,19 @@ struct Plan {
   }
   int64_t rows_of(int64_t block) const { return std::min<int64_t>(32, B - 32 * block); }
   TileRows tile_rows(int64_t block) const { return halves(rows_of(block)); }
-  // Units between those of a word: a block that has none beside it may be halved.
+  // Distance between the units of a word; an unpaired block may be halved.
   int64_t apart(int64_t pair) const { return HALVES_BLOCKS && 2 * pair + 1 == units ? 8 : 16; }
-  // Rows of the weights of the hidden units of pair ``k``: in the tiles of lower and upper halves.
+  // Rows of the weights of pair ``k`` of hidden units, in the tiles of lower and of upper halves.
   TileRows hidden_rows(int64_t k) const { return halves(H - 32 * k, apart(k)); }
-  // The same of the inputs, ``k`` tiles behind the hidden units.
+  // Rows of the weights of the inputs, ``k`` tiles after the hidden units.
   TileRows input_rows(int64_t k) const {
     return exact ? TileRows{F, F} : halves(F - 32 * k);
   }
-  // ``most`` of what is left, and as many of what then is left.
+  // At most ``most`` of the rows left, and at most ``most`` of the rest.
   static TileRows halves(int64_t left, int64_t most = 16) {
     return {std::min(most, left), std::clamp<int64_t>(left - most, 0, most)};
   }
-  // What the gates sum over.
+  // The depth that the gates sum over.
   Depth gate_depth() const {
     const int64_t hidden = x_tiles == 1 ? hidden_rows(pairs - 1).first : 16;
     return {depth, exact ? 2 * F : input_rows(x_tiles - 1).first, hidden};
@@ -57,7 +57,7 @@ struct Plan {
   int64_t step_words() const { return blocks * 2 * depth * TILE; }
   // Floats of a state: (block, unit block, 32 rows, 16).
   int64_t state() const { return blocks * units * 512; }
-  // Where tile ``k`` of a row begins in the words of its block.
+  // Offset of a row of tile ``k`` in the words of its block.
   int64_t row_at(int64_t row, int64_t tiles, int64_t k) const {
     return ((row / 16) * tiles + k) * TILE + (row % 16) * 16;
   }
@@ -72,7 +72,7 @@ static inline uint32_t* zero_words(int slot, int64_t size) {
   return room;
 }
 
-// Which lane of the split inputs' words takes which input: hi and lo, then hi once more.
+// Split inputs into words: first pairs of hi and lo for each input, then hi again.
 INLINE words split_inputs(const float* x, int64_t F) {
   const vec all = load_first(x, F), high = rounded_to_half(all);
   const words both = pair_of(high, _mm512_sub_ps(all, high));
@@ -84,7 +84,7 @@ INLINE words split_inputs(const float* x, int64_t F) {
   return _mm512_or_si512(both, shifted);
 }
 
-// The inputs of one step (B, F) behind the hidden units in its words.
+// Write the inputs of one step (B, F) after the hidden units in its words.
 static inline void pack_inputs(const Plan& plan, const float* x, uint32_t* step) {
   for (int64_t row = 0; row < plan.B; row++, x += plan.F) {
     uint32_t* to = step + (row / 32) * 2 * plan.depth * TILE;
@@ -99,7 +99,7 @@ static inline void pack_inputs(const Plan& plan, const float* x, uint32_t* step)
   }
 }
 
-// Zeros where a block of 32 rows has none: what is multiplied must be numbers.
+// Set absent rows of a block of 32 to zero, because they are multiplied too.
 static inline void clear_missing_rows(const Plan& plan, uint32_t* step) {
   if (plan.B % 32 == 0) return;
   uint32_t* last = step + (plan.blocks - 1) * 2 * plan.depth * TILE;
@@ -108,8 +108,8 @@ static inline void clear_missing_rows(const Plan& plan, uint32_t* step) {
       std::memset(last + plan.row_at(row, plan.depth, k), 0, 64);
 }
 
-// 16 weights from row ``row`` of the kernel to a gate, from unit ``unit`` on; zero where there are
-// none. A cell says which gate of the kernel a column of tiles belongs to, -1 where it is none.
+// 16 weights of row ``row`` of the kernel to a gate, from unit ``unit`` on; zero beyond the end. The
+// cell maps a column of tiles to a gate of the kernel, -1 for none.
 template <class Cell>
 INLINE vec weights_to(const Plan& plan, const float* kernel, int64_t row, bool input, int column,
                       int64_t unit) {
@@ -119,8 +119,8 @@ INLINE vec weights_to(const Plan& plan, const float* kernel, int64_t row, bool i
   return load_first(kernel + (row * Cell::gates + gate) * plan.H + unit, plan.H - unit);
 }
 
-// Weights for the forward pass, (unit block, 4, depth) tiles, and biases, (unit block, 4, 16), scaled
-// so that each gate's activation begins with a tanh.
+// Pack weights for the forward pass, (unit block, 4, depth) tiles, and biases, (unit block, 4, 16).
+// They are scaled so that each gate's activation begins with a tanh.
 template <class Cell>
 static void pack_weights(const Plan& plan, const Weights& weights, uint32_t* packed, float* biases) {
   for (int64_t unit = 0; unit < plan.H; unit += 16)
@@ -153,8 +153,8 @@ static void pack_weights(const Plan& plan, const Weights& weights, uint32_t* pac
     }
 }
 
-// Weights for the backward pass: ``count`` rows of the kernel from ``first`` on, the other way round,
-// (block of 16 rows, unit block, 2) tiles, whose words hold the weights to gates 0 and 1, or 2 and 3.
+// Pack weights for the backward pass: ``count`` rows of the kernel from ``first`` on, transposed, as
+// (block of 16 rows, unit block, 2) tiles whose words hold the weights to gates 0 and 1, or 2 and 3.
 template <class Cell>
 static void pack_back(const Plan& plan, const float* kernel, int64_t first, int64_t count, bool input,
                       uint32_t* packed) {
@@ -172,7 +172,7 @@ static void pack_back(const Plan& plan, const float* kernel, int64_t first, int6
       }
 }
 
-// The gradients of the weights, from tiles (depth, lower and upper half, unit block, 4).
+// Unpack the gradients of the weights from tiles (depth, lower and upper half, unit block, 4).
 template <class Cell>
 static void unpack_gradients(const Plan& plan, const float* sums, float* kernel) {
   auto row_of = [&](int64_t k, int64_t half, int64_t j) {

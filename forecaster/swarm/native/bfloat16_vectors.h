@@ -1,4 +1,4 @@
-// What the kernels of bfloat16 do by AVX-512: rounding to bfloat16, activations, transposition.
+// AVX-512 functions of the bfloat16 kernels: rounding, activations, transposition.
 #pragma once
 #include <immintrin.h>
 
@@ -20,15 +20,15 @@ INLINE void store_first(float* to, vec x, int64_t count) {
   _mm512_mask_storeu_ps(to, first_lanes(count), x);
 }
 
-// Both rounded to bfloat16, the first in the lower half of a word. Instructions that convert take
-// twice as long, and not all processors have them.
+// Round both to bfloat16 and pack them, the first in the lower half of a word. The processor's own
+// conversion takes twice as long, and not all processors have it.
 INLINE words pair_of(vec low, vec high) {
   const __m512i half = _mm512_set1_epi32(0x8000);
   const __m512i a = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(low), half), 16);
   const __m512i b = _mm512_add_epi32(_mm512_castps_si512(high), half);
   return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi32(0xffff0000), 0xf8);  // a | (b & c)
 }
-// x to bfloat16, as a float.
+// Round x to bfloat16, as a float.
 INLINE vec rounded_to_half(vec x) {
   const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
   return _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(0xffff0000)));
@@ -51,7 +51,7 @@ INLINE vec table_tanh(vec x) {
   return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
       _mm512_castps_si512(y), _mm512_castps_si512(x), _mm512_castps_si512(sign), 0xf8));
 }
-// The sigmoid of 2 x.
+// sigmoid(2 x).
 INLINE vec sigmoid_of_double(vec x) {
   const vec half = _mm512_set1_ps(0.5f);
   return _mm512_fmadd_ps(half, table_tanh(x), half);
@@ -64,7 +64,7 @@ INLINE vec load_half(const uint16_t* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
-// 16 x 16 words the other way round.
+// Transpose 16 x 16 words.
 INLINE void transpose(words (&x)[16]) {
   words y[16];
   for (int i = 0; i < 16; i += 2) {
@@ -87,8 +87,8 @@ INLINE void transpose(words (&x)[16]) {
   }
 }
 
-// Words (row, column) of 32 rows, of which each holds two numbers, as two tiles of pairs of rows:
-// lower[column][r] = lower halves of rows 2 r and 2 r + 1, and the upper ones after it.
+// Transpose 32 rows of words, each a pair of numbers, into two tiles whose words pair rows:
+// lower[column][r] = lower halves of rows 2 r and 2 r + 1; the second tile has their upper halves.
 static inline void transpose_pairs(const uint32_t* top, const uint32_t* bottom, uint32_t* out) {
   words even[16], odd[16];
   for (int r = 0; r < 16; r++) {

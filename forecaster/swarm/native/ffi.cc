@@ -1,4 +1,4 @@
-// The kernels as XLA custom calls, and the choice of the instruction set when the library is loaded.
+// The kernels as XLA custom calls; the instruction set is chosen when the library is loaded.
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -20,8 +20,8 @@ struct Choice {
   const Kernels* kernels;
 };
 
-// FORECASTER_KERNEL=plain|avx2|avx512 asks for no more than that set; the sets above it have no
-// float32 kernels of their own.
+// FORECASTER_KERNEL=plain|avx2|avx512 limits the choice to that set; its other values name sets
+// without float32 kernels of their own.
 Choice choose() {
   const char* asked = std::getenv("FORECASTER_KERNEL");
   const char* sets[] = {"plain", "avx2", "avx512"};
@@ -37,7 +37,7 @@ Choice choose() {
     return {"avx2", &avx2::kernels};
   return {"plain", &plain::kernels};
 #elif defined(__aarch64__)
-  return {"neon", &plain::kernels};  // every 64-bit ARM has it: the compiler's plain code uses it
+  return {"neon", &plain::kernels};  // every 64-bit ARM has NEON, and the compiler uses it
 #else
   return {"plain", &plain::kernels};
 #endif
@@ -48,7 +48,7 @@ const Choice& chosen() {
   return choice;
 }
 
-// Forward; without cell and gates nothing is saved for the way back.
+// Forward pass; without cell and gates nothing is saved for the backward pass.
 ffi::Error run_lstm(Array kernel, Array bias, Array x, Array valid, Result hidden, Result* cell,
                     Result* gates) {
   const Call c(kernel, x, 4);
@@ -155,7 +155,7 @@ ffi::Error gru_backward(Array kernel, Array x, Array valid, Array hidden, Array 
   return ffi::Error::Success();
 }
 
-// Each of the counters (counters,) hashed with each of the keys (keys,), or with the key beside it.
+// Hash each counter (counters,) with each key (keys,), or with the key at its own index.
 ffi::Error threefry(Words one, Words two, Words left, Words right, ffi::Result<Words> out_left,
                     ffi::Result<Words> out_right) {
   const auto size = [](const Words& of) { return static_cast<int64_t>(of.element_count()); };

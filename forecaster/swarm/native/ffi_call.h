@@ -1,4 +1,4 @@
-// What the custom calls have in common: arrays, and sizes that are checked.
+// Arrays of the custom calls, and checks of their sizes.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -22,10 +22,10 @@ int64_t from_end(const Array& array, int64_t axis) {
 struct Expected {
   const char* name;
   const Array& array;
-  int64_t size;  // of one member
+  int64_t size;  // for one member
 };
 
-// Inputs (members, T, B, F) and kernel (members, F + H, gates x H) decide all sizes.
+// All sizes, from inputs (members, T, B, F) and kernel (members, F + H, gates x H).
 struct Call {
   Sizes n;
   int64_t members, gates;
@@ -42,7 +42,7 @@ struct Call {
   int64_t hidden() const { return n.T * n.B * n.H; }
   int64_t saved() const { return n.T * n.B * saved_width(n.H); }
 
-  // A wrong shape is an error here, not a read beyond an array's end.
+  // Return an error for a wrong shape, which would be read beyond the array's end.
   ffi::Error check(std::initializer_list<Expected> all) const {
     for (const auto& one : all)
       if (static_cast<int64_t>(one.array.element_count()) != members * one.size)

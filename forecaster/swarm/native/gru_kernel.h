@@ -1,7 +1,7 @@
 // The GRU recurrence of one model over all time steps, forward and backward; see lstm_kernel.h.
 //
 // The reset gate acts after the recurrent product, so the four vectors of a tile are the reset gate,
-// the update gate, what the inputs give to the new gate and what the hidden state gives to it.
+// the update gate, and the new gate's parts from the inputs and from the hidden state.
 // Weights as in gru.py: (F + H, 3H), gates in the order reset, update, new.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace ISA_NAME {
 
-// acc[row] = reset, update, new from inputs, new from the hidden state; before their activation.
+// acc[row] = reset, update, new from inputs, new from the hidden state; before activation.
 template <int V, int ROWS>
 INLINE void gru_gates(typename Lanes<V>::vec (&acc)[ROWS][4], const float* packed,
                       const float* bias, const float* x, int64_t F, const float* h, int64_t H) {
@@ -60,7 +60,7 @@ static void gru_forward_rows(const Sizes& n, int64_t unit, const float* packed, 
   }
 }
 
-// Weights by blocks of V units: (block, F + H, 3, V), zero beyond H; biases (block, 4, V).
+// Pack weights by blocks of V units: (block, F + H, 3, V), zero beyond H; biases (block, 4, V).
 template <int V>
 static void gru_pack(const Sizes& n, const Weights& weights, float* packed, float* packed_bias) {
   const int64_t K = n.F + n.H;
@@ -96,9 +96,9 @@ static void gru_forward(const Sizes& n, const Weights& weights, const Run& run) 
   }
 }
 
-// One step back for V units: the gradients of their gates, of which the hidden state's weights see
-// the first three and the inputs' all but the third, and what they add to those of the biases.
-// Afterwards grad_h holds what passes by the gates.
+// One backward step for V units: compute the gradients of their gates and add them to those of the
+// biases. Gates 0 to 2 have weights to the hidden state, gates 0, 1 and 3 to the inputs. Afterwards
+// grad_h holds the part of the gradient that bypasses the gates.
 template <int V>
 __attribute__((noinline)) static void gru_gate_gradients(
     const Sizes& n, int64_t unit, const float* valid, const float* gates, const float* h_before,
@@ -134,14 +134,14 @@ __attribute__((noinline)) static void gru_gate_gradients(
   }
 }
 
-// What the forward pass saved in ``run``; shapes of the gradients as of what they are gradients of.
+// Backward pass. ``run``: saved by the forward pass. Gradients have the shapes of their arrays.
 template <int V>
 static void gru_backward(const Sizes& n, const Weights& weights, const Run& run,
                          const Gradients& grad) {
   const int64_t H = n.H, B = n.B, F = n.F, Hp = rounded(H, V), Fp = rounded(F, V), N = 4 * Hp;
-  auto place = [&](int64_t g, int64_t unit) { return g * Hp + unit; };
-  float* back = scratch(0, 3 * Hp * Hp);    // weights of the hidden state, (3 Hp, Hp)
-  float* back_x = scratch(1, 3 * Hp * Fp);  // those of the inputs, (3 Hp, Fp)
+  auto row_of = [&](int64_t g, int64_t unit) { return g * Hp + unit; };
+  float* back = scratch(0, 3 * Hp * Hp);    // transposed weights of the hidden state, (3 Hp, Hp)
+  float* back_x = scratch(1, 3 * Hp * Fp);  // and of the inputs, (3 Hp, Fp)
   float* grad_h = zeros(2, B * Hp);
   float* grad_gates = scratch(3, B * N);  // (B, [reset, update, recurrent, new])
   float* sums_h = zeros(4, H * 3 * Hp);
@@ -149,8 +149,8 @@ static void gru_backward(const Sizes& n, const Weights& weights, const Run& run,
   float* sums_bias = zeros(6, N);
   float* grad_inputs = scratch(7, B * Fp);
   const float* grad_new = grad_gates + 3 * Hp;
-  turned(weights.kernel + F * 3 * H, H, 3, H, 3 * Hp, Hp, place, back);
-  if (grad.x) turned(weights.kernel, F, 3, H, 3 * Hp, Fp, place, back_x);
+  transposed(weights.kernel + F * 3 * H, H, 3, H, 3 * Hp, Hp, row_of, back);
+  if (grad.x) transposed(weights.kernel, F, 3, H, 3 * Hp, Fp, row_of, back_x);
   for (int64_t t = n.T - 1; t >= 0; t--) {
     const float* coming = gradient_at(n, t, grad);
     const float* before = t ? run.hidden + (t - 1) * B * H : nullptr;

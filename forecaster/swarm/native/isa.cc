@@ -1,6 +1,6 @@
-// The kernels for one instruction set, chosen by the compiler's flags and by -DISA_NAME, -DVECTOR
-// (floats in a vector) and -DMOST_ROWS (rows of a tile: 6 where there are 32 registers, 3 where 16).
-// Hidden layers of half a vector at most use vectors of half the width.
+// The kernels for one instruction set, selected by the compiler's flags and by -DISA_NAME, -DVECTOR
+// (floats per vector) and -DMOST_ROWS (rows per tile: 6 with 32 registers, 3 with 16).
+// Hidden layers of at most half a vector use vectors of half the width.
 #include "gru_kernel.h"
 #include "kernels.h"
 #include "lstm_kernel.h"

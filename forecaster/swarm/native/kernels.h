@@ -1,4 +1,4 @@
-// What the kernels of the instruction sets have in common.
+// Types shared by the kernels of all instruction sets.
 #pragma once
 #include <cstdint>
 
@@ -7,8 +7,8 @@ struct Sizes {
   int64_t T, B, F, H;
 };
 
-// One model each. ``state`` is the saved cell state of an LSTM and unused by a GRU; ``new_bias`` the
-// other way round. Without ``gates`` nothing is saved.
+// Arrays of one model. ``state``, the saved cell state, is for an LSTM only, ``new_bias`` for a GRU
+// only. If ``gates`` is null, nothing is saved for the backward pass.
 struct Weights {
   const float *kernel, *bias, *new_bias;
 };
@@ -27,8 +27,8 @@ struct Cell {
   void (*backward)(const Sizes&, const Weights&, const Run&, const Gradients&);
 };
 
-// Keys and counters of two words. Every counter is hashed with every key, which gives numbers (keys,
-// counters), or where they are paired with its own.
+// Keys and counters of two words each. If ``paired``, counter i is hashed with key i; otherwise every
+// counter with every key, which gives numbers (keys, counters).
 struct Hash {
   int64_t keys, counters;
   bool paired;
@@ -41,9 +41,9 @@ struct Kernels {
   void (*threefry)(const Hash&);
 };
 
-// The same by products of bfloat16 (see bfloat16_kernel.h), which save other things for the way
-// back: null, or the words that each step multiplies and the factors of derivatives in float16. ``hidden`` is of
-// all steps or of the last only.
+// The same types for bfloat16 products (see bfloat16_kernel.h). ``hidden`` has all steps, or only the
+// last. For the backward pass, unless null: ``words``, the operands of each step's products, and
+// ``factors`` of derivatives in float16.
 struct Bfloat16Run {
   const float *x, *valid;
   float* hidden;
@@ -61,11 +61,11 @@ struct Bfloat16Kernels {
   Bfloat16Cell lstm, gru;
 };
 
-// Floats per unit and row in what the forward pass saves, whatever the width of the vectors.
+// Hidden units per row in saved arrays: rounded up to 16, which fits vectors of every width.
 inline int64_t saved_width(int64_t hidden) { return (hidden + 15) / 16 * 16; }
 
-// What they save; bfloat16_forward in calls.py has the same numbers.
-constexpr int64_t BFLOAT16_EXACT = 7;  // inputs that are split in two, and so stay exact
+// Sizes of the arrays that they save; keep bfloat16_forward in calls.py in step.
+constexpr int64_t BFLOAT16_EXACT = 7;  // up to this many inputs are split in two to stay exact
 constexpr int BFLOAT16_LSTM_SAVED = 6, BFLOAT16_GRU_SAVED = 5;
 inline int64_t bfloat16_blocks(int64_t batch) { return (batch + 31) / 32; }
 inline int64_t bfloat16_pairs(int64_t hidden) { return (hidden + 31) / 32; }

@@ -1,8 +1,8 @@
 // The LSTM recurrence of one model over all time steps, forward and backward.
 //
-// V floats make a vector, and a tile of ROWS rows x 4 vectors stays in registers. In the forward
-// pass the four vectors are the four gates of the same V hidden units, so that gates are activated
-// before they ever leave the registers.
+// A vector has V floats, and a tile of ROWS rows x 4 vectors stays in registers. In the forward pass
+// the four vectors are the four gates of the same V hidden units, so that gates are activated in
+// registers.
 //
 // T steps, B rows (batch), F inputs, H hidden units; Hp is H rounded up to whole vectors. Weights as
 // in lstm.py: (F + H, 4H), gates in the order input, forget, cell, output.
@@ -72,7 +72,7 @@ static void lstm_forward_rows(const Sizes& n, int64_t unit, const float* packed,
   }
 }
 
-// Weights by blocks of V units: (block, F + H, 4, V), zero beyond H; bias likewise (block, 4, V).
+// Pack weights by blocks of V units: (block, F + H, 4, V), zero beyond H; bias (block, 4, V).
 template <int V>
 static void lstm_pack(const Sizes& n, const float* kernel, const float* bias, float* packed,
                          float* packed_bias) {
@@ -86,8 +86,8 @@ static void lstm_pack(const Sizes& n, const float* kernel, const float* bias, fl
   }
 }
 
-// hidden (T, B, H); for the backward pass, unless null, the cell state (T, Hp / V, B, V) and the gates
-// (T, Hp / V, B, 4, V).
+// Forward pass: hidden (T, B, H); for the backward pass, unless null, the cell state
+// (T, Hp / V, B, V) and the gates (T, Hp / V, B, 4, V).
 template <int V>
 static void lstm_forward(const Sizes& n, const Weights& weights, const Run& run) {
   auto [x, valid, hidden, cell, gates] = run;
@@ -116,8 +116,9 @@ static void lstm_forward(const Sizes& n, const Weights& weights, const Run& run)
   }
 }
 
-// One step back for V units: the gradients of their gates, and what they add to those of the bias.
-// Afterwards grad_h holds what padded rows pass on unchanged; returns whether there are any.
+// One backward step for V units: compute the gradients of their gates and add them to that of the
+// bias. Afterwards grad_h holds the gradient of padded rows, which pass it on unchanged; returns
+// whether there are any.
 template <int V>
 __attribute__((noinline)) static bool lstm_gate_gradients(
     const Sizes& n, int64_t unit, const float* valid, const float* gates, const float* c_before,
@@ -160,24 +161,24 @@ __attribute__((noinline)) static bool lstm_gate_gradients(
   return padded;
 }
 
-// What the forward pass saved in ``run``; shapes of the gradients as of what they are gradients of.
+// Backward pass. ``run``: saved by the forward pass. Gradients have the shapes of their arrays.
 template <int V>
 static void lstm_backward(const Sizes& n, const Weights& weights, const Run& run,
                           const Gradients& grad) {
   auto [x, valid, hidden, cell, gates] = run;
   const int64_t H = n.H, B = n.B, F = n.F, Hp = rounded(H, V), Fp = rounded(F, V), N = 4 * Hp;
   const int64_t K = F + H;
-  // Gates of a unit block lie together, (block, 4, V), here as in what the forward pass saved.
-  auto place = [](int64_t g, int64_t unit) { return unit / V * 4 * V + g * V + unit % V; };
-  float* back = scratch(0, N * Hp);      // weights of the hidden state, (4 Hp, Hp)
-  float* back_x = scratch(1, N * Fp);    // those of the inputs, (4 Hp, Fp)
+  // Gates of a unit block lie together, (block, 4, V), as in the saved arrays.
+  auto row_of = [](int64_t g, int64_t unit) { return unit / V * 4 * V + g * V + unit % V; };
+  float* back = scratch(0, N * Hp);      // transposed weights of the hidden state, (4 Hp, Hp)
+  float* back_x = scratch(1, N * Fp);    // and of the inputs, (4 Hp, Fp)
   float* grad_h = zeros(2, B * Hp);
   float* grad_c = zeros(3, B * Hp);
   float* grad_gates = scratch(4, B * N);
   float* sums = zeros(5, (K + 1) * N);   // gradients of weights and bias
   float* grad_inputs = scratch(6, B * Fp);
-  turned(weights.kernel + F * 4 * H, H, 4, H, N, Hp, place, back);
-  if (grad.x) turned(weights.kernel, F, 4, H, N, Fp, place, back_x);
+  transposed(weights.kernel + F * 4 * H, H, 4, H, N, Hp, row_of, back);
+  if (grad.x) transposed(weights.kernel, F, 4, H, N, Fp, row_of, back_x);
   for (int64_t t = n.T - 1; t >= 0; t--) {
     const float* coming = gradient_at(n, t, grad);
     bool padded = false;
@@ -186,7 +187,7 @@ static void lstm_backward(const Sizes& n, const Weights& weights, const Run& run
           n, unit, valid + t * B, gates + (t * Hp + unit) * B * 4,
           t ? cell + ((t - 1) * Hp + unit) * B : nullptr, coming ? coming + unit : nullptr,
           grad_h + unit, grad_c + unit * B, grad_gates + 4 * unit, sums + K * N + 4 * unit);
-    // Weights, sums over the batch.
+    // Gradients of the weights: sums over the batch.
     product<V>(F, N, B, {x + t * B * F, 1, F}, {grad_gates, N}, {sums, N}, true);
     if (grad.x) {
       product<V>(B, Fp, N, {grad_gates, N, 1}, {back_x, Fp}, {grad_inputs, Fp}, false);
@@ -201,7 +202,7 @@ static void lstm_backward(const Sizes& n, const Weights& weights, const Run& run
   for (int64_t k = 0; k <= K; k++) {
     float* to = k < K ? grad.kernel + k * 4 * H : grad.bias;
     for (int64_t unit = 0; unit < H; unit++)
-      for (int g = 0; g < 4; g++) to[g * H + unit] = sums[k * N + place(g, unit)];
+      for (int g = 0; g < 4; g++) to[g * H + unit] = sums[k * N + row_of(g, unit)];
   }
 }
 

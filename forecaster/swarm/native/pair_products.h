@@ -1,6 +1,6 @@
 // Products of tiles by AVX-512 BF16 (VDPBF16PS), which adds two products to a float32 at once: twice
-// as many as a float32 instruction does, in the same time on AMD's processors. C stays in registers,
-// and neither rows nor words that are not asked for are multiplied.
+// the products of a float32 instruction, in the same time on AMD's processors. C stays in registers,
+// and unused rows and words are skipped.
 #pragma once
 #include <immintrin.h>
 
@@ -8,14 +8,14 @@
 
 namespace ISA_NAME {
 
-static constexpr bool HALVES_BLOCKS = true;  // half as many words, for as many numbers
+static constexpr bool HALVES_BLOCKS = true;  // half the words for the same numbers
 
 class TilesInUse {
  public:
   TilesInUse() {}  // nothing to set up
 };
 
-// ROWS rows, which need not lie side by side, and COLUMNS columns of tiles.
+// Compute ROWS rows, which need not be adjacent, and COLUMNS columns of tiles.
 template <int ROWS, int COLUMNS, Start START>
 INLINE void pair_block(const uint32_t* const* rows, float* const* out, TileGrid a, TileGrid b,
                        Depth depth, int64_t column, const float* row) {
@@ -32,7 +32,7 @@ INLINE void pair_block(const uint32_t* const* rows, float* const* out, TileGrid 
     const int64_t after = depth.tiles - 1 - k;
     const int64_t count = after > 1 ? 16 : after ? depth.last_but_one : depth.last;
     const uint32_t* right = b.at + k * b.inner;
-    // Two words at once: beyond the last one there are zeros.
+    // Two words at a time; the words after the last are zero.
     for (int64_t at = k * a.inner, end = at + count; at < end; at += 2, right += 32)
 #pragma GCC unroll 2
       for (int word = 0; word < 2; word++) {
@@ -49,7 +49,7 @@ INLINE void pair_block(const uint32_t* const* rows, float* const* out, TileGrid 
     for (int j = 0; j < COLUMNS; j++) _mm512_storeu_ps(out[r] + j * column, sum[r][j]);
 }
 
-// ``rows`` of C for any number of columns of tiles, as many at once as 32 registers hold sums of.
+// Compute ``rows`` of C for any number of columns of tiles, in blocks whose sums fit 32 registers.
 template <Start START>
 static void tile_products(TileRows rows, int64_t columns, TileGrid a, TileGrid b, Depth depth,
                           OutGrid c, const float* row = nullptr) {

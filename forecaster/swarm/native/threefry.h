@@ -1,4 +1,4 @@
-// Threefry-2x32 of 20 rounds, the hash of JAX's random keys.
+// Threefry-2x32 with 20 rounds, the hash of JAX's random keys.
 // Salmon et al. (2011), doi:10.1145/2063384.2063405.
 #pragma once
 #include "kernels.h"

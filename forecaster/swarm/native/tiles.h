@@ -1,6 +1,6 @@
 // Matrix units: products of tiles of bfloat16 pairs with float32 sums (AMX, TDPBF16PS).
-// With -DEMULATED_TILES, AVX-512 does the same to the last bit, but for numbers
-// below 1e-38, which matrix units take for zero.
+// With -DEMULATED_TILES, AVX-512 computes the same bits, except that matrix units take numbers below
+// 1e-38 for zero.
 #pragma once
 #include <immintrin.h>
 
@@ -10,7 +10,7 @@
 
 namespace ISA_NAME {
 
-static constexpr bool HALVES_BLOCKS = false;  // a tile takes as long, however full it is
+static constexpr bool HALVES_BLOCKS = false;  // a partly filled tile takes as long as a full one
 
 #if defined(EMULATED_TILES)
 
@@ -64,7 +64,7 @@ static void tile_product() {
 
 #else
 
-// Assembly, because GCC's intrinsics do not say that they read and write memory.
+// Assembly, because GCC's intrinsics do not declare that they read and write memory.
 class TilesInUse {
  public:
   TilesInUse() {
@@ -105,7 +105,7 @@ INLINE void start_tile(const OutGrid& c, const float* row, int i, int j) {
   if constexpr (START == Start::row) tile_load<N>(row + j * 16, 0);
 }
 
-// ROWS x COLUMNS tiles of C from K of A and B each; four products share four loads.
+// Compute ROWS x COLUMNS tiles of C from K tiles each of A and B; four products share four loads.
 template <int ROWS, int COLUMNS, Start START>
 static void tile_block(TileGrid a, TileGrid b, int64_t K, OutGrid c, const float* row) {
   start_tile<0, START>(c, row, 0, 0);
@@ -128,7 +128,7 @@ static void tile_block(TileGrid a, TileGrid b, int64_t K, OutGrid c, const float
   if constexpr (ROWS > 1 && COLUMNS > 1) tile_store<3>(c.at + c.row + c.column);
 }
 
-// The same for one or two rows of tiles and any number of columns; always of whole tiles.
+// Compute one or two rows of tiles and any number of columns, always in whole tiles.
 template <Start START>
 static void tile_products(TileRows tile_rows, int64_t columns, TileGrid a, TileGrid b, Depth depth,
                           OutGrid c, const float* row = nullptr) {

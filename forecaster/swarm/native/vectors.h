@@ -1,4 +1,4 @@
-// Vectors of V floats, and what both recurrences do with them: activations and matrix products.
+// Vectors of V floats, activations and matrix products for both recurrences.
 //
 // Compiled once for each instruction set (see isa.cc). Arrays are row-major.
 #pragma once
@@ -14,7 +14,7 @@
 
 #include "kernels.h"
 
-// GCC leaves functions that are called often out of line, and a call spills every vector register.
+// GCC does not inline functions that are called often, and a call spills every vector register.
 #define INLINE __attribute__((always_inline)) static inline
 
 namespace ISA_NAME {
@@ -36,8 +36,8 @@ INLINE void store(float* to, X x) {
   std::memcpy(to, &x, sizeof(X));
 }
 
-// 1 / x to within 2 ulp for x not tiny, huge or zero: a division takes as long as a dozen products,
-// so the estimate that the processor has is refined instead.
+// 1 / x to within 2 ulp, unless x is tiny, huge or zero: refines the processor's estimate, because a
+// division takes as long as a dozen products.
 template <class X>
 INLINE X inverse_of(X x) {
 #ifdef __AVX512F__
@@ -56,7 +56,7 @@ INLINE X inverse_of(X x) {
   return 1.0f / x;
 }
 
-// x between -most and most; NaN stays NaN: both instructions return their second operand then.
+// Clamp x to [-most, most]. NaN stays NaN: both instructions then return their second operand.
 template <class X>
 INLINE X clamped(X x, X most) {
 #ifdef __AVX512F__
@@ -72,7 +72,7 @@ INLINE X clamped(X x, X most) {
 }
 
 // tanh(x) = x P(x^2) / Q(x^2), fitted for the smallest relative error on [-9, 9], beyond which tanh
-// is 1 in float32; off by less than 4e-7 of its value in float32 arithmetic.
+// is 1 in float32. In float32 arithmetic the relative error is below 4e-7.
 template <class X>
 INLINE X tanh_of(X x) {
   x = clamped(x, X{} + 9.0f);
@@ -92,9 +92,9 @@ INLINE X sigmoid_of(X x) {
   return 0.5f * tanh_of(0.5f * x) + 0.5f;
 }
 
-// Scratch of one thread, grown as needed and kept.
+// Scratch memory of one thread, grown as needed and kept.
 static inline float* scratch(int slot, size_t size) {
-  // No container: its code would be one function for all instruction sets, compiled for any.
+  // No standard container: its code would be shared by files of all instruction sets.
   struct Room {
     float* data = nullptr;
     size_t size = 0;
@@ -119,7 +119,7 @@ static inline float* zeros(int slot, size_t size) {
 
 static inline int64_t rounded(int64_t n, int64_t v) { return (n + v - 1) / v * v; }
 
-// Up to V floats as one vector, zero beyond.
+// Load up to V floats as one vector, zero beyond.
 template <int V>
 INLINE typename Lanes<V>::vec load_some(const float* from, int64_t left) {
   typedef typename Lanes<V>::vec vec;
@@ -136,13 +136,13 @@ INLINE void store_some(float* to, typename Lanes<V>::vec x, int64_t left) {
   for (int64_t k = 0; k < left; k++) to[k] = all[k];
 }
 
-// The gradient that comes in at step t, from all steps (T, B, H) or from the last only (B, H).
+// The incoming gradient of step t, from that of all steps (T, B, H) or of the last only (B, H).
 static inline const float* gradient_at(const Sizes& n, int64_t t, const Gradients& grad) {
   if (!grad.last_only) return grad.hidden + t * n.B * n.H;
   return t == n.T - 1 ? grad.hidden : nullptr;
 }
 
-// f(count) with a count from 1 to MOST that is known to the compiler.
+// Call f(count) with ``count``, from 1 to MOST, as a compile-time constant.
 template <int MOST, class F>
 INLINE void with_count(int64_t count, F f) {
   if (count == MOST)
@@ -151,7 +151,7 @@ INLINE void with_count(int64_t count, F f) {
     with_count<MOST - 1>(count, f);
 }
 
-// f(first row, count) for tiles of at most MOST rows, as equal as can be.
+// Call f(first row, count) for tiles of at most MOST rows, of equal size up to one row.
 template <int MOST, class F>
 INLINE void in_tiles(int64_t rows, F f) {
   const int64_t parts = (rows + MOST - 1) / MOST;
@@ -161,7 +161,7 @@ INLINE void in_tiles(int64_t rows, F f) {
   }
 }
 
-// Matrices of a product: element (r, k) of the left one is at[r * row + k * step].
+// Matrices of a product; element (r, k) of the left one is at[r * row + k * step].
 struct Left {
   const float* at;
   int64_t row, step;
@@ -195,7 +195,7 @@ INLINE void product_tile(Left a, Right b, int64_t K, Out out, bool add) {
 
 template <int V, int NV>
 static void product_columns(int64_t rows, Left a, Right b, int64_t K, Out out, bool add) {
-  constexpr int most = MOST_ROWS * 4 / NV > 8 ? 8 : MOST_ROWS * 4 / NV;  // what fits the registers
+  constexpr int most = MOST_ROWS * 4 / NV > 8 ? 8 : MOST_ROWS * 4 / NV;  // as fits the registers
   in_tiles<most>(rows, [&](int64_t r, auto count) {
     product_tile<V, decltype(count)::value, NV>({a.at + r * a.row, a.row, a.step}, b, K,
                                                 {out.at + r * out.row, out.row}, add);
@@ -214,11 +214,11 @@ static void product(int64_t rows, int64_t columns, int64_t K, Left a, Right b, O
   });
 }
 
-// Some rows of the weights (rows, gates H) the other way round: those of a gate's unit in row
-// row_of(gate, unit) of out, which has ``count`` rows of ``width``; zero where there are none.
+// Transpose weights (rows, gates H): those of a gate's unit go to row row_of(gate, unit) of out, which
+// has ``count`` rows of ``width``. The rest is zero.
 template <class RowOf>
-static void turned(const float* kernel, int64_t rows, int64_t gates, int64_t H, int64_t count,
-                   int64_t width, RowOf row_of, float* out) {
+static void transposed(const float* kernel, int64_t rows, int64_t gates, int64_t H, int64_t count,
+                       int64_t width, RowOf row_of, float* out) {
   std::fill(out, out + count * width, 0.0f);
   for (int64_t g = 0; g < gates; g++)
     for (int64_t unit = 0; unit < H; unit++) {
