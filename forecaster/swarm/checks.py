@@ -39,7 +39,7 @@ def check_ids(ids: Sequence[str]) -> None:
 
 
 def names_of(ids: Sequence[str] | int) -> tuple[str, ...]:
-    """Return the members' names; an integer n stands for the names "0" to "n - 1".
+    """Return the members' names; for an integer n they are "0", "1", ..., n of them.
 
     Raises SwarmError as :func:`check_ids` does.
     """
@@ -130,7 +130,7 @@ def _broadcast(what: str, given: ArrayLike, members: int) -> Shaped[np.ndarray, 
 
 
 def check_duration(epochs: int, patience: object, *, validated: bool) -> None:
-    """Raise SwarmError unless ``epochs`` is a whole number, or for patience without validation."""
+    """Raise SwarmError for ``epochs`` not whole or below 1, and for patience without validation."""
     if patience is not None and not validated:
         raise SwarmError("patience: needs validation data; give validation_data=(inputs, targets)")
     try:

@@ -1,4 +1,4 @@
-"""The engine by itself: it needs nothing else of the package, so it could be published alone."""
+"""The engine works without the rest of the package, so it could be published alone."""
 
 import os
 import re

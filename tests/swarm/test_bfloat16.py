@@ -1,7 +1,7 @@
-"""Products of bfloat16: compiled code against JAX and float32, and what is done without it.
+"""bfloat16 products: compiled code against JAX and float32, and the fallbacks without it.
 
-Where the processor has no matrix units (AMX), AVX-512 does the same to the last bit;
-``scripts/kernels/sanitize.py`` compares the two, and AVX-512 BF16 with them.
+Without matrix units (AMX), AVX-512 emulates them to the bit; ``scripts/kernels/sanitize.py``
+compares both, and AVX-512 BF16 with them.
 """
 
 import functools
@@ -19,13 +19,13 @@ from forecaster.swarm.native import bfloat16_status, library, processor
 from forecaster.swarm.recurrence import gru, lstm, products_of
 from tests.swarm.problems import CELLS, problem
 
-# Half the distance from one bfloat16 to the next is 2^-9 of it. A value and a gradient is a sum of
-# products of two rounded numbers, through some steps: relative to its norm, a few times that.
+# Rounding to bfloat16 has a relative error of up to 2^-9. Values and gradients are sums of products
+# of two rounded numbers over several steps: their relative error is a few times that.
 ROUNDING = 2.0**-9
 
 
 def outputs(recurrence, arrays):
-    """Hidden states, and gradients of all arrays but the mask, of many members."""
+    """Return hidden states, and gradients of all arrays but the mask, of many members."""
 
     def one(*arrays):
         *arrays, weights = arrays
@@ -40,7 +40,7 @@ def outputs(recurrence, arrays):
 
 
 def apart(a, b):
-    """How far, relative to the norm."""
+    """Return the distance, relative to the norm."""
     return float(jnp.linalg.norm((a - b).ravel()) / jnp.linalg.norm(b.ravel()))
 
 
@@ -50,8 +50,7 @@ def by_jax(oracle, precision, *, last_only=False):
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
-# The same examples every time: a gradient that is a small difference of large ones, as a few of all
-# are, may be rounded by more of its own size than the bar allows.
+# Fixed examples: a gradient that is a small difference of large numbers may exceed the bound.
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     st.integers(0, 2**31), st.integers(1, 2), st.integers(1, 7),
@@ -62,19 +61,19 @@ def test_values_and_gradients_are_jax_s_but_for_the_rounding(
     units, cell, seed, members, steps, batch, features, hidden, last_only
 ):
     arrays = problem(seed, members, steps, batch, features, hidden, cell[0])
-    arrays = (*arrays[:-2], arrays[-2].at[0, 0].set(1), arrays[-1])  # something is observed
+    arrays = (*arrays[:-2], arrays[-2].at[0, 0].set(1), arrays[-1])  # at least one step is observed
     ours = functools.partial(cell[0], last_only=last_only, precision="bfloat16")
     got = outputs(ours, arrays)
     rounded = outputs(by_jax(cell[1], "bfloat16", last_only=last_only), arrays)
     full = outputs(by_jax(cell[1], "float32", last_only=last_only), arrays)
     for a, b, c in zip(got, rounded, full, strict=True):
-        assert apart(a, b) < 3 * ROUNDING  # other numbers are rounded up here than there
+        assert apart(a, b) < 3 * ROUNDING  # they round in different places
         assert apart(a, c) < 6 * ROUNDING
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=["lstm", "gru"])
 def test_it_does_round(units, cell):
-    """Otherwise the test above would hold for the float32 kernel too."""
+    """Check that results are rounded: the float32 kernel would pass the test above too."""
     arrays = problem(5, 2, 6, 32, 2, 32, cell[0])
     got = outputs(functools.partial(cell[0], precision="bfloat16"), arrays)
     full = outputs(by_jax(cell[1], "float32"), arrays)
@@ -85,16 +84,16 @@ def test_it_does_round(units, cell):
 @pytest.mark.parametrize("precision", ["amx", "jax"])
 def test_a_few_inputs_are_not_rounded(units, cell, oracle, precision):
     kernel, *rest = problem(5, 2, 4, 20, 7, 24, cell)
-    arrays = (kernel.at[:, 7:].set(0), *rest)  # nothing but inputs and biases
+    arrays = (kernel.at[:, 7:].set(0), *rest)  # only inputs and biases
     ours = cell if precision == "amx" else oracle
     got = outputs(functools.partial(ours, precision="bfloat16"), arrays)[0]
     full = outputs(by_jax(oracle, "float32"), arrays)[0]
-    assert float(jnp.abs(got - full).max()) < 2.5e-4  # of the activations, at each step
+    assert float(jnp.abs(got - full).max()) < 2.5e-4  # error of the activations in each step
     wide = problem(5, 2, 4, 20, 8, 24, cell)
     wide = (wide[0].at[:, 8:].set(0), *wide[1:])
     got = outputs(functools.partial(ours, precision="bfloat16"), wide)[0]
     full = outputs(by_jax(oracle, "float32"), wide)[0]
-    assert float(jnp.abs(got - full).max()) > 5e-4  # of 8 inputs
+    assert float(jnp.abs(got - full).max()) > 5e-4  # error with 8 inputs
 
 
 @pytest.mark.parametrize("cell", [lstm, gru])
@@ -188,7 +187,7 @@ def test_what_is_fastest_is_used_unless_something_else_is_asked_for(
     monkeypatch.setattr(processor, "_prefers_avx512_bf16", lambda _: of_amd)
     of = functools.partial(processor.bfloat16_status, ("avx512", ""), processor.LIBRARY)
     assert of() == (runs, why_not)
-    monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")  # also where it is no faster
+    monkeypatch.setenv("FORECASTER_KERNEL", "avx512-bf16")  # even if it is no faster
     asked = reasons.get("avx512-bf16", "")
     assert of() == ((None, asked) if asked else ("avx512-bf16", ""))
 

@@ -1,4 +1,4 @@
-"""What a swarm refuses: each a named error that says what, where, expected and got."""
+"""Wrong arguments of a swarm: each error names the argument, what was expected and what it got."""
 
 from typing import Any, cast
 

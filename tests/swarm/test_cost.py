@@ -1,4 +1,4 @@
-"""What training costs: counted by XLA, loops as often as they run."""
+"""The cost of training, with loops counted once per iteration."""
 
 import jax
 import jax.numpy as jnp

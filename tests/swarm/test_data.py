@@ -1,4 +1,4 @@
-"""Where members' data come from: rows, shared arrays, streams."""
+"""The data of members: rows, shared arrays, streams."""
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
 def of_member(data, row):
-    """What member ``row`` sees, in the way that the engine puts it together."""
+    """Return the data of member ``row``, as the engine assembles them."""
     by_member, shared = split_shared(data)
     return with_shared(jax.tree.map(lambda leaf: leaf[row], by_member), shared)
 
@@ -45,7 +45,7 @@ def test_neighbouring_numbers_of_shared_rows_get_the_same_program():
     assert rows_on_the_devices(1) == rows_on_the_devices(2) == 2
     assert rows_on_the_devices(500) == rows_on_the_devices(505) == 512
     assert all(n <= rows_on_the_devices(n) <= 1 + 1.125 * n for n in range(1, 300))
-    (whole,) = Held(Shared(np.arange(5)), 3).shared  # seen as it is by every member
+    (whole,) = Held(Shared(np.arange(5)), 3).shared  # whole for every member
     assert len(whole) == 5
 
 

@@ -1,7 +1,7 @@
 """One member's batch split over devices: the same training, up to rounding.
 
-Sums over examples are added up in another order, an error of some 1e-7 in a step. Over the forty
-steps here that comes to about 1e-6 of weights around 1; the bounds are ten times that.
+Sums over examples are added in another order, an error of about 1e-7 per step. Over the forty steps
+here it grows to about 1e-6 of weights around 1; the bounds are ten times that.
 """
 
 import os
@@ -21,11 +21,11 @@ from forecaster.swarm.devices import programs
 
 ROOT = Path(__file__).parents[2]
 RTOL, ATOL = 1e-4, 1e-5
-EXAMPLES, HELD_BACK, BATCH = 101, 27, 17  # none of them even
+EXAMPLES, HELD_BACK, BATCH = 101, 27, 17  # all odd
 
 
 class Network(nnx.Module):
-    """A recurrence, perhaps batch statistics, dropout and a last layer."""
+    """A recurrence, optional batch statistics, dropout and an output layer."""
 
     def __init__(self, cell, rngs, *, norm=False):
         self.cell = cell(3, 8, rngs=rngs)
@@ -63,7 +63,7 @@ def examples():
 def train(build, **options):
     x, y = map(Shared, examples())
     held_back = Shared(x.values[:HELD_BACK]), Shared(y.values[:HELD_BACK])
-    fast = 0.1 if build is normed else 0.2  # statistics of batches make more of a last digit
+    fast = 0.1 if build is normed else 0.2  # batch statistics amplify rounding errors
     made = Swarm(
         build, 3, loss=optax.squared_error, chunk=2,
         hyperparams={"learning_rate": [0.01, 0.02, fast]}, **options,
@@ -75,7 +75,7 @@ def train(build, **options):
 
 
 def assert_alike(one, other):
-    """The same training: weights, losses, and when members stopped and were best."""
+    """Check for the same weights, losses, stopping and best epochs."""
     for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=RTOL, atol=ATOL)
     for a, b in zip(jax.tree.leaves(one.losses), jax.tree.leaves(other.losses), strict=True):
@@ -85,7 +85,7 @@ def assert_alike(one, other):
 
 
 def what_is_sent():
-    """What the devices of a lane send each other in the programs that were compiled last."""
+    """Return the collective operations in the programs that were compiled last."""
     texts = [program.as_text() for program in programs._compiled.values()]
     kinds = "all-reduce", "all-gather", "all-to-all", "collective-permute"
     return {kind for kind in kinds for text in texts if f" {kind}(" in text}
@@ -102,7 +102,7 @@ def in_four_devices(code, *arguments):
 
 
 def test_a_split_batch_trains_as_a_whole_one_and_only_sums_are_sent():
-    """Two lanes of two devices; a batch, validation examples and an epoch that do not divide."""
+    """Train on two lanes of two devices; batch, examples and epoch do not divide evenly."""
     in_four_devices(
         "one = train(lstm, lanes=2)\n"
         "assert not what_is_sent()\n"

@@ -1,4 +1,4 @@
-"""What a swarm refuses to join, and what it notices."""
+"""Swarms that cannot be appended, and results of ``fit`` that were dropped."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_members_that_learn_otherwise_are_not_appended():
         with pytest.raises(SwarmError, match=message):
             make().append(other)
 
-    def made(ids, rate):  # equal transformations, which are other objects each time
+    def made(ids, rate):  # equal transformations, new objects each time
         return make(ids, optimizer=optax.chain(optax.clip(1.0), optax.adam(rate)))
 
     assert len(made(["a"], 0.1).append(made(["b"], 0.1))) == 2
@@ -77,7 +77,7 @@ def test_functions_are_the_same_by_their_code_and_values():
 
 def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
     made = make(["a"])
-    assert "1 finished" in repr(made.fit(X[:1], Y[:1], epochs=1))  # as a notebook shows it
+    assert "1 finished" in repr(made.fit(X[:1], Y[:1], epochs=1))  # as a notebook does
     for use in (
         lambda: made.losses,
         lambda: made.summary(),
@@ -94,11 +94,11 @@ def test_a_result_of_fit_that_is_dropped_is_noticed(tmp_path):
     made = make(["a"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made.fit(X[:1], Y[:1], epochs=1).evaluate(X[:1], Y[:1])  # used, and not needed any more
+        made.fit(X[:1], Y[:1], epochs=1).evaluate(X[:1], Y[:1])  # used once
         made.predict(X[:1])
         kept = made.fit(X[:1], Y[:1], epochs=1)
         made.evaluate(X[:1], Y[:1])
-        others = [made.fit(X[:1], Y[:1], epochs=1) for _ in range(2)]  # all of them kept
+        others = [made.fit(X[:1], Y[:1], epochs=1) for _ in range(2)]  # all kept
         assert made.summary().shape == others[0].summary().shape and repr(made)
         made.step(X[:1], Y[:1])
     assert kept.epochs == [1]

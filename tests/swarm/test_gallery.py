@@ -1,4 +1,4 @@
-"""The gallery: every script runs as a stranger would run it, on public names alone, and learns."""
+"""The gallery: every script runs as written, uses only public names, and learns."""
 
 import ast
 import io
@@ -22,7 +22,7 @@ MOST_LINES, MOST_BYTES = 60, 60_000
 
 
 def learned(names):
-    """Losses of the swarms that a script leaves under its names fell."""
+    """Check that the losses of all swarms in a script's namespace fell."""
     first, last = names["swarm"].losses.train[:, 0], names["swarm"].losses.train[:, -1]
     assert np.nanmean(last) < np.nanmean(first)
 
@@ -84,7 +84,7 @@ def cart_pole(names):
 
 
 def experts(names):
-    assert names["share"].max(0).mean() > 0.6  # the work is divided
+    assert names["share"].max(0).mean() > 0.6  # experts divide the work
     error = {name: np.median(abs(names[name] - names["truth"])) for name in ("mixed", "alone")}
     assert error["mixed"] < 2
 

@@ -1,4 +1,4 @@
-"""What is given is taken as it is given, or refused: rates, seeds, numbers, types, files."""
+"""Arguments are used as given, or refused: rates, seeds, numbers, types, files."""
 
 import functools
 from typing import Any
@@ -106,7 +106,7 @@ def test_what_is_used_is_computed_as_what_is_measured():
     assert predictions.dtype == np.float32
     loss = np.mean((predictions[0] - Y) ** 2)
     np.testing.assert_allclose(made.evaluate(Shared(X), Shared(Y)), [loss], rtol=1e-6)
-    # Outside of a program each number in between is rounded, too.
+    # Outside a compiled program intermediate results are rounded too.
     np.testing.assert_allclose(np.asarray(made.member("0")(X)), predictions[0], atol=0.02)
 
 

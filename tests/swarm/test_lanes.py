@@ -39,7 +39,9 @@ def test_placing_and_unpacking_loses_nobody(members, lanes, chunk, limit):
     calls = layout.by_call(rows)
     assert len(calls) <= layout.calls
     packed = [place(lambda rows: values[rows], call, layout, lane_mesh(lanes)) for call in calls]
-    assert {call.shape for call in packed} == {(lanes, chunk)}  # one shape, whatever the number
+    assert {call.shape for call in packed} == {
+        (lanes, chunk)
+    }  # one shape for any number of members
     assert (unpack(packed, [len(call) for call in calls]) == values[rows]).all()
     assert set(np.concatenate([np.asarray(call).ravel() for call in packed])) == set(values[rows])
 
@@ -80,7 +82,7 @@ def test_keys_belong_to_names():
 
 
 def test_a_folder_whose_name_is_no_text_keeps_nothing(tmp_path):
-    """XLA takes text alone; a cache costs time, nothing else."""
+    """XLA takes paths as text; without a cache only time is lost."""
     before = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
     keep_compiled(tmp_path / Path(os.fsdecode(b"h\xf6m\xe9")))
     assert jax.config.jax_compilation_cache_dir == before  # pyright: ignore[reportAttributeAccessIssue]

@@ -18,12 +18,12 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def key():
-    use_all_cores()  # before anything starts JAX
+    use_all_cores()  # before JAX starts
     return jax.random.key(0)
 
 
 class Net(nnx.Module):
-    """A layer and dropout at a member's own rate."""
+    """A layer, and dropout at the member's own rate."""
 
     def __init__(self, rngs):
         self.linear = nnx.Linear(3, 50, rngs=rngs)
@@ -52,7 +52,7 @@ def test_the_rate_of_dropout_is_the_members_or_the_modules(key, hyperparams, dro
     out = functions.apply(params, inputs, key=key, hyperparams=hyperparams)
     assert abs(float((out == 0).mean()) - dropped) < 0.05
     again = functions.apply(params, inputs, key=key, hyperparams=hyperparams)
-    np.testing.assert_array_equal(out, again)  # the key alone decides
+    np.testing.assert_array_equal(out, again)  # depends only on the key
     exported: Any = functions.export(params, hyperparams or {})
     assert float(exported.dropout.rate[...]) == pytest.approx(dropped)
 
@@ -185,7 +185,7 @@ class Told(nnx.Module):
 
 
 def test_a_module_is_told_what_is_being_done(key):
-    functions = module_functions(Told)  # which takes rngs by name alone
+    functions = module_functions(Told)  # takes rngs by name only
     assert functions.train is not None
     params = functions.init(key)
     out, state = functions.train(params, X + 1, key=key)
@@ -200,11 +200,11 @@ def test_a_module_is_told_what_is_being_done(key):
 
 
 class ToldAtOnce(nnx.Module):
-    """One argument for the statistics and for what is random, which may lie in a transform."""
+    """A module with one argument for statistics and dropout, which may be inside a transform."""
 
     def __init__(self, within, *, rngs):
         self.told, self.within = Told(rngs=rngs), within
-        self.memory = nnx.RNN(nnx.GRUCell(3, 3, rngs=rngs))  # whose carry takes a key, for zeros
+        self.memory = nnx.RNN(nnx.GRUCell(3, 3, rngs=rngs))  # its carry takes a key, for zeros
 
     def __call__(self, x, train=False, y=None):
         def call(told, x):
@@ -216,7 +216,7 @@ class ToldAtOnce(nnx.Module):
 
 
 class Drawn(nnx.Module):
-    """Something is drawn all the same, in a copy."""
+    """A module that draws in a copy even with frozen statistics."""
 
     def __init__(self, *, rngs):
         self.told = ToldAtOnce("itself", rngs=rngs)
@@ -232,7 +232,7 @@ class Drawn(nnx.Module):
 
 
 class Frozen(nnx.Module):
-    """Nothing random is in use, and training needs what a forecast has not."""
+    """A module that draws nothing, and needs an argument in training only."""
 
     def __init__(self, *, rngs):
         self.told = Told(rngs=rngs)

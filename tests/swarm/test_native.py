@@ -24,7 +24,7 @@ from forecaster.swarm.recurrence.lstm import jax_lstm
 from tests.swarm.problems import CELLS, problem
 
 swarm.use_all_cores()  # before the status starts JAX
-if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # a wheel that is to have it
+if os.environ.get("FORECASTER_REQUIRE_KERNEL"):  # set for wheels
     assert library.kernel_status()[0], library.kernel_status()[1]
 needs_kernel = pytest.mark.skipif(
     library.kernel_status()[0] is None, reason=library.kernel_status()[1]
@@ -32,7 +32,7 @@ needs_kernel = pytest.mark.skipif(
 
 
 def compare(recurrence, oracle, *arrays, last_only=False):
-    """Values and gradients of many members by both."""
+    """Compare values and gradients of many members."""
     differentiated = tuple(range(len(arrays) - 2))
 
     def outputs(recurrence, last_only):

@@ -1,4 +1,4 @@
-"""Members copied, averaged and taken over from a search, with all that training left of them."""
+"""Members copied, averaged and taken from a search, with their training state."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def test_a_member_is_copied_with_all_that_training_left_of_it(trained):
     ours, theirs = copies.summary().loc["again"], trained.summary().loc["m4"]
     assert ours["learning_rate"] == theirs["learning_rate"]
     np.testing.assert_array_equal(copies.losses.train[2], trained.losses.train[4])
-    # Without anything random, what follows is the same, which takes the optimiser's moments.
+    # Without random layers copies train alike, if the optimiser's moments were copied too.
     rows, calm = [4, 1, 4], {"dropout": 0.0}
     after, _ = copies.with_hyperparams(**calm).step(X[rows], Y[rows])
     expected, _ = trained.with_hyperparams(**calm).step(X, Y)
@@ -41,7 +41,7 @@ def test_a_copy_draws_its_own_random_numbers(trained):
     copies = trained.select(["m4", "m4"], ids=["m4", "again"])
     after, _ = copies.step(X[[4, 4]], Y[[4, 4]])
     expected, _ = trained.step(X, Y)
-    assert same(row(after.params, 0), row(expected.params, 4))  # the one that kept its name
+    assert same(row(after.params, 0), row(expected.params, 4))  # it kept its name
     assert not same(row(after.params, 1), row(after.params, 0))  # other dropout
 
 
@@ -71,7 +71,7 @@ def test_copies_without_names_are_refused(trained, names, ids, message):
 
 
 def test_optimiser_states_are_averaged_if_asked_for():
-    """By hand, for momentum: what a member remembers of its first step is its gradient."""
+    """Compare with momentum by hand: after the first step it is the gradient."""
     before = make(IDS[:2], optimizer=optax.sgd, hyperparams={"learning_rate": 0.1, "momentum": 0.9})
     after, _ = before.step(X[:2], Y[:2])
     weights = np.array([1.0, 3.0])
@@ -89,7 +89,7 @@ def test_optimiser_states_are_averaged_if_asked_for():
 
 
 def test_counts_of_steps_stay_whole(trained):
-    """Adam counts its steps: the mean of ten 3s is 3, whatever the rounding."""
+    """Check Adam's step count: the mean of ten 3s is 3 despite rounding."""
     merged = trained.merge(weights=np.full(N, 0.1), opt_state=True)
     one = trained.select(["m0"] * N, ids=IDS).merge(weights=np.full(N, 0.1), opt_state=True)
     after, _ = one.with_hyperparams(dropout=0.0).step(X[:1], Y[:1])

@@ -1,4 +1,4 @@
-"""What is compiled, and what is not compiled again."""
+"""Which programs are compiled, and which are reused."""
 
 import functools
 import gc
@@ -23,7 +23,7 @@ from tests.swarm.test_swarm import HELD_BACK, N, X, Y, make, same
 
 @pytest.fixture
 def compilations():
-    """A list that grows by one with every program that XLA compiles."""
+    """Return a list that grows by one with every program that XLA compiles."""
     compiled = []
 
     def listen(event, *_, **__):
@@ -100,7 +100,7 @@ def test_an_option_that_the_compiler_no_longer_knows_is_left_out(monkeypatch):
         return 2 * x
 
     def options(**given):
-        monkeypatch.setattr(programs, "_on_cpus", lambda once: given)
+        monkeypatch.setattr(programs, "_cpu_options", lambda once: given)
         return spread(double, lane_mesh(1))
 
     x = np.ones((1, 4), np.float32)
@@ -111,7 +111,7 @@ def test_an_option_that_the_compiler_no_longer_knows_is_left_out(monkeypatch):
 
 
 def drawn(common, _, words):
-    """All kinds of random numbers that networks draw, by one member's key."""
+    """Return all kinds of random numbers that networks draw, by one member's key."""
     key = jax.random.wrap_key_data(words)
     first, second = jax.random.split(jax.random.fold_in(key, common))
     return {
@@ -145,7 +145,7 @@ def test_random_numbers_are_those_of_jax_by_compiled_code():
 @pytest.mark.parametrize(
     ("keys", "counters"),
     [
-        ((2, 1), (1, 3)),  # too few counters to be hashed key by key
+        ((2, 1), (1, 3)),  # too few counters to hash key by key
         ((3, 2, 1, 1), (1, 1, 4, 5)),  # enough
         ((1,), (16,)),
         ((5, 1), (5, 20)),  # counters of each key's own
@@ -157,7 +157,7 @@ def test_the_hash_takes_keys_and_counters_of_any_shapes(keys, counters):
     random = np.random.default_rng(0)
     words = [random.integers(2**32, size=shape, dtype=np.uint32) for shape in (keys, counters) * 2]
     words = words[::2] + words[1::2]
-    for ours, expected in zip(jax.jit(threefry._called)(*words), hashed(*words), strict=True):
+    for ours, expected in zip(jax.jit(threefry._call_hash)(*words), hashed(*words), strict=True):
         np.testing.assert_array_equal(ours, expected)
 
 
@@ -216,7 +216,7 @@ def test_where_jax_has_no_place_for_the_hash_its_own_is_used(monkeypatch, place,
 
 @pytest.fixture
 def collecting():
-    """Garbage is collected, before and after."""
+    """Check that garbage collection is enabled before and after the test."""
     gc.enable()
     yield
     gc.enable()

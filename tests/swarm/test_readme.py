@@ -1,4 +1,4 @@
-"""The examples of the README and of the guide run as written and come to what they promise."""
+"""The examples of the README and of the guide run as written, with the promised results."""
 
 import re
 from pathlib import Path

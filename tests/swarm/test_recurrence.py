@@ -18,7 +18,7 @@ sizes = st.sampled_from([1, 3, 5])
 
 @contextlib.contextmanager
 def as_on_gpus(unroll):
-    """Scans in the form that GPUs get: unrolled, the inputs' part hoisted."""
+    """Unroll scans as on GPUs, with the inputs' part computed at once."""
     with pytest.MonkeyPatch.context() as patch:
         for cell in ("lstm", "gru"):
             module = importlib.import_module(f"forecaster.swarm.recurrence.{cell}")
@@ -27,7 +27,7 @@ def as_on_gpus(unroll):
 
 
 def plain_lstm(kernel, bias, inputs, valid):
-    """The textbook, one step after the other."""
+    """Run the textbook LSTM step by step."""
     size = kernel.shape[1] // 4
     h = c = jnp.zeros((inputs.shape[1], size), inputs.dtype)
     out = []
@@ -41,7 +41,7 @@ def plain_lstm(kernel, bias, inputs, valid):
 
 
 def plain_gru(kernel, bias, new_bias, inputs, valid):
-    """The textbook, in the variant with the reset after the product."""
+    """Run the textbook GRU step by step, with the reset after the product."""
     features, size = inputs.shape[-1], kernel.shape[1] // 3
     h = jnp.zeros((inputs.shape[1], size), inputs.dtype)
     out = []
@@ -60,7 +60,7 @@ def problem(random, gates, steps, batch, features, hidden):
     bias = random.normal(size=gates * hidden)
     inputs = random.normal(size=(steps, batch, features))
     valid = (random.random((steps, batch)) < 0.8).astype(float)
-    weights = random.normal(size=(steps, batch, hidden))  # makes a scalar of all outputs
+    weights = random.normal(size=(steps, batch, hidden))  # weights of the outputs in a scalar
     return tuple(map(jnp.asarray, (kernel, bias, inputs, valid, weights)))
 
 
@@ -133,7 +133,7 @@ def test_gru_is_torchs_gru():
 
 
 def torch_weights(torch, kernel, bias, features):
-    """Our stacked kernel as the weights of a torch recurrence, whose second bias is zero."""
+    """Set a torch recurrence's weights from our kernel; its second bias is zero."""
     kernel, bias = (torch.tensor(np.asarray(array)) for array in (kernel, bias))
     return {
         "weight_ih_l0": kernel[:features].T,

@@ -14,7 +14,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts" / "kernels"
 
 @pytest.fixture(scope="module")
 def sanitize():
-    """The script as a module; skipped aloud where there is no C++ compiler."""
+    """Return the script as a module; skip the test without a C++ compiler."""
     try:
         compiler()
     except CompileError as error:

@@ -1,4 +1,4 @@
-"""Examples of another shape than members know are a named error, at every door."""
+"""Examples of another shape than in training raise a SwarmError in every method."""
 
 import traceback
 
@@ -66,7 +66,7 @@ def test_members_know_shapes_wherever_they_go(stepped, tmp_path):
     stepped.save(tmp_path / "a.swarm")
     loaded = Swarm.load(tmp_path / "a.swarm", Network, loss=optax.squared_error)
     for swarm in (loaded, stepped.select(["m1"]), stepped.merge(), stepped.with_hyperparams()):
-        # No word of members, which these values, and those of a Single, have no axis for.
+        # These values have no member axis, so the error must not mention members.
         message = r"expected single examples of shape \(3,\).* Give values \(example, 3\) \(refused"
         with pytest.raises(SwarmError, match=message):
             swarm.predict(Shared(WIDE[0]))
@@ -87,7 +87,7 @@ def test_where_no_shape_is_known_the_model_s_own_error_names_the_arrays():
 
 @pytest.mark.usefixtures("unchecked")
 def test_an_error_of_one_s_own_is_shown_as_it_is(stepped):
-    """Neither what a callback raises, nor what a model does on the shapes that it knows."""
+    """Errors of a callback, and of a model on known shapes, pass unchanged."""
 
     def fail(progress):
         raise KeyError("mine")
@@ -124,7 +124,7 @@ def test_layers_of_the_engine_s_own_are_no_exception():
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_model_that_takes_other_shapes_gets_them(stepped):
-    """As one of sequences takes longer ones."""
+    """For example, a model of sequences takes longer ones."""
     assert stepped.predict(X[:, :, None].repeat(7, 2)).shape == (*X.shape[:2], 7, 1)
 
 

@@ -1,4 +1,4 @@
-"""Single calls: how they go over the devices, and that nobody notices."""
+"""Single calls are spread over the devices without changing results."""
 
 import jax
 import numpy as np
@@ -10,7 +10,7 @@ from forecaster.swarm.devices.lanes import CHUNK
 from forecaster.swarm.estimators.stepping import OnDevices, Spread, spread_of
 from tests.swarm.test_swarm import same
 
-NAMES = [f"m{i}" for i in range(70)]  # more than go by at once
+NAMES = [f"m{i}" for i in range(70)]  # more than one chunk
 RANDOM = np.random.default_rng(0)
 SMALL, LARGE = (RANDOM.normal(size=(70, n, 30)).astype(np.float32) for n in (3, 400))
 
@@ -51,11 +51,11 @@ def test_single_calls_have_the_same_bits_alone_and_in_company(many, x):
 
 
 def test_batches_of_all_sizes_follow_each_other(many):
-    """Each size is spread in its own way; states go along, as if they came to the host between."""
+    """Check that states follow when each batch size is spread differently."""
     went, expected = many, many
     for x in (SMALL, LARGE, LARGE, SMALL):
         went, losses = went.step(x, targets(x))
-        loaded = expected.select(NAMES)  # by the host
+        loaded = expected.select(NAMES)  # through the host
         expected, _ = loaded.step(x, targets(x))
         predicted = went.predict(SMALL), went.predict(LARGE)
         assert all(map(same, predicted, (expected.predict(SMALL), expected.predict(LARGE))))

@@ -1,4 +1,4 @@
-"""A swarm in a file: what is saved is what is loaded."""
+"""A saved swarm is loaded with all its values."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def test_what_is_saved_is_what_is_loaded(trained, tmp_path):
     again = Swarm.load(file, Network, loss=optax.squared_error)
     assert again.ids == trained.ids and same(again.hyperparams, trained.hyperparams)
     assert same(again.params, trained.params) and same(again.losses, trained.losses)
-    on = trained.fit(X, Y, epochs=2), again.fit(X, Y, epochs=2)  # the optimiser's memory too
+    on = trained.fit(X, Y, epochs=2), again.fit(X, Y, epochs=2)  # the optimiser's state too
     assert same(on[0].params, on[1].params)
     with pytest.raises(SwarmError, match="of another model or optimiser"):
         Swarm.load(file, Network, loss=optax.squared_error, optimizer=optax.sgd)
@@ -64,7 +64,7 @@ KINDS = ["F64", "F16", "BF16", "I32", "I64", "U32", "BOOL", "?"]
 
 
 def mutate(raw: bytes, random: np.random.Generator) -> bytes:
-    """The file with other bytes, or with a header that says something else."""
+    """Return the file with changed bytes, or with another header."""
     size = struct.unpack("<Q", raw[:8])[0]
     choice = random.integers(6)
     if choice < 2:

@@ -1,4 +1,4 @@
-"""The swarm as one value: training, using, putting together, keeping, and what it refuses."""
+"""Swarm: training, prediction, selecting and combining members, saving, errors."""
 
 import os
 import subprocess
@@ -72,7 +72,7 @@ def close(a, b, rtol=1e-4, atol=1e-6):
 
 def test_training_learns_and_says_how_it_went(untrained, trained):
     assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
-    assert (untrained.epochs == 0).all()  # a value: fitting did not change it
+    assert (untrained.epochs == 0).all()  # fit did not change it
     table = trained.summary()
     assert list(table.index) == IDS and (table["epochs"] == trained.epochs).all()
     seen = trained.losses.validation
@@ -134,7 +134,7 @@ def test_a_bootstrap_is_training_on_the_sample_that_the_key_draws(untrained):
     drawn = np.stack(
         [bootstrap_sample(jax.random.wrap_key_data(jnp.asarray(key)), valid) for key in keys]
     )
-    assert len({tuple(d) for d in drawn}) == N  # every member its own
+    assert len({tuple(d) for d in drawn}) == N  # different for every member
     assert 0.5 < np.mean([len(set(d)) for d in drawn]) / EXAMPLES < 0.75  # 1 - 1/e
     bagged = untrained.fit(Shared(X[0]), Shared(Y[0]), bootstrap=True, epochs=4)
     close(bagged.params, untrained.fit(X[0][drawn], Y[0][drawn], epochs=4).params)
@@ -158,7 +158,7 @@ def test_streamed_data_are_the_same_data(memory):
     streamed = make(memory=memory, chunk=2).fit(Streamed(load), epochs=8)
     close(streamed.params, plain.fit(X, Y, epochs=8).params)
     if memory:
-        assert max(most) <= 4  # two lanes of two at the most
+        assert max(most) <= 4  # at most two lanes of two
 
 
 def test_streamed_data_do_not_move_for_every_member_that_stops():
@@ -176,7 +176,7 @@ def test_streamed_data_do_not_move_for_every_member_that_stops():
     plain = made.fit(X, Y, validation_data=(X[:, :8], Y[:, :8]), epochs=60, patience=patience)
     assert same(streamed.params, plain.params) and same(streamed.epochs, plain.epochs)
     assert len(set(plain.epochs)) > 4
-    assert len(loads) < 2 * 8  # a lane each time; far fewer than blocks of epochs
+    assert len(loads) < 2 * 8  # one per lane; far fewer than blocks of epochs
 
 
 def test_unequal_lengths_and_what_stands_in_the_padding(untrained):
@@ -207,8 +207,8 @@ def test_dropout_of_each_members_own_rate():
     for rate in (0.0, 0.3, 0.9):
         out = made.apply(params, x[0], key=jax.random.key(1), hyperparams={"dropout": rate})
         assert abs(float((out == 0).mean()) - rate) < 0.05
-        assert abs(float(out.mean()) - 1) < 0.15  # scaled up to make up for it
-    assert (made.apply(params, x[0], hyperparams={"dropout": 0.9}) == 1).all()  # not in use
+        assert abs(float(out.mean()) - 1) < 0.15  # scaled up to keep the mean
+    assert (made.apply(params, x[0], hyperparams={"dropout": 0.9}) == 1).all()  # not in prediction
     dropped = make(hyperparams={"dropout": [0.0, 0.9] * 4 + [0.0]}).fit(X, Y, epochs=2)
     plain = make(hyperparams={"dropout": 0.0}).fit(X, Y, epochs=2)
     changed = [not same(dropped.select([i]).params, plain.select([i]).params) for i in IDS]
@@ -224,7 +224,7 @@ def test_members_that_diverge_are_named_and_the_others_do_not_notice():
     after = made.fit(inputs, Y, epochs=6, check=False)
     assert set(after.diverged) == {"m2", "m6"}
     assert after.diverged["m2"] == 1 and 1 <= after.diverged["m6"] <= 6
-    # What is left of a member are the weights of its last sound epoch, to the bit.
+    # A diverged member has exactly the weights of its last finite epoch.
     if (sound := after.diverged["m6"] - 1) > 0:
         assert same(after.select(["m6"]).params, made.fit(X, Y, epochs=sound).select(["m6"]).params)
     assert same(after.select(["m2"]).params, made.select(["m2"]).params)
@@ -233,7 +233,7 @@ def test_members_that_diverge_are_named_and_the_others_do_not_notice():
     without = made.select(others).fit(X[keep], Y[keep], epochs=6)
     assert same(after.select(others).params, without.params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
-    again = after.fit(X, Y, epochs=2)  # stays out, until it is dropped
+    again = after.fit(X, Y, epochs=2)  # does not train again
     assert again.diverged == after.diverged and (again.drop(["m2", "m6"]).epochs == 8).all()
 
 
@@ -310,7 +310,7 @@ def test_any_number_of_lanes_gives_the_same_members():
     subprocess.run([sys.executable, "-c", LANES], check=True, env=environment)
 
 
-# Using, putting together, keeping
+# Predicting, combining, saving
 
 
 def test_a_member_without_examples_has_no_loss(untrained):

@@ -1,4 +1,4 @@
-"""The search along the swarm's axis."""
+"""Hyperparameter search with a member per candidate."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_the_winner_is_what_a_plain_fit_would_have_trained(data, tuned):
         chosen_data = jax.tree.map(lambda leaf, rows=rows: leaf[rows], data)
         ids = [IDS[row] for row in rows]
         assert winners.result.ids == tuple(ids)
-        # A winner that was dropped on its way had trained for fewer epochs.
+        # A winner that was dropped early has trained for fewer epochs.
         plain = swarm.fit(
             make_task(**winners.size), chosen_data, ids, seed=7,
             hyperparams={"learning_rate": rate},
@@ -94,7 +94,7 @@ def test_worse_candidates_are_given_up_early(tuned):
     assert rungs_of(1, 50) == [(1, 50)]
     assert rungs_of(27, 81) == [(27, 3), (9, 9), (3, 27), (1, 81)]
     assert ((tuned.epochs > 2).sum(1) <= 2).all() and ((tuned.epochs > 6).sum(1) <= 1).all()
-    assert (tuned.epochs.max(1) > 6).all()  # somebody did train to the end, or to its early stop
+    assert (tuned.epochs.max(1) > 6).all()  # some trained to the end or to an early stop
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_interrupted_and_resumed(data, tuned, tmp_path):
 
 
 def test_progress_comes_to_its_end(data):
-    compiled.cache_clear()  # a rung that has to compile says so before it goes on
+    compiled.cache_clear()  # a rung reports before it compiles
     seen = []
     tune(data, on_progress=seen.append)
     done = [p.epochs_done for p in seen]

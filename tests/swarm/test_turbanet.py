@@ -1,6 +1,6 @@
-"""What TurbaNet's tests and examples do, done here; the lines that each takes are in the docs.
+"""The tasks of TurbaNet's tests and examples; docs/ compares the lines of code.
 
-Written from what they do, not from their code: https://github.com/EthanSchmitt7/TurbaNet, 0.4.1.
+Written from their behaviour, not their code: https://github.com/EthanSchmitt7/TurbaNet, 0.4.1.
 """
 
 import functools
@@ -28,7 +28,7 @@ RATE = {"learning_rate": 0.01}
 
 @functools.cache
 def pole() -> SimpleNamespace:
-    """Environment, rollout and loss of the gallery's cart-pole, 128 steps an update."""
+    """Return environment, rollout and loss of the gallery's cart-pole, 128 steps per update."""
     text = (PAGE.parent / "cart_pole.py").read_text()
     names: dict[str, Any] = {"__name__": "cart_pole"}
     exec(compile(text.split("rates = ")[0], "cart_pole.py", "exec"), names)
@@ -52,7 +52,7 @@ def ids_of(count: int, name: str = "network") -> list[str]:
 
 
 def regression(epochs: int = 10_000):
-    """Ten networks learn ten random labels by heart: losses before and after."""
+    """Train ten networks on ten random labels; return losses before and after."""
     x = RANDOM.random((10, 9)).astype(np.float32)
     y = (RANDOM.random((10, 1)) > 0.5).astype(np.float32)
     functions = linen_functions(Brain(), x)
@@ -63,7 +63,7 @@ def regression(epochs: int = 10_000):
 
 
 def classification(epochs: int = 1000):
-    """A hundred networks learn a random class for each of 64 bit patterns."""
+    """Train a hundred networks on a random class for each of 64 bit patterns."""
     x = np.array(list(itertools.product([0, 1], repeat=6)), np.float32)
     y = np.eye(2, dtype=np.float32)[RANDOM.integers(2, size=64)]
     functions = linen_functions(Brain(layers=2, outputs=2), x)
@@ -74,7 +74,7 @@ def classification(epochs: int = 1000):
 
 
 def put_together():
-    """Two swarms appended, merged with their optimisers' states, taken apart."""
+    """Append two swarms, merge them with optimisers' states, select members."""
     functions = linen_functions(Brain(), np.zeros((1, 3), np.float32))
     options = {"loss": optax.squared_error, "optimizer": optax.adam}
     first = Swarm(functions, ids_of(10, "first"), **options)
@@ -85,7 +85,7 @@ def put_together():
 
 
 def generation(swarm: Swarm, fitness: np.ndarray, random: np.random.Generator) -> Swarm:
-    """Parents by tournament, children by crossover of two parents' weights and rare mutations."""
+    """Choose parents by tournament; cross two parents' weights, with rare mutations."""
     drawn = random.integers(len(swarm), size=(2 * len(swarm), 5))
     winners = drawn[np.arange(len(drawn)), fitness[drawn].argmax(1)]
     mothers, fathers = (
@@ -102,7 +102,7 @@ def generation(swarm: Swarm, fitness: np.ndarray, random: np.random.Generator) -
 
 
 def one_agent(updates: int = 40, carts: int = 8):
-    """PPO of a single agent: steps between two falls in every update."""
+    """Train a single agent by PPO; return steps between two falls in every update."""
     functions, clipped = pole().functions, pole().clipped
     agent = Single(functions, loss_fn=clipped, optimizer=optax.adam, hyperparams=RATE)
     play, state, stood = jax.jit(pole().rollout), np.zeros((carts, 4), np.float32), []
@@ -114,7 +114,7 @@ def one_agent(updates: int = 40, carts: int = 8):
 
 
 class Reward(linen.Module):
-    """What an agent is paid for a step, by what it saw and did."""
+    """An agent's reward for a step, from observation and action."""
 
     @linen.compact
     def __call__(self, seen):
@@ -122,7 +122,7 @@ class Reward(linen.Module):
 
 
 def paid(params, state, key):
-    """A rollout of the cart-pole where the agent's own network says what each step is worth."""
+    """Roll out the cart-pole with rewards from the agent's own network."""
     last, states, seen = pole().rollout(params["acts"], state, key)
     seen["pay"] = pole().pays.apply(params["pays"], jnp.append(states, seen["action"][:, None], 1))
 
@@ -137,7 +137,7 @@ def paid(params, state, key):
 
 
 def discovery(generations: int = 5, agents: int = 16, updates: int = 5):
-    """Agents learn by PPO from rewards of their own, and both are bred by how long the pole stood.
+    """Train agents by PPO with their own rewards; breed both by how long the pole stood.
 
     Returns steps between two falls, (generation, agent).
     """
@@ -152,7 +152,7 @@ def discovery(generations: int = 5, agents: int = 16, updates: int = 5):
             grown = grown.fit(*seen, epochs=4, batch_size=256)
             fallen.append(np.asarray(seen[1]["fallen"]).mean(1))
         fitness.append(1 / np.maximum(np.mean(fallen, 0), 1e-3))
-        born, rewards = (  # the same parents
+        born, rewards = (  # with the same parents
             generation(swarm, fitness[-1], np.random.default_rng(number))
             for swarm in (born, rewards)
         )
@@ -180,7 +180,7 @@ def test_swarms_are_put_together_and_taken_apart():
 
 @pytest.mark.slow
 def test_inputs_of_any_shape_are_predicted():
-    """Several networks, single or several batches; and one network without a member axis."""
+    """Predict with several networks, for one or several batches, and with a single network."""
     functions = linen_functions(Brain(), np.zeros((1, 3), np.float32))
     many, one = (Swarm(functions, ids_of(n), loss=optax.squared_error) for n in (10, 1))
     assert many.predict(np.zeros((10, 4, 5, 3), np.float32)).shape == (10, 4, 5, 1)
@@ -203,7 +203,7 @@ def test_generations_get_better_without_a_gradient():
 @pytest.mark.slow
 def test_one_agent_learns_to_balance_the_pole():
     stood = one_agent()
-    assert stood[0] < 100 and stood[-5:].min() > 475  # where it counts as solved there
+    assert stood[0] < 100 and stood[-5:].min() > 475  # solved, by TurbaNet's limit
 
 
 @pytest.mark.slow

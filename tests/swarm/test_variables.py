@@ -1,4 +1,4 @@
-"""Models with state that is not trained: running statistics, fixed tables, random streams."""
+"""Models with untrained state: running statistics, fixed tables, random streams."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ Y = np.sin(X).sum(-1, keepdims=True).astype(np.float32)
 
 
 class Fixed(nnx.Variable):
-    """Neither trained nor random."""
+    """A variable that is neither trained nor random."""
 
 
 class Normed(nnx.Module):
@@ -51,7 +51,7 @@ def trained(untrained) -> Swarm:
 
 
 def test_a_member_is_trained_as_flax_would_train_it(untrained):
-    """By hand, on the whole batch, without dropout, through Flax's own state and gradients."""
+    """Compare with Flax's own state and gradients, on the whole batch and without dropout."""
 
     class Plain(Normed):
         def __init__(self, rngs):
@@ -82,7 +82,7 @@ def test_state_is_carried_by_training_and_frozen_in_use(untrained, trained):
     assert (before["norm"]["mean"] == 0).all() and (after["norm"]["mean"] != 0).all()
     expected = np.einsum("nei,nij->nj", X, after["table"]) / 20
     np.testing.assert_allclose(after["norm"]["mean"], expected, rtol=0.3, atol=0.5)
-    one = trained.predict(X[:, :1])  # a forecast does not depend on those beside it
+    one = trained.predict(X[:, :1])  # a prediction does not depend on other examples
     np.testing.assert_allclose(one, trained.predict(X)[:, :1], rtol=1e-4, atol=1e-5)
     assert (trained.evaluate(X, Y) < untrained.evaluate(X, Y)).all()
 
@@ -123,14 +123,14 @@ def test_state_is_saved_resumed_and_chosen_with_the_weights(untrained, trained, 
     resumed = untrained.fit(X, Y, checkpoint=checkpoint, **options)
     whole = untrained.fit(X, Y, **options)
     assert same(resumed.params, whole.params)
-    best = whole.summary()["best_loss"]  # with the statistics that belong to the best weights
+    best = whole.summary()["best_loss"]  # with the statistics of the best weights
     np.testing.assert_allclose(whole.evaluate(*held_back), best, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("examples", "tolerance"), [(10, 1e-4), (12, 0.1)])
 def test_padding_has_no_part_in_statistics(examples, tolerance):
-    """Exact where the examples fill the batch evenly, near it where some stand in twice."""
-    short = np.sort(X[:, :examples], 1)  # a trend, which must not come from its beginning alone
+    """Exact if the examples fill the batch evenly, approximate if some are repeated."""
+    short = np.sort(X[:, :examples], 1)  # a trend: its beginning is not representative
     inputs = np.concatenate([short, np.full((N, 20 - examples, 3), 1e6, np.float32)], 1)
     weight = (np.arange(20) < examples) * np.ones((N, 1), np.float32)
     padded = make().fit(inputs, Y, sample_weight=weight, epochs=2, batch_size=None)

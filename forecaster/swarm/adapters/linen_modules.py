@@ -68,7 +68,7 @@ class _Model:
             self._check_drawn(params, inputs, options)
         args, options = self._arguments(inputs, options, training=training, drawn=key is not None)
         rngs = _rngs(key, self.streams)
-        return cast(Tree, self.module.apply(_all(params), *args, rngs=rngs, **options))
+        return cast(Tree, self.module.apply(_collections(params), *args, rngs=rngs, **options))
 
     def train(
         self,
@@ -82,13 +82,17 @@ class _Model:
         state = cast(Mapping[str, Tree], params.state)
         args, options = self._arguments(inputs, options, training=True, drawn=True)
         predictions, after = self.module.apply(
-            _all(params), *args, rngs=_rngs(key, self.streams), mutable=list(state), **options
+            _collections(params),
+            *args,
+            rngs=_rngs(key, self.streams),
+            mutable=list(state),
+            **options,
         )
         return cast(tuple[Tree, Tree], (predictions, dict(state) | dict(after)))
 
     def export(self, params: Params, hyperparams: Hyperparams) -> Callable[..., Tree]:
         del hyperparams
-        return cast(Callable[..., Tree], self.module.bind(_all(params)))
+        return cast(Callable[..., Tree], self.module.bind(_collections(params)))
 
     def _check_drawn(
         self, params: Params, inputs: Sequence[Tree], options: Mapping[str, Any]
@@ -106,7 +110,7 @@ class _Model:
         args, options = self._arguments(inputs, options, training=training, drawn=True)
 
         def call(params: Params, args: tuple[Tree, ...]) -> object:
-            return self.module.apply(_all(params), *args, mutable=True, **options)
+            return self.module.apply(_collections(params), *args, mutable=True, **options)
 
         try:
             jax.eval_shape(call, params, args)
@@ -127,7 +131,7 @@ class _Model:
         return args, options if method is None else options | {"method": method}
 
 
-def _all(params: Params) -> dict[str, Tree]:
+def _collections(params: Params) -> dict[str, Tree]:
     """Return all collections of variables by name."""
     if isinstance(params, Variables):
         return {"params": params.params, **cast(Mapping[str, Tree], params.state)}

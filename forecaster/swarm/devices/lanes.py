@@ -120,7 +120,7 @@ def _mesh(lanes: int | None, data_parallel: int) -> Mesh:
 class Layout:
     """The arrangement of members on the devices.
 
-    - ``lanes``: devices, or groups of them, that work in parallel
+    - ``lanes``: the number of lanes
     - ``calls``: calls of a program, one after another, that all members need
     - ``chunk``: members that a lane trains at once
     - ``chunks``: chunks that a lane trains one after another in one call

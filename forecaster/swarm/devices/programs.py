@@ -42,7 +42,7 @@ class Program:
         self._split, self._whole = NamedSharding(mesh, P("lane")), NamedSharding(mesh, P())
         self._jitted = jax.jit(function, out_shardings=self._split)
         on_cpus = mesh.devices.flat[0].platform == "cpu"
-        self._options = _on_cpus(once=once) if on_cpus else {}
+        self._options = _cpu_options(once=once) if on_cpus else {}
         # XLA cannot split calls of the compiled hash over the devices of a lane.
         self._mesh, self._hashed = mesh, on_cpus and mesh.axis_names == ("lane",)
         self._by_shape: dict[Any, Any] = {}
@@ -166,7 +166,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _on_cpus(*, once: bool) -> dict[str, Any]:
+def _cpu_options(*, once: bool) -> dict[str, Any]:
     """Return the compiler's options for CPUs.
 
     XLA compiles in as many parallel parts as there are cores, at least two. Its own default of 32,

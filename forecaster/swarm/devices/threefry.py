@@ -18,7 +18,7 @@ import numpy as np
 from forecaster.swarm.native import library, processor
 
 
-def does(jaxpr: Any, wanted: Callable[[str], bool]) -> bool:
+def has_operation(jaxpr: Any, wanted: Callable[[str], bool]) -> bool:
     """Return whether an operation of a ``Jaxpr``, or of one inside it, has a wanted name.
 
     ``Jaxpr`` objects are recognised by their attributes, because importing their types takes 10 ms.
@@ -28,14 +28,14 @@ def does(jaxpr: Any, wanted: Callable[[str], bool]) -> bool:
 
 def _inside(params: dict[str, Any], wanted: Callable[[str], bool]) -> bool:
     values = jax.tree.leaves(list(params.values()), is_leaf=_is_program)
-    return any(_is_program(value) and does(_open(value), wanted) for value in values)
+    return any(_is_program(value) and has_operation(_opened(value), wanted) for value in values)
 
 
 def _is_program(value: object) -> bool:
-    return hasattr(_open(value), "eqns")
+    return hasattr(_opened(value), "eqns")
 
 
-def _open(value: Any) -> Any:
+def _opened(value: Any) -> Any:
     """Return the ``Jaxpr`` of a closed one."""
     return getattr(value, "jaxpr", value)
 
@@ -68,13 +68,13 @@ def lowered(traced: Any) -> Any:
     The override is a private parameter of JAX, which a later version may lack; JAX's own hash is
     the fallback.
     """
-    if not does(traced.jaxpr.jaxpr, _draws) or library.kernel_status()[0] is None:
+    if not has_operation(traced.jaxpr.jaxpr, _draws) or library.kernel_status()[0] is None:
         return traced.lower()
     try:
         import jax.extend.random  # takes 10 ms
         from jax.interpreters import mlir
 
-        rule = cast(Any, mlir.lower_fun)(_called, multiple_results=True)
+        rule = cast(Any, mlir.lower_fun)(_call_hash, multiple_results=True)
         ours = cast(Any, mlir.LoweringParameters)(
             override_lowering_rules=((jax.extend.random.threefry2x32_p, rule),)
         )
@@ -83,17 +83,17 @@ def lowered(traced: Any) -> Any:
         return traced.lower()
 
 
-def _called(one: Any, two: Any, left: Any, right: Any) -> Sequence[Any]:
+def _call_hash(one: Any, two: Any, left: Any, right: Any) -> Sequence[Any]:
     """Call the compiled hash on arrays that broadcast against each other."""
     shape = np.broadcast_shapes(one.shape, two.shape, left.shape, right.shape)
     keys, counters = jnp.broadcast_arrays(one, two), jnp.broadcast_arrays(left, right)
-    if not _all_by_each(keys[0].shape, counters[0].shape):
+    if not _each_key_hashes_all(keys[0].shape, counters[0].shape):
         keys, counters = ([jnp.broadcast_to(word, shape) for word in of] for of in (keys, counters))
     out = jax.ShapeDtypeStruct(shape, jnp.uint32)
     return cast(Sequence[Any], jax.ffi.ffi_call(processor.HASH, [out, out])(*keys, *counters))
 
 
-def _all_by_each(keys: Sequence[int], counters: Sequence[int]) -> bool:
+def _each_key_hashes_all(keys: Sequence[int], counters: Sequence[int]) -> bool:
     """Return whether each of the keys (..., 1, 1) hashes all of many counters (1, ..., n, m)."""
     rank = max(len(keys), len(counters))
     keys, counters = ([1] * (rank - len(shape)) + list(shape) for shape in (keys, counters))

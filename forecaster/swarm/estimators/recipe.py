@@ -171,15 +171,15 @@ class Recipe:
         mine, others = self.functions.made_of, other.functions.made_of
         if not same_function(mine or self.functions, others or other.functions):
             raise SwarmError(
-                f"the other swarm: has another model: expected {_name(mine)}; got {_name(others)}. "
-                "Members of one swarm share one: make both swarms from the same object"
+                f"the other swarm has another model: expected {_name(mine)}; got {_name(others)}. "
+                "Members of a swarm share one model: make both swarms from the same object"
             )
         for name in ("loss", "loss_fn", "optimizer", "accumulate", "compute_dtype"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if not same_function(ours, theirs):
                 raise SwarmError(
-                    f"the other swarm: has another {name}: expected {_name(ours)}; got "
-                    f"{_name(theirs)}. Members of one swarm learn alike"
+                    f"the other swarm has another {name}: expected {_name(ours)}; got "
+                    f"{_name(theirs)}. Members of a swarm share it"
                 )
 
 

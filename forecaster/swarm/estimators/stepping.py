@@ -42,7 +42,7 @@ def spread_of(lanes: int | None, weights: int, data: Tree) -> Spread:
     choice depends on the size of one member, never on the number of members: programs of different
     shapes may round differently, and a member's bits must not depend on the other members.
 
-    - ``lanes``: the lanes that the call may use; None for all
+    - ``lanes``: the number of lanes that the call may use; None for all
     - ``weights``: the number of weights of one member
     - ``data``: a tree of arrays (member, ...), or Shared ones
     """

@@ -53,15 +53,15 @@ class Swarm(Trained):
     - ``model``: a function ``build(rngs)`` that returns a ``flax.nnx`` module, a pair
       ``(init, apply)`` of pure functions, or :class:`Functions`
     - ``ids``: the members' unique names; a member's weights depend on the seed and its name, not
-      on its position. An integer n names them ``"0"`` to ``"n - 1"``
+      on its position. An integer n makes n members, named ``"0"``, ``"1"``, ...
     - ``loss``: ``loss(predictions, targets)``, elementwise, such as ``optax.squared_error``
     - ``loss_fn``: instead of ``loss``, a function ``loss_fn(params, batch, key)`` that returns the
       scalar loss of a whole :class:`Batch`
     - ``optimizer``: an optax transformation, or a function such as ``optax.sgd`` whose arguments
       are hyperparameters
     - ``hyperparams``: by name, a scalar or an array (member,). ``learning_rate`` is 1e-3 unless
-      given here or by the optimiser's default. A hyperparameter that neither optimiser, model nor
-      loss takes is a :class:`SwarmWarning`
+      given here or by the optimiser's default. A :class:`SwarmWarning` names those that neither
+      optimiser, model nor loss takes
     - ``seed``: determines every member's random key, together with its name
     - ``accumulate``: the number of steps whose gradients are averaged into one update
     - ``compute_dtype``: type of the model's arithmetic, such as ``jax.numpy.bfloat16``; weights
@@ -236,7 +236,7 @@ class Swarm(Trained):
         *,
         check: bool = True,
     ) -> Float[np.ndarray, " member"]:
-        """Return every member's mean loss, NaN if all its sample weights are 0.
+        """Return every member's mean loss; NaN where all its sample weights are 0.
 
         ``check``: as in :meth:`predict`.
         """

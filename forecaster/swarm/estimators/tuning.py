@@ -113,7 +113,7 @@ def random_candidates(
     """Draw candidates, as in ``random_candidates(20, learning_rate=(1e-4, 1e-1), hidden=[4, 8])``.
 
     A pair of positive floats is a range, drawn from log-uniformly; any other sequence is a list of
-    choices. Raises SwarmError for an empty or nonpositive range.
+    choices. Raises SwarmError for a range other than (low, high) with 0 < low <= high.
     """
     random = np.random.default_rng(seed)
 

@@ -14,7 +14,7 @@ from jaxtyping import Shaped, UInt32
 from forecaster.swarm.arrays.data import Held, total_bytes, with_shared
 from forecaster.swarm.arrays.variables import count_weights, loss_of_weights, trained
 from forecaster.swarm.devices.programs import without_collections
-from forecaster.swarm.devices.threefry import does
+from forecaster.swarm.devices.threefry import has_operation
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.training import State, init_state
@@ -148,7 +148,9 @@ def _counted(
         with without_collections():
             tracing = jax.make_jaxpr(function, return_shape=True)
             program, result = tracing(params, _KEY, *shapes)
-        _counts[key] = _Traced(_bytes(result), does(program.jaxpr, _RECURRENT.__contains__))
+        _counts[key] = _Traced(
+            _bytes(result), has_operation(program.jaxpr, _RECURRENT.__contains__)
+        )
     return _counts[key]
 
 
