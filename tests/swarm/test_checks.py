@@ -181,7 +181,7 @@ ERRORS = {
     "appended twice": (lambda: make().append(["m3"]), "ids must be unique; more than once: m3"),
     "another model appended": (
         lambda: make().append(Swarm(Widened, ["w"], loss=optax.squared_error)),
-        "the other swarm: has another model: expected Network; got Widened. .* from the same",
+        "the other swarm has another model: expected Network; got Widened. .* from the same",
     ),
     "weights of another shape": (
         lambda: make().with_params({"a": np.zeros(3)}),
