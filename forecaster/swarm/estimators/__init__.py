@@ -1,4 +1,4 @@
 """The swarm that users call: fit, predict, evaluate, step, tune, save.
 
-Imports every other package of the engine; none of them imports it.
+Knows all other rooms of the engine; none of them must know it.
 """
