@@ -1,4 +1,4 @@
-"""Many series on a common time axis: panels, their frequency, what a network sees of them."""
+"""Many series on a common time axis: panels, their frequency, and the features of networks."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Small causal tools on rows of steps: a value at a step depends on those up to it alone."""
+"""Causal functions of series: the value at a step depends on no later step."""
 
 import math
 from typing import TypeAlias
@@ -8,11 +8,11 @@ from jaxtyping import Float
 
 Rows: TypeAlias = Float[np.ndarray, "series step"]
 _CLIP = 8.0
-_FEW = 32
+_FEW = 32  # series; for fewer, a loop in Python is faster than NumPy's calls
 
 
 def shift(values: Rows, steps: int) -> Rows:
-    """Values as they were ``steps`` ago (or will be, when negative); NaN where there are none."""
+    """Return the values ``steps`` earlier, or later where negative; NaN where there are none."""
     if steps == 0:
         return values
     out = np.full_like(values, np.nan)
@@ -26,9 +26,9 @@ def shift(values: Rows, steps: int) -> Rows:
 
 
 def decayed_mean(values: Rows, decay: float) -> Rows:
-    """Exponentially weighted mean up to each step, weights normalised; NaN are skipped.
+    """Return the exponentially weighted mean up to each step, with normalised weights.
 
-    Sequential, so that a step's value depends bit for bit on the steps before it and no others.
+    NaN count as missing. The loop is sequential, so that no bit of a value depends on later steps.
     """
     values = np.asarray(values, np.float64)
     if len(values) < _FEW:
@@ -46,7 +46,7 @@ def decayed_mean(values: Rows, decay: float) -> Rows:
 
 
 def _decayed_mean(values: Float[np.ndarray, " step"], decay: float) -> list[float]:
-    """The same of a row, bit for bit: for a few, NumPy's calls would take 40 times the time."""
+    """Return the same mean of one row, bit for bit, 40 times faster than NumPy for a few rows."""
     total = weight = 0.0
     means: list[float] = []
     for now in values.tolist():
@@ -58,7 +58,7 @@ def _decayed_mean(values: Float[np.ndarray, " step"], decay: float) -> list[floa
 
 
 def squash(values: np.ndarray) -> np.ndarray:
-    """Values without what lies far out."""
+    """Return the values clipped to -8 and 8."""
     return np.clip(values, -_CLIP, _CLIP)
 
 
@@ -66,10 +66,12 @@ _DECAYS = (0.80, 0.94, 0.985)  # volatility of about a week, a month and a quart
 
 
 def change_features(change: Rows, floor: Rows | float) -> tuple[list[Rows], Rows]:
-    """Features of changes, and the volatility that future ones are counted in.
+    """Return four features of changes, and the volatility that scales future changes.
 
-    Change over volatility, the logarithm of its size, and of the volatilities of a week over that
-    of a month, and of a month over that of a quarter. ``floor``: added to each variance.
+    The features are the change over the volatility before it, the logarithm of its size, and the
+    logarithms of two ratios of volatilities: week over month, and month over quarter.
+
+    ``floor``: added to each variance.
     """
     variances = [decayed_mean(change**2, decay) for decay in _DECAYS]
     weekly, monthly, quarterly = (np.sqrt(v + floor) for v in variances)

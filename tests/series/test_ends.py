@@ -25,7 +25,7 @@ def panel() -> fc.Panel:
 def test_all_end_at_the_last_time_and_keep_their_gaps(panel):
     aligned, ends = OwnEnds.align(panel)
     assert aligned.mask[:, -1].all()
-    assert ends.moved.tolist() == [0, 3]
+    assert ends.shifts.tolist() == [0, 3]
     np.testing.assert_array_equal(aligned.channel("y")[1, 3:], [0.5, 1.5, 2.5, np.nan, 4.5, 5.5])
 
 

@@ -1,4 +1,4 @@
 """Times: frequencies, sessions of exchanges, hours, holidays, seasons.
 
-Knows times alone, no values.
+Knows times. Must not know panels, channels or covariates.
 """

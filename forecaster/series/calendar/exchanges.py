@@ -1,4 +1,4 @@
-"""Exchanges: which one a symbol trades on, when it was open, and which session closed last."""
+"""Exchanges: which one a symbol trades on, when it is open, and which session closed last."""
 
 import functools
 import importlib
@@ -15,7 +15,7 @@ from forecaster.series.calendar.times import Date
 MARGIN = pd.Timedelta(minutes=30)  # from a session's close until its prices count as final
 NEW_YORK = "XNYS"
 _FIRST = "1962-01-01"
-# Yahoo's suffixes: the exchange's ISO 10383 code.
+# By Yahoo's suffix, the exchange's ISO 10383 code.
 _SUFFIXES = {
     "AS": "XAMS", "AX": "XASX", "BA": "XBUE", "BK": "XBKK", "BO": "XBOM",
     "BR": "XBRU", "CO": "XCSE", "DE": "XETR", "F": "XFRA", "HE": "XHEL", "HK": "XHKG",
@@ -26,14 +26,15 @@ _SUFFIXES = {
     "TO": "XTSE", "TW": "XTAI", "V": "XTSE", "VI": "XWBO", "WA": "XWAR",
 }  # fmt: skip
 EXCHANGES = tuple(dict.fromkeys((NEW_YORK, "XLON", "XETR", "XPAR", *_SUFFIXES.values())))
-"""The exchanges whose calendars are known, the largest of those with the same hours first."""
+"""The exchanges whose calendars are known; of those with the same hours the largest comes first."""
 _CURRENCIES = ("USD", "EUR", "GBP", "JPY", "USDT", "BTC")
 
 
 def exchange_of(symbol: str) -> str | None:
-    """The code of the calendar that a symbol of Yahoo keeps; None where it is unknown.
+    """Return the code of the calendar of a Yahoo symbol; None where it is unknown.
 
-    Without a suffix it is New York's; ``BTC-USD`` trades at all hours, ``EURUSD=X`` on weekdays.
+    A symbol without a suffix trades in New York, ``BTC-USD`` at all hours, ``EURUSD=X`` on
+    weekdays.
     """
     if symbol.endswith("=X"):
         return "24/5"
@@ -44,7 +45,7 @@ def exchange_of(symbol: str) -> str | None:
     _, dot, suffix = symbol.rpartition(".")
     if dot:
         return _SUFFIXES.get(suffix)
-    # The names of indices do not say to which other exchange they belong.
+    # The name of an index does not say which exchange it belongs to.
     return NEW_YORK if not symbol.startswith("^") or symbol in _NEW_YORK_INDICES else None
 
 
@@ -52,14 +53,17 @@ _NEW_YORK_INDICES = ("^GSPC", "^DJI", "^IXIC", "^RUT", "^VIX", "^NDX", "^NYA", "
 
 
 def timezone_of(symbol: str) -> str | None:
-    """The timezone of a symbol's exchange; None where the exchange is unknown."""
+    """Return the timezone of a symbol's exchange; None where the exchange is unknown."""
     exchange = exchange_of(symbol)
     return None if exchange is None else str(_calendar(exchange).tz)
 
 
 @functools.lru_cache(maxsize=512)
 def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarray:
-    """The days on which an exchange was open between two dates, both included; datetime64[ns]."""
+    """Return the days on which an exchange is open between two dates, both included.
+
+    As datetime64[ns].
+    """
     days = _calendar(exchange).sessions
     inside = days[(days >= first.normalize()) & (days <= last.normalize())]
     return inside.to_numpy("datetime64[ns]")
@@ -67,9 +71,9 @@ def sessions(exchange: str, first: pd.Timestamp, last: pd.Timestamp) -> np.ndarr
 
 @functools.lru_cache(maxsize=128)
 def regular_hours(exchange: str) -> tuple[str, int, int]:
-    """An exchange's timezone, and when it opens and closes, in seconds of the day by its clock."""
+    """Return an exchange's timezone, and its opening and closing in seconds of its local day."""
     module = importlib.import_module(f"exchange_calendars.exchange_calendar_{exchange.lower()}")
-    # Of the class: making a calendar of all sessions takes half a second.
+    # No calendar is built, which would compute all sessions and take half a second.
     rules = object.__new__(getattr(module, f"{exchange}ExchangeCalendar"))
     (_, opens), (_, closes) = rules.open_times[-1], rules.close_times[-1]
     return str(rules.tz), *(60 * (60 * time.hour + time.minute) for time in (opens, closes))
@@ -78,10 +82,11 @@ def regular_hours(exchange: str) -> tuple[str, int, int]:
 def session_hours(
     exchange: str, first: pd.Timestamp, last: pd.Timestamp, *, utc: bool
 ) -> Shaped[np.ndarray, "session 4"]:
-    """When the sessions of some days, both included, open, close, pause and go on.
+    """Return when each session between two days, both included, opens, closes, pauses and resumes.
 
-    datetime64[ns], NaT where there is no pause; by the exchange's clock, or in UTC. As far as the
-    calendar knows, which is a year from now.
+    As datetime64[ns], NaT where there is no pause. The calendar ends a year from now.
+
+    ``utc``: times in UTC rather than by the exchange's clock.
     """
     calendar = _calendar(exchange)
     days = calendar.schedule.loc[str(first.date()) : str(last.date())]
@@ -94,9 +99,9 @@ def session_hours(
 
 
 def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
-    """The regular sessions of New York between two dates, both included, past or future.
+    """Return the regular sessions of New York between two dates, both included, past or future.
 
-    By the exchange's holiday rules alone: days on which it closed unexpectedly count as sessions.
+    Only the exchange's holiday rules count: days on which it closed unexpectedly are sessions here.
     """
     days = pd.bdate_range(start, end)
     return days[~days.isin(regular_holidays(days[0].year, days[-1].year))] if len(days) else days
@@ -104,26 +109,26 @@ def regular_sessions(start: Date, end: Date) -> pd.DatetimeIndex:
 
 @functools.lru_cache(maxsize=64)
 def regular_holidays(first_year: int, last_year: int) -> pd.DatetimeIndex:
-    """The holidays of New York on weekdays, by the exchange's rules, from one year to another."""
+    """Return New York's holidays on weekdays, by the exchange's rules, for a span of years."""
     if (days := tabled_holidays(first_year, last_year)) is not None:
         return pd.DatetimeIndex(days.astype("datetime64[ns]"))
     return holidays_by_rule(first_year, last_year)
 
 
 def holidays_by_rule(first_year: int, last_year: int) -> pd.DatetimeIndex:
-    """The same, from the rules themselves, for any years."""
+    """Return the holidays of :func:`regular_holidays` from the rules themselves, for any years."""
     from exchange_calendars.exchange_calendar_xnys import XNYSExchangeCalendar
 
-    # The rules are a property of the class; making a calendar of all sessions takes half a second.
+    # No calendar is built, which would compute all sessions and take half a second.
     rules = object.__new__(XNYSExchangeCalendar).regular_holidays
     days = pd.DatetimeIndex(rules.holidays(f"{first_year}-01-01", f"{last_year}-12-31"))
     return days[days.day_of_week < 5]
 
 
 def last_closed(exchange: str | None, now: pd.Timestamp, timezone: str | None) -> pd.Timestamp:
-    """The latest session whose close, and a margin, have passed at ``now`` (UTC).
+    """Return the latest session that closed at least :data:`MARGIN` before ``now`` (UTC).
 
-    Where the exchange is not known, a weekday's session closes at 16:00 by its timezone.
+    ``timezone``: where the exchange is None, a session is taken to close at 16:00 in it.
     """
     if exchange is not None and now < _calendar(exchange).closes.iloc[-1]:
         closes = _calendar(exchange).closes
@@ -140,9 +145,9 @@ def _calendar(exchange: str) -> Any:
     import exchange_calendars
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the library's own, of what later versions of pandas lack
+        warnings.simplefilter("ignore")  # the library uses deprecated parts of pandas
         try:
             return exchange_calendars.get_calendar(exchange, start=_FIRST)
         except (ValueError, NotImplementedError):
-            # Some calendars know their holidays from a later year on only: the last 20 years then.
+            # This calendar begins later; the library's default is the last 20 years.
             return exchange_calendars.get_calendar(exchange)

@@ -1,4 +1,4 @@
-"""Frequency of a panel's times, and which times come next."""
+"""The frequency of times, which times come next, and how far apart rows are."""
 
 import dataclasses
 import functools
@@ -16,21 +16,20 @@ from forecaster.series.calendar.hours import Hours, infer_hours
 from forecaster.series.calendar.times import Time
 
 _DAY = pd.Timedelta(days=1)
-_RARE = 0.02  # of the holidays have a row: exceptions
-_LATELY, _SOME = 60, 0.1  # latest rows, of which more lie on weekends where these are no exceptions
-_NEARLY_ALL = 0.9  # of dates have one day of the month
+_RARE = 0.02  # the most of the holidays that may have a row, where holidays are kept
+_LATELY, _SOME = 60, 0.1  # where more of the latest rows are on weekends, all days are sessions
+_NEARLY_ALL = 0.9  # of the dates, for a day of the month that all are said to have
 
 
 @dataclasses.dataclass(frozen=True)
 class Frequency:
-    """How the times of a panel advance.
+    """The rule by which the times of a series advance.
 
-    - ``alias``: a pandas offset alias, ``"step"`` for whole numbers that advance by ``step``, or
-      ``"months"`` for dates that advance by ``step`` months
-    - ``step``: see there
-    - ``nyse``: weekdays without the holidays of the New York Stock Exchange
-    - ``hours``: of intraday times, the exchange whose sessions they keep to
-    - ``day``: of months, the day in them, 31 for the last one; 0 where they have no common one
+    - ``alias``: a pandas offset alias; or ``"step"`` for whole numbers, ``"months"`` for months
+    - ``step``: how many whole numbers or months lie between two times
+    - ``nyse``: whether the holidays of the New York Stock Exchange are left out
+    - ``hours``: the sessions that intraday times keep to; None for all hours
+    - ``day``: the day of the month, 31 for the last; 0 where dates have no common one
     """
 
     alias: str
@@ -40,7 +39,7 @@ class Frequency:
     day: int = 0
 
     def after(self, last: Time, count: int) -> Shaped[np.ndarray, " later"]:
-        """The next ``count`` times after ``last``, a date or a whole number."""
+        """Return the next ``count`` times after ``last``, a date or a whole number."""
         if self.alias == "step":
             return int(cast(int, last)) + self.step * np.arange(1, count + 1)
         last = pd.Timestamp(last)
@@ -56,7 +55,7 @@ class Frequency:
         return times[times > last][:count].to_numpy("datetime64[ns]")
 
     def elapsed(self, last: Time, now: Time) -> int:
-        """How many times lie after ``last`` and up to ``now``; 0 for whole numbers."""
+        """Count the times after ``last`` and up to ``now``; 0 for whole numbers."""
         if self.alias == "step" or pd.Timestamp(now) <= pd.Timestamp(last):
             return 0
         last, now = pd.Timestamp(last), pd.Timestamp(now)
@@ -71,9 +70,9 @@ class Frequency:
         return int((times > last).sum())
 
     def _month(self, last: pd.Timestamp, count: int) -> pd.Timestamp:
-        """So many steps of months later, or that month's last day where it is too short.
+        """Return the date ``count`` steps after ``last``, at most the last day of its month.
 
-        Where dates have no common day a month's last day stays a month's last day.
+        Where dates have no common day, the last day of a month leads to the last day of a month.
         """
         later = last + pd.DateOffset(months=self.step * count)
         if self.day:
@@ -82,15 +81,15 @@ class Frequency:
 
 
 def common_frequency(series: Iterable[np.ndarray]) -> Frequency:
-    """The frequency that most series have; times of each sorted and unique."""
+    """Return the frequency that most series have, from the sorted, unique times of each."""
     return most_common(Counter(infer_frequency(times) for times in series))
 
 
 def most_common(counts: Mapping[Frequency, int]) -> Frequency:
-    """The frequency of so many series that most have."""
+    """Return the most common frequency, from the number of series of each."""
     if not counts:
         return Frequency("B")
-    kinds = Counter[Frequency]()  # series on other days of the month are of one frequency
+    kinds = Counter[Frequency]()  # the day of the month makes no other frequency
     for kind, count in counts.items():
         kinds[dataclasses.replace(kind, day=0)] += count
     most = min(
@@ -101,19 +100,19 @@ def most_common(counts: Mapping[Frequency, int]) -> Frequency:
 
 
 def infer_frequency(times: np.ndarray) -> Frequency:
-    """Infer a frequency from sorted, unique times; gaps do not matter as long as most are regular.
+    """Infer the frequency of sorted, unique times; gaps do not matter where most are regular.
 
-    Rare rows on weekends, such as sessions of a special Saturday, make no series one of all days.
-    Weekdays count as the sessions of New York when hardly a time falls on one of its holidays and
-    the times span half a year or more. Intraday times that keep to the sessions of an exchange go
-    on in them, by its clock or in UTC.
+    Daily rows with a few on weekends, such as a special session on a Saturday, are weekdays. They
+    are the sessions of New York where hardly any falls on a holiday of its exchange and they span
+    half a year or more. Intraday times that lie in the sessions of an exchange, by its clock or in
+    UTC, continue in its sessions.
     """
     return _infer(times.dtype.str, times.tobytes())
 
 
 @functools.lru_cache(maxsize=1024)
 def _infer(dtype: str, raw: bytes) -> Frequency:
-    # Most series of a panel share their times: cached, each kind of them is looked at once.
+    # Cached, as most series of a panel have the same times.
     times = np.frombuffer(raw, dtype)
     if times.dtype.kind in "iu":
         steps = np.diff(times)
@@ -141,17 +140,17 @@ def _infer(dtype: str, raw: bytes) -> Frequency:
 
 
 def _regular(index: pd.DatetimeIndex) -> str | None:
-    """The offset alias of times without any gap, as pandas finds it."""
+    """Return the offset alias that pandas finds for times without gaps; None for none."""
     if len(index) < 3:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # later versions of pandas return an offset instead
+        warnings.simplefilter("ignore")  # newer versions of pandas return an offset instead
         offset = pd.infer_freq(index)
     return getattr(offset, "freqstr", offset)
 
 
 def _day_of_months(index: pd.DatetimeIndex) -> int:
-    """The day that nearly all dates have in their months, if these are long enough; else 0."""
+    """Return the day of the month of nearly all dates, or the last of a short month; else 0."""
     lengths = index.days_in_month
     for day in (31, int(index.day.max())):
         if (index.day == np.minimum(day, lengths)).mean() >= _NEARLY_ALL:
@@ -166,29 +165,32 @@ def _keeps_holidays(index: pd.DatetimeIndex) -> bool:
     return bool(kept)
 
 
-_LATEST = 61  # rows: of fewer, too many gaps might be weekends and holidays
-_FEWEST = 3  # gaps; one or two might be a weekend
-_ALIKE = 1.25  # times as far; months differ by a ninth
-_COMMON = 0.1  # of the gaps: of weekdays, most are a day; of two rows a day, half are the shorter
+_LATEST = 61  # rows that are compared; in fewer, too many gaps might be weekends and holidays
+_FEWEST = 3  # gaps that are needed to compare; one or two might be a weekend
+_ALIKE = 1.25  # gaps are alike up to this ratio; the lengths of months differ by a ninth
+_COMMON = 0.1  # the share of gaps of the usual length from which on series are spaced alike
 
 _UNITS = {86_400: "day", 3_600: "hour", 60: "minute", 1: "second"}
 
 
 def spacing_of(times: Shaped[np.ndarray, " row"]) -> float:
-    """The usual gap between a series' latest rows: in seconds, or in the whole numbers that count.
+    """Return the median gap between a series' latest rows, in seconds, or in whole numbers.
 
-    ``times``: sorted, unique. It is the median, of the two in the middle the shorter, so one of the
-    gaps. NaN for less than two rows.
+    Of the two gaps in the middle it is the shorter. NaN for less than two rows.
+
+    ``times``: sorted and unique, dates or whole numbers.
     """
     gaps = _gaps(times)
     return float(np.percentile(gaps, 50, method="lower")) if len(gaps) else float("nan")
 
 
 def spaced_otherwise(times: Shaped[np.ndarray, " row"], spacing: float) -> str | None:
-    """In words, how a series' latest rows are spaced, where that is not the usual gap of another.
+    """Say in words how a series' spacing differs from that of the fit; None where it does not.
 
-    ``spacing``: that gap, of :func:`spacing_of`. None where they are alike, or nothing is known:
-    gaps as of weekends, nights and holidays do not matter, as long as the usual one occurs.
+    Weekends, nights and holidays make no difference where some gaps have the usual length.
+
+    - ``times``: of the series, sorted and unique
+    - ``spacing``: the usual gap at the fit, as :func:`spacing_of` returns it; NaN: not known
     """
     gaps, now = _gaps(times), spacing_of(times)
     if len(gaps) < _FEWEST or not np.isfinite(spacing) or 1 / _ALIKE < now / spacing < _ALIKE:
@@ -204,7 +206,7 @@ def spaced_otherwise(times: Shaped[np.ndarray, " row"], spacing: float) -> str |
 
 
 def _gaps(times: Shaped[np.ndarray, " row"]) -> Float[np.ndarray, " gap"]:
-    """Between the latest rows, as earlier ones may be further apart."""
+    """Return the gaps between the latest rows; earlier rows may be further apart."""
     gaps = np.diff(times[-_LATEST:])
     if gaps.dtype.kind == "m":
         return gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9

@@ -1,7 +1,7 @@
-"""The holidays of the New York Stock Exchange, by its rules: a table, which is there at once.
+"""The holidays of the New York Stock Exchange by its rules, as a table.
 
-``exchange_calendars`` knows them, but takes longer to import, and to apply the rules, than a
-forecast takes. ``tests/series/test_exchanges.py`` compares, and prints the table that is right.
+``exchange_calendars`` has the rules, but importing and applying them takes longer than a forecast.
+``tests/series/test_exchanges.py`` compares the two, and prints the correct table where they differ.
 """
 
 import numpy as np
@@ -96,11 +96,14 @@ _TABLE = """
 2048 0101 0120 0217 0403 0525 0619 0703 0907 1126 1225
 2049 0101 0118 0215 0416 0531 0618 0705 0906 1125 1224
 2050 0117 0221 0408 0530 0620 0704 0905 1124 1226
-"""  # year, and month and day of each
+"""  # the year, then month and day of each holiday
 
 
 def tabled_holidays(first_year: int, last_year: int) -> np.ndarray | None:
-    """The regular holidays on weekdays from one year to another, datetime64[D]; None beyond."""
+    """Return the regular holidays on weekdays for a span of years, datetime64[D].
+
+    None where the table does not hold all of these years.
+    """
     years = {int(line[:4]): line[5:].split() for line in _TABLE.split("\n") if line}
     if not (min(years) <= first_year and last_year <= max(years)):
         return None

@@ -1,4 +1,4 @@
-"""The hours of an exchange: which intraday times lie in its sessions, early closes included."""
+"""Intraday times in the sessions of an exchange, early closes included."""
 
 import dataclasses
 from typing import cast
@@ -9,24 +9,24 @@ from jaxtyping import Shaped
 
 from forecaster.series.calendar.exchanges import EXCHANGES, regular_hours, session_hours
 
-_SEEN = 60  # latest days that are compared with an exchange's
+_SEEN = 60  # latest days that are compared with the sessions of an exchange
 _LEAST_DAYS = 3
-_WITHIN = 0.99  # of the times lie in the sessions
-_OPEN = 0.3  # of the days have the first time of a session, and the last
+_WITHIN = 0.99  # the least share of the times in the sessions
+_OPEN = 0.3  # the least share of the days whose first time is the usual first one
 _SECOND, _NEVER = 10**9, np.iinfo(np.int64).min  # nanoseconds; NaT
-_LATEST = 2200  # from which year on days ahead may be more than nanoseconds can hold
-_AHEAD, _FARTHEST = 10, 10_000  # days that are looked at first, and at most
+_LATEST = 2200  # a year; later days ahead may exceed datetime64[ns]
+_AHEAD, _FARTHEST = 10, 10_000  # days ahead that are searched at first, and at most
 
 
 @dataclasses.dataclass(frozen=True)
 class Hours:
-    """Whose sessions the times of a series keep to, and how.
+    """The intraday times of a series, by the sessions of an exchange.
 
     - ``exchange``: the code of its calendar
     - ``utc``: whether times are in UTC, rather than by the exchange's own clock
     - ``step``: seconds between two times of a session
     - ``first``: seconds from the opening to the first time
-    - ``closing``: whether the closing itself is a time, as where bars are named after their end
+    - ``closing``: whether the close itself is a time, as where bars are named after their end
     """
 
     exchange: str
@@ -36,9 +36,9 @@ class Hours:
     closing: bool
 
     def between(self, first: pd.Timestamp, last: pd.Timestamp) -> Shaped[np.ndarray, " time"]:
-        """All times of the sessions of these days, both included; datetime64[ns]."""
+        """Return all times in the sessions between two days, both included; datetime64[ns]."""
         hours = session_hours(self.exchange, first, last, utc=self.utc).astype(np.int64)
-        closing = int(self.closing)  # nanoseconds by which a border belongs to what lies before it
+        closing = int(self.closing)  # one nanosecond more, so that the close is a time too
         times = [np.empty(0, np.int64)]
         for opens, closes, pauses, goes_on in cast(list[list[int]], hours.tolist()):
             day = np.arange(opens + self.first * _SECOND, closes + closing, self.step * _SECOND)
@@ -49,13 +49,13 @@ class Hours:
 
     @property
     def usual_number(self) -> int:
-        """How many times a day has that is neither shortened nor off."""
+        """The number of times on a regular day."""
         days = self.between(pd.Timestamp("2024-02-05"), pd.Timestamp("2024-02-29"))
         _, numbers = np.unique(days.astype("datetime64[D]"), return_counts=True)
         return int(np.median(numbers)) if len(numbers) else 1
 
     def after(self, last: pd.Timestamp, count: int) -> Shaped[np.ndarray, " later"]:
-        """The next ``count`` times; fewer where they reach beyond the calendar."""
+        """Return the next ``count`` times; fewer where the calendar ends before."""
         days, later = _AHEAD, np.empty(0, "datetime64[ns]")
         while len(later) < count and days < _FARTHEST and last.year < _LATEST:
             times = self.between(last - pd.Timedelta(days=1), last + pd.Timedelta(days=days))
@@ -65,11 +65,13 @@ class Hours:
 
 
 def infer_hours(index: pd.DatetimeIndex, step: int) -> Hours | None:
-    """Whose sessions some sorted intraday times keep to; None where it is no exchange's.
+    """Find the exchange whose sessions some sorted intraday times keep to; None for no exchange.
 
-    Their latest days are compared: nearly all times lie in its sessions, which begin and end
-    where its own do. Of several exchanges the one whose sessions they miss the least, and then New
-    York.
+    On the latest days, nearly all times have to lie in its sessions, and to begin and end with
+    them. Of several exchanges it is the one with the fewest days on which only the exchange or
+    only the series is open; New York comes first among equals.
+
+    ``step``: seconds between two times.
     """
     days = index.normalize().unique()[-_SEEN:]
     if len(days) < _LEAST_DAYS:
@@ -80,13 +82,13 @@ def infer_hours(index: pd.DatetimeIndex, step: int) -> Hours | None:
         for utc in (False, True):
             if (hours := _hours_of(recent, exchange, step, utc=utc)) is not None:
                 found.append((_missed(recent, hours), hours))
-                if not found[-1][0]:  # all of its sessions, and no other days
+                if not found[-1][0]:  # no better one can follow
                     return hours
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def _hours_of(index: pd.DatetimeIndex, exchange: str, step: int, *, utc: bool) -> Hours | None:
-    """The hours of one exchange as these times would keep them, or None."""
+    """Return the hours of one exchange if these times keep them, or else None."""
     zone, opens, closes = regular_hours(exchange)
     local = index.tz_localize("UTC").tz_convert(zone).tz_localize(None) if utc else index
     since = (local - local.normalize()) // pd.Timedelta(seconds=1) - opens
@@ -104,7 +106,7 @@ def _hours_of(index: pd.DatetimeIndex, exchange: str, step: int, *, utc: bool) -
 
 
 def _missed(index: pd.DatetimeIndex, hours: Hours) -> float:
-    """The share of the days with sessions, or with times, that are not both."""
+    """Return the days that have either a session or times, but not both, per day with times."""
     seen = np.unique(index.to_numpy().astype("datetime64[D]"))
     sessions = np.unique(hours.between(index[0], index[-1]).astype("datetime64[D]"))
     return len(np.setxor1d(seen, sessions)) / max(1, len(seen))

@@ -1,4 +1,4 @@
-"""How many steps a series' seasons have: from its frequency, or without dates from itself."""
+"""The steps in the seasons of a series, from its frequency, or from its values without dates."""
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -8,19 +8,19 @@ from forecaster.series.calendar.frequency import Frequency, infer_frequency
 _DAY = 86_400  # seconds
 _BY_ALIAS = {"B": (5,), "D": (7,), "MS": (12,), "ME": (12,), "QS": (4,), "QE": (4,), "W": (52,)}
 _A_DAY = {"900s": 96, "1800s": 48, "3600s": 24}
-_LEAST_CORRELATION = 0.2  # of changes one season apart, where it is sought
-_AS_GOOD = 0.8  # of the largest correlation: the shortest such season is the basic one
-_DAYS = (24, 48, 96, 144, 288)  # steps that are likely to be a day, which has a week
-_BETTER = 1.05  # times that of the basic season: a longer one, made of several
+_LEAST_CORRELATION = 0.2  # of changes one season apart
+_AS_GOOD = 0.8  # the basic season is the shortest with this share of the largest correlation
+_DAYS = (24, 48, 96, 144, 288)  # a basic season of these steps is taken for a day, with a week
+_BETTER = 1.05  # a longer season needs a correlation higher by this factor
 
 
 def seasons_of(
     times: Shaped[np.ndarray, " row"], values: Float[np.ndarray, " row"]
 ) -> tuple[int, ...]:
-    """The steps in each season of one series, shortest first; empty where there is none.
+    """Return the steps in each season of one series, shortest first; empty where it has none.
 
-    Dates have the usual ones of their frequency: an hour's are a day and a week. Rows that are
-    counted by whole numbers say nothing, so their season is sought in the values.
+    Dates have the usual seasons of their frequency: hourly rows have a day and a week. Where times
+    are whole numbers the seasons are estimated from the values.
     """
     frequency = infer_frequency(times)
     if frequency.alias == "step":
@@ -31,10 +31,10 @@ def seasons_of(
 def usual_seasons(
     frequency: Frequency, times: Shaped[np.ndarray, " row"] | None = None
 ) -> tuple[int, ...]:
-    """The steps in the usual seasons of a frequency.
+    """Return the steps in the usual seasons of a frequency, shortest first.
 
-    ``times``: where given, intraday rows that keep the hours of an exchange have as many steps a
-    day as there are rows on a usual one.
+    ``times``: the series' own. Where they are given, a day of intraday rows has as many steps as
+    the median day has rows, and a week without rows on weekends has five days.
     """
     alias = frequency.alias
     if alias == "months":
@@ -47,11 +47,11 @@ def usual_seasons(
 
 
 def default_season(frequency: Frequency) -> int:
-    """Steps in the shortest usual season of a frequency; 1 where there is none.
+    """Return the steps in the shortest usual season of a frequency; 1 where there is none.
 
-    Weeks have none, as in the M competitions: a year of them is too long to be compared with; nor
-    have times of day but for those of an exchange, and quarters, halves and whole hours, which are
-    taken to go on day and night.
+    Weekly series have none, as in the M competitions: a year is too long a season for the seasonal
+    naive forecast. Of intraday series only those have one that keep to the hours of an exchange,
+    and those of 15, 30 and 60 minutes, which are taken to run day and night.
     """
     if frequency.hours is not None:
         return frequency.hours.usual_number
@@ -76,16 +76,16 @@ def _trades_on_weekends(times: Shaped[np.ndarray, " row"]) -> bool:
 
 
 def find_seasons(values: Float[np.ndarray, " row"]) -> tuple[int, ...]:
-    """Seasons found in a series itself, at most three, by the autocorrelation of its changes.
+    """Estimate the seasons of a series, at most three, by the autocorrelation of its changes.
 
-    A season has at least three cycles in the data, and correlates more than its neighbours and more
-    than chance; longer ones are multiples of the shortest.
+    A season has three cycles or more in the data, and a correlation above that of the neighbouring
+    lags and above chance. Longer seasons are multiples of the shortest.
     """
     changes = np.diff(values)
     spread = np.abs(changes).mean() if len(changes) else 0.0
     if len(changes) < 12 or not 0 < spread < np.inf:
         return ()
-    changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # outliers hide the rest
+    changes = np.clip(changes - changes.mean(), -5 * spread, 5 * spread)  # of outliers, a part
     size = 1 << (2 * len(changes) - 1).bit_length()
     power = np.abs(np.fft.rfft(changes, size)) ** 2
     longest = len(values) // 3

@@ -1,4 +1,4 @@
-"""Times of series: what a caller may write for one, and how one is shown."""
+"""Times of series: read what a caller writes, and show a time."""
 
 import datetime
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ Time: TypeAlias = Date | int | np.integer
 
 
 def show_time(time: object) -> str:
-    """A time as a person writes it: a date without midnight, or a number.
+    """Return a time as text: a date, without the time of day at midnight, or a number.
 
-    ``time``: a :data:`Time`, or whatever else pandas takes for a date.
+    ``time``: a :data:`Time`, or anything else that pandas takes for a date.
     """
     if isinstance(time, (int, np.integer)):
         return str(int(cast(int, time)))
@@ -28,7 +28,10 @@ def show_time(time: object) -> str:
 
 
 def show_times(times: Iterable[object]) -> list[str]:
-    """Times of one table in one form: dates where all are midnights, else to the minute."""
+    """Return the times of a table as texts of one form: dates if all are midnights, else minutes.
+
+    With seconds where one of them has seconds.
+    """
     times = list(times)
     shown = [show_time(time) for time in times]
     if any(" " in text for text in shown):
@@ -39,11 +42,11 @@ def show_times(times: Iterable[object]) -> list[str]:
 
 
 def nearest_time(date: Date) -> pd.Timestamp:
-    """A date in nanoseconds since 1970, as series keep their times.
+    """Return a date as a timestamp in nanoseconds, without a timezone.
 
-    They reach from 1677 to 2262; a date before or after becomes the first or the last time that
-    there is. Of a date with a timezone the wall clock counts, as of those of tables. Raises
-    UsageError for what is no date.
+    Nanoseconds reach from 1677 to 2262; a date outside becomes the first or the last timestamp. Of
+    a date with a timezone the local time counts, as in tables. Raises UsageError for anything but
+    a date.
     """
     try:
         time = pd.Timestamp(date)
@@ -56,9 +59,9 @@ def nearest_time(date: Date) -> pd.Timestamp:
 
 
 def end_of_day(date: Date) -> pd.Timestamp:
-    """The last nanosecond of a day; of one that is too late, the last that there is.
+    """Return the last nanosecond of a day, at most the last that there is.
 
-    Raises UsageError for what is no date.
+    Raises UsageError for anything but a date.
     """
     time = nearest_time(date)
     if time >= pd.Timestamp.max.floor("D"):
@@ -67,12 +70,12 @@ def end_of_day(date: Date) -> pd.Timestamp:
 
 
 def as_time(time: Time | Shaped[np.ndarray, ""], kind: str) -> Shaped[np.ndarray, ""]:
-    """A time to compare with those of a panel: of a dtype's ``kind``, "M" or "i"."""
+    """Return a time that compares with those of a panel, whose dtype's kind is "M" or "i"."""
     array = np.asarray(time)
     if kind != "M":
         return array.astype(np.int64)
     if array.dtype != np.dtype("datetime64[ns]"):
-        # Text as Python's own: pandas 2 does not take NumPy's.
+        # pandas 2 does not take text of NumPy.
         value = str(array) if array.dtype.kind == "U" else array[()]
         array = np.asarray(nearest_time(cast(Date, value)).to_datetime64())
     return array

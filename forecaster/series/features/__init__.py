@@ -1,4 +1,4 @@
-"""What networks see and learn of a series: transforms, anchors, features of prices and market.
+"""The inputs and targets of networks: transforms, anchors, features of prices and of the market.
 
-Knows panels. Nothing here looks ahead: what is used at a step was known at it.
+Knows panels. Nothing here looks ahead: whatever is used at a step was known at that step.
 """

@@ -1,14 +1,14 @@
-"""Simple forecasts of one series and their combination, causal: what a network starts from.
+"""Simple forecasts of one series, called anchors, and their combination, from which networks start.
 
-The anchors are the last value, two smoothed levels, two trends and, for each season, what the same
-season brought before, with and without the change of level since. None of them is right for every
-series. They are combined with weights proportional to a power of the inverse of their recent errors
-(Bates & Granger 1969, Operational Research Quarterly 20; powers above one: Stock & Watson 2004,
-Journal of Forecasting 23), for each step and stretch of the horizon anew, from errors known then.
+The anchors are the last value, two smoothed levels, two trends and, for each season, the values of
+earlier seasons, with and without the change of level since. None of them is right for every series.
+Their weights are a power of the inverse of their recent errors (Bates & Granger 1969, Operational
+Research Quarterly 20; powers above one: Stock & Watson 2004, Journal of Forecasting 23). Each step
+and each stretch of the horizon has its own weights, from the errors known at that step.
 
-The combination is then drawn towards the last value by as much as the evidence for it is weak, so
-that a random walk stays one (the positive-part estimator of James & Stein 1961, Fourth Berkeley
-Symposium 1): what it forecasts beyond the last value is kept whole where past outcomes bear it out,
+The combination is then shrunk towards the last value, the more the weaker the evidence for it is,
+so that a random walk is forecast as one (the positive-part estimator of James & Stein 1961, Fourth
+Berkeley Symposium 1). The difference from the last value is kept where past outcomes confirm it,
 and dropped where they do not.
 """
 
@@ -23,22 +23,22 @@ from numpy.lib.stride_tricks import as_strided
 Steps: TypeAlias = Float[np.ndarray, " step"]
 Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
 
-_POWER = 6  # of the inverse errors; 4 to 12 do about as well on M4's hourly and weekly series
-_MEMORY, _MEMORY_OF_HORIZON = 100, 7  # steps over which errors count, at least, and by the horizon
-_STRETCHES = 6  # of the horizon, each with weights of its own
+_POWER = 6  # of the inverse errors; 4 to 12 are about as good on M4's hourly and weekly series
+_MEMORY, _MEMORY_OF_HORIZON = 100, 7  # steps of the mean error: at least, and per step ahead
+_STRETCHES = 6  # of the horizon, each with its own weights
 _FAST, _SLOW = 0.7, 0.95  # decay of the smoothed levels
-_TRENDS = ((0.9, 0.9), (0.98, 1.0))  # decay of the mean change, and its damping with each step
-_FADING = 0.9  # of the latest seasonal surprise, with each step
+_TRENDS = ((0.9, 0.9), (0.98, 1.0))  # decay of the mean change, and its damping per step ahead
+_FADING = 0.9  # decay per step ahead of the latest seasonal surprise
 DOUBT = 0.2
-"""The squared t-statistic up to which nothing of the combination is believed, by default."""
-_EVIDENCE, _EVIDENCE_OF_HORIZON = 300, 20  # steps over which it counts, as for _MEMORY
-_HANDICAP = 1.05  # on the errors of all but the last value: a random walk must stay one
+"""The default of ``doubt``: up to this squared t-statistic the last value is forecast."""
+_EVIDENCE, _EVIDENCE_OF_HORIZON = 300, 20  # steps of the t-statistic: at least, and per step ahead
+_HANDICAP = 1.05  # on the errors of all anchors but the last value, in favour of a random walk
 
 
 class Combined(NamedTuple):
     """The combination at every step of a series.
 
-    - ``base``: the forecasts made at each step; the last value where no anchor has errors yet
+    - ``base``: the forecasts made at each step; the last value before any error is known
     - ``error``: their mean absolute error so far, by horizon; NaN before the first is known
     """
 
@@ -50,39 +50,40 @@ def combine(z: Steps, seasons: Sequence[int], horizon: int, doubt: float = DOUBT
     """Combine the anchors of one series, without gaps, for ``1 ... horizon`` steps ahead.
 
     - ``z``: the observed values in order
-    - ``seasons``: steps in each of its seasons; each counts as soon as an error of it is known
+    - ``seasons``: the steps in each season
     - ``doubt``: the squared t-statistic up to which the last value is forecast instead
     """
     naive = _flat(z, horizon)
-    beyond = _beyond(z, seasons, horizon)
-    base = naive + _kept(_squared_t(beyond, z), doubt, horizon) * beyond
+    difference = _from_last_value(z, seasons, horizon)
+    base = naive + _kept_share(_squared_t(difference, z), doubt, horizon) * difference
     return Combined(base, decayed_errors(base, z, _decay(horizon)))
 
 
 def errors_by_doubt(
     z: Steps, seasons: Sequence[int], horizon: int, doubts: Sequence[float]
 ) -> Float[np.ndarray, " doubt"]:
-    """The mean absolute error in the later half of a series, relative to that of the last value.
+    """Return, for each doubt, the error in the later half of a series over that of the last value.
 
-    Arguments as of :func:`combine`. NaN where the series does not change.
+    Errors are mean absolute errors. Other arguments as of :func:`combine`. NaN where the series
+    does not change.
     """
     naive = _flat(z, horizon)
-    beyond = _beyond(z, seasons, horizon)
-    squared_t = _squared_t(beyond, z)
+    difference = _from_last_value(z, seasons, horizon)
+    squared_t = _squared_t(difference, z)
 
     def error(base: Ahead) -> float:
         known = _known_errors(base, z)[len(z) // 2 :]
         return float(np.nanmean(known)) if np.isfinite(known).any() else np.nan
 
-    whole = error(naive)
-    if not whole > 0:
+    naive_error = error(naive)
+    if not naive_error > 0:
         return np.full(len(doubts), np.nan)
-    bases = (naive + _kept(squared_t, doubt, horizon) * beyond for doubt in doubts)
-    return np.array([error(base) / whole for base in bases])
+    bases = (naive + _kept_share(squared_t, doubt, horizon) * difference for doubt in doubts)
+    return np.array([error(base) / naive_error for base in bases])
 
 
-def _beyond(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
-    """What the combination forecasts beyond the last value; 0 where no anchor has errors yet."""
+def _from_last_value(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
+    """Return the weighted mean of the anchors less the last value; 0 before any error is known."""
     stretches, decay = _stretches(horizon), _decay(horizon)
     total = np.zeros((len(z), horizon))
     weights = np.zeros((len(z), horizon))
@@ -91,8 +92,8 @@ def _beyond(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
     best = _recent_errors(naive, z, stretches, decay) + floor
     for number, anchor in enumerate(_anchors(z, seasons, horizon)):
         error = _recent_errors(anchor, z, stretches, decay) + floor
-        # As a ratio, so that the power neither overflows nor vanishes; one that has been seen for
-        # less than a horizon has no error yet, and no weight.
+        # A ratio of errors, as the power of an error might overflow or vanish. An anchor without
+        # errors yet has no weight.
         ratio = np.minimum(best / (error * (_HANDICAP if number else 1.0)), 1e6) ** _POWER
         weight = np.repeat(np.nan_to_num(ratio), np.diff(stretches), axis=1)
         usable = np.isfinite(anchor)
@@ -103,31 +104,32 @@ def _beyond(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
 
 
 def _decay(horizon: int) -> float:
-    """Of the errors that the anchors are weighted by."""
+    """Return the decay of the errors that weigh the anchors."""
     return 1 - 1 / max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
 
 
-def _kept(squared_t: Float[np.ndarray, "step stretch"], doubt: float, horizon: int) -> Ahead:
-    """The share that is kept, at each step, of what is forecast beyond the last value.
+def _kept_share(squared_t: Float[np.ndarray, "step stretch"], doubt: float, horizon: int) -> Ahead:
+    """Return the share of the difference from the last value that is kept at each step.
 
-    One less than all by the ``doubt`` over the squared t-statistic.
+    It is 1 - ``doubt`` / ``squared_t``, and at least 0.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         kept = np.nan_to_num(np.maximum(1 - doubt / squared_t, 0.0), nan=0.0)
     return np.repeat(kept, np.diff(_stretches(horizon)), axis=1)
 
 
-def _squared_t(beyond: Ahead, z: Steps) -> Float[np.ndarray, "step stretch"]:
-    """Of past outcomes regressed on past forecasts, both counted from the last value; at each step.
+def _squared_t(difference: Ahead, z: Steps) -> Float[np.ndarray, "step stretch"]:
+    """Return the squared t-statistic, at each step, of past outcomes regressed on past forecasts.
 
-    0 where they have opposite signs on average, NaN without any. Errors of forecasts over several
-    steps overlap, so that there are as many observations as horizons fit into the steps.
+    Both are differences from the last value. 0 where their signs are opposite on average, NaN
+    before any outcome is known. Forecasts over several steps overlap, so the number of observations
+    is the number of steps divided by the steps ahead.
     """
-    horizon = beyond.shape[1]
+    horizon = difference.shape[1]
     stretches = _stretches(horizon)
     memory = max(_EVIDENCE, _EVIDENCE_OF_HORIZON * horizon)
-    forecast = _as_of_outcome(beyond)
-    came = z[:, None] - _as_of_outcome(_flat(z, horizon))
+    forecast = _by_target_step(difference)
+    outcome = z[:, None] - _by_target_step(_flat(z, horizon))
 
     def mean(values: Ahead) -> Float[np.ndarray, "step stretch"]:
         parts = [values[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
@@ -136,17 +138,20 @@ def _squared_t(beyond: Ahead, z: Steps) -> Float[np.ndarray, "step stretch"]:
     steps = np.minimum(np.arange(len(z)), memory)[:, None]
     count = np.maximum(steps / ((stretches[:-1] + stretches[1:] + 1) / 2), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        slope = np.maximum(mean(forecast * came), 0.0)
-        return slope**2 * count / (mean(forecast**2) * mean(came**2))
+        slope = np.maximum(mean(forecast * outcome), 0.0)
+        return slope**2 * count / (mean(forecast**2) * mean(outcome**2))
 
 
 def decayed_errors(forecasts: Ahead, z: Steps, decay: float) -> Ahead:
-    """The exponentially weighted mean absolute error known at each step, by horizon."""
+    """Return the exponentially weighted mean absolute error known at each step, by horizon."""
     return _decayed(_known_errors(forecasts, z), decay)
 
 
 def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
-    """Forecasts made at each step, NaN without enough before it; the last value comes first."""
+    """Return the forecasts of each anchor at each step, NaN before it has enough steps.
+
+    The last value comes first.
+    """
     ahead = np.arange(1, horizon + 1)
     change = np.diff(z, prepend=z[0])
     anchors = [_flat(z, horizon)]
@@ -155,16 +160,21 @@ def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
         trend = smoothed(change, decay)
         anchors.append(z[:, None] + trend[:, None] * np.cumsum(damping**ahead))
     for season in seasons:
-        if 1 < season < len(z):  # otherwise nothing of it has been seen twice
+        if 1 < season < len(z):
             anchors += _seasonal(z, season, horizon)
     if len(seasons) > 1:
         short, long = min(seasons), max(seasons)
-        anchors.append(_lagged(z, short, horizon) + _change_of(z, short, long, horizon))
+        # The latest short season, and how it changed one long season ago.
+        change_then = _lagged(z, long, horizon) - _lagged_both(z, short, long, horizon)
+        anchors.append(_lagged(z, short, horizon) + change_then)
     return anchors
 
 
 def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:
-    """What the same part of the season brought, last and on average, also at today's level."""
+    """Return five anchors of one season: its last value, the mean of three, and these adjusted.
+
+    Two are adjusted by the change of level since, one by the latest surprise, which fades.
+    """
     ahead = np.arange(1, horizon + 1)
     last = _lagged(z, season, horizon)
     mean = (last + _lagged(z, season, horizon, 1) + _lagged(z, season, horizon, 2)) / 3
@@ -183,21 +193,13 @@ def _seasonal(z: Steps, season: int, horizon: int) -> list[Ahead]:
 
 
 def _level(z: Steps, season: int) -> Steps:
-    """The mean of the latest stretch that holds no part of a season more often than another.
-
-    A whole season; of long ones a seventh, a day of a week, when that is a whole number.
-    """
+    """Return the mean of the latest season, or of a seventh of it, as of a day in a week."""
     window = season // 7 if season % 7 == 0 and season > 7 else season
     return _moving_mean(z, window)
 
 
-def _change_of(z: Steps, short: int, long: int, horizon: int) -> Ahead:
-    """How the short season changed a long season ago, at the steps that are forecast."""
-    return _lagged(z, long, horizon) - _lagged_both(z, short, long, horizon)
-
-
 def _lagged_both(z: Steps, short: int, long: int, horizon: int) -> Ahead:
-    """The value a long season before the latest one of the same part of the short season."""
+    """Return the value one long season before that of :func:`_lagged` for the short season."""
     out = np.full((len(z), horizon), np.nan)
     for column in range(horizon):
         back = -(-(column + 1) // short) * short - (column + 1) + long
@@ -206,7 +208,10 @@ def _lagged_both(z: Steps, short: int, long: int, horizon: int) -> Ahead:
 
 
 def _lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
-    """The latest known value of the same part of the season, or ``more`` seasons before it."""
+    """Return, for each step ahead, the latest known value a multiple of the season before it.
+
+    ``more``: seasons before that one.
+    """
     out = np.full((len(z), horizon), np.nan)
     for column in range(horizon):
         back = (-(-(column + 1) // season) + more) * season - (column + 1)
@@ -217,9 +222,9 @@ def _lagged(z: Steps, season: int, horizon: int, more: int = 0) -> Ahead:
 def _recent_errors(
     forecasts: Ahead, z: Steps, stretches: np.ndarray, decay: float
 ) -> Float[np.ndarray, "step stretch"]:
-    """The mean absolute error known at each step, by stretch of the horizon; NaN before the first.
+    """Return the mean absolute error known at each step, by stretch; NaN before the first.
 
-    ``stretches``: the columns that each begins at, and the end.
+    ``stretches``: of :func:`_stretches`.
     """
     known = _known_errors(forecasts, z)
     parts = [known[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
@@ -227,24 +232,24 @@ def _recent_errors(
 
 
 def _known_errors(forecasts: Ahead, z: Steps) -> Ahead:
-    """The absolute error, at each step, of the forecast made for it; NaN where there was none."""
-    return np.abs(_as_of_outcome(forecasts) - z[:, None])
+    """Return the absolute errors of the forecasts for each step; NaN where there was none."""
+    return np.abs(_by_target_step(forecasts) - z[:, None])
 
 
-def _as_of_outcome(forecasts: Ahead) -> Ahead:
-    """What was forecast for each step, by horizon, not at it; NaN where there was nothing."""
+def _by_target_step(forecasts: Ahead) -> Ahead:
+    """Return forecasts by the step that they are for, rather than made at; NaN for none."""
     steps, horizon = forecasts.shape
     padded = np.full((steps + horizon, horizon), np.nan)
     padded[horizon:] = forecasts
     row, column = padded.strides
-    # Row t, column h: the forecast made h + 1 steps before t for t.
+    # Row t, column h: the forecast for t made h + 1 steps before.
     return as_strided(padded[horizon - 1 :], (steps, horizon), (row, column - row))
 
 
 def _decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarray:
-    """The exponentially weighted mean over the steps so far, weights normalised; NaN are skipped.
+    """Return the exponentially weighted mean up to each step, with normalised weights.
 
-    Step after step, so that a value depends bit for bit on those before it alone.
+    NaN count as missing. The filter runs step by step, so that no bit depends on later steps.
     """
     from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
 
@@ -257,7 +262,7 @@ def _decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarr
 
 
 def _stretches(horizon: int) -> np.ndarray:
-    """The columns at which stretches of the horizon begin, and the end; short ones come first."""
+    """Return the columns at which stretches of the horizon begin, and the end; they grow longer."""
     count = min(_STRETCHES, horizon)
     ends = np.round(horizon ** (np.arange(1, count + 1) / count)).astype(int)
     return np.unique(np.concatenate([[0], ends]))
@@ -268,12 +273,12 @@ def _flat(level: Steps, horizon: int) -> Ahead:
 
 
 def smoothed(z: Steps, decay: float) -> Steps:
-    """The exponentially weighted mean up to each step."""
+    """Return the exponentially weighted mean up to each step."""
     return _decayed(z[:, None], decay)[:, 0]
 
 
 def _moving_mean(z: Steps, window: int) -> Steps:
-    """The mean of the latest values, each summed by itself: a running sum would carry rounding."""
+    """Return the mean of the latest ``window`` values, without the rounding of a running sum."""
     out = np.full(len(z), np.nan)
     if window <= len(z):
         out[window - 1 :] = np.lib.stride_tricks.sliding_window_view(z, window).mean(1)

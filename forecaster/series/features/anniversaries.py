@@ -1,7 +1,7 @@
-"""What happened to a stock at the same place of earlier quarters: companies report by a calendar.
+"""How active a stock was at the same time of earlier quarters, as companies report by a calendar.
 
-A day of earnings, with its volume and its jump, comes back 13, 26, 39 and 52 weeks later, mostly on
-the same weekday; the market knows the day, and a history of prices alone can tell it.
+A day of earnings, with its volume and its jump, recurs 13, 26, 39 and 52 weeks later, mostly on the
+same weekday. The market knows the day in advance; a network learns it from past prices.
 """
 
 import warnings
@@ -13,29 +13,30 @@ from jaxtyping import Float, Int
 from forecaster.series.causal import Rows
 
 WEEKS = (13, 26, 39, 52)
-_FARTHEST = 20  # rows ahead that are looked at
+_FARTHEST = 20  # rows ahead, at most
 
 
 def active_days(
     activity: Rows, times: np.ndarray, positions: Int[np.ndarray, "series step"], horizon: int
 ) -> list[Rows]:
-    """How active the anniversaries of the rows ahead were, in the mean over :data:`WEEKS`.
+    """Return the activity on the anniversaries of the rows ahead, averaged over :data:`WEEKS`.
 
     - ``activity``: how much happened at each step, such as the surprise in its volume; NaN where
       unknown
-    - ``times``: the time axis; other than dates have no anniversaries
-    - ``positions``: where the steps stand on it; -1 in the padding
-    - ``horizon``: how many rows ahead are looked at
+    - ``times``: the time axis; whole numbers have no anniversaries
+    - ``positions``: of the steps on the time axis; -1 in the padding
+    - ``horizon``: the number of rows ahead
 
-    Returns for each step the next row's, its two neighbours counting half, and if there is more
-    than one row ahead the highest of the others'; NaN where no anniversary is known.
+    The first feature is that of the next row, with half the weight for each of its neighbours.
+    Where the horizon is longer than one row, the second is the highest of the rows after it. NaN
+    where no anniversary is known.
     """
     offsets = range(max(3, min(horizon, _FARTHEST) + 1))
     if times.dtype.kind != "M":
         nothing = np.full(activity.shape, np.nan)
         return [nothing] * min(2, horizon)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing
+        warnings.simplefilter("ignore", RuntimeWarning)  # nanmean of NaN alone
         ahead = np.nanmean(_at_anniversaries(activity, times, positions, offsets), axis=0)
         following = [np.nanmax(ahead[2:], axis=0)] if horizon > 1 else []
     return [ahead[0] / 2 + ahead[1] + ahead[2] / 2, *following]
@@ -44,11 +45,14 @@ def active_days(
 def _at_anniversaries(
     values: Rows, times: np.ndarray, positions: np.ndarray, offsets: Sequence[int]
 ) -> Float[np.ndarray, "week offset series step"]:
-    """Values so many rows after the latest row that is so many weeks old; NaN where unknown."""
+    """Return the values ``offset`` rows after the latest row at least ``week`` weeks old.
+
+    NaN where unknown.
+    """
     found = np.full((len(WEEKS), len(offsets), *values.shape), np.nan)
-    for series, place in enumerate(positions):
-        begin = int((place < 0).sum())
-        own, known = times[place[begin:]], values[series, begin:]
+    for series, own_positions in enumerate(positions):
+        begin = int((own_positions < 0).sum())
+        own, known = times[own_positions[begin:]], values[series, begin:]
         for number, weeks in enumerate(WEEKS):
             before = own - np.timedelta64(weeks, "W")
             latest = np.searchsorted(own, before, side="right") - 1

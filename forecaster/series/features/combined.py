@@ -1,4 +1,4 @@
-"""What a network sees of any series: its errors against a combination of simple forecasts."""
+"""The combined transform: features are the errors of a combination of simple forecasts."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from forecaster.series.panel.panel import Panel
 
 FEATURES = 10
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)
-_FEWEST, _MOST = 8, 60  # series that it is chosen by
-_TO_DEVIATION = 1.2533  # a normal distribution's standard deviation over its mean absolute value
+_FEWEST, _MOST = 8, 60  # series from which the doubt is chosen
+_TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
 
 @dataclasses.dataclass(frozen=True)
 class Nature:
-    """What was seen of one series when it was fitted.
+    """Properties of one series, found when it was fitted.
 
-    - ``logarithmic``: whether its logarithm is looked at
+    - ``logarithmic``: whether networks see its logarithm
     - ``seasons``: the steps in each season, shortest first; empty where it has none
     """
 
@@ -36,7 +36,7 @@ class Nature:
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
-        """Look at one series; ``seasons``: where they are given and need not be sought."""
+        """Find the properties of one series; ``seasons``: given by the user, or None to find."""
         logarithmic = bool((values > 0).all())
         z = np.log(values) if logarithmic else values
         return Nature(logarithmic, tuple(seasons_of(times, z) if seasons is None else seasons))
@@ -45,7 +45,10 @@ class Nature:
 def combined(
     z: Float[np.ndarray, " step"], seasons: Sequence[int], horizon: int, doubt: float = DOUBT
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Base and scale by horizon, and features, of one series under the combined transform."""
+    """Return base and scale by horizon, and the features, of one series.
+
+    Arguments as of :func:`forecaster.series.features.anchors.combine`.
+    """
     basic = seasons[0] if seasons else 1
     base = combine(z, seasons, horizon, doubt).base
     floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[:, None]
@@ -56,7 +59,7 @@ def combined(
     scale = np.sqrt((fast**2 + slow**2) / 2)
 
     def surprise(column: int) -> np.ndarray:
-        """The error of the forecast made for each step, in units of its own scale."""
+        """Return the error of the forecast for each step, in units of that forecast's scale."""
         made, unit = (_later(part[:, column], column + 1) for part in (base, scale))
         return (z - made) / unit
 
@@ -83,11 +86,11 @@ def combined(
 def choose_doubt(
     rows: Sequence[Float[np.ndarray, " step"]], seasons: Sequence[Sequence[int]], horizon: int
 ) -> float:
-    """The doubt about the combination that would have served the past of all series best.
+    """Return the doubt with the smallest mean error in the past of all series.
 
-    The default, unless another was better by more than the standard error of the difference.
+    It is the default, unless another is better by more than the standard error of the difference.
 
-    - ``rows``: the values of each series, without gaps, as they are combined
+    - ``rows``: the values of each series, without gaps
     - ``seasons``: of each series
     """
     every = max(1, len(rows) // _MOST)
@@ -103,7 +106,7 @@ def choose_doubt(
 
 
 def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:
-    """The nature of each series of a panel, by name."""
+    """Return the :class:`Nature` of each series of a panel, by name."""
     values = panel.channel(panel.target)
     return {
         name: Nature.of(panel.times[seen], values[row, seen], seasons)
@@ -112,5 +115,4 @@ def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]
 
 
 def _later(values: Float[np.ndarray, " step"], steps: int) -> Float[np.ndarray, " step"]:
-    """Values as they were ``steps`` ago."""
     return shift(values[None], steps)[0]

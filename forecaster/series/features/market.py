@@ -1,7 +1,7 @@
-"""A declared index, such as SPY: what networks see of the market beside their own series.
+"""Features of the market, a declared index such as SPY, that networks see beside their own series.
 
-The index is one series that is named, never a mean over the panel's, so that adding a series to a
-panel or taking one away changes nothing that another's network sees.
+The index is one series that the user names, never a mean over the panel: a series that is added or
+removed must not change the features of another.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from forecaster.series.panel.panel import Panel
 from forecaster.skipped import Kind, Skipped
 
 MARKET_FEATURES = 5
-_MOST_BEHIND = 3  # rows of a series after the index's latest
+_MOST_BEHIND = 3  # rows that a series may have after the latest of the index
 
 
 def market_features(
@@ -24,15 +24,15 @@ def market_features(
     positions: Int[np.ndarray, "series step"],
     scale: Rows,
 ) -> list[Rows]:
-    """Features of the index at the steps of series; NaN before its first row.
+    """Return features of the index at the steps of each series; NaN before its first row.
 
-    Those of :func:`change_features`, and its volatility over the series' own. Each is that of its
-    latest row at the time of the step or before.
+    They are those of :func:`change_features`, and the index's volatility over that of the series,
+    from the latest row of the index at or before the time of the step.
 
     - ``market``: the index, a panel of one series
-    - ``target``: the channel that changes are of
-    - ``times``, ``positions``: the series' time axis, and where the steps stand on it; -1: padding
-    - ``scale``: the series' volatility
+    - ``target``: the channel of the index
+    - ``times``, ``positions``: the series' time axis, and the positions of steps on it; -1: padding
+    - ``scale``: the volatility of each series
     """
     values, index_times = _observed(market, target)
     if not len(values):
@@ -50,7 +50,7 @@ def market_features(
 
 
 def behind_market(panel: Panel) -> dict[str, Skipped]:
-    """The series that go on for more than a few rows after the market's latest, in words."""
+    """Return the series with more than a few rows after the market's latest, with the reason."""
     if panel.market is None:
         return {}
     name = panel.market.ids[0]
@@ -70,13 +70,13 @@ def behind_market(panel: Panel) -> dict[str, Skipped]:
 
 
 def check_market(panel: Panel) -> None:
-    """Raise DataError where a series goes on after the market's end."""
+    """Raise DataError for a series of :func:`behind_market`."""
     for name, reason in behind_market(panel).items():
         raise DataError(f"{name}: {reason}")
 
 
 def _observed(market: Panel, target: str) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that a logarithm can be taken of, and their times."""
+    """Return the market's values above zero, and their times."""
     values = market.channel(target)[0]
     seen = market.mask[0] & (values > 0)
     return values[seen], market.times[seen]

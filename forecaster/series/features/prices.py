@@ -1,4 +1,4 @@
-"""What a network sees of prices beside their changes: features from sessions and volumes."""
+"""Features of prices beside their changes: from open, high, low, close and volume."""
 
 import numpy as np
 
@@ -8,22 +8,23 @@ from forecaster.series.panel.panel import Histories, Panel
 
 
 def price_feature_count(horizon: int) -> int:
-    """How many features :func:`price_features` gives."""
+    """Return the number of features of :func:`price_features`."""
     return 9 + (horizon > 1)
 
 
 def price_features(
     panel: Panel, histories: Histories, change: Rows, scale: Rows, horizon: int
 ) -> list[Rows]:
-    """Features of prices by the session; NaN where there is no such column.
+    """Return features of each session; NaN where a column is missing.
 
-    Always all of them: what one series has must not change another's network. Volatilities from
-    the range of a session see more of it than its close: Parkinson (1980) and Garman & Klass
-    (1980), Journal of Business 53. They come at several speeds, as the daily, weekly and monthly
-    ones of Corsi's heterogeneous autoregression (2009), Journal of Financial Econometrics 7. The
-    mean of downward moves is there for leverage, the volumes at the anniversaries of the days ahead
-    for earnings. Rogers & Satchell's volatility, the volatility of years, mean moves, the weekday,
-    the end of the month and days since a jump were tried and did not help.
+    The number of features does not depend on the columns, so that no series changes the network of
+    another. Volatilities from the range of a session are more exact than those from closes:
+    Parkinson (1980) and Garman & Klass (1980), Journal of Business 53. They have several decays,
+    like the daily, weekly and monthly volatilities of Corsi's heterogeneous autoregression (2009),
+    Journal of Financial Econometrics 7. The mean of downward moves stands for leverage, the volume
+    on the anniversaries of the days ahead for earnings. Tried without gain: Rogers & Satchell's
+    volatility, the volatility of years, mean moves, the weekday, the end of the month, and the days
+    since a jump.
     """
     nothing = np.full(scale.shape, np.nan)
 
@@ -37,7 +38,7 @@ def price_features(
     surprise = squash(volume - shift(decayed_mean(volume, 0.94), 1))
     active = active_days(np.clip(surprise, -2, 2), panel.times, histories.positions, horizon)
     open_, high, low, close = (channel(name) for name in ("open", "high", "low", "close"))
-    # Within the day, so that splits and dividends do not show.
+    # Within a day, splits and dividends have no effect.
     within = np.log(close / open_)
     overnight = change - within
     span = np.log(high / low)

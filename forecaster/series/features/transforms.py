@@ -1,10 +1,10 @@
-"""Series to what a network learns from, and back, without looking ahead.
+"""Transform series into features and targets of networks, and back, without looking ahead.
 
-A transform gives three things for every step t of a history, each from steps up to t alone:
+A transform makes three things for every step t of a history, each from the steps up to t alone:
 features, a base from which the future is counted, and a scale. The target for horizon h is
 ``(z[t+h] - base[t, h]) / scale[t, h]`` with z the series (or its logarithm). The scale is an
-exponentially weighted volatility (RiskMetrics Technical Document, J.P. Morgan, 1996), so targets
-look alike in calm and in wild times, and a network that predicts nothing new is already sensible.
+exponentially weighted volatility (RiskMetrics Technical Document, J.P. Morgan, 1996), so that
+targets are alike in calm and in volatile times, and a network that predicts 0 is a sensible one.
 """
 
 import dataclasses
@@ -31,19 +31,19 @@ from forecaster.skipped import Kind, Skipped
 Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
-_FIRST_CHANGES = 10  # that a volatility needs to be worth anything
+_FIRST_CHANGES = 10  # changes that a volatility needs
 
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """Which transform: one of :data:`NAMES`, and what it needs to know of the series.
+    """One of the transforms of :data:`NAMES`, with what it needs to know of the series.
 
     - ``name``: of the transform
-    - ``season``: steps in a season, of the seasonal transform
-    - ``natures``: of each series, by name, of the combined transform; found when it was chosen, so
-      that nothing later decides on what a network sees
-    - ``covariates``: how what else is known of the series becomes features
-    - ``doubt``: about the combination of simple forecasts, see :func:`combine`
+    - ``season``: steps in a season, for the seasonal transform
+    - ``natures``: properties of each series by name, for the combined transform; fixed at the fit,
+      so that later rows do not change the features
+    - ``covariates``: how covariates become features
+    - ``doubt``: about the combination of anchors, see :func:`combine`
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
     """
@@ -69,10 +69,12 @@ class Transform:
 
     @staticmethod
     def choose(name: str, panel: Panel, season: int | Sequence[int] | None = None) -> "Transform":
-        """Resolve ``"auto"``: log returns for prices, the combination of anchors for all else.
+        """Return the transform of this name for a panel.
 
-        ``season``: steps in a season, or in several; by default from the frequency, and where
-        times are whole numbers from the series.
+        - ``name``: one of :data:`NAMES`, or ``"auto"``: ``log_return`` for prices, ``combined`` for
+          other series
+        - ``season``: the steps in a season, or in several; by default from the frequency, or where
+          times are whole numbers from the values
         """
         if name == "auto":
             name = "combined" if panel.target == "y" else "log_return"
@@ -88,7 +90,7 @@ class Transform:
         return Transform(name, steps, covariates=known, market=market)
 
     def with_series(self, panel: Panel, season: int | Sequence[int] | None) -> "Transform":
-        """The same transform, knowing further series; ``season`` as it was chosen with."""
+        """Return the transform with further series; ``season`` as for :meth:`choose`."""
         known = self.covariates
         if panel.future is not None and known.future:
             known = known.with_scales(panel.future, _times_of(panel))
@@ -99,7 +101,7 @@ class Transform:
         return dataclasses.replace(self, natures=natures, covariates=known)
 
     def learning_doubt(self, panel: Panel, horizon: int) -> "Transform":
-        """The same transform with the doubt that would have served the panel's past best."""
+        """Return the transform with the doubt that had the smallest errors in the panel's past."""
         if self.name != "combined":
             return self
         histories = Histories.of(panel)
@@ -109,7 +111,7 @@ class Transform:
         return dataclasses.replace(self, doubt=choose_doubt(rows, seasons, horizon))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values for JSON."""
         natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}
         fields = {"name": self.name, "season": self.season, "natures": natures}
         fields |= {"doubt": self.doubt, "market": self.market}
@@ -117,7 +119,7 @@ class Transform:
 
     @staticmethod
     def from_dict(fields: Mapping[str, Any]) -> "Transform":
-        """What :meth:`to_dict` returned. Raises KeyError or TypeError for anything else."""
+        """Read what :meth:`to_dict` returned. Raises KeyError or TypeError for anything else."""
         natures = {
             str(name): Nature(bool(nature["logarithmic"]), tuple(map(int, nature["seasons"])))
             for name, nature in dict(fields.get("natures", {})).items()
@@ -130,7 +132,7 @@ class Transform:
         )  # fmt: skip
 
     def feature_count(self, horizon: int) -> int:
-        """How many numbers a network sees of each step."""
+        """Return the number of features of each step."""
         more = self.covariates.count(horizon)
         if self.name == "combined":
             return FEATURES + more
@@ -139,21 +141,21 @@ class Transform:
         return 4 + more + (price_feature_count(horizon) if self.name == "log_return" else 0)
 
     def logarithmic(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
-        """Of which series networks see the logarithm."""
+        """Return for each series whether networks see its logarithm."""
         if self.name == "combined":
             return np.array([self._nature(name).logarithmic for name in ids], bool)
         return np.full(len(ids), self.name == "log_return")
 
     def rows_needed(self) -> int:
-        """How many rows of a series are gone before it can be learned from."""
+        """Return the rows that a fit needs for the season, beside those of the settings."""
         return self.season if self.season > 1 else 0
 
     def rows_to_forecast(self, horizon: int) -> int:
-        """The fewest rows of a series after which each step ahead has a base and a scale."""
+        """Return the fewest rows of a series with a base and a scale for each step ahead."""
         return {"combined": horizon, "seasonal": self.season}.get(self.name, 0) + 1
 
     def unusable(self, panel: Panel) -> dict[str, Skipped]:
-        """Series of a panel that this transform cannot take, with the reason."""
+        """Return the series of a panel that cannot be transformed, with the reason."""
         values = np.where(panel.mask, panel.channel(panel.target), np.nan)
         reasons: dict[str, Skipped] = {}
         bad = panel.mask & ~(values > 0) & self.logarithmic(panel.ids)[:, None]
@@ -172,7 +174,7 @@ class Transform:
         return reasons
 
     def without_bad_rows(self, panel: Panel) -> Panel:
-        """The panel with rows that this transform cannot take as if they had not been observed."""
+        """Return the panel with a mask that leaves out rows without a logarithm, if it is taken."""
         logarithmic = self.logarithmic(panel.ids)
         if not logarithmic.any():
             return panel
@@ -182,9 +184,9 @@ class Transform:
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
 
-        ``steps``: of the longest history, where the panel is a part of one with longer ones.
+        ``steps``: of the longest history of the whole panel, where this is a part of it.
 
-        Raises DataError when a series is unusable; see :meth:`unusable`.
+        Raises DataError for a series of :meth:`unusable`.
         """
         if reasons := self.unusable(panel):
             name, reason = next(iter(reasons.items()))
@@ -196,7 +198,7 @@ class Transform:
         return self._with_covariates(made, panel, horizon)
 
     def _with_covariates(self, made: "Transformed", panel: Panel, horizon: int) -> "Transformed":
-        """With features of what else is known of the series."""
+        """Add the features of covariates."""
         known = self.covariates
         if not known.count(horizon):
             return made
@@ -219,13 +221,13 @@ class Transform:
         return self.natures.get(name, Nature())
 
     def basic_seasons(self, ids: Sequence[str]) -> Int[np.ndarray, " series"]:
-        """The steps in the shortest season that the transform knows of each series; 0 for none."""
+        """Return the steps in the shortest season of each series; 0 for none."""
         if self.name == "combined":
             return np.array([min(self._nature(name).seasons, default=0) for name in ids], int)
         return np.full(len(ids), self.season if self.season > 1 else 0)
 
     def _z(self, panel: Panel, y: Rows) -> Rows:
-        """The series, or its logarithm."""
+        """Return the values, or their logarithms."""
         logarithmic = self.logarithmic(panel.ids)
         if logarithmic.all():
             return np.log(y)
@@ -280,10 +282,10 @@ class Transform:
         )
 
     def _counted_from(self, z: Rows, scale: Rows, horizon: int) -> tuple[Ahead, Ahead]:
-        """Base and scale by horizon."""
+        """Return base and scale by horizon."""
         ahead = np.arange(1, horizon + 1)
         if self.name == "seasonal":
-            # The latest known value of the same season: h steps ahead, a whole season or more back.
+            # The base is the latest known value one or more whole seasons before the target.
             back = np.ceil(ahead / self.season).astype(int) * self.season - ahead
             base = np.stack([shift(z, b) for b in back], axis=-1)
             return base, np.repeat(scale[:, :, None], horizon, axis=-1)
@@ -295,15 +297,15 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Transformed:
-    """Histories as a network sees them; aligned as :class:`~forecaster.series.Histories` are.
+    """The features and targets of histories, aligned like :class:`~forecaster.series.Histories`.
 
     - ``features``: a network's inputs, float32
     - ``z``: the series or its logarithm
     - ``base``: the value that the future is counted from
     - ``scale``: the volatility, by horizon
-    - ``first``: the first step that may be an input
-    - ``positions``: where the steps stand on the panel's time axis; -1 in the padding
-    - ``logarithmic``: where ``z`` is the logarithm
+    - ``first``: the first step of each series that may be an input
+    - ``positions``: of the steps on the panel's time axis; -1 in the padding
+    - ``logarithmic``: whether ``z`` is the logarithm, for each series
     """
 
     features: Float[np.ndarray, "series step feature"]
@@ -315,13 +317,13 @@ class Transformed:
     logarithmic: Bool[np.ndarray, " series"]
 
     def targets(self) -> Ahead:
-        """Standardised targets, float32; NaN where unknown."""
+        """Return the standardised targets, float32; NaN where unknown."""
         horizon = self.base.shape[-1]
         ahead = np.stack([shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
         return ((ahead - self.base) / self.scale).astype(np.float32)
 
     def invert(self, z: np.ndarray) -> np.ndarray:
-        """Values (series, ...) back in the series' own units."""
+        """Return values (series, ...) in the series' own units."""
         if self.logarithmic.all():
             return np.exp(z)
         if not self.logarithmic.any():
@@ -339,7 +341,10 @@ def _without_gaps(features: Float[np.ndarray, "series step feature"]) -> np.ndar
 
 
 def check_covariates(known: Scaling, panel: Panel) -> None:
-    """Raise DataError unless a panel has the covariates that a model was fitted with."""
+    """Raise DataError unless a panel has the covariates that a model was fitted with.
+
+    ``known``: of the model's transform.
+    """
     if known.future and (panel.future is None or panel.future.columns != known.future):
         got = "none" if panel.future is None else ", ".join(panel.future.columns)
         raise DataError(
@@ -358,5 +363,5 @@ def check_covariates(known: Scaling, panel: Panel) -> None:
 
 
 def _times_of(panel: Panel) -> dict[str, np.ndarray]:
-    """The times at which each series was observed."""
+    """Return the times at which each series was observed."""
     return {name: panel.times[seen] for name, seen in zip(panel.ids, panel.mask, strict=True)}

@@ -1,4 +1,4 @@
 """Many series side by side: a long frame as stacked arrays with a mask, and back.
 
-Knows values, times and covariates. Must not know what networks learn from them.
+Knows values, times and covariates. Must not know the features that are made of them.
 """

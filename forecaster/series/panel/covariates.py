@@ -1,8 +1,8 @@
-"""What is known of series beside their values: of times to come, and for good.
+"""Covariates: numbers that are known in advance, and constant properties of each series.
 
 ``Future`` holds numbers that are known in advance, such as promotions, holidays or a weather
-forecast; ``Static`` holds what a series is, such as its sector. ``Scaling`` is what a fit keeps of
-both, so that nothing later decides on what a network sees.
+forecast; ``Static`` holds properties such as the sector. ``Scaling`` is how a fit scales both; it
+is stored with the model, so that later data do not change the features.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import squash
 from forecaster.series.panel.stacking import as_times
 
-_EVERY = ""  # the name under which rows of all series stand
+_EVERY = ""  # the name of rows that hold for all series
 _MOST_CATEGORIES = 50
 
 Rows = tuple[Shaped[np.ndarray, " row"], Float[np.ndarray, "row column"]]
@@ -30,7 +30,7 @@ class Future:
     """Numbers that are known in advance, by series and time.
 
     - ``columns``: their names
-    - ``rows``: of each series, its times in order and the numbers at them, NaN where unknown
+    - ``rows``: for each series the sorted times, and the numbers at them, NaN where unknown
     """
 
     columns: tuple[str, ...]
@@ -38,11 +38,11 @@ class Future:
 
     @staticmethod
     def from_frame(frame: pd.DataFrame, *, dated: bool) -> "Future":
-        """From a long frame ``unique_id, ds`` and columns of numbers.
+        """Read a long frame ``unique_id, ds`` and columns of numbers.
 
-        Without ``unique_id`` the rows are those of every series. ``dated``: whether the series'
-        times are dates, not whole numbers. Raises DataError when ``ds`` is missing or no such time,
-        a column holds no numbers, or a time is there twice.
+        Without ``unique_id`` the rows hold for every series. ``dated``: whether the series' times
+        are dates rather than whole numbers. Raises DataError when ``ds`` is missing or holds other
+        times, a column holds no numbers, or a time is repeated.
         """
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
@@ -70,7 +70,7 @@ class Future:
         return Future(tuple(columns), MappingProxyType(rows))
 
     def checked(self, ids: Sequence[str]) -> "Future":
-        """The same. Raises DataError when one of these series has no row."""
+        """Return the covariates. Raises DataError when one of these series has no row."""
         missing = [] if _EVERY in self.rows else [name for name in ids if name not in self.rows]
         if not missing:
             return self
@@ -80,30 +80,33 @@ class Future:
             "where the numbers are those of all"
         )
 
-    def moved(self, places: Mapping[str, int], times: Shaped[np.ndarray, " time"]) -> "Future":
-        """The numbers of each series so many places of an axis of times later, as its rows are."""
+    def shifted(self, shifts: Mapping[str, int], times: Shaped[np.ndarray, " time"]) -> "Future":
+        """Return the covariates with the rows of each series later on a time axis.
+
+        ``shifts``: by how many positions of ``times``, by series.
+        """
         rows: dict[str, Rows] = {}
-        for name, by in places.items():
+        for name, by in shifts.items():
             to = times[by:]
             rows[name] = (to, self.at(name, times[: len(to)]))
         return Future(self.columns, MappingProxyType(rows))
 
     def at(self, name: str, times: Shaped[np.ndarray, " time"]) -> Float[np.ndarray, "time column"]:
-        """The numbers of one series at some times, NaN where they are not known."""
+        """Return the numbers of one series at some times, NaN where unknown."""
         known, values = self.rows.get(name) or self.rows.get(_EVERY) or (times[:0], np.zeros((0,)))
         out = np.full((len(times), len(self.columns)), np.nan)
         if not len(known) or known.dtype.kind != times.dtype.kind:
             return out
         times = times.astype(known.dtype)
-        place = np.minimum(np.searchsorted(known, times), len(known) - 1)
-        there = known[place] == times
-        out[there] = values[place[there]]
+        rows = np.minimum(np.searchsorted(known, times), len(known) - 1)
+        there = known[rows] == times
+        out[there] = values[rows[there]]
         return out
 
 
 @dataclasses.dataclass(frozen=True)
 class Static:
-    """What each series is: numbers, or words of a few kinds.
+    """Constant properties of each series: numbers and categories.
 
     ``values``: a row per series, by its name
     """
@@ -112,9 +115,9 @@ class Static:
 
     @staticmethod
     def from_frame(frame: pd.DataFrame) -> "Static":
-        """From a frame ``unique_id`` and other columns, a row per series.
+        """Read a frame ``unique_id`` and other columns, a row per series.
 
-        Raises DataError when a series is there twice, or no column beside its name.
+        Raises DataError when a series has two rows, or there is no other column.
         """
         frame = frame.rename(columns={"ticker": "unique_id"})
         if "unique_id" not in frame or frame.shape[1] < 2:
@@ -139,12 +142,12 @@ class Static:
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
-    """How covariates become features, as it was decided when a model was fitted.
+    """How covariates become features, as decided when a model was fitted.
 
     - ``future``: the columns that are known in advance
-    - ``scales``: of each series, mean and deviation of each of them up to the fit
-    - ``numbers``: static columns of numbers, with mean and deviation over the series
-    - ``words``: static columns of words, with the kinds there were
+    - ``scales``: by series, the mean and the standard deviation of each of these up to the fit
+    - ``numbers``: static columns of numbers, with mean and standard deviation over the series
+    - ``words``: static columns of text, with their categories at the fit
     """
 
     future: tuple[str, ...] = ()
@@ -159,12 +162,12 @@ class Scaling:
     )
 
     def count(self, horizon: int) -> int:
-        """How many features they become: each future column now and at every step ahead."""
+        """Return the number of features; a future column is one now and at every step ahead."""
         kinds = sum(len(kinds) for kinds in self.words.values())
         return len(self.future) * (horizon + 1) + len(self.numbers) + kinds
 
     def with_scales(self, future: Future, times: Mapping[str, np.ndarray]) -> "Scaling":
-        """With the scales of further series, from the times that are known of each."""
+        """Add the scales of further series; ``times``: those of each series' rows."""
         scales = {name: _scales(future.at(name, own)) for name, own in times.items()}
         return dataclasses.replace(self, scales=MappingProxyType({**self.scales, **scales}))
 
@@ -172,7 +175,10 @@ class Scaling:
     def of(
         future: Future | None, static: Static | None, times: Mapping[str, np.ndarray]
     ) -> "Scaling":
-        """For the series and times of a fit. Raises DataError for one without a static row."""
+        """Return the scaling for a fit; ``times``: of each series' rows.
+
+        Raises DataError for a series without a static row.
+        """
         scaling = Scaling(future.columns if future is not None else ())
         if future is not None:
             scaling = scaling.with_scales(future, times)
@@ -195,9 +201,9 @@ class Scaling:
     def future_features(
         self, future: Future, name: str, times: np.ndarray, horizon: int
     ) -> Float[np.ndarray, "step feature"]:
-        """Of one series at each step: each column now and 1 to ``horizon`` steps ahead.
+        """Return the features of one series: each column now and 1 to ``horizon`` steps ahead.
 
-        ``times``: of its rows, and of the ``horizon`` after them. What is not known counts as
+        ``times``: of its rows, and of the ``horizon`` steps after them. An unknown number counts as
         average.
         """
         centre, scale = np.array(self.scales[name], float).reshape(-1, 2).T
@@ -206,7 +212,7 @@ class Scaling:
         return windows.reshape(len(windows), -1)
 
     def static_features(self, static: Static, name: str) -> Float[np.ndarray, " feature"]:
-        """Of one series; a kind that the fit did not know is none of those it did."""
+        """Return the features of one series; a category unknown to the fit is 0 for all of them."""
         there = static.values[static.values.index == name]
 
         def value(column: str) -> Any:
@@ -221,7 +227,7 @@ class Scaling:
         return np.array(out)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values for JSON."""
         return {
             "future": list(self.future),
             "scales": {name: [list(pair) for pair in pairs] for name, pairs in self.scales.items()},
@@ -231,7 +237,7 @@ class Scaling:
 
     @staticmethod
     def from_dict(fields: Mapping[str, Any]) -> "Scaling":
-        """What :meth:`to_dict` returned. Raises KeyError, TypeError or ValueError otherwise."""
+        """Read what :meth:`to_dict` returned. Raises KeyError, TypeError or ValueError."""
         future = tuple(_text(name) for name in fields["future"])
         scales = {
             _text(name): tuple(_pair(pair) for pair in pairs)
@@ -252,7 +258,7 @@ class Scaling:
 def missing_ahead(
     future: Future, names: Sequence[str], ahead: Mapping[str, np.ndarray]
 ) -> str | None:
-    """Which number a forecast needs that is not there, in words; None where all are.
+    """Say which number a forecast needs is missing; None where none is.
 
     ``ahead``: the times that each series is forecast for.
     """
@@ -274,7 +280,7 @@ def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
         raise DataError("future covariates: column 'ds' holds no whole numbers, as the series do")
     if not dated:
         return column.to_numpy(np.int64)
-    if numbers:  # 20230102 is a date, and neither a number nor nanoseconds
+    if numbers:  # 20230102 is a date, rather than nanoseconds
         column = pd.to_datetime(column.astype(str), format="%Y%m%d", errors="coerce")
     try:
         return as_times(column)
@@ -286,7 +292,10 @@ def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
 
 
 def _scales(values: Float[np.ndarray, "row column"]) -> tuple[tuple[float, float], ...]:
-    """Mean and deviation of each column, 0 and 1 where nothing is known or nothing changes."""
+    """Return mean and standard deviation of each column.
+
+    The mean is 0 where no number is known, the deviation 1 where the column is constant.
+    """
     pairs: list[tuple[float, float]] = []
     for column in values.T:
         known = column[np.isfinite(column)]
@@ -301,7 +310,7 @@ def _kinds(name: str, column: pd.Series) -> tuple[str, ...]:
     if len(kinds) > _MOST_CATEGORIES:
         raise DataError(
             f"static covariates: column {name!r} has {len(kinds)} kinds; expected "
-            f"{_MOST_CATEGORIES} at most. Leave it out, or group them"
+            f"{_MOST_CATEGORIES} at most. Leave out the column, or group its kinds"
         )
     return kinds
 

@@ -1,4 +1,4 @@
-"""Series that end at different times, set side by side by their ends."""
+"""Series that end at different times, shifted so that all end at the last one."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,22 +14,22 @@ from forecaster.series.panel.panel import Panel
 
 @dataclasses.dataclass(frozen=True)
 class OwnEnds:
-    """How far each series was moved so that all end at the last time of the axis.
+    """The shifts of series that were aligned at the last time of the axis.
 
     - ``ids``: the series
-    - ``moved``: by how many places of the axis each was moved towards its end
-    - ``times``: the axis, which only the series that was not moved really has
+    - ``shifts``: by how many positions each was shifted towards the end of the axis
+    - ``times``: the axis, with the true times of those series alone that were not shifted
     """
 
     ids: tuple[str, ...]
-    moved: Int[np.ndarray, " series"]
+    shifts: Int[np.ndarray, " series"]
     times: Shaped[np.ndarray, " time"]
 
     @staticmethod
     def align(panel: Panel) -> tuple[Panel, "OwnEnds"]:
-        """A panel whose series all end at the last time, and how to find their own times again.
+        """Shift all series of a panel to end at the last time; also return the shifts.
 
-        Raises UsageError for prices: their dates are of one market, and their flags too.
+        Raises UsageError for prices, and for a panel with a market: their dates are common ones.
         """
         if panel.target != "y":
             raise UsageError(
@@ -41,34 +41,34 @@ class OwnEnds:
             raise UsageError("a market is seen at common dates; leave out ends = own, or market")
         count = len(panel.times)
         last = count - 1 - panel.mask[:, ::-1].argmax(1)
-        moved = count - 1 - last
+        shifts = count - 1 - last
         values, mask = np.full_like(panel.values, np.nan), np.zeros_like(panel.mask)
-        for row, places in enumerate(moved):
-            values[row, places:] = panel.values[row, : count - places]
-            mask[row, places:] = panel.mask[row, : count - places]
+        for row, by in enumerate(shifts):
+            values[row, by:] = panel.values[row, : count - by]
+            mask[row, by:] = panel.mask[row, : count - by]
         future = panel.future
         if future is not None:
-            places = dict(zip(panel.ids, moved.tolist(), strict=True))
-            future = future.moved(places, panel.times)
+            future = future.shifted(dict(zip(panel.ids, shifts.tolist(), strict=True)), panel.times)
         aligned = dataclasses.replace(panel, values=values, mask=mask, future=future)
-        return aligned, OwnEnds(panel.ids, moved, panel.times)
+        return aligned, OwnEnds(panel.ids, shifts, panel.times)
 
     def restored(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """A long frame of forecasts with each series' own times in ``ds`` and ``cutoff``."""
-        places = dict(zip(self.ids, self.moved.tolist(), strict=True))
-        moved = np.array([places[name] for name in frame["unique_id"]], int)
+        """Return a long frame of forecasts with each series' own times in ``ds`` and ``cutoff``."""
+        shift_of = dict(zip(self.ids, self.shifts.tolist(), strict=True))
+        shifts = np.array([shift_of[name] for name in frame["unique_id"]], int)
 
         def own(name: str) -> Shaped[np.ndarray, " row"]:
             at = np.searchsorted(self.times, frame[name].to_numpy(self.times.dtype))
-            return self.times[at - moved]
+            return self.times[at - shifts]
 
         return frame.assign(ds=own("ds"), cutoff=own("cutoff"))
 
 
 def counts_from_one(panel: Panel) -> bool:
-    """Whether times only count the rows of each series, so that equal ones mean nothing.
+    """Return whether times only number the rows of each series, so that equal times mean nothing.
 
-    Whole numbers, of series that all start at the same one and end at different ones.
+    So it is where they are whole numbers, and all series start at the same one but end at different
+    ones.
     """
     if panel.times.dtype.kind == "M":
         return False
@@ -77,9 +77,9 @@ def counts_from_one(panel: Panel) -> bool:
 
 
 def aligned_if(ends: str, panel: Panel) -> tuple[Panel, OwnEnds | None]:
-    """The panel to evaluate, and what gives back its series' own times where they were aligned.
+    """Return the panel to evaluate, and the shifts of its series where they were aligned.
 
-    ``ends``: ``own``, ``common``, or ``auto``: own where times only count rows. Raises UsageError
+    ``ends``: ``own``, ``common``, or ``auto``: own where times only number rows. Raises UsageError
     for any other.
     """
     if ends not in ENDS:
@@ -90,4 +90,4 @@ def aligned_if(ends: str, panel: Panel) -> tuple[Panel, OwnEnds | None]:
 
 
 ENDS: Sequence[str] = ("auto", "common", "own")
-"""At which ends series may be evaluated."""
+"""The choices for the time at which series are evaluated: their common end, or their own ends."""

@@ -1,4 +1,4 @@
-"""Rows of series that look wrong, and when that was known."""
+"""Flags of rows that look wrong, and when each flag was known."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 UNCONFIRMED = "unconfirmed"
-"""The flag of a latest row that the next one will confirm or refute; it is forecast from."""
+"""The flag of a latest row that only the next row can confirm; forecasts use such a row."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """Rows that are left out of training from the time on at which they are known to look wrong.
+    """Flags of rows, which training leaves out once the flag is known.
 
-    - ``ids``, ``times``: which rows: of which series, and their times
-    - ``kinds``: the flags
-    - ``known``: the time from which on the row has the flag
-    - ``until``: the time from which on it no longer has; NaT where it keeps it
+    - ``ids``, ``times``: the series and the time of each flagged row
+    - ``kinds``: the flag
+    - ``known``: the time since which the row has the flag
+    - ``until``: the time since which it no longer has the flag; NaT where it keeps it
     """
 
     ids: Shaped[np.ndarray, " flag"]
@@ -34,19 +34,19 @@ class Flags:
         return len(self.ids)
 
     def select(self, some: Bool[np.ndarray, " flag"]) -> "Flags":
-        """Some of the flags."""
+        """Return some of the flags."""
         fields = (self.ids, self.times, self.kinds, self.known, self.until)
         return Flags(*(field[some] for field in fields))
 
     def of(self, ids: Sequence[str]) -> "Flags":
-        """Those of some series."""
+        """Return the flags of some series."""
         wanted = set(ids)
         return self.select(np.array([name in wanted for name in self.ids], bool))
 
     def at(
         self, cutoff: Shaped[np.ndarray, ""] | np.generic, *, forecasting: bool = False
     ) -> "Flags":
-        """Those that rows have at a cutoff; without unconfirmed ones when ``forecasting``."""
+        """Return the flags that hold at a cutoff; without unconfirmed ones when ``forecasting``."""
         standing = (self.known <= cutoff) & ~(self.until <= cutoff)
         if forecasting:
             standing &= self.kinds != UNCONFIRMED
@@ -55,8 +55,8 @@ class Flags:
     def within(
         self, first: Shaped[np.ndarray, ""] | np.generic, last: Shaped[np.ndarray, ""] | np.generic
     ) -> "Flags":
-        """What was known at a time of the rows since another."""
-        if not len(self):  # whose times are dates, also beside series that count in whole numbers
+        """Return the flags of rows since ``first`` as they were known at ``last``."""
+        if not len(self):  # its times may be dates while ``first`` and ``last`` are whole numbers
             return self
         some = self.select((self.times >= first) & (self.known <= last))
         never = np.datetime64("NaT", "ns")

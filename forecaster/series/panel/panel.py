@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 Facts: TypeAlias = tuple[str, dict[str, str]]
-"""A title, and facts by name."""
+"""A title, and lines of text by name."""
 
 _UNITS = {
     "D": "days", "B": "weekdays", "MS": "months", "ME": "months", "QS": "quarters",
@@ -60,12 +60,11 @@ class Panel:
     - ``times``: datetime64 or whole numbers, sorted
     - ``channels``: the columns
     - ``target``: the channel that is forecast
-    - ``frequency``: that most series have
+    - ``frequency``: of most series
     - ``skipped``: series that were left out, with the reason
-    - ``flags``: rows that look wrong, with the time from which on that was known; whatever learns
-      from a panel leaves out those that are known at its end (:meth:`masked`)
-    - ``future``, ``static``: what is known of series in advance and for good, see
-      :meth:`with_future` and :meth:`with_static`
+    - ``flags``: rows that look wrong, with the time since which that is known; a fit leaves out the
+      rows that are flagged at the panel's end (:meth:`masked`)
+    - ``future``, ``static``: covariates, see :meth:`with_future` and :meth:`with_static`
     - ``market``: a declared index that networks see beside each series, as a panel of its own
     """
 
@@ -106,12 +105,12 @@ class Panel:
         history: int | None = None,
         ax: "Axes | None" = None,
     ) -> "Axes":
-        """Draw the rows of some series, 10 at most, by default of the first.
+        """Draw the rows of some series, at most 10, by default the first ones.
 
         Rows that look wrong have a red ring. Several prices are drawn relative to the first shown.
 
-        - ``history``: how many of the latest rows; None: all
-        - ``ax``: by default those of a new figure, which a notebook shows
+        - ``history``: how many of the latest rows to draw; None: all
+        - ``ax``: where to draw; by default on a new figure, which a notebook shows
         """
         return draw(self, unique_ids, history, ax)
 
@@ -119,10 +118,12 @@ class Panel:
     def from_frame(frame: pd.DataFrame, skipped: Mapping[str, Skipped] | None = None) -> "Panel":
         """Stack a long frame with columns ``unique_id, ds`` and channels.
 
-        The keys may also be called ``ticker, date``. Columns that hold no numbers are left out. The
-        target is the first there is of ``y``, ``adj_close``, ``close``; a series whose first row
-        has no ``adj_close`` has its ``close`` for one. A series with a repeated time, wherever it
-        is, or without any value is left out and named in ``skipped``.
+        The keys may also be named ``ticker, date``. Columns without numbers are left out. The
+        target is the first column found of ``y``, ``adj_close``, ``close``. A series whose first
+        row has no ``adj_close`` gets its ``close`` instead. A series with a repeated time or
+        without any value is left out and named in ``skipped``.
+
+        ``skipped``: series that are missing already, with the reason.
 
         Raises DataError when a needed column is missing or no series is left.
         """
@@ -159,11 +160,14 @@ class Panel:
         skipped: Mapping[str, Skipped] | None = None,
         layout: Layout | None = None,
     ) -> "Panel":
-        """Stack series that each are ``times``, ``values`` and the channels' names.
+        """Stack series given as times, values and the names of channels.
 
-        ``times`` (row,), sorted; ``values`` (row, channel). Series that count in whole numbers
-        where most have dates, or the other way round, are left out too; otherwise as
-        :meth:`from_frame`. ``layout``: of the panel that these series are a part of.
+        As :meth:`from_frame`, but series with whole numbers where most have dates, or the other way
+        round, are left out too.
+
+        - ``series``: by name, sorted times (row,), values (row, channel), and the channels
+        - ``skipped``: series that are missing already, with the reason
+        - ``layout``: of the whole panel, where these series are a part of it
         """
         skipped = dict(skipped or {})
         if not series:
@@ -179,7 +183,7 @@ class Panel:
         target = next((name for name in _TARGETS if name in channels), None)
         if target is None:
             raise DataError(f"no column {', '.join(_TARGETS)}; got {', '.join(channels)}")
-        if kind == "M":  # in one unit, whatever those of the series are
+        if kind == "M":  # their units may differ
             series = {n: (t.astype("datetime64[ns]"), v, c) for n, (t, v, c) in series.items()}
         times = union_of(part[0] for part in series.values())
         values = stack(series, times, channels)
@@ -199,7 +203,7 @@ class Panel:
         return panel if not skipped else panel.only([n for n in panel.ids if n not in skipped])
 
     def to_frame(self) -> pd.DataFrame:
-        """The observed rows as a long frame ``unique_id, ds, channels...``."""
+        """Return the observed rows as a long frame ``unique_id, ds, channels...``."""
         rows, positions = np.nonzero(self.mask)
         frame = pd.DataFrame(self.values[rows, positions], columns=list(self.channels))
         frame.insert(0, "unique_id", np.array(self.ids, dtype=object)[rows])
@@ -207,9 +211,9 @@ class Panel:
         return frame
 
     def only(self, ids: Sequence[str], skipped: Mapping[str, Skipped] | None = None) -> "Panel":
-        """The same panel with these series, in this order.
+        """Return the panel of these series alone, in this order.
 
-        ``skipped``: reasons for those left out. Raises DataError when no series is left.
+        ``skipped``: the reasons for the others. Raises DataError when no series is left.
         """
         skipped = {**self.skipped, **(skipped or {})}
         if not ids:
@@ -228,11 +232,11 @@ class Panel:
     def without(
         self, rows: Int[np.ndarray, " entry"], positions: Int[np.ndarray, " entry"]
     ) -> "Panel":
-        """The same panel with single observations left out.
+        """Return the panel without some observations.
 
-        ``rows`` and ``positions``: indices into the series and the time axis, one pair for each.
+        ``rows`` and ``positions``: of each observation, the index of its series and of its time.
 
-        Series that have none left are named in ``skipped``.
+        Series without any observation left are named in ``skipped``.
         """
         if not len(rows):
             return self
@@ -246,34 +250,37 @@ class Panel:
         return panel.only(kept, dict.fromkeys(empty, Skipped(Kind.MASKED)))
 
     def with_flags(self, flags: Flags) -> "Panel":
-        """The same panel with flags: those of its series that are known by its end."""
+        """Return the panel with the flags of its series that are known by its end."""
         market = self.market and self.market.with_flags(flags)
         flags = flags.of(self.ids).within(self.times[0], self.times[-1])
         return dataclasses.replace(self, flags=flags if len(flags) else None, market=market)
 
     def with_future(self, frame: pd.DataFrame) -> "Panel":
-        """The same panel with covariates that are known in advance.
+        """Return the panel with covariates that are known in advance.
 
         ``frame``: long, ``unique_id, ds`` and columns of numbers, or without ``unique_id`` where
-        they are those of all series. To forecast, it must reach a horizon beyond the series' ends.
-        Raises DataError for anything else, and where a series has no row.
+        the numbers hold for all series. To forecast, it must reach a horizon beyond the series'
+        ends. Raises DataError for any other frame, and where a series has no row.
         """
         future = Future.from_frame(frame, dated=self.times.dtype.kind == "M").checked(self.ids)
         return dataclasses.replace(self, future=future)
 
     def with_static(self, frame: pd.DataFrame) -> "Panel":
-        """The same panel with what each series is: a frame ``unique_id`` and other columns.
+        """Return the panel with constant properties of each series.
 
-        Numbers and words of a few kinds. They tell series apart for the network that all of them
-        train, so ``start = "pooled"`` is needed. Raises DataError for anything else.
+        They tell series apart for the network that is trained on all of them, so they need ``start
+        = "pooled"``.
+
+        ``frame``: ``unique_id`` and columns of numbers, or of text with at most 50 categories.
+        Raises DataError for any other frame.
         """
         return dataclasses.replace(self, static=Static.from_frame(frame))
 
     def with_market(self, name: str, *, forecast: bool = True) -> "Panel":
-        """The same panel with one of its series declared as the market, such as an index.
+        """Return the panel with one of its series declared as the market, such as an index.
 
-        ``forecast``: whether it stays among the series. Raises UsageError when there is none of
-        this name.
+        ``forecast``: whether it also stays among the series. Raises UsageError when there is no
+        series of this name.
         """
         if self.market is not None and self.market.ids == (name,):
             return self
@@ -281,17 +288,16 @@ class Panel:
         if forecast:
             return dataclasses.replace(self, market=market)
         others = self.only([other for other in self.ids if other != name])
-        own_times = np.asarray(others.mask.any(0))  # without those of the index alone
+        own_times = np.asarray(others.mask.any(0))  # without times at which only the index has rows
         others = others._at_times(own_times)
         return dataclasses.replace(others, market=market)
 
     def flagged(
         self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
     ) -> Bool[np.ndarray, "series time"]:
-        """The rows that were known at a cutoff, by default the end, to look wrong.
+        """Return which rows were known at a cutoff, by default the end, to look wrong.
 
-        ``forecasting``: without those that still are forecast from: a jump at the cutoff, which may
-        be true.
+        ``forecasting``: without a jump at the cutoff, which may be true and is forecast from.
         """
         flagged = np.zeros(self.mask.shape, bool)
         if self.flags is None:
@@ -308,7 +314,7 @@ class Panel:
     def masked(
         self, cutoff: Time | Shaped[np.ndarray, ""] | None = None, *, forecasting: bool = False
     ) -> "Panel":
-        """The panel without the rows that were known at a cutoff to look wrong.
+        """Return the panel without the rows that were known at a cutoff to look wrong.
 
         All rows after the cutoff stay. Arguments as of :meth:`flagged`.
         """
@@ -320,11 +326,11 @@ class Panel:
         return panel if market is self.market else dataclasses.replace(panel, market=market)
 
     def between(self, start: Date | None = None, end: Date | None = None) -> "Panel":
-        """The rows from one date to another, both included; by default all.
+        """Return the panel with the rows from ``start`` to ``end``, both included; by default all.
 
-        Dates may be beyond those that a panel can hold. Series without any row in that span are
-        named in ``skipped``. Raises UsageError when times are whole numbers or one is no date,
-        DataError when no series is left.
+        Dates before 1677 and after 2262 are allowed. Series without a row in that span are named in
+        ``skipped``. Raises UsageError when times are whole numbers, or ``start`` or ``end`` is no
+        date; DataError when no series is left.
         """
         if start is None and end is None:
             return self
@@ -341,14 +347,14 @@ class Panel:
             last = show_time(self.times[-1] if end is None else end)
             reason = Skipped(Kind.NO_ROWS, first=show_time(first), last=last)
         else:
-            there_are = map(show_time, (self.times[0], self.times[-1]))
-            reason = Skipped(Kind.OUTSIDE, **dict(zip(("first", "last"), there_are, strict=True)))
+            begin, last = show_time(self.times[0]), show_time(self.times[-1])
+            reason = Skipped(Kind.OUTSIDE, first=begin, last=last)
         kept = self.only(ids, dict.fromkeys(gone, reason))
         market = self.market and self.market.between(start, end)
         return dataclasses.replace(kept._at_times(kept.mask.any(0) & keep), market=market)
 
     def until(self, cutoff: Time | Shaped[np.ndarray, ""]) -> "Panel":
-        """What was known at a cutoff: all times up to it, it included.
+        """Return the panel as it was known at a cutoff: the times up to it, the cutoff included.
 
         Raises DataError when nothing had been observed yet.
         """
@@ -362,7 +368,7 @@ class Panel:
         return dataclasses.replace(known, market=self.market and index_until(self.market, known))
 
     def _at_times(self, keep: Bool[np.ndarray, " time"]) -> "Panel":
-        """The same series at some of the times."""
+        """Return the same series at some of the times."""
         times, mask = self.times[keep], self.mask[:, keep]
         return dataclasses.replace(
             self,
@@ -374,25 +380,25 @@ class Panel:
         )
 
     def latest_rows(self, row: int, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-        """The latest observed rows of one series, as :meth:`from_arrays` takes them."""
+        """Return the latest observed rows of one series, as :meth:`from_arrays` takes them."""
         seen = np.flatnonzero(self.mask[row])[-count:]
         return self.times[seen], self.values[row, seen], self.channels
 
     def channel(self, name: str) -> Float[np.ndarray, "series time"]:
-        """The values of one channel."""
+        """Return the values of one channel."""
         return self.values[:, :, self.channels.index(name)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Histories:
-    """The observed rows of each series without the gaps, aligned at the end.
+    """The observed rows of each series without gaps, aligned at the end.
 
-    So the last step of every series is its latest row, and "the last 252" are the same steps for
-    all. Steps before a series' first row are padding.
+    The last step of every series is its latest row, and "the last 252" are the same steps for all.
+    Steps before a series' first row are padding.
 
     - ``values``: NaN in the padding
     - ``first``: the step of each series' first row
-    - ``positions``: where the rows stand on the panel's time axis; -1 in the padding
+    - ``positions``: of the rows on the panel's time axis; -1 in the padding
     """
 
     values: Float[np.ndarray, "series step channel"]
@@ -401,7 +407,7 @@ class Histories:
 
     @staticmethod
     def of(panel: Panel, steps: int | None = None) -> "Histories":
-        """The histories of a panel's series, of so many steps; by default as the longest has."""
+        """Return a panel's histories with ``steps`` steps, by default as many as the longest."""
         lengths = panel.mask.sum(1)
         steps = steps or int(lengths.max())
         rows, observed = np.nonzero(panel.mask)
@@ -416,7 +422,7 @@ class Histories:
 
 
 def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
-    """The same series on a longer time axis, which has all times of the panel's own."""
+    """Return a panel on a longer time axis, which holds all times of its own."""
     if len(times) == len(panel.times):
         return panel
     at = np.searchsorted(times, panel.times)
@@ -427,7 +433,7 @@ def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
 
 
 def index_of(panel: Panel, name: str) -> Panel:
-    """One series of a panel by itself, as its market. Raises UsageError when there is none."""
+    """Return one series of a panel as its market. Raises UsageError when there is none so named."""
     if name not in panel.ids:
         why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
         raise UsageError(
@@ -438,12 +444,12 @@ def index_of(panel: Panel, name: str) -> Panel:
 
 
 def index_until(market: Panel, known: Panel) -> Panel:
-    """The market as it was known at a panel's end; it may have no row yet."""
+    """Return the market as it was known at a panel's end, maybe without any row."""
     return dataclasses.replace(market, mask=market.mask & (market.times <= known.times[-1]))
 
 
 def in_words(frequency: Frequency) -> str:
-    """How a frequency is said: "weekdays", "every 5 minutes"."""
+    """Return a frequency in words, such as "weekdays" or "every 5 minutes"."""
     alias, step = frequency.alias, frequency.step
     if frequency.nyse:
         return "sessions of the New York Stock Exchange"
@@ -462,7 +468,7 @@ def in_words(frequency: Frequency) -> str:
 
 
 def facts_of(panel: "Panel") -> Facts:
-    """What is in a panel."""
+    """Return the title and the lines that describe a panel."""
     count, rows = len(panel.ids), panel.mask.sum(1)
     times = f"{show_time(panel.times[0])} to {show_time(panel.times[-1])}"
     others = [name for name in panel.channels if name != panel.target]
@@ -482,7 +488,7 @@ def facts_of(panel: "Panel") -> Facts:
 def draw(
     panel: "Panel", unique_ids: str | Sequence[str] | None, history: int | None, ax: "Axes | None"
 ) -> "Axes":
-    """Lines of some series; see :meth:`Panel.plot`."""
+    """Draw some series; see :meth:`Panel.plot`."""
     names = _names(panel, unique_ids)
     ax = new_axes() if ax is None else ax
     channel = "close" if "close" in panel.channels else panel.target
@@ -512,7 +518,7 @@ def draw(
 
 
 def _short_dates(ax: "Axes") -> None:
-    """Few ticks, which say no more than tells them apart."""
+    """Label few ticks, each with no more of the date than tells them apart."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=3, maxticks=8)
@@ -527,7 +533,7 @@ def _label(channel: str, *, prices: bool, together: bool) -> str:
 
 
 def _names(panel: "Panel", unique_ids: str | Sequence[str] | None) -> list[str]:
-    """The series to draw. Raises UsageError for one that the panel lacks."""
+    """Return the series to draw. Raises UsageError for one that the panel lacks, or too many."""
     if unique_ids is None:
         return list(panel.ids[:_MOST])
     names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))

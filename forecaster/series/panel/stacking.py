@@ -1,4 +1,4 @@
-"""Parts of making a panel: times of one kind on one axis, and values stacked on them."""
+"""Steps of making a panel: times of one kind on a common axis, and values stacked on it."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,10 +12,10 @@ from forecaster.skipped import Kind, Skipped
 
 
 class Layout(NamedTuple):
-    """What all series of a panel have in common, also where only a part of them is looked at.
+    """What all series of a panel have in common, for panels of some of its series.
 
     - ``kind``: of their times, "M" for dates or "i" for whole numbers
-    - ``channels``: of any of them, in order; None: not known yet
+    - ``channels``: of all of them, in order; None: not known yet
     """
 
     kind: str
@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 def kind_of_most(
     series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]], kind: str | None = None
 ) -> tuple[str, dict[str, Skipped]]:
-    """What most series' times are, "M" for dates or "i", and a reason for each of the others.
+    """Return the kind of most series' times, "M" or "i", and the series of the other kind.
 
     ``kind``: of most, where that is known.
     """
@@ -40,7 +40,7 @@ def stack(
     times: Shaped[np.ndarray, " time"],
     channels: tuple[str, ...],
 ) -> Float[np.ndarray, "series time channel"]:
-    """The values of all series on a common time axis, NaN where there is no number."""
+    """Return the values of all series on a common time axis, NaN where there is no number."""
     values = np.full((len(series), len(times), len(channels)), np.nan)
     for row, (series_times, part, names) in enumerate(series.values()):
         whole = len(series_times) == len(times)
@@ -55,9 +55,9 @@ def stack(
 
 
 def union_of(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """All times of all series, sorted."""
+    """Return all times of all series, sorted."""
     union: np.ndarray | None = None
-    for times in parts:  # most series have the same ones, so that is looked at first
+    for times in parts:  # most series have the same times, and comparing is faster than merging
         if union is None or not np.array_equal(times, union):
             union = np.unique(times if union is None else np.concatenate([union, times]))
     assert union is not None
@@ -65,15 +65,13 @@ def union_of(parts: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def as_times(column: pd.Series) -> np.ndarray:
-    """A column of dates or whole numbers as times. Raises DataError for anything else."""
+    """Return a column of dates or whole numbers as times. Raises DataError for anything else."""
     if pd.api.types.is_integer_dtype(column):
         return column.to_numpy(np.int64)
     try:
         times = pd.to_datetime(column, format="ISO8601" if _holds_text(column) else None)
     except (ValueError, TypeError) as error:
-        reason = (
-            str(error).splitlines()[0].partition(". You might")[0]
-        )  # pandas' advice is not ours
+        reason = str(error).splitlines()[0].partition(". You might")[0]  # without pandas' advice
         raise DataError(f"column 'ds' holds something that is not a date: {reason}") from error
     if times.isna().any():
         raise DataError(f"column 'ds' has {int(times.isna().sum())} rows without a date")
@@ -86,9 +84,9 @@ def as_times(column: pd.Series) -> np.ndarray:
 
 
 def fall_back_on_close(values: np.ndarray, channels: tuple[str, ...]) -> None:
-    """A series whose first price is not adjusted has its close for an adjusted close, throughout.
+    """Fill the adjusted close with the close for each series whose first row has no adjusted close.
 
-    The first row decides for all of them: no later one changes what is known at a cutoff.
+    In place. The first row decides, so that no later row changes what was known at a cutoff.
     """
     adjusted, close = channels.index("adj_close"), channels.index("close")
     first = np.isfinite(values[:, :, [adjusted, close]]).any(2).argmax(1)
