@@ -1,4 +1,4 @@
-"""A model: the trained networks of many series, and all that is needed to forecast with them."""
+"""Models: the trained networks of many series, and everything else that a forecast needs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,22 +24,21 @@ if TYPE_CHECKING:
     from forecaster.series import Panel
 
 Params: TypeAlias = Mapping[Any, Any]
-"""Weights as a nested dict of arrays, as Flax makes it; list members under whole numbers."""
+"""Weights as a nested dict of arrays, as Flax makes it; items of lists have whole-number keys."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Networks:
     """Trained networks: one per series, or several whose distributions are averaged.
 
-    - ``config``: what they were trained with; after a search, with the widest hidden size of those
-      that were tried
+    - ``config``: the settings of training; after a search, with the largest hidden size tried
     - ``ids``: the series
-    - ``params``: their weights; each array (series, member, ...)
-    - ``report``: how each training went; a row per series, by ``unique_id``
-    - ``network``: their class where it is a user's own
-    - ``start``: the weights that all series' networks started from, each array (member, ...); None
-      where each started from its own
-    - ``computed``: which code trained them, see :func:`swarm.arithmetic`; empty where not known
+    - ``params``: the weights, each array (series, member, ...)
+    - ``report``: the outcome of training, a row per series, by ``unique_id``
+    - ``network``: the class of the networks where it is a user's own
+    - ``start``: the weights that the networks of all series started from, each array (member, ...);
+      None where they were independent
+    - ``computed``: the code that trained them, see :func:`swarm.arithmetic`; empty where unknown
     """
 
     config: Config
@@ -55,12 +54,15 @@ class Networks:
         return f"Networks({self.config.column}, {len(self.ids)} series, {each} each)"
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
-        """The rows of these series in all arrays. Raises KeyError for one without a network."""
+        """Return the rows of these series in all arrays.
+
+        Raises KeyError for a series without a network.
+        """
         row_of = {name: row for row, name in enumerate(self.ids)}
         return np.array([row_of[name] for name in ids], int)
 
     def only(self, ids: Sequence[str]) -> "Networks":
-        """The networks of these series, in this order."""
+        """Return the networks of these series, in this order."""
         rows = self.rows_of(ids)
         return dataclasses.replace(
             self,
@@ -72,19 +74,20 @@ class Networks:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """One trained network per series, and all that is needed to forecast with them.
+    """The trained networks of many series, and everything else that a forecast needs.
 
-    - ``networks``: the networks; ``config, ids, params, report`` can be read from the model itself
+    - ``networks``: the networks; ``config, ids, params, report`` are also properties of the model
     - ``channels, target, frequency``: of the panel that it was fitted on
-    - ``transform``: what the networks see of a series
-    - ``normal_scores``: of what came of the forecasts over the validation span, in order of time,
-      NaN before a series' own; bands are calibrated on them
-    - ``spread``: by horizon, how much wider than forecast the outcomes of all series lay, which
-      bands are drawn towards; 1 where each series is by itself
-    - ``fitted_until``: the latest time that each network has seen
-    - ``spacing``: the usual gap between the rows of each, see :func:`forecaster.series.spacing_of`
+    - ``transform``: turns series into features, and forecasts back into values
+    - ``normal_scores``: of the outcomes in the validation span, in order of time, NaN where a span
+      is shorter; bands are calibrated on them
+    - ``spread``: of all series' scores, by horizon, to which the spread of each series is shrunk; 1
+      where series are independent
+    - ``fitted_until``: the latest time in the training of each network
+    - ``spacing``: the usual gap between the rows of each series, see
+      :func:`forecaster.series.spacing_of`
     - ``skipped``: series of the panel that have no network, with the reason
-    - ``provenance``: seed, source, dates
+    - ``provenance``: seed, source, dates and others
     """
 
     networks: Networks
@@ -114,15 +117,15 @@ class Model:
         ax: "Axes | None" = None,
         **columns: Unpack[ColumnOptions],
     ) -> "Axes":
-        """Draw the forecast of a series, or without a panel the errors of all.
+        """Draw the forecast of a series, or without a panel the errors of all series.
 
-        Errors are absolute ones over the validation span, relative to those of "unchanged".
+        Errors are absolute errors over the validation span, relative to those of "unchanged".
 
-        - ``panel``: with the latest rows of the series, or a frame
+        - ``panel``: the latest rows of the series, or a frame with them
         - ``unique_id``: the series; by default the panel's first
         - ``level``: of the bands, in percent
-        - ``ax``: by default those of a new figure, which a notebook shows
-        - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
+        - ``ax``: where to draw; by default on a new figure, which a notebook shows
+        - ``columns``: of a frame, see :class:`forecaster.ingest.ColumnOptions`
         """
         from forecaster.plotting import plot_model
 
@@ -145,11 +148,14 @@ class Model:
 
     @property
     def report(self) -> pd.DataFrame:
-        """How the training of each series went, a row per series."""
+        """The outcome of training, a row per series."""
         return self.networks.report
 
     def only(self, ids: Sequence[str]) -> "Model":
-        """The model of these series alone, in this order. Raises KeyError for one it lacks."""
+        """Return the model of these series alone, in this order.
+
+        Raises KeyError for a series without a network.
+        """
         rows = self.networks.rows_of(ids)
         return dataclasses.replace(
             self,
@@ -161,7 +167,7 @@ class Model:
 
 
 def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
-    """What a model is, in a few words."""
+    """Return the title and the lines that describe a model."""
     config, report = model.config, model.report
     each = leading_axes(model.params)[1]
     steps = f"{config.horizon} step{'s' if config.horizon > 1 else ''}"
@@ -184,24 +190,24 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
 
 
 def split_members(leaf: np.ndarray, each: int) -> np.ndarray:
-    """An array (series x member, ...) as (series, member, ...)."""
+    """Return an array (series x member, ...) as (series, member, ...)."""
     return leaf.reshape(len(leaf) // each, each, *leaf.shape[1:])
 
 
 def merge_members(params: Params) -> Params:
-    """Weights (series, member, ...) as (series x member, ...)."""
+    """Return weights (series, member, ...) as (series x member, ...)."""
     return jax.tree.map(
         lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]), params
     )
 
 
 def leading_axes(params: Params) -> tuple[int, int]:
-    """How many series there are weights of, and how many networks each has."""
+    """Return the number of series, and of networks for each, from weights (series, member, ...)."""
     return jax.tree.leaves(params)[0].shape[:2]
 
 
 def join_models(models: Sequence[Model]) -> Model:
-    """The series of all parts of one fit, in their order; what they share is that of the first."""
+    """Join the models of all parts of one fit; what their series share is taken from the first."""
     first = models[0]
     if len(models) == 1:
         return first

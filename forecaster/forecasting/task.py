@@ -1,4 +1,4 @@
-"""From a Config to what one series learns: its data, windows, targets and loss."""
+"""The training task of one series under a Config: its data, windows, targets and loss."""
 
 import functools
 from collections.abc import Callable
@@ -29,12 +29,12 @@ from forecaster.series import Transformed
 
 
 class Series(NamedTuple, Generic[AnyArray]):
-    """What one member learns from. In a swarm each array has a leading member axis.
+    """The data of one member. In a swarm each array has a leading member axis.
 
     - ``features``: of every step
-    - ``targets``: of forecasts made at every step, NaN where unknown
+    - ``targets``: of the forecasts made at every step, NaN where unknown
     - ``first``: the first step that may be an input
-    - ``boundary``: the last step that training may see as a target
+    - ``boundary``: the last step that may be a target in training
     """
 
     features: Float[AnyArray, "*member step feature"]
@@ -44,12 +44,12 @@ class Series(NamedTuple, Generic[AnyArray]):
 
     @property
     def span(self) -> Span:
-        """What of the history a member learns from."""
+        """The part of the history that the member is trained on."""
         return Span(cast(Step, self.first), cast(Step, self.boundary))
 
 
 def series_data(config: Config, transformed: Transformed) -> Series[np.ndarray]:
-    """The data of all members, arrays (series, ...)."""
+    """Return the data of all members, arrays (series, ...)."""
     steps = transformed.z.shape[1]
     held_back = validation_of(config, (transformed.positions >= 0).sum(1))
     return Series(
@@ -61,14 +61,14 @@ def series_data(config: Config, transformed: Transformed) -> Series[np.ndarray]:
 
 
 def validation_of(config: Config, rows: Int[np.ndarray, " series"]) -> Int[np.ndarray, " series"]:
-    """How many of the latest rows are held back of series with so many rows."""
+    """Return how many of its latest rows each series holds back; ``rows``: of each series."""
     if config.validation is not None:
         return np.full(len(rows), config.validation)
     return np.clip(rows // 4, config.shortest_validation, config.longest_validation)
 
 
 def split_of(config: Config, steps: int) -> Split:
-    """Spans and windows of a config over histories of so many steps."""
+    """Return the sizes of windows and spans of a config; ``steps``: of the longest history."""
     return Split(
         steps, config.lookback, config.burn_in, config.horizon,
         config.longest_validation, config.shortest_validation,
@@ -78,7 +78,11 @@ def split_of(config: Config, steps: int) -> Split:
 def functions(
     config: Config, features: int, network: OwnNetwork | None = None
 ) -> "swarm.Functions":
-    """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model."""
+    """Return the functions ``init(key)`` and ``apply(params, inputs, valid, *, last_only)``.
+
+    - ``features``: the number of features of a step
+    - ``network``: a user's own class in place of the config's model
+    """
     from forecaster.forecasting.networks import network_functions
 
     return network_functions(config, features, HEADS[config.head](config.horizon), network)
@@ -87,14 +91,14 @@ def functions(
 def trained_apply(
     config: Config, features: int, network: OwnNetwork | None = None
 ) -> Callable[..., tuple[Array, Array]]:
-    """``apply`` alone, without loading Flax where the network can do without."""
+    """Return ``apply`` alone, for some networks without loading Flax. As :func:`functions`."""
     plain = plain_apply(config) if network is None else None
     return functions(config, features, network).apply if plain is None else plain
 
 
 @functools.lru_cache(maxsize=8)
 def param_shapes(config: Config, features: int, network: OwnNetwork | None = None) -> Params:
-    """The arrays of one network without their numbers; of this program's it starts no device."""
+    """Return the shapes and types of one network's weights. Arguments as of :func:`functions`."""
     init = functions(config, features, network).init
     return jax.eval_shape(lambda: init(jax.random.key(0)))
 
@@ -107,10 +111,13 @@ def make_task(
     *,
     started: bool = False,
 ) -> swarm.Task:
-    """The task of one series under a config; ``network``: a user's own.
+    """Return the task of one series under a config.
 
-    ``started``: whether the data are :class:`Started`, so that weights are learned as a difference
-    from a common start; weight decay then draws them back to it.
+    - ``split``: sizes of windows and spans
+    - ``features``: the number of features of a step
+    - ``network``: a user's own class in place of the config's model
+    - ``started``: whether the data are :class:`Started`: the difference from a common start is
+      learned, so that weight decay pulls the weights to that start
     """
     init = functions(config, features, network).init
     mode = MODES[config.training_mode](split)
@@ -157,9 +164,9 @@ def make_task(
 def make_loss(
     config: Config, mode: TrainingMode, features: int, network: OwnNetwork | None = None
 ) -> Callable[..., Float[Array, ""]]:
-    """The mean loss of one network over all known targets of its examples.
+    """Return a function for the mean loss of one network over all known targets.
 
-    A function of weights, :class:`Examples`, and in training a key for networks with dropout.
+    Its arguments are the weights, :class:`Examples`, and in training a key for dropout.
     """
     apply = functions(config, features, network).apply
     head = HEADS[config.head](config.horizon)
@@ -169,7 +176,7 @@ def make_loss(
         outputs, constants = apply(params, inputs, valid, last_only=mode.last_only, key=key)
         outputs = outputs[:, -targets.shape[1] :]
         known = jnp.isfinite(targets)
-        # A NaN target must not reach the gradient, not even times zero.
+        # A NaN must not reach the gradient, as zero times NaN is NaN.
         losses = head.loss(outputs, constants, jnp.where(known, targets, 0.0))
         return jnp.where(known, losses, 0.0).sum() / jnp.maximum(known.sum(), 1)
 
@@ -177,7 +184,7 @@ def make_loss(
 
 
 class Started(NamedTuple):
-    """A member's data where its weights are learned as a difference from a common start."""
+    """The data of a member whose weights are learned as a difference from a common start."""
 
     series: Series[Array]
     start: Params
@@ -188,11 +195,11 @@ def _sum(params: Params, start: Params) -> Params:
 
 
 class Examples(NamedTuple):
-    """Windows of one member, cut out.
+    """The contents of one member's windows.
 
-    - ``inputs``: zero where there is nothing
-    - ``valid``: 1.0 where there is an input
-    - ``targets``: of the predicting steps, which are a window's last; NaN where none counts
+    - ``inputs``: zero in the padding
+    - ``valid``: 1.0 for an input, 0.0 in the padding
+    - ``targets``: of the predicting steps, which are the last of a window; NaN for those left out
     """
 
     inputs: Float[Array, "window lookback feature"]
@@ -207,12 +214,12 @@ def cut(
     earliest: Step,
     latest: Step,
 ) -> Examples:
-    """Windows and their targets.
+    """Cut windows and their targets out of a member's history.
 
     - ``mode``: which steps of a window predict
     - ``data``: of one member
     - ``starts``: the first step of each window
-    - ``earliest``: forecasts made before this step have no target
+    - ``earliest``: the first step whose forecasts have targets
     - ``latest``: the last step that may be a target
     """
     split = mode.split
@@ -227,5 +234,5 @@ def cut(
 def cached_task(
     config: Config, split: Split, features: int, network: OwnNetwork | None, *, started: bool
 ) -> swarm.Task:
-    """Cached, so that fitting again with the same sizes compiles nothing."""
+    """Return :func:`make_task`, cached, so that another fit of these sizes compiles nothing."""
     return make_task(config, split, features, network, started=started)

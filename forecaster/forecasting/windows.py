@@ -1,15 +1,15 @@
-"""Which steps of a history are learned from, validated on and forecast from; windows by index.
+"""The steps of a history for training, validation and forecasts, and windows of steps.
 
-Histories are aligned at their end (:class:`~forecaster.series.Histories`). With ``steps`` in all
-and the last of them held back, as many as the series has rows to spare:
+Histories are aligned at their end (:class:`~forecaster.series.Histories`). Of ``steps`` in all, the
+last are held back, a number that depends on the rows of the series:
 
     ... training targets ...  boundary | validation targets ... steps - 1
 
-A training target never lies past the boundary; a forecast made at the boundary is the first whose
-targets are validated. Windows are never cut out and stored: the history stays on the device once
-and a window is a start index into it, gathered inside the training step.
+No training target lies after the boundary; the forecast made at the boundary is the first one that
+is validated. Windows are not stored: the history is on the device once, and a window is an index
+into it, whose steps are gathered inside the training step.
 
-How windows are drawn, and which of their steps predict, is a :class:`TrainingMode`.
+A :class:`TrainingMode` decides how windows are drawn, and which of their steps predict.
 """
 
 import dataclasses
@@ -22,21 +22,21 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-AnyArray = TypeVar("AnyArray", Array, np.ndarray)  # the same arithmetic on a device and a host
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)  # for functions of arrays of JAX and of NumPy
 Step: TypeAlias = int | Int[Array, ""]
 Steps: TypeAlias = int | Int[Array, "..."]
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Static sizes of windows and spans; the same for every member.
+    """The sizes of windows and spans, the same for every member.
 
     - ``steps``: of the longest history
     - ``lookback``: steps of a window
     - ``burn_in``: steps of a window that only warm up the state
     - ``horizon``: steps ahead that are forecast
-    - ``validation``: the latest steps that are held back of any series, at most
-    - ``shortest_validation``: at least
+    - ``validation``, ``shortest_validation``: the most and the fewest latest steps that a series
+      holds back
     """
 
     steps: int
@@ -48,30 +48,30 @@ class Split:
 
     @property
     def latest_boundary(self) -> int:
-        """The last step that training may see as a target, of any member."""
+        """The last step that may be a target in training, for any member."""
         return self.steps - self.shortest_validation - 1
 
     @property
     def validation_origins(self) -> Int[np.ndarray, " origin"]:
-        """The steps whose forecasts are validated, of members that hold back the most."""
+        """The steps whose forecasts are validated, for members that hold back the most."""
         return np.arange(self.steps - self.validation - 1, self.steps - 1)
 
     def target_steps(self, origins: Int[AnyArray, "*origins"]) -> Int[AnyArray, "*origins horizon"]:
-        """The steps that forecasts made at these steps are about."""
+        """Return the target steps of the forecasts made at these steps."""
         return origins[..., None] + 1 + np.arange(self.horizon)
 
     def targets_within(
         self, origins: Int[AnyArray, "*origins"], earliest: Step, latest: Step
     ) -> Bool[AnyArray, "*origins horizon"]:
-        """Which targets count: of forecasts made from one step on, up to another."""
+        """Return which targets count: up to ``latest``, of forecasts made since ``earliest``."""
         return (origins >= earliest)[..., None] & (self.target_steps(origins) <= latest)
 
 
 class Windows(NamedTuple):
-    """Windows of one member; in an epoch's batches both arrays have a leading axis of batches.
+    """The windows of one batch of one member, or of all batches of an epoch.
 
-    - ``starts``: the first step of each, which may lie before a history's first
-    - ``used``: False where a batch has no window
+    - ``starts``: the first step of each window, which may be in the padding before a history
+    - ``used``: False for windows that fill up a batch and do not count
     """
 
     starts: Int[Array, "*batch window"]
@@ -79,10 +79,10 @@ class Windows(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What of a history a member learns from.
+    """The part of a history that a member is trained on.
 
     - ``first``: the first step that may be an input
-    - ``boundary``: the last step that may be a training target
+    - ``boundary``: the last step that may be a target
     """
 
     first: Step
@@ -92,7 +92,7 @@ class Span(NamedTuple):
 class TrainingMode(Protocol):
     """How windows are drawn, and which of their steps predict.
 
-    ``last_only``: whether a network gives outputs at the last step of a window or at every step.
+    ``last_only``: whether a network has outputs at the last step of a window alone
     """
 
     last_only: ClassVar[bool]
@@ -105,31 +105,32 @@ class TrainingMode(Protocol):
     def batches(
         self, key: Array, span: "Span", batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
-        """An epoch's training windows, in batches, and which batches hold any.
+        """Draw the training windows of an epoch, in batches; also return which batches have any.
 
-        ``span``: the member's. What is drawn does not depend on how long other members' histories
-        are.
+        The windows do not depend on the length of other members' histories.
+
+        ``span``: of the member
         """
         ...
 
     def starts(
         self, part: Float[Array, "*window"], first: Steps, boundary: Steps
     ) -> Int[Array, "*window"]:
-        """The first steps of windows that lie so far into a training span, from 0 to 1."""
+        """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
         ...
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
-        """The steps of windows at which forecasts are made."""
+        """Return the predicting steps of windows."""
         ...
 
     def validation_starts(self) -> Int[np.ndarray, " window"]:
-        """Windows whose predicting steps hold each validation origin once."""
+        """Return windows whose predicting steps hold each validation origin once."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Sequence:
-    """Every step of a window after its burn-in predicts."""
+    """The mode in which every step of a window after its burn-in predicts."""
 
     split: Split
     last_only: ClassVar[bool] = False
@@ -137,9 +138,9 @@ class Sequence:
     def batches(
         self, key: Array, span: Span, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
-        """Random windows, about as many as cover the member's training span once.
+        """Draw random windows, as many as it takes to cover the member's training span once.
 
-        Stratified: each batch has one start in each of ``batch_size`` equal parts of that span.
+        A batch is stratified: it has one start in each of ``batch_size`` equal parts of that span.
         """
         whole = Span(0, self.split.latest_boundary)
         steps = jnp.arange(max(1, self._covering_batches(whole, batch_size)))
@@ -153,31 +154,31 @@ class Sequence:
     def starts(
         self, part: Float[Array, "*window"], first: Steps, boundary: Steps
     ) -> Int[Array, "*window"]:
-        """The first steps of windows that lie so far into a training span, from 0 to 1."""
+        """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
         latest = boundary - self.split.lookback
         earliest = jnp.minimum(first, latest)
         return earliest + (part * (latest - earliest + 1)).astype(int)
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
-        """All steps of the windows but the burn-in."""
+        """Return all steps of the windows after the burn-in."""
         return starts[..., None] + np.arange(self.split.burn_in, self.split.lookback)
 
     def validation_starts(self) -> Int[np.ndarray, " window"]:
-        """Windows whose predicting steps tile the validation origins, from the latest back."""
+        """Return windows whose predicting steps tile the validation origins, the latest first."""
         split = self.split
         stride = split.lookback - split.burn_in
         count = math.ceil(split.validation / stride)
         return split.steps - 1 - split.lookback - stride * np.arange(count)
 
     def _covering_batches(self, span: Span, batch_size: int) -> Step:
-        """How many batches of windows cover a member's training span once, to the nearest."""
+        """Return how many batches of windows cover a training span once, rounded."""
         covered = (self.split.lookback - self.split.burn_in) * batch_size
         return (2 * (span.boundary - span.first) + covered) // (2 * covered)
 
 
 @dataclasses.dataclass(frozen=True)
 class Windowed:
-    """Only the last step of a window predicts."""
+    """The mode in which only the last step of a window predicts."""
 
     split: Split
     last_only: ClassVar[bool] = True
@@ -185,14 +186,14 @@ class Windowed:
     def batches(
         self, key: Array, span: Span, batch_size: int
     ) -> tuple[Windows, Bool[Array, " batch"]]:
-        """All windows that end before the boundary, each once, in random order."""
+        """Return all windows that end before the boundary, each once, in random order."""
         from forecaster.swarm import shuffled_batches
 
         lookback = self.split.lookback
         first, boundary = span
         origins = jnp.arange(self.split.latest_boundary)
         whole = jnp.minimum(first + lookback - 1, boundary - 1)
-        # Labels count from the end: a longer history of another member shifts nothing.
+        # Labels count from the end, so that a longer history of another member changes no draw.
         drawn, used, active = shuffled_batches(
             key,
             (origins >= whole) & (origins < boundary),
@@ -204,16 +205,16 @@ class Windowed:
     def starts(
         self, part: Float[Array, "*window"], first: Steps, boundary: Steps
     ) -> Int[Array, "*window"]:
-        """The first steps of windows that lie so far into a training span, from 0 to 1."""
+        """Return the first steps of windows at a share ``part`` of a training span, in [0, 1)."""
         whole = jnp.minimum(first, boundary - self.split.lookback)
         return whole + (part * (boundary - self.split.lookback - whole + 1)).astype(int)
 
     def origins(self, starts: Int[AnyArray, "*windows"]) -> Int[AnyArray, "*windows predicting"]:
-        """The last step of each window."""
+        """Return the last step of each window."""
         return starts[..., None] + self.split.lookback - 1
 
     def validation_starts(self) -> Int[np.ndarray, " window"]:
-        """A window for each validation origin."""
+        """Return one window for each validation origin."""
         return self.split.validation_origins - self.split.lookback + 1
 
 
@@ -230,10 +231,10 @@ def gather(
 
     - ``features``: of every step
     - ``first``: the first step that may be an input
-    - ``starts``: the first step of each window, which may lie before step 0
+    - ``starts``: the first step of each window, which may be negative
     - ``lookback``: steps of a window
 
-    Returns inputs, zero where there is nothing, and a mask that is 1.0 where there is.
+    Returns inputs, zero in the padding, and a mask, 1.0 for an input.
     """
     steps = starts[:, None] + jnp.arange(lookback)  # (window, lookback)
     valid = (steps >= first).astype(features.dtype)

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from forecaster.forecasting.bands import heads as special
+from forecaster.forecasting.bands import mixture as special
 from forecaster.swarm.native import kernel_status, processor
 from forecaster.swarm.recurrence import processor_status, products_of
 

@@ -1,8 +1,8 @@
-"""The columns of forecast frames: how they are named, and what a name says.
+"""The names of the columns of forecast frames.
 
-A frame begins with its keys, ``unique_id`` and ``ds``, and with ``cutoff`` and ``y`` where the past
-was forecast. Each model has a column of medians under its own name and, per level, the bounds of a
-band: ``LSTM``, ``LSTM-lo-80``, ``LSTM-hi-80``, as in Nixtla's libraries. Levels are coverage in
+A frame begins with its keys ``unique_id`` and ``ds``; forecasts of the past also have ``cutoff``
+and ``y``. Each model has a column of medians under its own name and, per level, the bounds of a
+band: ``LSTM``, ``LSTM-lo-80``, ``LSTM-hi-80``, as in Nixtla's libraries. A level is the coverage in
 percent, so the bounds of level 80 are the quantiles 0.1 and 0.9.
 """
 
@@ -16,13 +16,13 @@ KEYS = ("unique_id", "ds", "cutoff", "y")
 """The keys of a frame of past forecasts."""
 
 HORIZON = "horizon"
-"""The column that counts the rows of a frame from their cutoff, where it has one."""
+"""The optional column with the number of steps between a row and its cutoff."""
 
 _BOUND = re.compile(r"^(?P<model>.+)-(?P<side>lo|hi)-(?P<level>[0-9.]+)$")
 
 
 class Bound(NamedTuple):
-    """What the name of a bound says; ``level`` in percent, as it is written."""
+    """The parts of a bound's column name; ``level`` in percent, as written in the name."""
 
     model: str
     side: Literal["lo", "hi"]
@@ -35,42 +35,42 @@ class Bound(NamedTuple):
 
     @property
     def quantile(self) -> float:
-        """The quantile that the bound is."""
+        """The quantile that the bound stands for."""
         half = float(self.level) / 200
         return round(0.5 + (half if self.side == "hi" else -half), 6)
 
     @staticmethod
     def parse(column: object) -> "Bound | None":
-        """The bound that a column holds; None for any other column."""
+        """Return the bound that a column holds; None for any other column."""
         match = _BOUND.match(str(column))
         return Bound(**match.groupdict()) if match else None  # pyright: ignore[reportArgumentType]
 
 
 def bounds_of(model: str, level: float | str) -> tuple[str, str]:
-    """The columns of a band: its lower and its upper bound. ``level`` in percent."""
+    """Return the columns of a band, of its lower and its upper bound. ``level`` in percent."""
     written = level if isinstance(level, str) else f"{level:g}"
     return Bound(model, "lo", written).column, Bound(model, "hi", written).column
 
 
 def forecast_columns(model: str, levels: Iterable[float | str]) -> list[str]:
-    """All columns of a model: the median, then the bounds level by level."""
+    """Return all columns of a model: the median, then the bounds level by level."""
     return [model, *(bound for level in levels for bound in bounds_of(model, level))]
 
 
 def models_of(columns: Iterable[object]) -> list[str]:
-    """The models whose forecasts a frame holds, in the order of its columns."""
+    """Return the models whose forecasts a frame holds, in the order of its columns."""
     names = [str(column) for column in columns]
     return [name for name in names if name not in (*KEYS, HORIZON) and not Bound.parse(name)]
 
 
 def levels_of(columns: Iterable[object], model: str) -> list[str]:
-    """The levels of a model's bands, as they are written, in the order of the columns."""
+    """Return the levels of a model's bands as written, in the order of the columns."""
     bounds = (Bound.parse(column) for column in columns)
     return [b.level for b in bounds if b and b.model == model and b.side == "lo"]
 
 
 def quantile_columns(columns: Iterable[object], model: str) -> dict[float, str]:
-    """The columns of a model's quantiles, by quantile in ascending order: bounds and the median.
+    """Return the columns of a model's bounds and median, by quantile in ascending order.
 
     Empty for a model without bands.
     """
@@ -82,7 +82,7 @@ def quantile_columns(columns: Iterable[object], model: str) -> dict[float, str]:
 
 
 def quantiles_of(levels: Sequence[float]) -> np.ndarray:
-    """The quantiles that the bounds of these levels and the median are, in ascending order."""
+    """Return the quantiles of the bounds of these levels and of the median, ascending."""
     half = np.asarray(sorted(levels, reverse=True)) / 200
     return np.round(np.concatenate([0.5 - half, [0.5], 0.5 + half[::-1]]), 6)
 
@@ -90,9 +90,9 @@ def quantiles_of(levels: Sequence[float]) -> np.ndarray:
 def columns_of_quantiles(
     model: str, values: np.ndarray, levels: Sequence[float]
 ) -> dict[str, np.ndarray]:
-    """Forecasts (row, quantile), quantiles as of :func:`quantiles_of`, as columns of a frame.
+    """Return quantiles as columns of a frame, the median first, then from the widest band inwards.
 
-    The median comes first, then the bounds from the widest band to the narrowest.
+    ``values``: (row, quantile), of the quantiles of :func:`quantiles_of`
     """
     count = len(levels)
     columns = {model: values[:, count]}
@@ -104,7 +104,7 @@ def columns_of_quantiles(
 
 
 def renamed_columns(columns: Iterable[object], model: str, name: str) -> dict[str, str]:
-    """The columns of a model, and what they are called when it goes by another ``name``."""
+    """Return the columns of a model, each with the new column under another ``name``."""
     renamed = {model: name}
     for column in columns:
         bound = Bound.parse(column)

@@ -1,20 +1,21 @@
-"""Bands per series and horizon, calibrated on the validation span and on what came in since.
+"""Bands per series and horizon, calibrated on the validation span and on the rows since the fit.
 
-What is looked at is the normal score of an outcome under the distribution that was forecast of it:
-0 is the forecast median, -1.28 its 10 % quantile. Two things are learned from past scores:
+Every past outcome has a normal score under its forecast distribution: 0 at the median, -1.28 at the
+10 % quantile. Two properties of past scores are estimated:
 
-- their spread, how much wider the outcomes lie than was forecast: what it is in the long run, by
-  horizon, which starts from that of all series at the fit, times what it has been of late, one
-  factor for all horizons, since the error of a day soon tells of those of weeks. Both are drawn to
-  what is expected without them, so that bands follow a change of regime without its noise;
-- their shape, quantiles of the scores in units of their spread, each side by itself, so that a skew
-  that the network does not know of is seen: split-conformal prediction on the chance that was
-  forecast of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random World;
-  Chernozhukov, Wuethrich & Zhu 2021, PNAS 118(48)), drawn towards the forecast distribution's own.
+- their spread, which is above 1 where the forecasts were too sure. It is a long-run spread per
+  horizon, which starts from that of all series at the fit, times one recent factor for all
+  horizons, as errors of a day soon tell about those of weeks. Both are shrunk to their expected
+  values, so that bands follow a change of regime with little noise;
+- their shape: the quantiles of the scores in units of the spread, separately on both sides, so that
+  a skew which the network has missed is found. This is split-conformal prediction on the forecast
+  probability of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random
+  World; Chernozhukov, Wuethrich & Zhu 2021, PNAS 118(48)), shrunk towards the shape of the forecast
+  distribution.
 
-Errors h steps ahead overlap, so that h of them count as one. Levels that adapt to each miss, by 1 %
-(Gibbs & Candes 2021, arXiv 2106.00170), cost 0.3 % of the CRPS of stocks one day ahead and 2 % five
-days ahead: a quantile that wanders is wrong on both sides of where it should be.
+Errors h steps ahead overlap, so that h of them count as one. Tried without gain: levels that adapt
+by 1 % to each miss (Gibbs & Candes 2021, arXiv 2106.00170) raise the CRPS of stocks by 0.3 % one
+day ahead and by 2 % five days ahead, since a wandering quantile is off on both sides.
 """
 
 from collections.abc import Sequence
@@ -22,15 +23,16 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.forecasting.bands.heads import ndtri
+from forecaster.forecasting.bands.mixture import ndtri
 
-SHRINKAGE = 400.0  # independent scores that the forecast distribution's own shape counts for
-_PRIOR = 25.0  # independent scores that a spread of 1 counts for in that of all series
-_COMMON = 100.0  # independent scores that the spread of all series counts for in a series' own
-_DECAY = 0.998  # of a score's weight in the spread in the long run, with each that comes after
-_NO_CHANGE = 25.0  # origins that an unchanged spread counts for in what it has been of late
-_RECENT = 0.98  # of an origin's weight in it, with each that comes after
-_MEAN_SIZE = np.sqrt(2 / np.pi)  # of normal scores
+# The weights of prior values, as numbers of independent scores.
+SHRINKAGE = 400.0  # of the forecast distribution's shape
+_PRIOR = 25.0  # of 1, in the spread of all series
+_COMMON = 100.0  # of the spread of all series, in the long-run spread of one
+_NO_CHANGE = 25.0  # of 1, in the recent factor
+_DECAY = 0.998  # of the weights in the long-run spread, per score
+_RECENT = 0.98  # of the weights in the recent factor, per origin
+_MEAN_SIZE = np.sqrt(2 / np.pi)  # the mean absolute value of normal scores
 
 
 def band_scores(
@@ -42,106 +44,109 @@ def band_scores(
     prior: Float[np.ndarray, " horizon"] | None = None,
     shrinkage: float = SHRINKAGE,
 ) -> Float[np.ndarray, "level 2 series count horizon"]:
-    """Normal scores of the lower and the upper bounds of bands, for the latest origins.
+    """Return the normal scores of the lower and the upper bounds of bands, for the latest origins.
 
     - ``scores``: normal scores of past outcomes, in order of time, NaN where unknown; the last
       origin is "now"
     - ``levels``: of the bands, in percent
-    - ``memory``: how many of the latest scores a bound's shape is drawn from
-    - ``count``: of how many origins the bounds are returned
-    - ``prior``: the spread of all series' scores, see :func:`common_spread`; 1 where none is given
-    - ``shrinkage``: scores that the forecast distribution's own shape counts for
+    - ``memory``: how many of the latest scores the shape of a band is estimated from
+    - ``count``: the number of latest origins to return bounds for
+    - ``prior``: the spread of all series' scores, see :func:`common_spread`; by default 1
+    - ``shrinkage``: the weight of the forecast distribution's shape, as a number of scores
 
     The bounds of origin p for horizon h use scores of origins up to p - h only, whose outcome is
     known at p. The forecast's median lies within every band, and wider bands hold narrower ones.
     """
     series, origins, horizon = scores.shape
     spread = spread_at_origins(scores, np.ones(horizon) if prior is None else prior)
-    # Both sides are lower ones: the upper is that of the scores turned around.
+    # An upper bound is the negative of the lower bound of the negative scores.
     sides = np.stack([scores, -scores]) / spread
     miss = (1 - np.asarray(levels, float)[:, None, None, None] / 100) / 2
     bounds = np.empty((len(levels), 2, series, count, horizon))
-    for place, now in enumerate(range(origins - count, origins)):
+    for position, now in enumerate(range(origins - count, origins)):
         shape = _lower_bounds(_known(sides, now, memory), miss, shrinkage)
-        bounds[:, :, :, place] = shape * spread[:, now]
+        bounds[:, :, :, position] = shape * spread[:, now]
     bounds[:, 1] *= -1
     return bounds
 
 
 def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
-    """The spread of all series' scores by horizon, (horizon,), drawn towards 1 where they are few.
+    """Return the spread of all series' scores by horizon, shrunk towards 1 where they are few.
 
-    1 is that of forecasts that are as sure as they should be; above it they are too sure.
+    It is 1 where the forecast distributions are as wide as they should be, and above 1 where they
+    are too narrow.
     """
     known = np.isfinite(scores)
-    worth = _PRIOR * np.arange(1, scores.shape[-1] + 1)
+    prior_weight = _PRIOR * np.arange(1, scores.shape[-1] + 1)
     total = np.where(known, np.abs(scores), 0.0).sum((0, 1)) / _MEAN_SIZE
-    return (total + worth) / (known.sum((0, 1)) + worth)
+    return (total + prior_weight) / (known.sum((0, 1)) + prior_weight)
 
 
 def spread_at_origins(
     scores: Float[np.ndarray, "series origin horizon"], prior: Float[np.ndarray, " horizon"]
 ) -> Float[np.ndarray, "series origin horizon"]:
-    """What is known at each origin of how wide the outcomes lie, by horizon.
+    """Return the spread of scores by horizon, as known at each origin.
 
-    A score h steps ahead counts 1/h in the factor of late: so many independent ones it is.
-    Scores lie within 8 of 0 (``mixture.py``), so that one outcome widens a band by 8 % at most.
+    Scores h steps ahead overlap, so each has weight 1/h in the recent factor. Scores are clipped at
+    8 (``mixture.py``), so that one outcome widens a band by at most 8 %.
+
+    ``prior``: the spread of all series' scores
     """
     series, origins, horizon = scores.shape
     ahead = np.arange(1, horizon + 1)
     long_run = _Average(prior, _COMMON * ahead, _DECAY, (series, horizon))
-    of_late = _Average(1.0, _NO_CHANGE, _RECENT, (series,))
+    recent = _Average(1.0, _NO_CHANGE, _RECENT, (series,))
     spread = np.empty(scores.shape)
     for now in range(origins):
-        # Origin now - h - 1 for each horizon: the latest whose outcome is known.
+        # For each horizon, the latest origin whose outcome is known: now - h - 1.
         latest = np.full((series, horizon), np.nan)
         for h in range(min(now, horizon)):
             latest[:, h] = scores[:, now - h - 1, h]
         size = np.abs(latest) / _MEAN_SIZE
         long_run.add(size)
         usual = long_run.value()
-        worth = np.isfinite(size) / ahead
-        relative = np.where(worth > 0, worth * size / usual, 0.0).sum(1)
-        total = worth.sum(1)
-        of_late.add(np.divide(relative, total, out=np.full(series, np.nan), where=total > 0))
-        spread[:, now] = usual * of_late.value()[:, None]
+        weight = np.isfinite(size) / ahead
+        relative = np.where(weight > 0, weight * size / usual, 0.0).sum(1)
+        total = weight.sum(1)
+        recent.add(np.divide(relative, total, out=np.full(series, np.nan), where=total > 0))
+        spread[:, now] = usual * recent.value()[:, None]
     return spread
 
 
 class _Average:
-    """Exponentially weighted means, each drawn to what is expected of it.
+    """Exponentially weighted means, shrunk to prior values.
 
-    - ``expected``: what they are before any value
-    - ``worth``: how many values that counts for, for good
-    - ``decay``: of a value's weight, with each that comes after
-    - ``shape``: of the means; NaN among the values of one step do not count
+    - ``prior``: the means before any value
+    - ``prior_weight``: as a number of values; it does not decay
+    - ``decay``: of the weight of a value, with each later value
+    - ``shape``: of the means
     """
 
     def __init__(
         self,
-        expected: float | Float[np.ndarray, " horizon"],
-        worth: float | Float[np.ndarray, " horizon"],
+        prior: float | Float[np.ndarray, " horizon"],
+        prior_weight: float | Float[np.ndarray, " horizon"],
         decay: float,
         shape: tuple[int, ...],
     ):
-        self.expected, self.worth, self.decay = expected, worth, decay
+        self.prior, self.prior_weight, self.decay = prior, prior_weight, decay
         self.total, self.weight = np.zeros(shape), np.zeros(shape)
 
     def add(self, values: Float[np.ndarray, "*mean"]) -> None:
-        """The values of the next step."""
+        """Add the next values; a mean whose value is NaN stays as it is."""
         known = np.isfinite(values)
         self.total = np.where(known, self.decay * self.total + values, self.total)
         self.weight = np.where(known, self.decay * self.weight + 1, self.weight)
 
     def value(self) -> Float[np.ndarray, "*mean"]:
-        """The means by now."""
-        return (self.worth * self.expected + self.total) / (self.worth + self.weight)
+        """Return the current means."""
+        return (self.prior_weight * self.prior + self.total) / (self.prior_weight + self.weight)
 
 
 def _known(
     sides: Float[np.ndarray, "side series origin horizon"], now: int, memory: int
 ) -> Float[np.ndarray, "side series horizon memory"]:
-    """The scores whose outcome is known at an origin, sorted, NaN last."""
+    """Return the scores whose outcome is known at an origin, sorted, NaN last."""
     horizon = sides.shape[3]
     known = np.full((*sides.shape[:2], horizon, memory), np.nan)
     for h in range(horizon):
@@ -156,10 +161,10 @@ def _lower_bounds(
     miss: Float[np.ndarray, "level 1 1 1"],
     shrinkage: float,
 ) -> Float[np.ndarray, "level side series horizon"]:
-    """Scores below which a share ``miss`` of outcomes lies, drawn towards the normal quantile."""
+    """Return the scores with a share ``miss`` of outcomes below, shrunk to the normal quantile."""
     count = np.isfinite(known).sum(-1)
     last = np.maximum(count - 1, 0)
-    # Between neighbours: the share below the k-th smallest of n is k / (n + 1) on average.
+    # Interpolated, as the share below the k-th smallest of n is k / (n + 1) on average.
     rank = np.clip(miss * (count + 1) - 1, 0, last)
     lower = np.floor(rank).astype(int)
     upper = np.minimum(lower + 1, last)
@@ -167,5 +172,5 @@ def _lower_bounds(
     next_one = np.take_along_axis(known[None], upper[..., None], axis=-1)[..., 0]
     empirical = smallest + (rank - lower) * (next_one - smallest)
     weight = count / (count + shrinkage * np.arange(1, known.shape[2] + 1))
-    drawn = weight * np.nan_to_num(empirical) + (1 - weight) * ndtri(miss)
-    return np.minimum(drawn, 0.0)  # 0 is the forecast's median
+    shrunk = weight * np.nan_to_num(empirical) + (1 - weight) * ndtri(miss)
+    return np.minimum(shrunk, 0.0)  # 0 is the forecast's median

@@ -1,24 +1,48 @@
-"""Mixtures of Student-t distributions: what the networks of one series say together.
+"""Mixtures of Student-t distributions: the combined forecast of the networks of one series.
 
-The networks of a series are averaged as distributions: an outcome has the mean of the chances that
-they give it (a linear opinion pool: Stone 1961, Annals of Mathematical Statistics 32). Quantiles
-are those of the mixture itself. Infinite degrees of freedom are a normal distribution.
+The distributions of a series' networks are averaged: the probability of an outcome is the mean of
+their probabilities (a linear opinion pool: Stone 1961, Annals of Mathematical Statistics 32).
+Quantiles are those of the mixture. Infinite degrees of freedom stand for a normal distribution.
 """
 
 import dataclasses
+import importlib.util
+import sys
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-_FARTHEST = 8.0  # normal scores beyond it are not told apart
-_STEPS = 60  # of a root search that is safe; it ends when nothing moves
-_PRECISION = 1e-10  # of the members' scale
+
+def _load_f2py_when_used() -> None:
+    """Register ``numpy.f2py`` as a module that is loaded at its first use.
+
+    ``scipy.special`` looks up every name of NumPy when it is imported. Without this, that loads
+    f2py, a front end for Fortran compilers, which takes as long as all the rest.
+    """
+    name = "numpy.f2py"
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    setattr(np, "f2py", module)  # noqa: B010 - as an import does
+
+
+_load_f2py_when_used()
+
+from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit  # noqa: E402
+
+_FARTHEST = 8.0  # where normal scores are clipped
+_STEPS = 60  # of the root search, at most
+_PRECISION = 1e-10  # of quantiles, in units of the members' scale
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Equally weighted distributions of each forecast.
+    """The distributions of each forecast, all with the same weight.
 
     - ``location, scale``: of each network's distribution
     - ``dof``: its degrees of freedom
@@ -30,27 +54,25 @@ class Mixture:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the forecasts."""
+        """The axes of the forecasts, without that of the members."""
         return self.location.shape[:-1]
 
     def latest(self, count: int) -> "Mixture":
-        """The distributions of the latest origins, the second axis."""
+        """Return the distributions of the latest ``count`` origins, the second axis."""
         return Mixture(*(part[:, -count:] for part in (self.location, self.scale, self.dof)))
 
     def repeated(self, count: int) -> "Mixture":
-        """The distributions of one origin, the second axis, so many times."""
+        """Return each distribution ``count`` times along the second axis, the origins."""
         return Mixture(
             *(np.repeat(part, count, axis=1) for part in (self.location, self.scale, self.dof))
         )
 
     def scores(self, values: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
-        """The normal scores of outcomes: how surprising they were, NaN where unknown.
+        """Return the normal scores of outcomes, NaN where unknown.
 
-        The standard normal quantile of the chance of a lower value; both tails are computed where
-        they are small, so that neither is rounded away.
+        A score is the standard normal quantile of the probability of a lower value. Above the
+        median it is computed from the upper tail, so that small probabilities keep their digits.
         """
-        from forecaster.forecasting.bands.heads import ndtri
-
         below = self._below(values)
         upper = ~(below < 0.5)
         scores = ndtri(np.where(upper, self._below(values, upper=True), below))
@@ -58,11 +80,9 @@ class Mixture:
         return np.clip(scores, -_FARTHEST, _FARTHEST)
 
     def quantiles(self, scores: Float[np.ndarray, "*forecast"]) -> Float[np.ndarray, "*forecast"]:
-        """The values with these normal scores; NaN where a score is NaN."""
-        from forecaster.forecasting.bands.heads import ndtr, stdtrit
-
+        """Return the values with these normal scores; NaN where a score is NaN."""
         scores = np.asarray(scores, float)
-        tail = ndtr(-np.abs(scores))[..., None]  # of the side on which it is small
+        tail = ndtr(-np.abs(scores))[..., None]  # the smaller of both tails
         with np.errstate(invalid="ignore"):
             reach = np.where(
                 np.isinf(self.dof), -np.abs(scores)[..., None], stdtrit(self._finite(), tail)
@@ -73,20 +93,23 @@ class Mixture:
         return self._search(each, scores, tail[..., 0])
 
     def probability_above(self, threshold: ArrayLike) -> Float[np.ndarray, "*forecast"]:
-        """The chance of a value above a threshold."""
+        """Return the probability of a value above a threshold."""
         return self._below(np.broadcast_to(threshold, self.shape), upper=True)
 
     def _search(self, each: np.ndarray, scores: np.ndarray, tail: np.ndarray) -> np.ndarray:
-        """The mixture's quantiles, which lie between those of its members: by safe Newton steps.
+        """Search for the mixture's quantiles by Newton's method, bracketed by those of its members.
 
-        Each ends when it has settled: how long others take must not change its last bits.
+        Each value stays fixed once it has converged, so that no other changes its last bits.
+
+        - ``each``: the quantiles of the members
+        - ``tail``: the probability beyond the quantile, on the side of the smaller tail
         """
         upper = scores > 0
         low, high = each.min(-1), each.max(-1)
         unit = self.scale.mean(-1)
         found, settled = each.mean(-1), np.zeros(scores.shape, bool)
         for _ in range(_STEPS):
-            # How much too large the chance of a lower value is.
+            # The error of the probability of a lower value.
             beyond = self._below(found, upper=upper)
             excess = np.where(upper, tail - beyond, beyond - tail)
             low, high = np.where(excess < 0, found, low), np.where(excess < 0, high, found)
@@ -94,16 +117,14 @@ class Mixture:
                 step = found - excess / self._density(found)
             inside = (step >= low) & (step <= high)
             moved = np.where(inside, step, (low + high) / 2)
-            still = ~(np.abs(moved - found) > _PRECISION * unit)  # also where it is not a number
+            still = ~(np.abs(moved - found) > _PRECISION * unit)  # also where it is NaN
             found, settled = np.where(settled, found, moved), settled | still
             if settled.all():
                 break
         return found
 
     def _below(self, values: np.ndarray, *, upper: bool | np.ndarray = False) -> np.ndarray:
-        """The chance of a lower value, or where ``upper`` of a higher one."""
-        from forecaster.forecasting.bands.heads import ndtr, stdtr
-
+        """Return the probability of a lower value, or of a higher one where ``upper``."""
         z = (np.asarray(values)[..., None] - self.location) / self.scale
         z = np.where(np.asarray(upper)[..., None], -z, z)
         normal = np.isinf(self.dof)
@@ -111,8 +132,7 @@ class Mixture:
         return np.where(normal, ndtr(z), chance).mean(-1) if normal.any() else chance.mean(-1)
 
     def _density(self, values: np.ndarray) -> np.ndarray:
-        from forecaster.forecasting.bands.heads import gammaln
-
+        """Return the density of the mixture."""
         z = (values[..., None] - self.location) / self.scale
         dof = self._finite()
         log = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
@@ -121,5 +141,5 @@ class Mixture:
         return (np.exp(np.where(np.isinf(self.dof), normal, log)) / self.scale).mean(-1)
 
     def _finite(self) -> np.ndarray:
-        """Degrees of freedom that SciPy's functions take, also where they are not looked at."""
+        """Return the degrees of freedom, 1 where infinite, whose results are not used."""
         return np.where(np.isinf(self.dof), 1.0, self.dof)

@@ -1,4 +1,4 @@
-"""Flax modules for ONE series. The swarm makes many of them.
+"""Flax modules for one series; the swarm trains many of them at once.
 
 Knows Flax and the recurrences. Must not know data or training.
 """

@@ -1,4 +1,4 @@
-"""What all networks have in common."""
+"""The base class of networks, and their sizes."""
 
 import dataclasses
 from typing import Protocol
@@ -9,7 +9,7 @@ from jax import Array
 
 
 class Head(Protocol):
-    """How many numbers a head of :mod:`forecaster.forecasting.bands.heads` needs from a network."""
+    """The sizes that a head of :mod:`forecaster.forecasting.bands.heads` demands of a network."""
 
     @property
     def horizon(self) -> int:
@@ -18,25 +18,25 @@ class Head(Protocol):
 
     @property
     def outputs(self) -> int:
-        """Outputs for each window and step: ``horizon`` of the first kind, then of the next."""
+        """Outputs for each window and step: ``horizon`` locations, then as many scales if any."""
         ...
 
     @property
     def constants(self) -> int:
-        """Trained numbers beside the outputs."""
+        """The number of trained constants beside the network."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Of one network.
+    """The sizes of one network.
 
     - ``features``: inputs at each step
     - ``lookback``: steps of a window
     - ``hidden``: units of a layer
-    - ``layers``: how many
-    - ``head``: what the outputs are for
-    - ``precision``: of an LSTM's or GRU's matrix products
+    - ``layers``: the number of layers
+    - ``head``: the head that takes the outputs
+    - ``precision``: of the matrix products of an LSTM or GRU
     """
 
     features: int
@@ -48,13 +48,13 @@ class Sizes:
 
 
 class Network(nnx.Module):
-    """Common to all networks: the head's constants, and how they are called."""
+    """The base of all networks: it holds the head's constants."""
 
     def __init__(self, sizes: Sizes):
         self.constants = nnx.Param(jnp.zeros(sizes.head.constants))
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, T or 1, K) and constants."""
+        """Return outputs (B, T or 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         raise NotImplementedError
 
 
@@ -62,7 +62,7 @@ class Forecaster(Network):
     """A network with one last layer.
 
     The last layer starts at zero, so that an untrained network forecasts "unchanged, with the
-    current volatility", and training can only move away from it when that pays.
+    current volatility". Training starts from there.
     """
 
     def __init__(self, width: int, sizes: Sizes, *, rngs: nnx.Rngs):
@@ -71,11 +71,11 @@ class Forecaster(Network):
 
 
 def last_layer(width: int, outputs: int, *, rngs: nnx.Rngs) -> nnx.Linear:
-    """A linear layer that starts at zero."""
+    """Return a linear layer that starts at zero."""
     return nnx.Linear(width, outputs, kernel_init=nnx.initializers.zeros, rngs=rngs)
 
 
 def check_last_only(name: str, *, last_only: bool) -> None:
-    """Raises ValueError for outputs at every step of a network that has them at the last only."""
+    """Raise ValueError unless outputs of the last step alone are asked for."""
     if not last_only:
         raise ValueError(f"an {name} has no output for each step; train it with 'windowed'")

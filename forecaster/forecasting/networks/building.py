@@ -1,4 +1,4 @@
-"""From settings to the network of one series."""
+"""Build the network of one series from the settings."""
 
 import dataclasses
 from collections.abc import Callable
@@ -44,15 +44,10 @@ def builder(
     name: str, features: int, lookback: int, hidden: int, layers: int, head: Head,
     precision: str = "float32",
 ) -> Build:  # fmt: skip
-    """A function that builds a network, given random streams.
+    """Return a function that builds a network from random streams.
 
     - ``name``: one of the models of :class:`forecaster.Config`
-    - ``features``: inputs at each step
-    - ``lookback``: steps of a window
-    - ``hidden``: units of a layer
-    - ``layers``: how many
-    - ``head``: what the outputs are for
-    - ``precision``: of an LSTM's or GRU's matrix products
+    - others as of :class:`Sizes`
     """
     sizes = Sizes(features, lookback, hidden, layers, head, precision)
     if name in CELLS:
@@ -63,12 +58,12 @@ def builder(
 def network_functions(
     config: Config, features: int, head: Head, network: OwnNetwork | None = None
 ) -> swarm.Functions:
-    """Pure ``init(key)`` and ``apply(params, inputs, valid, *, last_only)`` of a model.
+    """Return the functions ``init(key)`` and ``apply(params, inputs, valid, *, last_only)``.
 
-    - ``config``: its model and sizes
+    - ``config``: names the model and its sizes
     - ``features``: inputs at each step
-    - ``head``: what the outputs are for
-    - ``network``: a user's own, which the config's model is the import path of
+    - ``head``: the head that takes the outputs
+    - ``network``: a user's own class; the config's model is its import path
     """
     sizes = config.lookback, config.hidden, config.layers
     if network is None:
@@ -78,12 +73,14 @@ def network_functions(
 
 
 def with_network(config: Config, network: object | None) -> tuple[Config, OwnNetwork | None]:
-    """The config with its model named and its training mode chosen, and the class that it means.
+    """Return a user's own class of networks, or None, and the config for it.
 
-    - ``config``: its model may be the import path of a user's own network
-    - ``network``: such a class, which takes precedence over the config's model
+    The config names the class as its model, and has its training mode resolved.
 
-    Raises UsageError for what is no class of Flax modules, or cannot be imported.
+    - ``config``: its model may be the import path of a class
+    - ``network``: a class that takes precedence over the config's model
+
+    Raises UsageError for anything but a class of Flax modules, and where it cannot be imported.
     """
     if network is None and not config.is_own:
         return config, None
@@ -100,15 +97,15 @@ def with_network(config: Config, network: object | None) -> tuple[Config, OwnNet
 
 
 def widen(params: Params, shapes: Params, hidden: int, to: int) -> Params:
-    """The same networks with a larger hidden layer, whose added units are zero throughout.
+    """Widen the hidden layers of networks with units whose weights are zero; outputs stay equal.
 
     - ``params``: a nested dict of arrays (series, ...) of networks with ``hidden`` units
     - ``shapes``: the same tree for one network with ``to`` units
     - ``hidden``, ``to``: units of a layer before and after
 
-    A unit without weights is zero in all networks (its candidate in an LSTM is tanh 0), and their
-    normalisation takes no mean over units, so the outputs stay what they were. An axis that grows
-    is made of what does not (inputs) and then of blocks of ``hidden`` units (states, gates).
+    In every network a unit without weights is zero (in an LSTM its candidate is tanh 0), and no
+    normalisation takes a mean over units. An axis that grows begins with inputs, whose number
+    stays, followed by blocks of ``hidden`` units (states, gates).
     """
 
     def grow(leaf: np.ndarray, wide: jax.ShapeDtypeStruct) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Linear networks: are more layers worth it?
+"""Linear networks.
 
 Zeng, Chen, Zhang & Xu (2023), "Are transformers effective for time series forecasting?", AAAI 37.
 """
@@ -9,13 +9,13 @@ from jax import Array
 
 from forecaster.forecasting.networks.base import Network, Sizes, check_last_only, last_layer
 
-_TREND = 25  # steps that a trend is the mean of, as in the paper
+_TREND = 25  # steps of the moving mean, as in the paper
 
 
 class DLinear(Network):
-    """A moving average of a window and what is left of it, each by a linear layer of its own.
+    """The sum of two linear layers: of a window's moving mean, and of the rest of the window.
 
-    ``hidden`` and ``layers`` mean nothing here. It has outputs for the last step only.
+    ``hidden`` and ``layers`` are not used. It has outputs for the last step only.
     """
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
@@ -25,7 +25,7 @@ class DLinear(Network):
         self.rest = last_layer(width, outputs, rngs=rngs)
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, 1, K) and constants."""
+        """Return outputs (B, 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         check_last_only("DLinear", last_only=last_only)
         observed = valid[..., None] > 0
         inputs = jnp.where(observed, inputs, 0.0)
@@ -36,11 +36,11 @@ class DLinear(Network):
 
 
 class NLinear(Network):
-    """A window less its last step by a linear layer, and that last step by another.
+    """The sum of two linear layers: of a window less its last step, and of that last step.
 
-    In the paper the last step is added to the forecast as it is; here inputs and targets differ in
-    units, and the target is counted from the last value already. ``hidden`` and ``layers`` mean
-    nothing here. It has outputs for the last step only.
+    In the paper the last step is added to the forecast without a layer. Here inputs and targets
+    have different units, and the target is already counted from the last value. ``hidden`` and
+    ``layers`` are not used. It has outputs for the last step only.
     """
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
@@ -50,7 +50,7 @@ class NLinear(Network):
         self.last = last_layer(sizes.features, outputs, rngs=rngs)
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, 1, K) and constants."""
+        """Return outputs (B, 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         check_last_only("NLinear", last_only=last_only)
         observed = valid[..., None] > 0
         inputs = jnp.where(observed, inputs, 0.0)
@@ -61,7 +61,7 @@ class NLinear(Network):
 
 
 def _moving_mean(inputs: Array, valid: Array) -> Array:
-    """Means of observed steps around each step, (B, T, F); at the ends of fewer."""
+    """Return the means (B, T, F) of the observed steps around each step, fewer at the ends."""
     steps = jnp.arange(inputs.shape[1])
     near = (jnp.abs(steps[:, None] - steps) <= _TREND // 2).astype(inputs.dtype)  # (T, T)
     total = jnp.einsum("ts,bsf->btf", near, inputs)

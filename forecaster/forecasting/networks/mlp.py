@@ -16,7 +16,7 @@ class MLP(Forecaster):
         self.layers = nnx.List([nnx.Linear(width, sizes.hidden, rngs=rngs) for width in widths])
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, 1, K) and constants."""
+        """Return outputs (B, 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         check_last_only("MLP", last_only=last_only)
         hidden = (inputs * valid[..., None]).reshape(inputs.shape[0], -1)
         for layer in self.layers:

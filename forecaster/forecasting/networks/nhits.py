@@ -1,4 +1,4 @@
-"""Perceptrons at several resolutions."""
+"""Multilayer perceptrons at several resolutions."""
 
 import math
 
@@ -10,12 +10,12 @@ from jax import Array
 
 from forecaster.forecasting.networks.base import Network, Sizes, check_last_only, last_layer
 
-_POOLS = (8, 4, 1)  # steps of a window that a block sees as one
-_SPARSER = (4, 2, 1)  # steps ahead for each that a block forecasts; between them it is a line
+_POOLS = (8, 4, 1)  # steps of a window that each block pools into one
+_SPARSER = (4, 2, 1)  # steps ahead per knot of each block; it interpolates between knots
 
 
 class Block(nnx.Module):
-    """A perceptron over a window at one resolution; what it explains, and what it forecasts."""
+    """A perceptron over a window at one resolution, with a backcast and a forecast."""
 
     def __init__(self, sizes: Sizes, pool: int, sparser: int, *, last: bool, rngs: nnx.Rngs):
         head = sizes.head
@@ -29,7 +29,7 @@ class Block(nnx.Module):
         self.backcast = None if last else nnx.Linear(sizes.hidden, pooled, rngs=rngs)
 
     def __call__(self, inputs: Array, valid: Array) -> tuple[Array, Array | None]:
-        """Inputs (B, T, F) to outputs (B, K), and to what of the inputs they came from."""
+        """Return outputs (B, K) and the backcast of the inputs (B, T, F); None for the last."""
         batch, steps, features = inputs.shape
         hidden = pooled(inputs, valid, self.pool).reshape(batch, -1)
         for layer in self.layers:
@@ -43,10 +43,10 @@ class Block(nnx.Module):
 
 
 class NHITS(Network):
-    """Blocks that see a window at finer and finer resolution, each what the former left over.
+    """Blocks of increasing resolution, each on the window less the backcasts of those before.
 
     Challu et al. (2023), "N-HiTS: neural hierarchical interpolation for time series forecasting",
-    AAAI 37. ``layers`` are those of each block. It has outputs for the last step only.
+    AAAI 37. ``layers``: of each block. It has outputs for the last step only.
     """
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
@@ -60,21 +60,21 @@ class NHITS(Network):
         )
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, 1, K) and constants."""
+        """Return outputs (B, 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         check_last_only("N-HiTS", last_only=last_only)
         observed = valid[..., None] > 0
         left = jnp.where(observed, inputs, 0.0)
         total = jnp.float32(0.0)
         for block in self.blocks:
-            outputs, explained = block(left, valid)
+            outputs, backcast = block(left, valid)
             total = total + outputs
-            if explained is not None:
-                left = jnp.where(observed, left - explained, 0.0)
+            if backcast is not None:
+                left = jnp.where(observed, left - backcast, 0.0)
         return total[:, None], self.constants[...]
 
 
 def pooled(inputs: Array, valid: Array, pool: int) -> Array:
-    """The largest of every ``pool`` observed steps, counted from the latest; zero where none is."""
+    """Return the maximum of each ``pool`` steps, counted from the latest; zero for padding."""
     batch, steps, features = inputs.shape
     missing = -steps % pool
     inputs = jnp.where(valid[..., None] > 0, inputs, -jnp.inf)
@@ -84,6 +84,6 @@ def pooled(inputs: Array, valid: Array, pool: int) -> Array:
 
 
 def between(knots: int, steps: int) -> np.ndarray:
-    """Weights (knots, steps) of a line through knots spread evenly over the steps."""
+    """Return the weights (knots, steps) of linear interpolation between evenly spread knots."""
     at = np.linspace(0, knots - 1, steps) if steps > 1 else np.zeros(1)
     return np.maximum(0, 1 - np.abs(at - np.arange(knots)[:, None])).astype(np.float32)

@@ -1,23 +1,23 @@
 """A user's own Flax module as the network of each series.
 
-Any class of ``flax.linen`` or ``flax.nnx`` modules will do that is called with ``inputs`` (window,
-lookback, feature), zero where there is nothing, and ``valid`` (window, lookback), 1.0 where there
-is something, and that returns one of
+It is a class of ``flax.linen`` or ``flax.nnx`` modules. A module is called with ``inputs`` (window,
+lookback, feature), zero in the padding, and ``valid`` (window, lookback), 1.0 for an input and 0.0
+in the padding. It returns one of
 
-- features of every step, (window, lookback, width), or of the window, (window, width): a last layer
-  that starts at zero, and the head's constants, are added to them
-- the head's outputs, (window, lookback or nothing, output), when its constructor has an argument
-  ``outputs``, their number
+- features of every step, (window, lookback, width), or of the window, (window, width): this program
+  adds a last layer, which starts at zero, and the head's constants
+- the head's outputs, (window, lookback, output) or (window, output), if its constructor has an
+  argument ``outputs``, their number
 
-Arguments of its constructor that have no default are filled by name: ``inputs``, features at each
-step; ``lookback``, ``horizon``, ``hidden`` and ``layers`` of the config; ``outputs`` of the head;
-``rngs`` in ``flax.nnx``.
+Arguments of the constructor without a default are filled by name: ``inputs``, the number of
+features at each step; ``lookback``, ``horizon``, ``hidden`` and ``layers`` of the config;
+``outputs`` of the head; ``rngs`` in ``flax.nnx``.
 
-A class attribute ``causal = True`` says that it returns features of every step and that none
-depends on later inputs: it is then trained at every step of a window, otherwise at the last.
+A class attribute ``causal = True`` declares that it returns features of every step and that none
+depends on later inputs. It is then trained at every step of a window, otherwise at the last.
 
-A ``__call__`` with an argument ``deterministic``, or ``train``, ``training`` or ``is_training``, is
-told by it whether it trains; when it does, linen modules have a random stream ``dropout``.
+If ``__call__`` has an argument ``deterministic``, ``train``, ``training`` or ``is_training``, it
+says whether the call is for training. In training, linen modules have a random stream ``dropout``.
 """
 
 import functools
@@ -39,7 +39,7 @@ from forecaster.errors import UsageError
 from forecaster.forecasting.networks.base import Network, Sizes, last_layer
 from forecaster.forecasting.networks.own_type import OwnNetwork
 
-_TAKEN = (  # columns of forecasts
+_TAKEN = (  # names of other columns of forecasts
     "unique_id", "ds", "cutoff", "y", "horizon", "latest", "sample_id", "probability_of_rise",
     "Naive", "PyTorch",
 )  # fmt: skip
@@ -48,7 +48,7 @@ _GIVEN = ("inputs", "lookback", "horizon", "hidden", "layers", "outputs", "rngs"
 
 
 def check_class(network: object) -> OwnNetwork:
-    """The network, if it is a class of Flax modules. Raises UsageError otherwise."""
+    """Return the network if it is a class of Flax modules. Raises UsageError otherwise."""
     if inspect.isclass(network) and issubclass(network, linen.Module | nnx.Module):
         if network.__name__ in _TAKEN:
             raise UsageError(
@@ -67,12 +67,12 @@ def check_class(network: object) -> OwnNetwork:
 
 
 def import_path(network: OwnNetwork) -> str:
-    """Where a class can be imported from, ``module:Class``."""
+    """Return the import path of a class, ``module:Class``."""
     return f"{network.__module__}:{network.__qualname__}"
 
 
 def import_network(path: str) -> OwnNetwork:
-    """The class at a path that :func:`import_path` gave. Raises UsageError where there is none."""
+    """Import the class at a path of :func:`import_path`. Raises UsageError where there is none."""
     module, _, name = path.partition(":")
     try:
         found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
@@ -82,10 +82,10 @@ def import_network(path: str) -> OwnNetwork:
 
 
 def imported_network(path: str) -> OwnNetwork:
-    """The class at a path, if its module has been imported; nothing is.
+    """Return the class at a path whose module has been imported already.
 
-    For paths that come from files: a file must not choose which code runs. Raises UsageError where
-    there is none.
+    For paths that come from files, which must not choose the code that runs. Raises UsageError
+    where there is no such class, or its module has not been imported.
     """
     if path.partition(":")[0] not in sys.modules:
         raise UsageError(f"network {path} has not been imported")
@@ -93,9 +93,10 @@ def imported_network(path: str) -> OwnNetwork:
 
 
 def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
-    """Pure functions of a user's module, called as those of the networks of this program.
+    """Return ``init`` and ``apply`` of a user's module, with the arguments of built-in networks.
 
-    Raises UsageError where it does not return what is expected.
+    Raises UsageError where the module keeps state, returns other shapes than expected, or is not as
+    causal as it says.
     """
     swarm.use_all_cores()  # before anything starts JAX
     given = _arguments(network, sizes)
@@ -109,7 +110,7 @@ def own_functions(network: OwnNetwork, sizes: Sizes) -> swarm.Functions:
 
 
 def _check_stateless(network: OwnNetwork, functions: swarm.Functions) -> None:
-    """Raise UsageError for a network with state that is not trained."""
+    """Raise UsageError for a network with state beside its weights."""
     params = jax.eval_shape(functions.init, jax.random.key(0))
     if isinstance(params, swarm.Variables):
         kept = list(params.state)
@@ -121,7 +122,7 @@ def _check_stateless(network: OwnNetwork, functions: swarm.Functions) -> None:
 
 
 def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
-    """What its constructor is given."""
+    """Return the arguments for its constructor."""
     values = {
         "inputs": sizes.features,
         "lookback": sizes.lookback,
@@ -148,19 +149,20 @@ def _arguments(network: OwnNetwork, sizes: Sizes) -> dict[str, Any]:
 
 
 def _parameters(network: OwnNetwork) -> dict[str, inspect.Parameter]:
-    """Of its constructor; the class itself would have the signature of its metaclass."""
+    """Return the parameters of its constructor."""
+    # Not inspect.signature(network), which is that of the metaclass.
     _, *rest = inspect.signature(network.__init__).parameters.items()
     return dict(rest)
 
 
-def _told(network: OwnNetwork, *, training: bool) -> dict[str, bool]:
-    """What its call is told by name, of the arguments that it takes."""
+def _training_flags(network: OwnNetwork, *, training: bool) -> dict[str, bool]:
+    """Return the arguments of its ``__call__`` that say whether the call is for training."""
     taken = inspect.signature(cast(Any, network).__call__).parameters
-    return {name: said == training for name, said in _TRAINS.items() if name in taken}
+    return {name: value == training for name, value in _TRAINS.items() if name in taken}
 
 
 class _Linen(linen.Module):
-    """A user's linen module, with what is added to it."""
+    """A user's linen module, with the last layer and the head's constants."""
 
     network: linen.Module
     sizes: Sizes
@@ -170,8 +172,8 @@ class _Linen(linen.Module):
     def __call__(
         self, inputs: Array, valid: Array, *, last_only: bool = True, deterministic: bool = True
     ) -> tuple[Array, Array]:
-        told = _told(type(self.network), training=not deterministic)
-        states = cast(Any, self.network)(inputs, valid, **told)
+        flags = _training_flags(type(self.network), training=not deterministic)
+        states = cast(Any, self.network)(inputs, valid, **flags)
         states = _at_steps(type(self.network), states, inputs, last_only=last_only)
         head, zeros = self.sizes.head, linen.initializers.zeros
         if self.gives_outputs:
@@ -197,7 +199,7 @@ def _linen_functions(
 
 
 class _Nnx(Network):
-    """A user's nnx module, with what is added to it."""
+    """A user's nnx module, with the last layer and the head's constants."""
 
     def __init__(
         self, network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes, *, rngs: nnx.Rngs
@@ -205,7 +207,7 @@ class _Nnx(Network):
         super().__init__(sizes)
         self.sizes = sizes
         self.network: Any = network(**_with_rngs(network, given, rngs))
-        # Assigned once: Flax decides by the first value whether an attribute holds arrays.
+        # Assigned once, as the first value tells Flax whether an attribute holds arrays.
         self.out = (
             None
             if "outputs" in given
@@ -215,8 +217,8 @@ class _Nnx(Network):
     def __call__(
         self, inputs: Array, valid: Array, *, last_only: bool, deterministic: bool = True
     ) -> tuple[Array, Array]:
-        told = _told(type(self.network), training=not deterministic)
-        states = self.network(inputs, valid, **told)
+        flags = _training_flags(type(self.network), training=not deterministic)
+        states = self.network(inputs, valid, **flags)
         states = _at_steps(type(self.network), states, inputs, last_only=last_only)
         if self.out is None:
             _check_outputs(type(self.network), states, self.sizes)
@@ -239,12 +241,12 @@ def _with_rngs(
 
 
 def _width(network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes) -> int:
-    """How many features it returns."""
+    """Return the number of features that a module returns."""
 
     def called() -> Array:
         arrays = (jnp.zeros(shape, jnp.float32) for shape in _shapes(sizes))
         made = cast(Any, network(**_with_rngs(network, given, nnx.Rngs(0))))
-        return made(*arrays, **_told(network, training=False))
+        return made(*arrays, **_training_flags(network, training=False))
 
     states = cast(Any, nnx.eval_shape(called))
     _check_shape(network, states, _shapes(sizes)[0])
@@ -252,12 +254,12 @@ def _width(network: type[nnx.Module], given: Mapping[str, Any], sizes: Sizes) ->
 
 
 def _shapes(sizes: Sizes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of two windows and of what is valid in them."""
+    """Return the shapes of the arguments of a call with two windows."""
     return (2, sizes.lookback, sizes.features), (2, sizes.lookback)
 
 
 def _at_steps(network: OwnNetwork, states: Array, inputs: Array, *, last_only: bool) -> Array:
-    """What it returned, (window, steps, any), at the last step or at all."""
+    """Return a module's features as (window, step, width), of the last step or of all steps."""
     _check_shape(network, states, inputs.shape)
     if states.ndim == 2:
         states = states[:, None]
@@ -286,13 +288,13 @@ def _check_outputs(network: OwnNetwork, states: Array, sizes: Sizes) -> None:
 
 
 def _check_returned(network: OwnNetwork, functions: swarm.Functions, sizes: Sizes) -> None:
-    """Raise UsageError for wrong shapes, and where it says that it is causal and is not."""
+    """Raise UsageError for wrong shapes, and for a class that says it is causal but is not."""
     causal = bool(getattr(network, "causal", False))
     windows, steps = (jax.ShapeDtypeStruct(shape, np.float32) for shape in _shapes(sizes))
 
     def outputs(inputs: Array, valid: Array) -> Array:
         params = functions.init(jax.random.key(0))
-        # The last layer starts at zero, which would hide everything.
+        # The last layer starts at zero, which would hide all differences.
         params = jax.tree.map(lambda leaf: leaf + 0.1 * _waves(leaf.shape), params)
         return functions.apply(params, inputs, valid, last_only=not causal)[0]
 
@@ -313,14 +315,14 @@ def _check_returned(network: OwnNetwork, functions: swarm.Functions, sizes: Size
 
 
 def _waves(shape: tuple[int, ...]) -> Array:
-    """Different numbers of an array of this shape."""
+    """Return an array of this shape whose numbers differ."""
     return jnp.sin(jnp.arange(math.prod(shape), dtype=jnp.float32) + 1.0).reshape(shape)
 
 
 def _with_checked_weights(
     network: OwnNetwork, functions: swarm.Functions
 ) -> Callable[..., tuple[Array, Array]]:
-    """Its ``apply``, which says so when weights are of another version of the class."""
+    """Return its ``apply``, which raises UsageError for weights of another version of the class."""
     expected = jax.eval_shape(functions.init, jax.random.key(0))
 
     def described(tree: swarm.Params) -> dict[str, tuple[int, ...]]:
@@ -331,9 +333,9 @@ def _with_checked_weights(
         if (got := described(params)) != (wanted := described(expected)):
             other = sorted(set(got.items()) ^ set(wanted.items()))
             raise UsageError(
-                f"network {network.__name__}: it is not the class that the weights are of; they "
-                f"differ in {', '.join(dict.fromkeys(name for name, _ in other))}. Fit again, or "
-                "load the model with the class as it was"
+                f"network {network.__name__}: the saved weights are of another version of the "
+                f"class; they differ in {', '.join(dict.fromkeys(name for name, _ in other))}. Fit "
+                "again, or load the model with the class as it was"
             )
         return functions.apply(params, *inputs, **options)
 

@@ -1,4 +1,4 @@
-"""The type of a user's own networks. It stands apart so that naming it does not load Flax."""
+"""The type of a user's own networks, in a module that does not load Flax."""
 
 from typing import TYPE_CHECKING, TypeAlias
 

@@ -1,7 +1,7 @@
-"""LSTM and GRU networks as functions of their weights alone, for a forecast with trained ones.
+"""Trained LSTM and GRU networks without Flax, which takes longer to import than a forecast takes.
 
-Flax takes longer to import than such a forecast takes. These are the computations of
-:class:`forecaster.forecasting.networks.Recurrent`, operation by operation, so that bits agree.
+The operations are those of :class:`forecaster.forecasting.networks.Recurrent` in the same order, so
+that the results are equal bit for bit.
 """
 
 import functools
@@ -17,7 +17,7 @@ from forecaster.swarm import gru, lstm
 
 
 class _Cell(NamedTuple):
-    """``biases``: their names, in the order in which ``run``, the recurrence, takes them."""
+    """A recurrence ``run``, and the names of its ``biases`` in the order of its arguments."""
 
     biases: tuple[str, ...]
     run: Callable[..., Array]
@@ -27,7 +27,7 @@ _CELLS = {"lstm": _Cell(("bias",), lstm), "gru": _Cell(("bias", "new_bias"), gru
 
 
 def plain_apply(config: Config) -> Callable[..., tuple[Array, Array]] | None:
-    """``apply(params, inputs, valid, *, last_only)`` of a model; None of one that needs Flax."""
+    """Return ``apply(params, inputs, valid, *, last_only)``; None for a model that needs Flax."""
     if config.model not in _CELLS:
         return None
     return functools.partial(_apply, _CELLS[config.model], config.layers, config.precision)
@@ -43,12 +43,12 @@ def _apply(
     *,
     last_only: bool,
 ) -> tuple[Array, Array]:
-    """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, T or 1, K) and the head's constants."""
+    """Return outputs (B, T or 1, K) and the head's constants, for inputs (B, T, F)."""
     hidden, valid = inputs.swapaxes(0, 1), valid.swapaxes(0, 1)
-    for place in range(layers):
-        weights = params["layers"][place]
+    for layer in range(layers):
+        weights = params["layers"][layer]
         arrays = weights["kernel"], *(weights[name] for name in cell.biases)
-        last = last_only and place == layers - 1
+        last = last_only and layer == layers - 1
         hidden = cell.run(*arrays, hidden, valid, last_only=last, precision=precision)
     hidden = hidden[:, None] if last_only else hidden.swapaxes(0, 1)
     out = params["out"]

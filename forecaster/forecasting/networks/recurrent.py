@@ -1,4 +1,4 @@
-"""LSTM and GRU."""
+"""LSTM and GRU networks."""
 
 from flax import nnx
 from jax import Array
@@ -19,7 +19,7 @@ class Recurrent(Forecaster):
         )
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, T or 1, K) and constants."""
+        """Return outputs (B, T or 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         hidden, valid = inputs.swapaxes(0, 1), valid.swapaxes(0, 1)
         *lower, top = self.layers
         for layer in lower:

@@ -1,4 +1,4 @@
-"""The arrays of LSTM and GRU networks, known without building one."""
+"""The shapes of the weights of LSTM and GRU networks, without building one."""
 
 from forecaster.config import Config
 
@@ -7,7 +7,7 @@ _HEADS = {"student_t": (2, 1), "point": (1, 0)}  # for each step ahead: outputs,
 
 
 def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | None:
-    """The shapes of one network's arrays by path; None of a model whose network must be built.
+    """Return the shapes of one network's weights by path; None for models other than LSTM and GRU.
 
     ``features``: inputs at each step
     """
@@ -17,10 +17,10 @@ def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | 
     gates = _GATES[config.model] * hidden
     outputs, constants = (count * config.horizon for count in _HEADS[config.head])
     shapes: dict[str, tuple[int, ...]] = {"constants": (constants,)}
-    for place in range(config.layers):
-        width = hidden if place else features
-        shapes[f"layers/{place}/bias"] = (gates,)
-        shapes[f"layers/{place}/kernel"] = (width + hidden, gates)
+    for layer in range(config.layers):
+        width = hidden if layer else features
+        shapes[f"layers/{layer}/bias"] = (gates,)
+        shapes[f"layers/{layer}/kernel"] = (width + hidden, gates)
         if config.model == "gru":
-            shapes[f"layers/{place}/new_bias"] = (hidden,)
+            shapes[f"layers/{layer}/new_bias"] = (hidden,)
     return shapes | {"out/bias": (outputs,), "out/kernel": (hidden, outputs)}

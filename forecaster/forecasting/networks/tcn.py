@@ -1,4 +1,4 @@
-"""A temporal convolutional network."""
+"""Temporal convolutional networks."""
 
 import jax
 import jax.numpy as jnp
@@ -7,14 +7,15 @@ from jax import Array
 
 from forecaster.forecasting.networks.base import Forecaster, Sizes
 
-_TAPS = 3  # steps that a convolution sees
+_TAPS = 3  # input steps of a convolution
 
 
 class TCN(Forecaster):
-    """Stacks of dilated causal convolutions, each stack reaching over the whole lookback.
+    """Stacks of dilated causal convolutions; each stack spans the whole lookback.
 
     Bai, Kolter & Koltun (2018), arXiv 1803.01271. The dilation grows threefold from one convolution
-    to the next, whose three taps then see every step once. No step sees a later one.
+    of three taps to the next, so that each step of the window enters once. No step sees a later
+    one.
     """
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
@@ -27,11 +28,11 @@ class TCN(Forecaster):
         )
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, T or 1, K) and constants."""
+        """Return outputs (B, T or 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         observed = valid[..., None] > 0
         states = jnp.where(observed, self.embed(jnp.where(observed, inputs, 0.0)), 0.0)
         for layer, dilation in zip(self.layers, self.dilations, strict=True):
-            # Shifts and one matrix product: as a convolution, XLA is many times slower under vmap.
+            # Shifts and one matrix product, as a convolution under vmap is many times slower.
             taps = [states, *(_earlier(states, tap * dilation) for tap in range(1, _TAPS))]
             new = jax.nn.relu(layer(jnp.concatenate(taps, axis=-1)))
             states = jnp.where(observed, states + new, 0.0)
@@ -41,7 +42,7 @@ class TCN(Forecaster):
 
 
 def dilations(lookback: int) -> tuple[int, ...]:
-    """Dilations of convolutions that together reach over a lookback."""
+    """Return the dilations of the convolutions that together span a lookback."""
     chosen, reach = [1], _TAPS
     while reach < lookback:
         chosen.append(chosen[-1] * _TAPS)
@@ -50,6 +51,6 @@ def dilations(lookback: int) -> tuple[int, ...]:
 
 
 def _earlier(states: Array, steps: int) -> Array:
-    """States (B, T, H) as they were some steps before; zero where there are none."""
+    """Return the states (B, T, H) ``steps`` steps earlier, zero before the first."""
     length = states.shape[1]
     return jnp.pad(states, ((0, 0), (min(steps, length), 0), (0, 0)))[:, :length]

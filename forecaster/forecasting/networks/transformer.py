@@ -1,4 +1,4 @@
-"""A small causal transformer encoder."""
+"""Small causal transformer encoders."""
 
 import jax
 import jax.numpy as jnp
@@ -7,32 +7,32 @@ from jax import Array
 
 from forecaster.forecasting.networks.base import Forecaster, Sizes
 
-_SLOPES = (0.25, 0.03125)  # one head looks some steps back at first, the other some thirty
+_SLOPES = (0.25, 0.03125)  # at the start one head looks back a few steps, the other about thirty
 _glorot = nnx.initializers.glorot_uniform()
 
 
 class Norm(nnx.Module):
-    """Root mean square normalisation, which a unit that is always zero does not change.
+    """Root mean square normalisation, with the sum of squares in place of their mean.
 
-    Zhang & Sennrich (2019), NeurIPS, with the sum in place of the mean, so that widening a network
-    changes nothing.
+    Zhang & Sennrich (2019), NeurIPS. With the sum, units that are always zero change nothing, so
+    that a network can be widened.
     """
 
     def __init__(self, hidden: int):
         self.gain = nnx.Param(jnp.full(hidden, jnp.sqrt(hidden)))
 
     def __call__(self, states: Array) -> Array:
-        """States (..., H)."""
+        """Return normalised states (..., H)."""
         square = jnp.square(states).sum(-1, keepdims=True)
         return states * jax.lax.rsqrt(square + 1e-6) * self.gain[...]
 
 
 class Attention(nnx.Module):
-    """Causal attention in two heads, each as wide as the states, over steps that are valid.
+    """Causal attention with two heads, each as wide as the states, over valid steps.
 
-    How far back a step lies counts by a trained number for each distance and head, which starts as
-    in ALiBi (Press, Smith & Lewis 2022, ICLR). So only distances matter, and a history that begins
-    late is seen as it would be without the padding before it.
+    Each head has a trained bias for each distance between steps, which starts as in ALiBi (Press,
+    Smith & Lewis 2022, ICLR). As only distances matter, padding before a short history changes
+    nothing.
     """
 
     def __init__(self, hidden: int, lookback: int, *, rngs: nnx.Rngs):
@@ -43,14 +43,14 @@ class Attention(nnx.Module):
         self.distance = nnx.Param(-jnp.array(_SLOPES)[:, None] * jnp.arange(lookback))
 
     def __call__(self, states: Array, valid: Array, *, last_only: bool) -> Array:
-        """States (B, T, H) to what is added to them, (B, T or 1, H)."""
+        """Return the update (B, T or 1, H) of the states (B, T, H)."""
         batch, steps, hidden = states.shape
         heads = len(_SLOPES)
         projected = (states @ self.kernel[...]).reshape(batch, steps, 3, heads, hidden)
         query, key, value = (projected[:, :, part] for part in range(3))
         bias = by_distance(self.distance[:, :steps])  # (heads, T, T)
         allowed = jnp.tril(jnp.ones((steps, steps), bool)) & (valid > 0)[:, None]
-        allowed |= jnp.eye(steps, dtype=bool)  # itself: padding sees padding alone
+        allowed |= jnp.eye(steps, dtype=bool)  # padding attends to itself
         if last_only:
             query, bias, allowed = query[:, -1:], bias[:, -1:], allowed[:, -1:]
         scores = jnp.einsum("bthd,bshd->bhts", query, key) + bias
@@ -60,9 +60,9 @@ class Attention(nnx.Module):
 
 
 class Transformer(Forecaster):
-    """Layers of attention and of a perceptron at each step, normalised before (Xiong et al. 2020).
+    """Layers of attention and of a perceptron at each step; no step sees a later one.
 
-    Vaswani et al. (2017), NeurIPS. No step sees a later one.
+    Vaswani et al. (2017), NeurIPS, with normalisation before each layer (Xiong et al. 2020).
     """
 
     def __init__(self, sizes: Sizes, *, rngs: nnx.Rngs):
@@ -75,7 +75,7 @@ class Transformer(Forecaster):
         self.norms = nnx.List([Norm(hidden) for _ in range(2 * sizes.layers + 1)])
 
     def __call__(self, inputs: Array, valid: Array, *, last_only: bool) -> tuple[Array, Array]:
-        """``inputs`` (B, T, F), ``valid`` (B, T). Outputs (B, T or 1, K) and constants."""
+        """Return outputs (B, T or 1, K) and constants, for inputs (B, T, F) and valid (B, T)."""
         states = self.embed(jnp.where(valid[..., None] > 0, inputs, 0.0))
         *norms, final = self.norms
         for layer, attention in enumerate(self.attention):
@@ -88,10 +88,10 @@ class Transformer(Forecaster):
 
 
 def by_distance(values: Array) -> Array:
-    """Values (..., T) of distances 0 to T - 1 as (..., T, T): of step t and one before it, s.
+    """Return values (..., T) of the distances 0 to T - 1 as (..., T, T), by step t and earlier s.
 
-    Entries with s after t are zero. Without a gather, whose gradient would be a slow scatter: each
-    row of the square is the row above moved on by one.
+    Entries with s after t are zero. There is no gather, whose gradient would be a slow scatter:
+    each row of the square is the row above, shifted by one.
     """
     steps = values.shape[-1]
     first = jnp.concatenate(

@@ -1,4 +1,4 @@
-"""Which series a model can forecast, with the channels and the market that it learned from."""
+"""Select the series of a panel that a model can forecast, with its channels and its market."""
 
 import dataclasses
 import warnings
@@ -12,20 +12,19 @@ from forecaster.forecasting.model import Model, Networks
 from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
 from forecaster.skipped import Kind, Skipped
 
-_NAMED = 5
+_NAMED = 5  # series in a warning
 
 
 def newcomers_of(model: Model, panel: Panel) -> list[str]:
-    """The series of a panel that the model has no network for, in their order."""
+    """Return the series of a panel that the model has no network for, in their order."""
     known = set(model.ids)
     return [name for name in panel.ids if name not in known]
 
 
 def with_newcomers(model: Model, panel: Panel) -> Model:
-    """The model with networks for all series of a panel, those it lacks from the common start.
+    """Return the model with the weights of the common start for each series without a network.
 
-    ``panel``: as :func:`match_panel` returns it. Warns of the series that have no network of their
-    own.
+    Warns of these series. ``panel``: as :func:`match_panel` returns it.
     """
     new = newcomers_of(model, panel)
     if not new:
@@ -49,9 +48,9 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
 
 
 def _extended(networks: Networks, new: list[str]) -> Networks:
-    """Networks with the common start for further series."""
+    """Return the networks with the common start for further series."""
     start = networks.start
-    assert start is not None, "match_panel leaves out what has no network then"
+    assert start is not None, "match_panel leaves out series without a network then"
 
     def extended(own: np.ndarray, common: np.ndarray) -> np.ndarray:
         return np.concatenate([own, np.repeat(common[None], len(new), axis=0)])
@@ -70,9 +69,9 @@ def _spacing(panel: Panel) -> np.ndarray:
 
 
 def _scored_from(model: Model, panel: Panel) -> np.ndarray:
-    """The time of each series since which its forecasts count for its bands.
+    """Return the time of each series since which the errors of its forecasts calibrate its bands.
 
-    Nothing of it was learned from, so all do; but no more than bands remember.
+    No row was trained on, so the latest ones count, as many as bands remember.
     """
     positions = Histories.of(panel).positions
     latest = positions[:, -model.config.longest_validation :]
@@ -81,12 +80,12 @@ def _scored_from(model: Model, panel: Panel) -> np.ndarray:
 
 
 def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
-    """The series of a panel that the model can forecast, with the channels it learned from.
+    """Return the panel of the series that a model can forecast, with the model's channels.
 
     ``latest``: whether forecasts are made from the latest rows, which then must be as far apart as
-    those of the fit: weeks are no days.
+    the rows of the fit
 
-    Warns of the others, which the panel's ``skipped`` names. Raises ModelError when none is left or
+    Warns of the other series, and names them in ``skipped``. Raises ModelError when none is left or
     the panel lacks one of the channels.
     """
     panel = _with_market(model, _with_channels(model, panel))
@@ -115,21 +114,21 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
 
 
 def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, Skipped]:
-    """Series whose rows are further apart than those of the fit, or closer, in words."""
+    """Return the series whose rows are further apart, or closer, than at the fit."""
     known = np.unique(model.spacing)
     spacing = dict(zip(model.ids, model.spacing, strict=True))
     reasons: dict[str, Skipped] = {}
     for name, seen in zip(panel.ids, panel.mask, strict=True):
         times = panel.times[seen]
-        # Of a newcomer, those of any series will do.
-        its = spacing.get(name) or known[np.argmin(np.abs(np.log(known / spacing_of(times))))]
-        if why := spaced_otherwise(times, its):
+        # A series without a network is compared with the most similar spacing of the fit.
+        own = spacing.get(name) or known[np.argmin(np.abs(np.log(known / spacing_of(times))))]
+        if why := spaced_otherwise(times, own):
             reasons[name] = Skipped(Kind.OTHER_SPACING, detail=why)
     return reasons
 
 
 def _with_channels(model: Model, panel: Panel) -> Panel:
-    """The panel with the channels that the model learned from alone, in their order."""
+    """Return the panel with the channels of the model's fit alone, in their order."""
     if (panel.times.dtype.kind == "M") != (model.fitted_until.dtype.kind == "M"):
         raise ModelError(
             "the model was fitted on series whose times are "
@@ -152,7 +151,7 @@ def _with_channels(model: Model, panel: Panel) -> Panel:
 
 
 def _with_market(model: Model, panel: Panel) -> Panel:
-    """The panel with the market that the networks see, and no other."""
+    """Return the panel with the market that the networks see."""
     name = model.transform.market
     if name is None or (panel.market is not None and panel.market.ids == (name,)):
         return panel
@@ -161,5 +160,5 @@ def _with_market(model: Model, panel: Panel) -> Panel:
             f"the model's networks see the market {name} beside each series; these data lack it. "
             f"Load the rows of {name} too"
         )
-    # It is forecast where it has a network, or where nothing else was asked for.
+    # The market is forecast too if it has a network, or if the panel holds no other series.
     return panel.with_market(name, forecast=name in model.ids or panel.ids == (name,))

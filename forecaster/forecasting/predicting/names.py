@@ -9,7 +9,7 @@ from forecaster.spelling import near, spelled, spellings
 def resolve_names(
     ids: Sequence[str], skipped: Mapping[str, Skipped], names: Sequence[str] | None
 ) -> tuple[list[str], dict[str, Skipped]]:
-    """Return the series that names mean, and the reason for each name that means none.
+    """Return the series that match names, and the reason for each name without one.
 
     - ``ids``: the series that a model has networks for
     - ``skipped``: the series that its fit left out, with the reason

@@ -1,4 +1,4 @@
-"""Forecast with a model: from a panel to distributions, bands and a long frame."""
+"""Forecast with a model: distributions, bands, and a long frame of forecasts."""
 
 import functools
 import warnings
@@ -38,13 +38,14 @@ from forecaster.series import (
     show_time,
 )
 
-_NAMED = 3
+_NAMED = 3  # series in a warning
 
 
 def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> None:
-    """Of n outcomes the outermost is at about 1 / (n + 1) on each side; warn of levels beyond.
+    """Warn of bands that are wider than the errors of some series can calibrate.
 
-    Only of the panel's series that the model has networks of their own for.
+    Of n outcomes the outermost lies at about the quantile 1 / (n + 1) on each side. Series without
+    a network of their own do not count.
     """
     wanted = set(panel.ids)
     counts = {
@@ -69,12 +70,12 @@ def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> No
 
 
 def _highest(count: int) -> float:
-    """The widest band in percent that so many errors hold."""
+    """Return the level of the widest band that this many errors can calibrate, in percent."""
     return 100 * (1 - 2 / (count + 1))
 
 
 def warn_of_jumps(panel: Panel) -> None:
-    """Warn of latest rows that are forecast from though they may be errors."""
+    """Warn of jumps at the latest row, which is forecast from though it may be an error."""
     jumped = panel.flagged() & ~panel.flagged(forecasting=True)
     if names := [panel.ids[row] for row in np.flatnonzero(jumped.any(1))]:
         warnings.warn(
@@ -86,7 +87,7 @@ def warn_of_jumps(panel: Panel) -> None:
 
 
 def warn_of_hindsight(model: Model, panel: Panel) -> None:
-    """Warn of series that end before their networks do: what is forecast was learned from."""
+    """Warn of series that end before their networks' training did, which has seen the future."""
     until = dict(zip(model.ids, model.fitted_until, strict=True))
     early = {
         name: f"ends {show_time(times[-1])}; its networks have seen rows up to "
@@ -101,7 +102,7 @@ def warn_of_hindsight(model: Model, panel: Panel) -> None:
 
 
 RISE = "probability_of_rise"
-"""The column with the chance that a value lies above the latest one."""
+"""The column with the probability that a value lies above the latest one."""
 
 ByHorizon: TypeAlias = Float[np.ndarray, "series origin horizon"]
 
@@ -115,22 +116,21 @@ def predict(
     """Forecast every series of the panel from its own latest row.
 
     Returns a long frame ``unique_id, ds``, the median under the model's name (``LSTM``), bounds
-    ``LSTM-lo-80, LSTM-hi-80, ...`` per level in percent, and ``probability_of_rise``, the chance
-    that the value lies above the latest one. Prices are in the units of ``close``, also where the
-    model learned from ``adj_close``. The times of each series follow its own frequency.
+    ``LSTM-lo-80, LSTM-hi-80, ...`` per level in percent, and ``probability_of_rise``, the
+    probability that the value lies above the latest one. Prices are in the units of ``close``, also
+    where the model was fitted on ``adj_close``. The times of each series follow its own frequency.
 
     - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
     - ``level``: of the bands, in percent
-    - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
+    - ``columns``: of a frame, see :class:`forecaster.ingest.ColumnOptions`
 
-    Rows that are known to look wrong are left out, see :meth:`Panel.masked`, but for a jump at the
-    latest row: most are true, so it is forecast from, with a warning.
+    Rows that are known to look wrong are left out, see :meth:`Panel.masked`, except for a jump at
+    the latest row: most jumps are true, so it is forecast from, with a warning.
 
-    Series that the model has no network for, because they were too short or came later, are
-    forecast by the one that all series' networks started from, with a warning; where the networks
-    are independent there is none, and they are left out. Raises ModelError when
-    that is all of them, when channels are missing or when a forecast is not finite; UsageError for
-    a level outside 0 to 100.
+    Series without a network, which were too short or are new, are forecast by the common network
+    that all others started from, with a warning. A model of independent networks has none, and
+    leaves them out. Raises ModelError when no series can be forecast, when channels are missing,
+    or when a forecast is not finite; UsageError for a level outside 0 to 100.
     """
     level = check_levels(level)
     panel = as_panel(panel, **columns)
@@ -158,7 +158,7 @@ def predict(
 
 
 def check_known_ahead(model: Model, panel: Panel) -> None:
-    """Raise ModelError where a covariate that is known in advance is not, for a time ahead."""
+    """Raise ModelError where a future covariate is not known for a time that is forecast."""
     if panel.future is None or not model.transform.covariates.future:
         return
     ahead = {
@@ -170,7 +170,7 @@ def check_known_ahead(model: Model, panel: Panel) -> None:
 
 
 def check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
-    """Raise ModelError where a forecast is no number: a fit leaves no such network."""
+    """Raise ModelError where a forecast is not finite, as no network of a sound model makes it."""
     finite = np.all([np.isfinite(values).all((1, 2)) for values in forecast.values()], axis=0)
     if wrong := [name for name, sound in zip(panel.ids, finite, strict=True) if not sound]:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -181,22 +181,22 @@ def check_finite(panel: Panel, forecast: dict[str, ByHorizon]) -> None:
 
 
 def times_ahead(series_times: np.ndarray, horizon: int) -> np.ndarray:
-    """The times of the next rows of a series, (horizon,), by its own frequency."""
+    """Return the times of the next rows of a series, (horizon,), by its own frequency."""
     return infer_frequency(series_times).after(series_times[-1], horizon)
 
 
 def forecast_latest(
     model: Model, panel: Panel, transformed: Transformed, count: int, level: Sequence[float]
 ) -> dict[str, ByHorizon]:
-    """Forecasts made at the latest ``count`` steps, by column, each (series, count, horizon).
+    """Return forecasts made at the latest ``count`` steps, by column, (series, count, horizon).
 
-    Only what was known at a step has a part in its forecast: of the network's inputs, and of the
-    residuals that its bands are calibrated on, those since the fit included.
+    A forecast uses only what was known at its step, both for the inputs of networks and for the
+    outcomes that calibrate the bands, which include those since the fit.
 
     - ``model``: has networks for every series of the panel
     - ``panel``: as :func:`match_panel` returns it
     - ``transformed``: the panel under the model's transform
-    - ``count``: how many of the latest steps
+    - ``count``: the number of latest steps
     - ``level``: of the bands, in percent, sorted
     """
     latest = latest_scores(model, panel, transformed, count)
@@ -208,12 +208,12 @@ def forecast_latest(
 
 
 class Latest(NamedTuple):
-    """What the networks say at the latest steps, and how surprising the outcomes so far were.
+    """The distributions forecast at the latest steps, and the scores of past outcomes.
 
     - ``origins`` (series, origin): the steps
     - ``mixture``: the distributions forecast at them, in standardised units
-    - ``scores``: normal scores of the outcomes of all forecasts since the validation span, in order
-      of time, NaN where unknown; the last origin is "now"
+    - ``scores``: normal scores of the outcomes from the validation span until now, in order of
+      time, NaN where unknown; the last origin is "now"
     """
 
     origins: Int[np.ndarray, "series origin"]
@@ -222,11 +222,11 @@ class Latest(NamedTuple):
 
 
 def latest_scores(model: Model, panel: Panel, transformed: Transformed, count: int) -> Latest:
-    """Forecast at the latest ``count`` steps at least; arguments as of :func:`forecast_latest`."""
+    """Forecast at ``count`` or more latest steps; arguments as of :func:`forecast_latest`."""
     model = model.only(panel.ids)
     steps, horizon = transformed.z.shape[1], model.config.horizon
     n_new = _steps_since_fit(panel, transformed, model.fitted_until)
-    # The outcomes of the last origins before the fit's end were not all known then.
+    # At the fit, not all outcomes of the last origins were known.
     n_origins = min(steps, max(count, int(n_new.max()) + horizon))
     origins = np.tile(np.arange(steps - n_origins, steps), (len(model.ids), 1))
     mixture = distributions(model.networks, transformed, origins)
@@ -241,10 +241,10 @@ def _columns(
     mixture: Mixture,
     bounds: dict[float, Float[np.ndarray, "2 series origin horizon"]],
 ) -> dict[str, ByHorizon]:
-    """Forecasts in the series' own units, by column.
+    """Return forecasts in the series' own units, by column.
 
-    ``mixture``: the distributions in standardised units; ``bounds``: the normal scores of the lower
-    and the upper bound of each level in percent.
+    - ``mixture``: the distributions in standardised units
+    - ``bounds``: the normal scores of the lower and the upper bound, by level in percent
     """
     base = np.take_along_axis(transformed.base, origins[:, :, None], axis=1)
     unit = np.take_along_axis(transformed.scale, origins[:, :, None], axis=1)
@@ -266,22 +266,24 @@ def _columns(
 def _steps_since_fit(
     panel: Panel, transformed: Transformed, fitted_until: np.ndarray
 ) -> Int[np.ndarray, " series"]:
-    """How many rows each series has after the latest one that its network has seen."""
+    """Count the rows of each series after ``fitted_until``."""
     positions = transformed.positions
     times = panel.times[np.maximum(positions, 0)]
     return ((times > fitted_until[:, None]) & (positions >= 0)).sum(1)
 
 
 def targets_at(transformed: Transformed, origins: Int[np.ndarray, "series origin"]) -> ByHorizon:
-    """What came of forecasts made at these steps, in standardised units; NaN where unknown."""
+    """Return the targets of forecasts made at these steps, standardised; NaN where unknown."""
     return np.take_along_axis(transformed.targets(), origins[:, :, None], axis=1)
 
 
 def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series"]) -> ByHorizon:
-    """Normal scores of the validation span and those since, in order of time.
+    """Join the normal scores of the validation span with later ones, in order of time.
 
-    ``stored`` ends one origin before the fit's last row; of ``recent`` the last ``keep`` origins
-    count and replace what they overlap. The last origin is "now"; NaN where there is none.
+    The last origin of the result is "now"; NaN where there is no score.
+
+    - ``stored``: ends one origin before the fit's last row
+    - ``recent``: of the latest origins; the last ``keep`` of them replace stored ones
     """
     series, span, horizon = stored.shape
     n_recent = recent.shape[1]
@@ -299,9 +301,11 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
 def distributions(
     networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
 ) -> Mixture:
-    """The distributions of forecasts made at these steps by all networks, standardised units."""
-    its, data = networks, transformed
-    return mixture_of(its.config, its.network, its.params, data.features, data.first, origins)
+    """Return the distributions of all networks' forecasts made at these steps, standardised."""
+    return mixture_of(
+        networks.config, networks.network, networks.params, transformed.features, transformed.first,
+        origins,
+    )  # fmt: skip
 
 
 def mixture_of(
@@ -312,7 +316,7 @@ def mixture_of(
     first: Int[np.ndarray, " series"],
     origins: Int[np.ndarray, "series origin"],
 ) -> Mixture:
-    """The same of networks' weights, each array (series, member, ...), and of features alone."""
+    """Return :func:`distributions` from weights (series, member, ...) and features alone."""
     series, each = leading_axes(params)
     rows = np.repeat(np.arange(series), each)
     data = features, first.astype(np.int32), origins.astype(np.int32)
@@ -329,7 +333,7 @@ def mixture_of(
 def _forecast_function(
     config: Config, features: int, network: OwnNetwork | None
 ) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
-    """The forecast of one series; cached, so that forecasting again compiles nothing."""
+    """Return the function that forecasts one series; cached, so that it is compiled once."""
     apply = trained_apply(config, features, network)
     head = HEADS[config.head](config.horizon)
 
@@ -346,7 +350,7 @@ def _forecast_function(
 
 
 def check_levels(level: Sequence[float] | float) -> list[float]:
-    """Levels of bands in percent, sorted. Raises UsageError unless each is between 0 and 100."""
+    """Return the levels of bands, sorted. Raises UsageError unless each is 1 or more, below 100."""
     level = [float(percent) for percent in np.atleast_1d(np.asarray(level, float))]
     for percent in level:
         if not 0 < percent < 100:
@@ -360,9 +364,9 @@ def check_levels(level: Sequence[float] | float) -> list[float]:
 
 
 def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:
-    """Factor from the target's units to quoted prices.
+    """Return the factor from the target's units to quoted prices.
 
-    Close over adjusted close at the latest row that has both; 1 for other targets.
+    It is close over adjusted close at the latest row that has both, and 1 for other targets.
     """
     if panel.target != "adj_close" or "close" not in panel.channels:
         return np.ones(len(panel.ids))

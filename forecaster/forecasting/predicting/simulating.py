@@ -1,8 +1,8 @@
-"""Sample paths of all series together: what predict says of each time, joined by past errors.
+"""Sample paths of all series together, from the forecast distributions and past errors.
 
-A path takes the errors of one past day, of all series and steps ahead at once: an empirical copula
-(the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So series that err
-together do so in the paths, and an error of the first step is seen in those after it.
+Each path takes the errors of one past time, of all series and steps ahead at once: an empirical
+copula (the Schaake shuffle: Clark et al. 2004, Journal of Hydrometeorology 5(1)). So errors that
+occurred together, across series or across steps, occur together in the paths.
 """
 
 from typing import Unpack
@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 
 from forecaster.errors import UsageError
 from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
-from forecaster.forecasting.bands.heads import ndtri
-from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.model import Model
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.forecasting.predicting.predicting import (
@@ -29,7 +28,7 @@ from forecaster.forecasting.predicting.predicting import (
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 
-_KNOTS = np.linspace(-5, 5, 101)  # normal scores that the quantile functions are computed at
+_KNOTS = np.linspace(-5, 5, 101)  # normal scores between which quantiles are interpolated
 
 
 def simulate(
@@ -43,16 +42,16 @@ def simulate(
 
     Returns a long frame ``unique_id, ds, sample_id`` and the value under the model's name
     (``LSTM``), in the units of :func:`predict`. A ``sample_id`` is one future of all series: the
-    value of a basket in it is the sum over its series, so its distribution over the paths is that
-    of the basket. Each series and time by itself is distributed as :func:`predict` says.
+    value of a basket is the sum of its series' values with that ``sample_id``. Each series and time
+    by itself has the distribution of :func:`predict`.
 
-    The dependence, between series and between steps, is that of the errors of past forecasts, at
-    the latest times at which most series have them; a series that has none there takes those of
-    another time of its own, and is then independent of the others.
+    The dependence between series and between steps is that of the errors of past forecasts, at the
+    latest times at which most series have errors. A series without errors at such a time takes
+    those of another time of its own, and is then independent of the others.
 
-    - ``model, panel, columns``: as for :func:`predict`, which also says what is left out
-    - ``n_paths``: how many
-    - ``seed``: decides on them
+    - ``model, panel, columns``: as for :func:`predict`, which leaves out the same series and rows
+    - ``n_paths``: the number of paths
+    - ``seed``: of the random draws
 
     Raises UsageError for less than one path, and ModelError as :func:`predict` does.
     """
@@ -93,47 +92,52 @@ def _draw(
     n_paths: int,
     random: np.random.Generator,
 ) -> Float[np.ndarray, "series path horizon"]:
-    """Joint draws of scores in units of their spread.
+    """Draw scores of all series jointly, in units of their spread.
 
-    - ``units``: those of the past, in order of time, NaN where unknown
-    - ``positions``: when their origins were, on the panel's time axis
+    - ``units``: past scores in these units, in order of time, NaN where unknown
+    - ``positions``: of their origins on the panel's time axis
     """
     units = units[:, units.shape[1] - positions.shape[1] :]
     known = np.asarray(np.isfinite(units).all(axis=2))
     times, count = np.unique(positions[:, -units.shape[1] :][known], return_counts=True)
     common = times[count >= 0.5 * count.max()] if len(times) else np.zeros(1, int)
-    # Each time equally often, so that no marginal distribution is off.
+    # Each time is drawn equally often, so that the distribution of each series stays exact.
     rounds = -(-n_paths // len(common))
     drawn = np.concatenate([random.permutation(common) for _ in range(rounds)])[:n_paths]
-    within = random.uniform(size=n_paths)  # of the share that an error stands for
+    within = random.uniform(size=n_paths)  # a position between neighbouring ranks
     out = np.empty((len(units), n_paths, units.shape[2]))
     for row, (pool, at) in enumerate(zip(units, positions, strict=True)):
         pool, at = pool[known[row]], at[known[row]]
         if not len(pool):
             out[row] = ndtri(random.uniform(size=(n_paths, 1)))
             continue
-        place = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
-        place = np.where(at[place] == drawn, place, random.integers(len(at), size=n_paths))
+        chosen = np.minimum(np.searchsorted(at, drawn), len(at) - 1)
+        chosen = np.where(at[chosen] == drawn, chosen, random.integers(len(at), size=n_paths))
         out[row] = np.stack(
-            [_smoothed(pool[:, h], place, within, h) for h in range(pool.shape[1])], axis=-1
+            [_smoothed(pool[:, h], chosen, within, h) for h in range(pool.shape[1])], axis=-1
         )
     return out
 
 
 def _smoothed(
     pool: Float[np.ndarray, " origin"],
-    place: Int[np.ndarray, " path"],
+    chosen: Int[np.ndarray, " path"],
     within: Float[np.ndarray, " path"],
     h: int,
 ) -> Float[np.ndarray, " path"]:
-    """Drawn errors, from the same distribution that bands are drawn from.
+    """Return the chosen errors, with the quantiles that bands have.
 
-    As bands are, the quantiles of past errors are drawn towards the forecast distribution's own.
+    Like those of bands, the quantiles of past errors are shrunk towards the forecast distribution.
+
+    - ``pool``: past scores of one series and step ahead, in units of their spread
+    - ``chosen``: the entry of the pool for each path
+    - ``within``: a number in [0, 1) for each path, added to the rank of its entry
+    - ``h``: the step ahead, from 0
     """
     count = len(pool)
     rank = np.empty(count)
     rank[np.argsort(pool, kind="stable")] = np.arange(count)
-    share = (rank[place] + within) / count
+    share = (rank[chosen] + within) / count
     empirical = np.interp(share, np.arange(1, count + 1) / (count + 1), np.sort(pool))
     weight = count / (count + SHRINKAGE * (h + 1))
     return weight * empirical + (1 - weight) * ndtri(np.clip(share, 1e-6, 1 - 1e-6))
@@ -142,7 +146,7 @@ def _smoothed(
 def _values(
     mixture: Mixture, scores: Float[np.ndarray, "series path horizon"]
 ) -> Float[np.ndarray, "series path horizon"]:
-    """The values with these normal scores; ``mixture``: (series, 1, horizon)."""
+    """Return the values with these normal scores; ``mixture``: (series, 1, horizon)."""
     shape = (scores.shape[0], len(_KNOTS), scores.shape[2])
     knots = mixture.repeated(len(_KNOTS)).quantiles(np.broadcast_to(_KNOTS[:, None], shape))
     values = np.empty_like(scores)
