@@ -11,7 +11,7 @@ from forecaster.skipped import Kind, Skipped
 if TYPE_CHECKING:
     from forecaster.config import Config
 
-_APART = 3  # a reason of no more series than this has a line for each of them
+_APART = 3  # at most this many series with the same reason have a line each
 _NAMED = 8  # series named in a line
 
 
@@ -39,18 +39,18 @@ def _without_rows(reason: Skipped) -> Skipped:
 
 @contextlib.contextmanager
 def advised(config: "Config") -> Iterator[None]:
-    """Where no series is left of those a fit was asked for, say what would admit them."""
+    """Turn NoSeries into an error that names the options which would admit the series."""
     try:
         yield
     except NoSeries as error:
-        # Where fewer cutoffs leave enough rows, a shorter horizon is not what was asked for.
+        # Advice of the error, to ask for fewer cutoffs, comes in place of a shorter horizon.
         lines = lines_of(error.skipped, None if error.advice else config)
-        told = "".join(f"\n  {line}" for line in [*lines, error.advice] if line)
-        raise DataError(f"no series can be used:{told}") from error
+        advice = "".join(f"\n  {line}" for line in [*lines, error.advice] if line)
+        raise DataError(f"no series can be used:{advice}") from error
 
 
 def _line(reasons: Mapping[str, Skipped], config: "Config | None") -> str:
-    """Return the line of some series with one reason, though not always as many rows."""
+    """Return one line for series with the same reason; only their numbers of rows may differ."""
     reason = next(iter(reasons.values()))
     text = str(reason)
     if reason.kind is Kind.TOO_SHORT:

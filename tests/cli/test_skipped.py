@@ -54,7 +54,7 @@ def largest_that_admits(config: Config, rows: int, name: str, fewest: int = 1) -
 
 
 def best_option(config: Config, rows: int) -> str | None:
-    """The option that :meth:`Config.option_for` has to find, by trial."""
+    """Return the option that :meth:`Config.option_for` has to find, by trial."""
     if rows >= config.rows_to_fit:
         return None
     if config.validation is None:
@@ -92,4 +92,4 @@ def test_a_refused_fit_says_what_would_admit_its_series_and_leaves_nothing(tmp_p
                      code=1)  # fmt: skip
         assert re.search(r"no series can be used:\n  4 series: \d\d rows; 133 needed", said)
         assert re.search(r"--validation 2\d would admit them: A, B, C, D", said)
-    assert not Home(home).unfinished.exists()  # of which a later fit would have to speak
+    assert not Home(home).unfinished.exists()  # nothing for a later fit to report

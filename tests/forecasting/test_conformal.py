@@ -1,4 +1,4 @@
-"""Bands: exact against a slow oracle, and covering what they promise."""
+"""Bands: exact against a slow oracle, with the coverage that they promise."""
 
 import itertools
 
@@ -12,7 +12,7 @@ MEAN_SIZE = np.sqrt(2 / np.pi)
 
 
 def long_run(scores, now, h, prior):
-    """The weighted mean size of one series' scores that are known at an origin."""
+    """Return the long-run spread of one series at an origin."""
     seen = np.abs(scores[: max(0, now - h), h]) / MEAN_SIZE
     seen = seen[np.isfinite(seen)]
     weights = 0.998 ** np.arange(len(seen))[::-1]
@@ -21,7 +21,7 @@ def long_run(scores, now, h, prior):
 
 
 def spread_at(scores, now, h, prior):
-    """The same times the mean, over the latest origins, of what came relative to it."""
+    """Return the long-run spread times the recent factor."""
     relative = []
     for before in range(now + 1):
         sizes = {
@@ -38,7 +38,7 @@ def spread_at(scores, now, h, prior):
 
 
 def slow(scores, level, memory, count, prior, shrinkage):
-    """The lower bound of one series and horizon at a time, by the definition."""
+    """Return bounds by their definition, one series and horizon at a time."""
     series, origins, horizon = scores.shape
     out = np.full((series, count, horizon), np.nan)
     miss = (1 - level / 100) / 2
@@ -74,7 +74,7 @@ def test_exchangeable_scores_are_covered_at_the_level_on_both_sides():
     scores = random.gamma(3, size=(2000, 101, 1)) - 3  # skewed
     new = random.gamma(3, size=2000) - 3
     levels = (50, 80, 95)
-    # Drawn to the spread that they all have, so that scores are exchangeable in units of it.
+    # The prior is the true spread, in units of which scores are exchangeable.
     prior = common_spread(scores)
     bands = band_scores(scores, levels, 100, prior=prior, shrinkage=0)
     for level, (lower, upper) in zip(levels, bands, strict=True):
@@ -90,7 +90,7 @@ def test_without_any_outcome_a_band_is_that_of_the_forecast_itself():
 
 
 def test_bands_follow_a_change_of_regime():
-    """Forecasts that are too sure from one day on: bands hold again soon after."""
+    """After forecasts become too sure, bands soon have their coverage again."""
     random = np.random.default_rng(2)
     scores = random.normal(size=(200, 900, 1))
     scores[:, 500:] *= 2
@@ -117,7 +117,7 @@ def test_the_future_has_no_part_in_a_band():
 
 
 def test_bands_lie_inside_each_other_around_the_median():
-    """Also where outcomes lie on one side of the median."""
+    """Even where all outcomes lie on one side of the median."""
     random = np.random.default_rng(3)
     scores = random.standard_t(3, (20, 300, 2)) + np.linspace(-1.5, 1.5, 20)[:, None, None]
     levels = [95, 10, 40, 90, 20, 80]

@@ -1,4 +1,4 @@
-"""What is known in advance, and what a series is, have a part in its forecasts."""
+"""Covariates, future and static, change the forecasts."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from forecaster.errors import DataError, ForecasterWarning, ModelError, UsageErr
 from forecaster.series import OwnEnds, Panel, Transform
 
 DAYS = pd.date_range("2023-01-01", periods=308)
-ENDS = 300  # of the series; covariates go on
+ENDS = 300  # rows of the series; covariates continue
 SETTINGS = fc.Config(
     hidden=8, lookback=20, burn_in=5, horizon=3, validation=60, epochs=40, members=1,
     learning_rate=1e-2,
@@ -24,7 +24,7 @@ def shop(random: np.random.Generator, promoted: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def shops() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Sales of twelve shops, and their promotions, the last of which are still to come."""
+    """Return sales of twelve shops, and their promotions, also in the future."""
     random = np.random.default_rng(0)
     sales, promotions = [], []
     for k in range(12):
@@ -48,7 +48,7 @@ def fitted(panel) -> fc.Model:
 
 
 def test_promotions_that_are_planned_are_forecast(panel, fitted, shops):
-    # Whoever does not know of promotions is wrong by 4 on average: by 20 on a fifth of the days.
+    # Without promotions the mean error is 4: 20 on a fifth of the days.
     assert fitted.report["mae"].mean() < 2
     frame = fc.predict(fitted, panel).merge(shops[1], on=["unique_id", "ds"])
     by_kind = frame.groupby("promotion")["LSTM"].mean()
@@ -56,7 +56,7 @@ def test_promotions_that_are_planned_are_forecast(panel, fitted, shops):
 
 
 def test_only_the_times_that_are_forecast_for_count(panel, fitted, shops):
-    """Plans for later say nothing; other plans for these days give other forecasts."""
+    """Plans beyond the horizon change nothing; plans within it change the forecasts."""
     frame, (_, promotions) = fc.predict(fitted, panel), shops
     later = promotions["ds"] >= DAYS[ENDS + SETTINGS.horizon]
     for rows, same in ((later, True), (~later & (promotions["ds"] >= DAYS[ENDS]), False)):

@@ -1,4 +1,4 @@
-"""A declared market has a part in forecasts, and leaves each series its own network."""
+"""A declared market changes forecasts, and each series keeps its own network."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def declared(config) -> fc.Config:
 
 @pytest.fixture(scope="module")
 def stocks(panel) -> fc.Panel:
-    """Four series, and the market beside them."""
+    """Return a panel of four series with a market."""
     return panel.with_market(INDEX, forecast=False)
 
 
@@ -90,7 +90,7 @@ def test_an_index_that_is_missing_or_ends_early_is_named(fitted, stocks, panel, 
 
 @pytest.mark.slow
 def test_a_rolling_origin_forecasts_what_predict_does(fitted, panel, stocks, declared):
-    """From the first cutoff, and nothing of the market after it has a part."""
+    """No row of the market after the first cutoff changes a forecast made there."""
     frame = fc.cross_validation(panel, declared, 20, seed=1)
     cutoff = frame["cutoff"].min()
     known = stocks.until(cutoff)
@@ -101,7 +101,7 @@ def test_a_rolling_origin_forecasts_what_predict_does(fitted, panel, stocks, dec
 
 
 def stocks_factor(panel: fc.Panel) -> float:
-    """What predict multiplies by, so that prices are those that are quoted."""
+    """Return the factor from adjusted to quoted prices."""
     row = panel.ids.index("KO")
     return float(panel.channel("close")[row, -1] / panel.channel("adj_close")[row, -1])
 

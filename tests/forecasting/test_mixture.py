@@ -20,7 +20,7 @@ def mixture(members) -> Mixture:
 
 
 def by_scipy(members):
-    """Distribution functions of the members."""
+    """Return the members' distributions."""
     return [
         stats.norm(a, s) if np.isinf(dof) else stats.t(dof, a, s)
         for a, s, dof in zip(*members, strict=True)
@@ -65,7 +65,7 @@ def test_what_is_unknown_stays_unknown():
 
 
 def test_company_changes_no_bit_of_a_quantile():
-    """The root search of one forecast ends when it has settled, not when all have."""
+    """The root search of a forecast stops when that forecast has converged."""
     random = np.random.default_rng(0)
     shape = (400, 3)
     parts = (

@@ -1,4 +1,4 @@
-"""Networks of one series: what they see, and what stays the same when they are widened."""
+"""Networks of one series: they are causal, ignore padding, and can be widened."""
 
 import dataclasses
 import functools
@@ -53,7 +53,7 @@ def test_a_widened_network_says_the_same(kind, layers):
 
 @functools.cache
 def network(kind: str, layers: int = 2):
-    """A network with random weights: a function of windows (5, steps, 4) and of what is valid."""
+    """Return a network with random weights, a function of inputs (5, steps, 4) and valid."""
     config = fc.Config(model=kind, hidden=3, layers=layers, lookback=20, validation=50)
     made = functions(config, 4)
     random = np.random.default_rng(1)
@@ -71,7 +71,7 @@ def network(kind: str, layers: int = 2):
 
 @pytest.fixture(scope="module")
 def windows() -> tuple[np.ndarray, np.ndarray]:
-    """Inputs with something random in the padding too, and what is valid: 8 to 20 steps."""
+    """Return inputs, random in the padding too, and valid, for 8 to 20 steps."""
     inputs = np.random.default_rng(2).normal(size=(5, 20, 4)).astype(np.float32)
     first = np.array([0, 0, 3, 7, 12])
     return inputs, (np.arange(20) >= first[:, None]).astype(np.float32)
@@ -116,7 +116,7 @@ def test_a_history_that_begins_late_is_seen_as_without_the_padding(kind, windows
 
 @pytest.mark.parametrize("kind", CAUSAL + WHOLE)
 def test_every_input_counts(kind):
-    """Also the first step of a window: a network that forgets it would pass the tests above."""
+    """A network that ignores the first step of a window would pass the tests above."""
     inputs = jnp.asarray(np.random.default_rng(3).normal(size=(5, 20, 4)), jnp.float32)
     valid = jnp.ones((5, 20))
     layers = 1
@@ -189,7 +189,7 @@ def test_a_trend_is_the_mean_of_what_is_observed_near(windows):
 @pytest.mark.parametrize("head", ["student_t", "point"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_without_flax_it_is_the_same_program(kind, head, precision):
-    """Of trained LSTMs and GRUs: not one operation differs, so no bit does."""
+    """The operations of trained LSTMs and GRUs are the same with and without Flax."""
     config = fc.Config(model=kind, head=head, precision=precision, layers=2, hidden=3, lookback=20)
     flax = functions(config, 4)
     shapes = jax.eval_shape(flax.init, jax.random.key(0))

@@ -14,7 +14,7 @@ from forecaster.forecasting.predicting.matching import match_panel
 
 @pytest.fixture(scope="module")
 def fitted(panel, config) -> fc.Model:
-    """Of all tickers but the last."""
+    """Return a model of all tickers but the last."""
     pooled = dataclasses.replace(config, start="pooled", members=2)
     return fc.fit(panel.only(panel.ids[:-1]), pooled, seed=1)
 
@@ -48,7 +48,7 @@ def test_it_is_what_an_untrained_network_of_its_own_would_say(panel, config):
 
 
 def test_its_bands_learn_from_its_own_past(panel, fitted):
-    """A series whose network is wrong about it gets wider bands: all its days move it by 2 %."""
+    """A series that moves by 2 % each day, unlike those of the fit, gets wider bands."""
     frame = panel.only([panel.ids[-1]]).to_frame()
     moves = 0.02 * np.random.default_rng(0).choice([-1, 1], len(frame))
     price = 100 * np.exp(moves.cumsum())

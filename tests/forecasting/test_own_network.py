@@ -18,7 +18,7 @@ from tests.conftest import TICKERS
 
 
 class Decays(linen.Module):
-    """Causal, with dropout: running means at three speeds, and a layer on top."""
+    """A causal network with dropout: running means at three decays, and a layer on top."""
 
     hidden: int
     rate: float = 0.1
@@ -36,7 +36,7 @@ class Decays(linen.Module):
 
 
 class Window(nnx.Module):
-    """Sees a window as a whole, and gives the head's outputs itself."""
+    """A network that sees the whole window and returns the head's outputs."""
 
     def __init__(self, inputs, lookback, outputs, *, rngs, width=6):
         self.first = nnx.Linear(inputs * lookback, width, rngs=rngs)
@@ -48,7 +48,7 @@ class Window(nnx.Module):
 
 
 class Told(nnx.Module):
-    """Has to be told whether it trains, and says in its outputs what it was told."""
+    """A network that requires ``train`` and returns it in its outputs."""
 
     def __init__(self, inputs, *, rngs):
         self.layer = nnx.Linear(inputs, 4, rngs=rngs)

@@ -1,4 +1,4 @@
-"""Networks whose products are of bfloat16: fitted, saved and forecasting like any other."""
+"""Networks with products in bfloat16 are fitted, saved and forecast like any other."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from forecaster.swarm.native import library
 
 @pytest.fixture
 def half(config, units):
-    """The settings of the other tests, in bfloat16 on matrix units or what stands in for them."""
+    """Return the settings of the other tests with bfloat16, on any processor."""
     return dataclasses.replace(
         config, precision="bfloat16", start="independent", members=1, hidden=5
     )
@@ -38,7 +38,7 @@ def test_a_model_of_bfloat16_learns_keeps_its_precision_and_its_bits(
 
 def test_without_matrix_units_the_model_is_that_of_float32(panel, half, monkeypatch):
     monkeypatch.setattr(library, "bfloat16_status", lambda: (None, "there are none"))
-    half = dataclasses.replace(half, hidden=6)  # so that no program of the test above is taken
+    half = dataclasses.replace(half, hidden=6)  # so that no compiled program of the test above fits
     if library.kernel_status()[0] is None:
         pytest.skip("JAX alone rounds")
     model = fc.fit(panel, half, seed=1)

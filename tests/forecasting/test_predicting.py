@@ -1,4 +1,4 @@
-"""Forecasts of a fitted model: their frame, units, times and bands, and what is refused."""
+"""Forecasts of a fitted model: frame, units, times, bands, and errors."""
 
 import dataclasses
 import warnings
@@ -31,7 +31,7 @@ def test_forecast_frames_are_those_of_the_field(panel, model):
 
 
 def test_bands_and_weights_come_from_before_the_panels_end(panel, config, model):
-    """A model forecasts an earlier day as if the later ones had never been."""
+    """The forecast of an earlier day does not depend on later days."""
     early = panel.until(panel.times[-62])
     fitted = fc.fit(early, config, seed=1)
     now = fc.predict(fitted, early)
@@ -98,19 +98,19 @@ def test_a_panel_of_another_kind_is_refused(panel, model):
 
 
 def test_calibration_moves_on_with_new_prices(panel, config):
-    """After a fit, errors since then count: _append lays them behind the stored ones."""
+    """_append puts the scores since the fit behind the stored ones."""
     stored = np.arange(12.0).reshape(2, 6, 1)
     recent = -np.arange(8.0).reshape(2, 4, 1)
     got = predicting._append(stored, recent, keep=np.array([3, 1]))[..., 0]
     nan = np.nan
-    # The first series has 2 rows since the fit, the second none; the last place is "now".
+    # The first series has 2 rows since the fit, the second none; the last origin is "now".
     np.testing.assert_array_equal(
         got, [[nan, 0, 1, 2, 3, 4, 5, -1, -2, -3], [nan, nan, nan, 6, 7, 8, 9, 10, 11, -7]]
     )
 
 
 def test_each_series_goes_on_at_its_own_frequency(panel, config):
-    """Company that trades on weekends, or once a week, moves nobody's forecast dates."""
+    """Series that trade on weekends, or once a week, change no dates of the others."""
     alone = fc.predict(fc.fit(panel, config, seed=1), panel)
     table = panel.to_frame()
     daily = table[table.unique_id == "KO"].assign(unique_id="BTC")
@@ -168,7 +168,7 @@ def test_a_model_of_some_series_forecasts_them_as_before(panel, model):
 
 
 def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel, model):
-    """A forecast of weeks by what learned days would be wrong without a word."""
+    """A model of days must not forecast weeks silently."""
     frame = panel.to_frame()
     weekly = Panel.from_frame(frame[frame.groupby("unique_id").cumcount() % 5 == 0])
     why = "its rows are 7 days apart, those that the model was fitted on 1 day; fit again"
@@ -184,7 +184,7 @@ def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel,
 
 
 def test_each_series_keeps_to_its_own_frequency(panel, config):
-    """Where a model was fitted on days and weeks, either forecasts, alone too."""
+    """A model of days and weeks forecasts both, together and alone."""
     frame = panel.to_frame()
     weeks = frame[frame["unique_id"] == "KO"].iloc[::2].assign(unique_id="TWO")
     both = Panel.from_frame(pd.concat([frame[frame["unique_id"].isin(["AAPL", "IBM"])], weeks]))
@@ -194,7 +194,7 @@ def test_each_series_keeps_to_its_own_frequency(panel, config):
 
 
 def test_bands_that_few_series_have_too_few_errors_for_are_named(panel, config):
-    """One short series is no reason to doubt the bands of the others."""
+    """One short series causes no warning about the bands of the others."""
     frame = panel.to_frame()
     short = frame[(frame["unique_id"] != "KO") | (frame["ds"] >= "2025-08-01")]
     mixed = Panel.from_frame(short)

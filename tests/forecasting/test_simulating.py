@@ -1,4 +1,4 @@
-"""Sample paths: each time as predict says, joined as past errors were."""
+"""Sample paths: distributed as predict says at each time, dependent like past errors."""
 
 import numpy as np
 import pandas as pd
@@ -9,11 +9,11 @@ from forecaster.errors import UsageError
 
 HORIZON = 5
 CONFIG = fc.Config(horizon=HORIZON, hidden=4, members=2, epochs=4, lookback=30)
-COMMON = 0.8  # of the variance of all series
+COMMON = 0.8  # the common share of the variance of each series
 
 
 def market(series: int = 8, rows: int = 700, seed: int = 0) -> pd.DataFrame:
-    """Random walks that share most of their moves."""
+    """Return random walks that share most of their moves."""
     random = np.random.default_rng(seed)
     common = random.normal(size=rows)
     own = random.normal(size=(series, rows))
@@ -38,7 +38,7 @@ def paths(fitted) -> pd.DataFrame:
 
 
 def wide(paths: pd.DataFrame) -> np.ndarray:
-    """Log values (series, path, horizon)."""
+    """Return log values (series, path, horizon)."""
     return np.log(paths["LSTM"].to_numpy()).reshape(-1, 2000, HORIZON)
 
 
@@ -62,7 +62,7 @@ def test_series_and_steps_move_together_as_their_errors_did(paths):
 
 
 def test_the_risk_of_a_basket_is_the_true_one(fitted, paths):
-    """The standard deviation of an equal-weight basket's return, which independence would miss."""
+    """Compare the standard deviation of an equal-weight basket, too low for independent paths."""
     model, panel = fitted
     now = np.log(panel.channel("close")[:, -1])
     basket = (wide(paths)[:, :, -1] - now[:, None]).mean(0)

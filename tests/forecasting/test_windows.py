@@ -1,4 +1,4 @@
-"""Spans and windows: no target where it must not be, and every step where it should."""
+"""Spans and windows: no target outside its span, and every step inside it."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ splits = st.builds(
 
 
 def span(split: Split, first: int, held_back: int) -> Span:
-    """The span of a member that holds back as much as a split allows, or less."""
+    """Return the span of a member that holds back the most rows of a split, or fewer."""
     held_back = max(split.shortest_validation, min(held_back, split.validation))
     return Span(jnp.int32(first), jnp.int32(split.steps - held_back - 1))
 
@@ -67,7 +67,7 @@ def test_validation_windows_cover_all_validation_origins_once(split, kind):
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 99), st.integers(0, 50), st.integers(1, 60))
 def test_draws_do_not_depend_on_how_long_others_are(seed, first, longer):
-    """The same member in a panel whose longest history is longer: all steps shift, nothing else."""
+    """In a panel with a longer history, all steps shift and nothing else changes."""
     small = Split(150, lookback=10, burn_in=3, horizon=2, validation=20, shortest_validation=20)
     large = Split(150 + longer, 10, 3, 2, 20, 20)
     key = jax.random.key(seed)

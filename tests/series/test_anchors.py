@@ -1,4 +1,4 @@
-"""The combination of simple forecasts: causal, and as good as the best of them."""
+"""The combination of anchors is causal, and about as good as the best of them."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_nothing_later_changes_a_combination(seed, cutoff, horizon, seasons):
 
 
 def test_a_random_walk_stays_one():
-    """No invented skill: within one percent of the last value, near and far."""
+    """The error is within one percent of that of the last value, near and far."""
     ratios = []
     for seed in range(40):
         z = walk(seed)

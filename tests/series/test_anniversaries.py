@@ -1,4 +1,4 @@
-"""Anniversaries: the right rows, those of dates only, and nothing of the future."""
+"""Anniversaries: the right rows, of dates only, and none of the future."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Causal tools: the same bits for a series alone as in company."""
+"""Causal functions: the bits of a series do not depend on the others beside it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How much the combination of simple forecasts is believed, as a panel's past says."""
+"""The doubt about the combination of anchors, chosen from a panel's past."""
 
 import dataclasses
 

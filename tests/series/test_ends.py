@@ -1,4 +1,4 @@
-"""Series set side by side by their ends, and their own times again."""
+"""Series aligned at their ends, and given their own times again."""
 
 import numpy as np
 import pandas as pd

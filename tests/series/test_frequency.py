@@ -1,4 +1,4 @@
-"""Which times come next."""
+"""Frequencies, and the times that come next."""
 
 import numpy as np
 import pandas as pd

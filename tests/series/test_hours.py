@@ -1,4 +1,4 @@
-"""Intraday times go on in the sessions of their exchange."""
+"""Intraday times continue in the sessions of their exchange."""
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,7 @@ def test_the_clock_of_utc_changes_with_the_summer():
         pd.date_range("2024-01-01", periods=800, freq="h"),
         pd.DatetimeIndex([d + pd.Timedelta(minutes=5 * i) for d in pd.bdate_range("2024-03-04",
                           periods=20) for i in range(48, 240)]),  # 4:00 to 20:00
-        pd.date_range("2024-03-04 09:30", periods=30, freq="5min"),  # one day says too little
+        pd.date_range("2024-03-04 09:30", periods=30, freq="5min"),  # one day is too few
     ],
     ids=["crypto", "electricity", "before and after hours", "one day"],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A declared market: what it is at each step, and that nothing else has a part in it."""
+"""A declared market: its features at each step, which depend on nothing else."""
 
 import dataclasses
 
@@ -11,12 +11,12 @@ from forecaster.series import Flags, Panel, Transform, behind_market
 from forecaster.series.features.market import MARKET_FEATURES
 
 DAYS = pd.bdate_range("2024-01-01", periods=80)
-LACKS = 50  # a day that the index has no row of
-BEGINS = 5  # the first that it has one of
+LACKS = 50  # a day without a row of the index
+BEGINS = 5  # the day of the first row of the index
 
 
 def table(seed: int = 0) -> pd.DataFrame:
-    """Prices of two stocks, the second of which begins later, and of an index."""
+    """Return prices of two stocks, the second with a later start, and of an index."""
     random = np.random.default_rng(seed)
     parts = []
     for name in ("AAA", "BBB", "SPY"):
@@ -32,7 +32,7 @@ def declared(frame: pd.DataFrame) -> Panel:
 
 
 def seen(panel: Panel) -> dict[str, pd.DataFrame]:
-    """What networks see of the market, of each series by its days."""
+    """Return the features of the market, by series and day."""
     made = Transform.choose("auto", panel).apply(panel, 3)
     features = made.features[:, :, -MARKET_FEATURES:]
     return {
@@ -86,8 +86,8 @@ def test_nothing_after_a_cutoff_changes_what_is_seen_at_it(cutoff):
             pd.testing.assert_frame_equal(known, expected, check_exact=True)
 
 
-def test_other_series_have_no_part_in_it():
-    """An older one comes, one goes, the index is forecast too: the bits stay."""
+def test_other_series_do_not_change_it():
+    """Nor does forecasting the index too."""
     frame = table()
     old = pd.DataFrame({"unique_id": "OLD", "ds": DAYS - pd.Timedelta(days=90), "close": 5.0})
     old["close"] += np.sin(np.arange(len(old)))

@@ -1,4 +1,4 @@
-"""Long frames to stacked arrays and back."""
+"""Panels: long frames as stacked arrays, and back."""
 
 import datetime
 
@@ -60,7 +60,7 @@ def test_the_target_is_y_or_the_adjusted_close_or_the_close():
 
 
 def test_the_first_row_decides_whether_a_series_has_adjusted_closes():
-    """So no later row, of its own or of another series, changes what it was forecast from."""
+    """So no later row changes the data that a forecast was made from."""
     early, late, both, none = (frame({name: 4}).assign(close=2.0) for name in "abcd")
     nan = np.nan
     tables = [
@@ -118,8 +118,8 @@ def test_bad_frames_say_what_is_wrong(table, message):
 
 
 def flagged_panel() -> Panel:
-    """Of ten days of two series the fourth of "a" is known wrong on the seventh, the sixth of "b"
-    on its own day, and until the eighth only."""
+    """Return ten days of two series. The fourth day of "a" is flagged from the seventh day on, the
+    sixth of "b" from its own day until the eighth."""
     days = pd.date_range("2024-01-01", periods=10).to_numpy("datetime64[ns]")
     flags = Flags(
         ids=np.array(["a", "b", "gone"], object),

@@ -1,4 +1,4 @@
-"""Seasons: from dates by their frequency, from whole numbers by the series itself."""
+"""Seasons: of dates by their frequency, of whole numbers by the values."""
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from forecaster.series.calendar.seasons import default_season, find_seasons, sea
      ("MS", (12,)), ("ME", (12,)), ("QS", (4,)), ("YS", ())],
 )  # fmt: skip
 def test_dates_have_the_usual_seasons_of_their_frequency(frequency, expected):
-    # From so early that 400 years end before nanoseconds do.
+    # An early start, as 400 years must end before 2262.
     times = pd.date_range("1820-01-05", periods=400, freq=frequency).to_numpy("datetime64[ns]")
     assert seasons_of(times, np.arange(400.0)) == expected
 
@@ -32,7 +32,7 @@ def test_what_others_are_compared_with_has_the_shortest_of_them(frequency, expec
 
 @pytest.mark.parametrize("seconds", [1, 60, 300, 7200])
 def test_other_times_of_day_are_compared_with_nothing_before(seconds):
-    """A day of minutes is longer than most series, and nobody says that they go on at night."""
+    """A day of minutes is longer than most series, and may have no nights."""
     times = pd.date_range("2024-01-01", periods=300, freq=f"{seconds}s").to_numpy("datetime64[ns]")
     assert default_season(infer_frequency(times)) == 1
 

@@ -1,4 +1,4 @@
-"""How far apart rows are: what counts as the same, and what does not."""
+"""How far apart rows are, and which spacings count as the same."""
 
 import numpy as np
 import pandas as pd

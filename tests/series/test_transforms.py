@@ -15,7 +15,7 @@ ROWS, HORIZON = 60, 3
 
 
 def market(seed: int = 0, series: int = 3) -> pd.DataFrame:
-    """Prices of several tickers with unequal starts and a gap."""
+    """Return prices of several tickers with unequal starts and a gap."""
     random = np.random.default_rng(seed)
     parts = []
     for k in range(series):
@@ -48,7 +48,7 @@ def any_series(table: pd.DataFrame) -> pd.DataFrame:
     st.sampled_from([1e-3, 0.5, 7.0, 1e6]),
 )
 def test_nothing_after_a_cutoff_changes_what_is_known_at_it(name, cutoff, seed, column, factor):
-    """Invariant 4: whatever happens later, features, bases and scales up to a step stay."""
+    """Invariant 4: later values change no feature, base or scale."""
     transform = Transform(name, 5 if name == "seasonal" else 1)
     table = market(seed)
     times = np.sort(table["ds"].unique())

@@ -5,8 +5,8 @@ Every past outcome has a normal score under its forecast distribution: 0 at the 
 
 - their spread, which is above 1 where the forecasts were too sure. It is a long-run spread per
   horizon, which starts from that of all series at the fit, times one recent factor for all
-  horizons, as errors of a day soon tell about those of weeks. Both are shrunk to their expected
-  values, so that bands follow a change of regime with little noise;
+  horizons, as errors one day ahead are known long before errors weeks ahead. Both are shrunk to
+  their expected values, so that bands follow a change of regime with little noise;
 - their shape: the quantiles of the scores in units of the spread, separately on both sides, so that
   a skew which the network has missed is found. This is split-conformal prediction on the forecast
   probability of a lower value (Vovk, Gammerman & Shafer 2005, Algorithmic Learning in a Random

@@ -71,7 +71,7 @@ def _spacing(panel: Panel) -> np.ndarray:
 def _scored_from(model: Model, panel: Panel) -> np.ndarray:
     """Return the time of each series since which the errors of its forecasts calibrate its bands.
 
-    No row was trained on, so the latest ones count, as many as bands remember.
+    No row was used in training, so all of the latest rows count, up to the memory of bands.
     """
     positions = Histories.of(panel).positions
     latest = positions[:, -model.config.longest_validation :]

@@ -50,8 +50,8 @@ def default_season(frequency: Frequency) -> int:
     """Return the steps in the shortest usual season of a frequency; 1 where there is none.
 
     Weekly series have none, as in the M competitions: a year is too long a season for the seasonal
-    naive forecast. Of intraday series only those have one that keep to the hours of an exchange,
-    and those of 15, 30 and 60 minutes, which are taken to run day and night.
+    naive forecast. An intraday series has one if it keeps to the hours of an exchange, or if its
+    step is 15, 30 or 60 minutes; it is then taken to run day and night.
     """
     if frequency.hours is not None:
         return frequency.hours.usual_number

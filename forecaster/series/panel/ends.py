@@ -18,7 +18,7 @@ class OwnEnds:
 
     - ``ids``: the series
     - ``shifts``: by how many positions each was shifted towards the end of the axis
-    - ``times``: the axis, with the true times of those series alone that were not shifted
+    - ``times``: the axis, which holds the true times of series that were not shifted
     """
 
     ids: tuple[str, ...]

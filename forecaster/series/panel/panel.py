@@ -433,7 +433,7 @@ def on_axis(panel: "Panel", times: Shaped[np.ndarray, " time"]) -> "Panel":
 
 
 def index_of(panel: Panel, name: str) -> Panel:
-    """Return one series of a panel as its market. Raises UsageError when there is none so named."""
+    """Return one series of a panel as its market. Raises UsageError for an unknown name."""
     if name not in panel.ids:
         why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
         raise UsageError(
@@ -533,7 +533,7 @@ def _label(channel: str, *, prices: bool, together: bool) -> str:
 
 
 def _names(panel: "Panel", unique_ids: str | Sequence[str] | None) -> list[str]:
-    """Return the series to draw. Raises UsageError for one that the panel lacks, or too many."""
+    """Return the series to draw. Raises UsageError for an unknown series, or more than 10."""
     if unique_ids is None:
         return list(panel.ids[:_MOST])
     names = [unique_ids] if isinstance(unique_ids, str) else list(dict.fromkeys(unique_ids))
