@@ -155,6 +155,6 @@ def test_what_cannot_be_a_market_is_said():
     with pytest.raises(UsageError, match=r"market: .* 'SPX' is none of them. There are SPY; load"):
         panel.with_market("SPX")
     other = Panel.from_frame(table().rename(columns={"close": "y"})).with_market("SPY")
-    with pytest.raises(UsageError, match="market SPY: only networks that see log returns"):
+    with pytest.raises(UsageError, match="market SPY: only the transform 'log_return', of prices"):
         Transform.choose("auto", other)
     assert Transform.choose("log_return", other).market == "SPY"

@@ -62,8 +62,8 @@ def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> No
     named = "" if len(few) == len(counts) else f" ({', '.join(few[:_NAMED])}, ...)"
     warnings.warn(
         f"the {' and '.join(f'{percent:g} %' for percent in beyond)} band{which} rests on the "
-        f"forecast distribution more than on the {fewest} errors it is calibrated on, which hold "
-        f"up to {_highest(fewest):.1f} %{named}; fit with a larger validation",
+        f"forecast distribution, since the {fewest} errors that calibrate it suffice for levels up "
+        f"to {_highest(fewest):.1f} %{named}; fit with a larger validation",
         ForecasterWarning,
         stacklevel=3,
     )

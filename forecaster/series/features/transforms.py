@@ -62,9 +62,9 @@ class Transform:
             raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
         if self.market is not None and self.name != "log_return":
             raise UsageError(
-                f"market {self.market}: only networks that see log returns, of prices, see a "
-                f"market too; these series are seen by the transform {self.name!r}. Leave the "
-                "market out, or take transform = 'log_return' where all values are above zero"
+                f"market {self.market}: only the transform 'log_return', of prices, has features "
+                f"of a market; the transform of these series is {self.name!r}. Leave the market "
+                "out, or take transform = 'log_return' where all values are above zero"
             )
 
     @staticmethod

@@ -48,8 +48,8 @@ class Future:
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
         if "ds" not in frame or not columns:
             raise DataError(
-                "future covariates: expected columns ds, unique_id (unless they are those of all "
-                f"series) and one column of numbers or more; got {', '.join(map(str, frame))}"
+                "future covariates: expected columns ds, unique_id (unless the numbers hold for "
+                f"all series) and one or more of numbers; got {', '.join(map(str, frame))}"
             )
         for name in columns:
             if not pd.api.types.is_numeric_dtype(frame[name]):
@@ -77,7 +77,7 @@ class Future:
         raise DataError(
             f"future covariates: no row for {listed(missing)}; there are rows for "
             f"{listed(list(self.rows))}. Name each series as in the data, or leave out unique_id "
-            "where the numbers are those of all"
+            "where the numbers hold for all"
         )
 
     def shifted(self, shifts: Mapping[str, int], times: Shaped[np.ndarray, " time"]) -> "Future":
@@ -122,7 +122,7 @@ class Static:
         frame = frame.rename(columns={"ticker": "unique_id"})
         if "unique_id" not in frame or frame.shape[1] < 2:
             raise DataError(
-                "static covariates: expected columns unique_id and one or more beside it; got "
+                "static covariates: expected columns unique_id and one or more others; got "
                 f"{', '.join(map(str, frame))}"
             )
         frame = frame.assign(unique_id=frame["unique_id"].astype(str))
@@ -277,7 +277,7 @@ def missing_ahead(
 def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
     numbers = pd.api.types.is_integer_dtype(column)
     if not dated and not numbers:
-        raise DataError("future covariates: column 'ds' holds no whole numbers, as the series do")
+        raise DataError("future covariates: column 'ds' holds no whole numbers like the series")
     if not dated:
         return column.to_numpy(np.int64)
     if numbers:  # 20230102 is a date, rather than nanoseconds

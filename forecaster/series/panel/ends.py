@@ -38,7 +38,7 @@ class OwnEnds:
                 "at its own end"
             )
         if panel.market is not None:
-            raise UsageError("a market is seen at common dates; leave out ends = own, or market")
+            raise UsageError("a market needs common dates; leave out ends = own, or the market")
         count = len(panel.times)
         last = count - 1 - panel.mask[:, ::-1].argmax(1)
         shifts = count - 1 - last

@@ -438,7 +438,7 @@ def index_of(panel: Panel, name: str) -> Panel:
         why = f" ({panel.skipped[name]})" if name in panel.skipped else ""
         raise UsageError(
             f"market: expected one of the series; {name!r} is none of them{why}. There are "
-            f"{listed(near(panel.ids, name) or panel.ids)}; load the index's rows beside theirs"
+            f"{listed(near(panel.ids, name) or panel.ids)}; load the rows of the index too"
         )
     return dataclasses.replace(panel.only([name]), market=None, future=None, static=None)
 
