@@ -151,7 +151,7 @@ def test_imports_go_down_inside_a_package(name):
 
 def test_the_check_inside_a_package_can_fail():
     turned = ROOMS["swarm"][::-1]
-    assert upward_inside(PACKAGE / "swarm", turned, [PACKAGE / "swarm/training/training.py"])
+    assert upward_inside(PACKAGE / "swarm", turned, [PACKAGE / "swarm/training/loop.py"])
 
 
 # ``model.plot(...)`` of a notebook calls the room above its own.

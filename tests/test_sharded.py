@@ -21,7 +21,7 @@ from forecaster.ingest import Store
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import OpenRun, Run
 from forecaster.storage.runs import shards
-from forecaster.swarm.execution.shards import train_shard
+from forecaster.swarm.execution.schedule import train_shard
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
@@ -365,8 +365,7 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
         held.append([is_held(store.folder) for store in Store.all_of(Home(tmp_path))])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forecaster.swarm.execution.fitting.run_to_the_end", watched, raising=False)
-    monkeypatch.setattr("forecaster.swarm.execution.shards.run_to_the_end", watched)
+    monkeypatch.setattr("forecaster.swarm.execution.schedule.run_to_the_end", watched)
     error(*fitting(data), "--home", tmp_path, code=130)
     monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
     error(*fitting(data), "--home", tmp_path, code=130)

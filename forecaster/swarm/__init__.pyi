@@ -49,6 +49,12 @@ from .training.examples import Folds as Folds
 from .training.examples import kfold_weights as kfold_weights
 from .training.examples import stack as stack
 from .training.keys import member_keys as member_keys
+from .training.loop import Losses as Losses
+from .training.loop import State as State
+from .training.loop import Status as Status
+from .training.loop import epoch_keys as epoch_keys
+from .training.loop import init_state as init_state
+from .training.loop import train_one as train_one
 from .training.losses import Batch as Batch
 from .training.optimizers import Optimizer as Optimizer
 from .training.optimizers import adamw as adamw
@@ -56,9 +62,3 @@ from .training.optimizers import inject_hyperparams as inject_hyperparams
 from .training.supervised import Supervised as Supervised
 from .training.supervised import shuffled_batches as shuffled_batches
 from .training.supervised import supervised as supervised
-from .training.training import Losses as Losses
-from .training.training import State as State
-from .training.training import Status as Status
-from .training.training import epoch_keys as epoch_keys
-from .training.training import init_state as init_state
-from .training.training import train_one as train_one

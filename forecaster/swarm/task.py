@@ -1,4 +1,4 @@
-"""What a member is and how it learns, as pure functions written for ONE member."""
+"""What one member is and how it learns: pure functions and values of ONE member."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ AnyArray: TypeAlias = jax.Array | np.ndarray
 """An array on the devices or on the host."""
 
 ArrayLike: TypeAlias = int | float | np.generic | AnyArray | Sequence[Any]
-"""A number or many, as callers hand them in."""
+"""A number or an array, in any form that callers give it."""
 
 Tree: TypeAlias = Any
 """Any pytree of arrays. (To a static type checker jaxtyping's ``PyTree`` is an unknown type.)"""
@@ -24,10 +24,10 @@ Params: TypeAlias = Tree
 """The weights of a model."""
 
 Data: TypeAlias = Tree
-"""What one member learns from."""
+"""The examples of one member, in whatever form its task takes them."""
 
 OptState: TypeAlias = Tree
-"""What an optimiser remembers from step to step."""
+"""The state of an optimiser between two steps."""
 
 Hyperparams: TypeAlias = Mapping[str, int | float | np.generic | AnyArray]
 """One member's hyperparameters, scalars by name. They are data: changing them compiles nothing."""
@@ -40,30 +40,38 @@ class Limits(NamedTuple):
     patience: Int[AnyArray, "*member"]  # epochs in a row without a better validation loss
 
 
+class Member(NamedTuple):
+    """What a member is given, and keeps while it trains. In a swarm each leaf has a member axis."""
+
+    data: Data
+    hyperparams: Hyperparams
+    limits: Limits
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The pure functions that define one member. ``vmap`` is applied to them once, by the engine.
+    """The pure functions that define one member. The engine applies ``vmap`` to them once.
 
-    - ``init(key) -> params``
+    - ``init(key) -> params``: the initial weights
     - ``loss(params, batch, key, hyperparams) -> scalar``: the training loss of one batch
-    - ``batches(data, key) -> (index, active)``: an epoch's batches, a pytree whose leaves have a
-      leading axis of steps, and a bool (step,). A step that is not active changes nothing, so
-      members with less data than others simply have fewer active steps
-    - ``take(data, index) -> batch``: gathers one batch, a pytree of arrays (example, ...); with
-      ``data_parallel`` devices share them along this axis
-    - ``validate(params, data, hyperparams) -> scalar``: decides early stopping and the best
-      weights; lower is better. With ``None`` nobody stops early, and the latest weights are the
-      best. With ``data_parallel`` devices share what goes through :func:`shard_batch` in it
-    - ``measure(params, data, hyperparams) -> {name: scalar}``: what else is kept of every epoch, by
-      the names in ``metrics``
+    - ``batches(data, key) -> (index, active)``: the batches of one epoch. ``index`` is a pytree
+      whose leaves have a leading axis of steps, ``active`` a bool (step,). A step that is not
+      active changes nothing, so members with less data than others have fewer active steps
+    - ``take(data, index) -> batch``: one batch, a pytree of arrays (example, ...); with
+      ``data_parallel`` the devices share the examples
+    - ``validate(params, data, hyperparams) -> scalar``: the validation loss, which decides early
+      stopping and the best weights. With ``None`` no member stops early, and the latest weights
+      are the best. With ``data_parallel`` devices share the arrays that it gives to
+      :func:`shard_batch`
+    - ``measure(params, data, hyperparams) -> {name: scalar}``: metrics of every epoch, by the names
+      in ``metrics``
     - ``criterion(metrics) -> scalar``: decides in place of the validation loss; lower is better
     - ``optimizer(hyperparams) -> optax.GradientTransformation``: called while tracing, so that
       learning rates and the like may differ between members without recompiling
+    - ``said``: a text of everything else that decides the result, so that a checkpoint is not
+      continued with another batch size or loss
 
-    - ``said``: in words, what else decides the result, so that a checkpoint is not continued with
-      another batch size or loss
-
-    Two tasks are the same compiled program when they are the same object.
+    Two tasks share a compiled program when they are the same object.
     """
 
     init: Callable[[Key[jax.Array, ""]], Params]

@@ -45,7 +45,7 @@ def test_a_forecast_loads_no_more_than_it_needs(home):
     unneeded = {
         "flax", "optax", "exchange_calendars", "scipy.stats", "scipy.signal", "matplotlib",
         "numpy.f2py.crackfortran", "pyarrow.dataset", "yfinance", "requests", "IPython",
-        "forecaster.swarm.training.training", "forecaster.ingest.sources.update",
+        "forecaster.swarm.training.loop", "forecaster.ingest.sources.update",
         "forecaster.report.page",
     }  # fmt: skip
     assert sorted(loaded & unneeded) == []

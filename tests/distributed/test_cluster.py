@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from forecaster import distributed, swarm
-from forecaster.swarm.execution.shards import train_shard
+from forecaster.swarm.execution.schedule import train_shard
 from tests.conftest import run
 from tests.swarm.test_fitting import HYPERPARAMS, TASKS, make_data, rows, same
 

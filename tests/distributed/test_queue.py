@@ -232,11 +232,11 @@ def test_a_network_that_a_node_cannot_import_is_named():
 
 def test_a_task_that_is_sent_again_is_the_same_program():
     from forecaster.distributed.worker import NodeWorker
-    from forecaster.swarm.execution.shards import Job, Worker
+    from forecaster.swarm.execution.shards import Job, Resources
 
     worker, tasks = NodeWorker.__new__(NodeWorker), []
     worker._tasks = {}
-    job = Job(cast(Any, None), Worker(None, 5, None, None), {})
+    job = Job(cast(Any, None), Resources(None, 5, None, None), {})
     for name in ("a", "b", "a"):
         worker.begin((None, job, pickle.dumps([name])))
         tasks.append(worker._common.task)

@@ -10,8 +10,8 @@ import pytest
 
 from forecaster.swarm import SwarmError
 from forecaster.swarm.execution.fitting import fit
+from forecaster.swarm.training.loop import Status
 from forecaster.swarm.training.supervised import Supervised, supervised
-from forecaster.swarm.training.training import Status
 
 LINE = (lambda key: jax.random.normal(key, (2, 1)), lambda params, x: x @ params)
 IDS = ["short", "long", "empty"]

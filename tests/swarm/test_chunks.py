@@ -16,7 +16,7 @@ from forecaster import swarm
 from forecaster.swarm.devices.lanes import Layout, packed_chunks, unpack_chunks
 from forecaster.swarm.execution import schedule
 from forecaster.swarm.execution.flat import Form
-from forecaster.swarm.training.training import Status
+from forecaster.swarm.training.loop import Status
 from tests.swarm.test_fitting import IDS, MEMBERS, Perceptron, make_data, run, squared
 
 
@@ -119,7 +119,7 @@ def test_a_tree_is_one_array_for_each_type():
         "float32": (2, 7), "int32": (2, 1), "bool": (2, 2)
     }  # fmt: skip
     assert form.bytes == 7 * 4 + 4 + 2
-    assert form.places["b"][1] == ("float32", 6, 7)
+    assert form.slots["b"][1] == ("float32", 6, 7)
     back = form.tree(flat, 1)
     jax.tree.map(np.testing.assert_array_equal, back, tree)
     one = jax.jit(lambda tree: form.tree(form.flat(tree)))(jax.tree.map(lambda leaf: leaf[1], tree))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from forecaster.swarm.execution.blocks import first_bad, put_right
-from forecaster.swarm.training.training import State, Status
+from forecaster.swarm.execution.divergence import first_bad, take_back
+from forecaster.swarm.training.loop import State, Status
 
 NAN = np.nan
 
@@ -36,7 +36,7 @@ def test_a_member_is_taken_back_to_its_last_finite_weights(bad, last):
         runs.append(epochs)
         return states(epochs), np.array([True, epochs <= last, False])
 
-    after = put_right(states(1001), np.array([-1, bad, -1]), train)
+    after = take_back(states(1001), np.array([-1, bad, -1]), train)
     assert list(after.params["w"]) == [1001, last, 1001]
     assert list(after.epoch) == [1001, last + 1, 1001]
     assert list(after.status) == [Status.TRAINING, Status.DIVERGED, Status.TRAINING]

@@ -8,14 +8,12 @@ import pytest
 from flax import nnx
 
 from forecaster.swarm import Progress, Shared, Swarm
-from forecaster.swarm.arrays.data import Held
 from forecaster.swarm.checkpoints.checkpoint import Checkpoint, arithmetic, read
 from forecaster.swarm.checks import broadcast_hyperparams, broadcast_limits
-from forecaster.swarm.devices.lanes import Layout, lane_mesh
-from forecaster.swarm.execution.schedule import Pace, Schedule
-from forecaster.swarm.execution.shards import run_to_the_end
+from forecaster.swarm.execution.schedule import Pace, Schedule, run_to_the_end
+from forecaster.swarm.execution.shards import Job, Resources, Settings, Shard
 from forecaster.swarm.training.keys import member_keys
-from forecaster.swarm.training.training import Status
+from forecaster.swarm.training.loop import Status
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, same
 
 __all__ = ["data"]  # the fixture
@@ -24,12 +22,12 @@ __all__ = ["data"]  # the fixture
 @pytest.fixture
 def schedule(data):
     """Room for two members on each lane at once, blocks of two epochs."""
-    mesh = lane_mesh(2)
     hyperparams = broadcast_hyperparams(HYPERPARAMS, MEMBERS)
     limits = broadcast_limits(np.arange(MEMBERS) + 1, None, MEMBERS)
-    held, keys = Held(data, MEMBERS), member_keys(5, IDS)
-    layout = Layout(lanes=2, calls=1, chunk=2)
-    return Schedule(TASKS["Perceptron"], held, hyperparams, limits, keys, mesh, layout, block=2)
+    settings = Settings(hyperparams, limits, member_keys(5, IDS), None)
+    resources = Resources(chunk=2, block=2, lanes=2, memory=1)
+    shard = Shard(np.arange(MEMBERS), data, {}, settings)
+    return Schedule(Job(TASKS["Perceptron"], resources, {}), shard)
 
 
 def test_waiting_members_take_the_places_of_those_that_stopped(schedule):

@@ -14,7 +14,7 @@ import pytest
 
 from forecaster import swarm
 from forecaster.swarm import Checkpoint, Failed, Local, Shared, Status
-from forecaster.swarm.execution import shards
+from forecaster.swarm.execution import schedule, shards
 from tests.swarm.test_fitting import HYPERPARAMS, IDS, MEMBERS, TASKS, data, rows, run, same
 
 __all__ = ["data"]  # the fixture
@@ -173,7 +173,7 @@ def test_a_shard_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(KeyboardInterrupt):
         run(TASK, data, executor=Elsewhere(2, most=2), checkpoint=Checkpoint(path))
-    monkeypatch.setattr(shards, "arithmetic", lambda: {"backend": "cpu", "kernel": "another"})
+    monkeypatch.setattr(schedule, "arithmetic", lambda: {"backend": "cpu", "kernel": "another"})
     with pytest.raises(ValueError, match=r"shards before: computed with kernel .*\(now another\)"):
         run(TASK, data, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
     with pytest.raises(ValueError, match="another fit"):
@@ -220,10 +220,12 @@ def test_shards_grow_and_shrink_with_what_they_cost(data):
     many = 8000
     work = shards.Work(
         TASK, rows(data, np.arange(many) % MEMBERS), tuple(map(str, range(many))),
-        {name: np.full(many, np.float32(value)) for name, value in HYPERPARAMS.items()},
-        swarm.task.Limits(np.full(many, 9), np.full(many, 9)),
-        swarm.member_keys(0, [str(k) for k in range(many)]), None,
-        shards.Worker(4, 5, None, None),
+        shards.Settings(
+            {name: np.full(many, np.float32(value)) for name, value in HYPERPARAMS.items()},
+            swarm.task.Limits(np.full(many, 9), np.full(many, 9)),
+            swarm.member_keys(0, [str(k) for k in range(many)]), None,
+        ),
+        shards.Resources(4, 5, None, None),
     )  # fmt: skip
     cutter = shards.Cutter(work, np.arange(many), Elsewhere())
     cut = cutter.shards()

@@ -12,8 +12,8 @@ from flax import nnx
 
 from forecaster.swarm import Swarm, adamw, inject_hyperparams
 from forecaster.swarm.execution import vectors
+from forecaster.swarm.training.loop import init_state
 from forecaster.swarm.training.optimizers import _ALIKE, treats_numbers_alike
-from forecaster.swarm.training.training import init_state
 from tests.swarm.test_fitting import HYPERPARAMS, TASKS
 
 RANDOM = np.random.default_rng(0)

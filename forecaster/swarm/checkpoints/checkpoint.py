@@ -27,7 +27,7 @@ from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.native import kernel_status
 from forecaster.swarm.recurrence import products_of
 from forecaster.swarm.task import Data, Limits
-from forecaster.swarm.training.training import Losses, State
+from forecaster.swarm.training.loop import Losses, State
 
 _VERSION, _SHARD = "2", ".shard-"
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from forecaster.swarm.arrays.members import append_members, fill_members, write_members
 from forecaster.swarm.task import AnyArray
-from forecaster.swarm.training.training import Losses
+from forecaster.swarm.training.loop import Losses
 
 
 class _Block(NamedTuple):

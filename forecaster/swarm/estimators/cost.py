@@ -17,8 +17,7 @@ from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.arrays.variables import count_weights
 from forecaster.swarm.checks import broadcast_limits
 from forecaster.swarm.devices.lanes import Layout, lane_mesh, packed_chunks, replicate
-from forecaster.swarm.execution.blocks import Trained, compiled
-from forecaster.swarm.execution.flat import Form
+from forecaster.swarm.execution.flat import state_form
 from forecaster.swarm.execution.memory import (
     chunk_size,
     first_batch,
@@ -26,10 +25,10 @@ from forecaster.swarm.execution.memory import (
     saved_bytes,
     state_bytes,
 )
-from forecaster.swarm.execution.schedule import member_state
-from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
+from forecaster.swarm.execution.schedule import Trained, compiled
+from forecaster.swarm.task import Data, Hyperparams, Member, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.training import State, init_state, update
+from forecaster.swarm.training.loop import State, init_state, train_step
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 
@@ -154,22 +153,22 @@ def _measure(
 
     keys = np.zeros((held.members, 2), np.uint32)
     limits = broadcast_limits(2**30, None, held.members)
-    placed = (
+    placed = Member(
         put(held.rows),
         put(lambda rows: take_members(dict(hyperparams), rows)),
         put(lambda rows: take_members(limits, rows)),
     )
     common, epochs = (replicate(held.shared, mesh),), np.ones((layout.lanes, 1), np.int32)
-    member = member_state(task, held, keys, dict(hyperparams), limits)
-    begin, train = compiled(task, mesh, 1, Form.of(member))
-    state = begin(common, epochs, put(lambda rows: keys[rows]), *placed)
+    form = state_form(task, held, dict(hyperparams), limits, keys)
+    begin, train = compiled(task, mesh, 1, form)
+    state = begin(common, epochs, put(lambda rows: keys[rows]), placed)
     began = time.perf_counter()
-    program = train.compile(common, epochs, state, *placed)
+    program = train.compile(common, epochs, state, placed)
     to_compile = time.perf_counter() - began
     seconds: list[float] = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        block: Trained = program(common, epochs, state, *placed)
+        block: Trained = program(common, epochs, state, placed)
         jax.block_until_ready(block)
         state = block.state
         seconds.append(time.perf_counter() - began)
@@ -202,7 +201,7 @@ def _step(task: Task, held: Held, hyperparams: _HostHyperparams) -> tuple[int, f
     ) -> tuple[jax.Array, Params, Tree]:
         key = typed_key(key_data)
         optimizer = task.optimizer(hyperparams)
-        params, opt_state, loss = update(
+        params, opt_state, loss = train_step(
             task, optimizer, params, opt_state, batch, key, hyperparams
         )
         return loss, params, opt_state

@@ -11,7 +11,7 @@ from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import ArrayLike, Tree
 from forecaster.swarm.training.keys import member_keys
-from forecaster.swarm.training.training import Losses, State
+from forecaster.swarm.training.loop import Losses, State
 
 
 def untrained_members(

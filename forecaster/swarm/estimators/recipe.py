@@ -17,11 +17,11 @@ from forecaster.swarm.checks import SwarmError, warn
 from forecaster.swarm.task import Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.equality import same_function
 from forecaster.swarm.training.keys import typed_key
+from forecaster.swarm.training.loop import State, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
 from forecaster.swarm.training.optimizers import Optimizer, names_taken
 from forecaster.swarm.training.supervised import supervised
-from forecaster.swarm.training.training import State, init_state, train_step
 
 LEARNING_RATE = np.float32(1e-3)  # the default
 
@@ -126,7 +126,7 @@ class Recipe:
             state: State, hyperparams: Hyperparams, batch: Batch
         ) -> tuple[State, Float[jax.Array, ""]]:
             active = (jnp.asarray(batch[2]) > 0).any()
-            return train_step(self.task(), state, self._batch(batch), hyperparams, active)
+            return train_on_batch(self.task(), state, self._batch(batch), hyperparams, active)
 
         return step
 

@@ -13,8 +13,8 @@ from forecaster.swarm.arrays.members import take_members
 from forecaster.swarm.checks import SwarmError
 from forecaster.swarm.estimators.swarm import Swarm
 from forecaster.swarm.task import Params, Tree
+from forecaster.swarm.training.loop import Losses
 from forecaster.swarm.training.supervised import Model
-from forecaster.swarm.training.training import Losses
 
 
 class Single:

@@ -16,7 +16,7 @@ from forecaster.swarm.checkpoints.history import widened_losses
 from forecaster.swarm.devices.lanes import CHUNK, Layout, Placed, lane_mesh, map_placed, place
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import Tree
-from forecaster.swarm.training.training import State
+from forecaster.swarm.training.loop import State
 
 _Hyperparams: TypeAlias = Mapping[str, np.ndarray]
 

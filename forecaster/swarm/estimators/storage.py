@@ -15,7 +15,7 @@ from forecaster.swarm.arrays.shapes import Shape, Shapes
 from forecaster.swarm.checkpoints.writing import write_file
 from forecaster.swarm.checks import SwarmError, broadcast_hyperparams, check_ids
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.training.training import Losses, State, Status
+from forecaster.swarm.training.loop import Losses, State, Status
 
 _T = TypeVar("_T")
 

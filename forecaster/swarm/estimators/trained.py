@@ -16,7 +16,7 @@ from forecaster.swarm.checks import row_of, warn
 from forecaster.swarm.estimators.recipe import Recipe
 from forecaster.swarm.execution.result import FitResult
 from forecaster.swarm.task import AnyArray, Params, Tree
-from forecaster.swarm.training.training import Losses, Status
+from forecaster.swarm.training.loop import Losses, Status
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,21 +34,21 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.execution.executors import Executor, Failed, Local
 from forecaster.swarm.execution.result import FitResult
-from forecaster.swarm.execution.schedule import Schedule
+from forecaster.swarm.execution.schedule import Schedule, train_shard
 from forecaster.swarm.execution.shards import (
     Cutter,
     Gathered,
+    Resources,
+    Settings,
     Shard,
     ShardResult,
     Work,
-    Worker,
-    train_shard,
 )
 from forecaster.swarm.task import ArrayLike, Data, Task
 from forecaster.swarm.training.examples import validated_data
 from forecaster.swarm.training.keys import checked_seed, member_keys
+from forecaster.swarm.training.loop import Losses, State, Status
 from forecaster.swarm.training.metrics import described
-from forecaster.swarm.training.training import Losses, State, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Progress:
     epochs_at_most: int
     validation_loss: Float[np.ndarray, " member"]  # NaN before a member's first epoch
     seconds: float
-    stage: str = ""  # of a search: which of its rungs
+    stage: str = ""  # of a search: its rung
     compiling: bool = False  # before the first block of programs that are new to this process
     history: Callable[[], Losses] | None = dataclasses.field(
         default=None, repr=False, compare=False
@@ -96,51 +96,51 @@ def fit(
 ) -> FitResult:
     """Train one member per id, all at the same time and each on its own.
 
-    A member's result depends on its name, data, hyperparameters and limits and on the seed alone:
-    the same bits alone and in company where members have equally many examples; where some are
-    padded, sums are rounded over the padded length: differences of about 1e-7 in a step.
+    A member's result depends on its name, data, hyperparameters and limits and on the seed alone.
+    Its bits are the same alone and in company where all members have equally many examples. Where
+    some are padded, sums are rounded over the padded length: differences of about 1e-7 in a step.
 
     - ``task``: what a member is and how it learns
     - ``data``: a pytree of arrays with a leading member axis, or :class:`Shared` ones, or
       :class:`Streamed`
-    - ``ids``: the members' names, each once
-    - ``seed``: with a member's name it decides its random key
-    - ``epochs``: how long a member trains at the most, those of ``previous`` included; a number, or
-      an array (member,)
+    - ``ids``: the members' names, all different
+    - ``seed``: decides, with its name, a member's random key
+    - ``epochs``: the most epochs of a member, those of ``previous`` included; a number, or an array
+      (member,)
     - ``patience``: epochs without a better validation loss after which a member stops; a number, an
-      array (member,), or None for as many as ``epochs``
-    - ``hyperparams``: for the optimiser and the loss; by name, a scalar or an array (member,)
-    - ``keys``: raw random keys, in place of those that follow from seed and names
-    - ``chunk``: members that one lane trains at once; by default what keeps a chunk in the cache
-    - ``block``: epochs between two looks from the host; more where they are over in less than a
-      tenth of a second, or in less than half a second with neither validation, ``on_progress`` nor
-      ``checkpoint``
+      array (member,), or None for the same as ``epochs``
+    - ``hyperparams``: of optimiser and loss; by name, a scalar or an array (member,)
+    - ``keys``: raw random keys, in place of those from seed and names
+    - ``chunk``: members that one lane trains at once; by default as many as stay in the cache
+    - ``block``: epochs between two returns to the host. Blocks become longer where they take less
+      than a tenth of a second, or less than half a second with neither validation, ``on_progress``
+      nor ``checkpoint``
     - ``lanes``: devices to train on; all by default
     - ``data_parallel``: devices that share each batch of a member, with its weights on each; a lane
-      is then so many devices. The result is that of one device up to rounding. It pays for a few
+      is then this many devices. The result is that of one device up to rounding. It pays for a few
       large networks with large batches; see the guide of the engine
-    - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs); a swarm that
-      needs more has only some members on the devices at once
-    - ``previous``: continue this training
+    - ``memory``: bytes that the process may take (on a CPU), or all devices (on GPUs). A swarm that
+      needs more has only some of its members on the devices at once
+    - ``previous``: the training to continue
     - ``checkpoint``: or its path; makes the fit resumable after an interruption at any moment, also
-      by ``kill -9``: it ends with the same bits, on the same machine, as if it had never happened
+      by ``kill -9``: on the same machine it ends with the same bits as without the interruption
     - ``executor``: where members train; by default on the lanes of this process. Another one takes
-      them in shards, each of which is kept by the checkpoint when it is done; the bits are the same
+      them in shards, and the checkpoint keeps each shard when it is done; the bits are the same
     - ``on_progress``: called after every block (of an executor elsewhere: every shard), and before
-      the first where it is compiled; where it returns True, all members end where they are, and a
+      the first where it is compiled. Where it returns True, all members stop where they are, and a
       checkpoint can be resumed from there
 
-    Members whose workers were lost again and again are in the result's ``failed``.
+    Members whose workers were lost at every attempt are in the result's ``failed``.
 
     Raises SwarmError when ids repeat, when data and ids differ in number, when a member of
-    :class:`Supervised` data has no validation example that counts (of streamed ones: when they
+    :class:`Supervised` data has no validation example with a weight (of streamed data: when they
     are loaded), or when the checkpoint to resume is of another fit or computed by another kernel;
     FileNotFoundError when there is none; SwarmWriteError when a checkpoint cannot be written.
     """
     began = time.perf_counter()
     ids = tuple(ids)
     check_ids(ids)
-    settings, seed = broadcast_hyperparams(hyperparams, len(ids)), checked_seed(seed)
+    hyperparams, seed = broadcast_hyperparams(hyperparams, len(ids)), checked_seed(seed)
     limits = broadcast_limits(epochs, patience, len(ids))
     checkpoint = checkpoint_of(checkpoint)
     check_callable(on_progress, "on_progress(progress)")
@@ -156,16 +156,9 @@ def fit(
         origin, losses = member_keys(seed, ids) if keys is None else keys, None
     else:
         origin, losses = previous.state, previous.losses
-    machine = Worker(chunk, block, lanes, memory, data_parallel)
-    work = Work(task, data, ids, settings, limits, origin, losses, machine)
-    digest = ""
-    if checkpoint:
-        computed, said = checkpoint.precision, described(task)
-        if chunk is not None:  # programs of other chunks may round differently
-            said = f"{said}; chunk={chunk}".removeprefix("; ")
-        digest = fingerprint(
-            ids, seed, settings, limits, origin, data, computed, said, data_parallel
-        )
+    settings = Settings(hyperparams, limits, origin, losses)
+    work = Work(task, data, ids, settings, Resources(chunk, block, lanes, memory, data_parallel))
+    digest = _digest(work, seed, checkpoint) if checkpoint else ""
     gathered = Gathered(work, {} if previous is None else previous.failed)
     watch = _Watch(work, checkpoint, digest, on_progress, began)
     _train(work, gathered, executor or Local(), watch)
@@ -175,8 +168,28 @@ def fit(
     )
 
 
+def _digest(work: Work, seed: int, checkpoint: Checkpoint) -> str:
+    said = described(work.task)
+    if (
+        chunk := work.resources.chunk
+    ) is not None:  # programs of other chunks may round differently
+        said = f"{said}; chunk={chunk}".removeprefix("; ")
+    hyperparams, limits, origin, _ = work.settings
+    return fingerprint(
+        work.ids,
+        seed,
+        hyperparams,
+        limits,
+        origin,
+        work.data,
+        checkpoint.precision,
+        said,
+        work.resources.data_parallel,
+    )
+
+
 def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") -> None:
-    """Have all members trained that are left to train, shard by shard."""
+    """Train all members that are left, shard by shard."""
     whole = executor.is_local and executor.members_per_shard is None and not gathered.failed
     checkpoint, digest = watch.checkpoint, watch.digest
     if checkpoint and not checkpoint.resume:
@@ -196,7 +209,7 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
             _take(*part, gathered, cutter, watch)
             stopped = watch.of_shards(gathered)
     if stopped:
-        _end_where_they_are(work, gathered)
+        _stop_where_they_are(work, gathered)
     if len(gathered.left):
         raise SwarmError(f"the executor has left out {len(gathered.left)} members; expected none")
 
@@ -204,7 +217,7 @@ def _train(work: Work, gathered: Gathered, executor: Executor, watch: "_Watch") 
 def _take(
     shard: Shard, trained: ShardResult | Failed, gathered: Gathered, cutter: Cutter, watch: "_Watch"
 ) -> None:
-    """Keep what a shard came to, in memory and on the disk."""
+    """Keep the result of a shard in memory and, with a checkpoint, on disk."""
     if isinstance(trained, Failed):
         return gathered.fail(shard, trained.reason)
     gathered.add(shard, trained)
@@ -215,10 +228,11 @@ def _take(
         write_shard(watch.checkpoint, watch.digest, finished, trained.arithmetic)
 
 
-def _end_where_they_are(work: Work, gathered: Gathered) -> None:
-    """Have the members that are left begin, and train for no epoch."""
-    epochs = np.zeros_like(work.limits.epochs)
-    rest = dataclasses.replace(work, limits=work.limits._replace(epochs=epochs))
+def _stop_where_they_are(work: Work, gathered: Gathered) -> None:
+    """Start the members that are left, and train them for no epoch."""
+    limits = work.settings.limits
+    limits = limits._replace(epochs=np.zeros_like(limits.epochs))
+    rest = dataclasses.replace(work, settings=work.settings._replace(limits=limits))
     cutter = Cutter(rest, gathered.left, Local())
     for shard, ended in Local().run(train_shard, cutter.job, cutter.shards()):
         assert not isinstance(ended, Failed)
@@ -226,7 +240,7 @@ def _end_where_they_are(work: Work, gathered: Gathered) -> None:
 
 
 class _Watch:
-    """Tells how far a fit is, and keeps the state of one that trains in this process as one."""
+    """Reports how far a fit is, and saves the state of one that trains in this process as one."""
 
     def __init__(
         self,
@@ -238,23 +252,23 @@ class _Watch:
     ):
         self.checkpoint, self.digest = checkpoint, digest
         self._work, self._on_progress, self._began = work, on_progress, began
-        origin = work.origin
+        origin = work.settings.origin
         self._before = np.asarray(origin.epoch) if isinstance(origin, State) else np.int32(0)
         self._saved, self._stopped = time.monotonic(), False
 
     @property
-    def looks(self) -> bool:
-        """Whether anybody is told anything, or anything is saved."""
+    def is_needed(self) -> bool:
+        """Whether anything is reported or saved."""
         return self._on_progress is not None or self.checkpoint is not None
 
     def of_shards(self, gathered: Gathered, *, compiling: bool = False) -> bool:
-        """Tell how many members have ended; returns whether all are to end where they are."""
+        """Report how many members have ended; return whether all are to stop where they are."""
         return self._report(
             gathered, gathered.epoch, gathered.ended, gathered.latest, compiling=compiling
         )
 
     def begin(self, schedule: Schedule) -> None:
-        """Continue where an interrupted fit was, and say so where programs are compiled."""
+        """Restore an interrupted fit, and report that programs are compiled where they are."""
         if self.checkpoint and self.checkpoint.resume:
             metrics = tuple(schedule.history.losses.metrics)
             path, state = self.checkpoint.path, schedule.state
@@ -263,7 +277,7 @@ class _Watch:
             self._stop(schedule)
 
     def after_block(self, schedule: Schedule) -> None:
-        """Save the state every so often."""
+        """Report, and save the state if it was last saved long enough ago."""
         if self._of_schedule(schedule):
             self._stop(schedule)
         checkpoint = self.checkpoint
@@ -277,7 +291,7 @@ class _Watch:
             schedule.save(self.checkpoint, self.digest)
 
     def _stop(self, schedule: Schedule) -> None:
-        """End all members where they are; what is saved can go on from there, as shards can."""
+        """Save the state, from which the fit can be continued, and stop all members."""
         if schedule.started.any():
             self.leave(schedule)
         self._stopped = True
@@ -297,14 +311,18 @@ class _Watch:
         *,
         compiling: bool,
     ) -> bool:
-        """From arrays (member,): epochs done, who has ended, the latest validation losses."""
+        """Call ``on_progress``; return whether it asks to stop.
+
+        ``epoch``, ``ended``, ``latest``: arrays (member,) of the epochs done, whether the member
+        has ended, and its latest validation loss.
+        """
         if not self._on_progress:
             return False
         progress = Progress(
             members=len(ended),
             stopped=int(ended.sum()),
             epochs_done=int(np.maximum(epoch, self._before).sum()),
-            epochs_at_most=int(np.where(ended, epoch, self._work.limits.epochs).sum()),
+            epochs_at_most=int(np.where(ended, epoch, self._work.settings.limits.epochs).sum()),
             validation_loss=latest,
             seconds=time.perf_counter() - self._began,
             compiling=compiling,
@@ -314,7 +332,7 @@ class _Watch:
 
 
 def restart_from_best(result: FitResult) -> FitResult:
-    """Members that train on from the best weights, all but the diverged."""
+    """Return members that train on from their best weights, all but the diverged ones."""
     state = result.state
     diverged = state.status == Status.DIVERGED
     status = np.where(diverged, Status.DIVERGED, Status.TRAINING).astype(np.int32)

@@ -17,7 +17,7 @@ from forecaster.swarm.devices.programs import without_collections
 from forecaster.swarm.devices.threefry import has_operation
 from forecaster.swarm.task import Data, Hyperparams, Params, Task, Tree
 from forecaster.swarm.training.keys import typed_key
-from forecaster.swarm.training.training import State, init_state
+from forecaster.swarm.training.loop import State, init_state
 
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 _KeyData: TypeAlias = UInt32[jax.Array, "2"]

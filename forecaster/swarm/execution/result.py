@@ -10,7 +10,7 @@ from jaxtyping import Float, Int32
 from forecaster.swarm.arrays.members import append_members, take_members
 from forecaster.swarm.checkpoints.history import append_losses, widened_losses, write_latest
 from forecaster.swarm.task import AnyArray, Params
-from forecaster.swarm.training.training import Losses, State, Status
+from forecaster.swarm.training.loop import Losses, State, Status
 
 if TYPE_CHECKING:
     import pandas as pd

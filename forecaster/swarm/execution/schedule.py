@@ -1,215 +1,177 @@
 """The schedule of a fit: blocks of epochs over all lanes until every member has stopped.
 
 Members that train are resident on the devices, where their states stay from block to block. When
-enough members have stopped to save a chunk, or others wait for their places, states come to the
-host and the rest are packed densely again. So the slow members never hold up the fast ones, and the
-wall time follows the work that is really done. Members differ in their epoch, never in the program.
-At most two programs are compiled, whatever happens and however many members there are: one that
-starts members and one that trains them.
+enough members have stopped to save a chunk, or others wait for room, the states come to the host
+and the rest are packed densely again. So slow members never hold up fast ones, and the time that a
+fit takes follows the work that is really done. Members differ in their epoch, never in the program.
+At most two programs are compiled, however many members there are: one starts members, the other
+trains them.
 """
 
 import dataclasses
+import functools
 import logging
 import time
 import weakref
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Protocol, cast
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Bool, Int, UInt32
+from jaxtyping import Bool, Int, Int32
 
-from forecaster.swarm.arrays.data import Held, with_shared
+from forecaster.swarm.arrays.data import Rows, with_shared
 from forecaster.swarm.arrays.members import consecutive, take_members, write_members, written
 from forecaster.swarm.checkpoints import checkpoint as _checkpoint
-from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Saved
+from forecaster.swarm.checkpoints.checkpoint import Checkpoint, Saved, arithmetic
 from forecaster.swarm.checkpoints.history import History
-from forecaster.swarm.devices import lanes as _lanes
-from forecaster.swarm.devices.lanes import Layout
-from forecaster.swarm.execution.blocks import Trained, compiled, first_bad, is_plain, put_right
-from forecaster.swarm.execution.flat import Flat, Form
-from forecaster.swarm.task import Data, Hyperparams, Limits, Task, Tree
-from forecaster.swarm.training.training import (
+from forecaster.swarm.devices.lanes import (
+    Layout,
+    lane_mesh,
+    packed_chunks,
+    replicate,
+    unpack_chunks,
+)
+from forecaster.swarm.devices.programs import Program, spread
+from forecaster.swarm.execution.divergence import first_bad, take_back
+from forecaster.swarm.execution.flat import Flat, Form, state_form
+from forecaster.swarm.execution.memory import chunk_size, members_at_once
+from forecaster.swarm.execution.shards import Job, Resources, Shard, ShardResult
+from forecaster.swarm.execution.vectors import Vector
+from forecaster.swarm.task import AnyArray, Data, Member, Task, Tree
+from forecaster.swarm.training.loop import (
+    Block,
     Losses,
     State,
     Status,
+    measures_nothing,
     resume,
-    resume_unvalidated,
+    resume_on_host,
     start,
+    train_block,
 )
-
-Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
-"""States (member, ...) that members continue from, or raw keys of members that start anew."""
-
-
-def member_state(
-    task: Task, held: Held, origin: Origin, hyperparams: Hyperparams, limits: Limits
-) -> State:
-    """The shapes of one member's state; arguments as of a fit, arrays (member,)."""
-
-    def first_state(
-        key: jax.Array, hyperparams: Hyperparams, limits: Limits, unshared: Data, shared: Data
-    ) -> State:
-        return start(task, key, with_shared(unshared, shared), hyperparams, limits)
-
-    if isinstance(origin, State):
-        return take_members(origin, 0)
-    one = take_members((origin, hyperparams, limits), 0)
-    return jax.eval_shape(first_state, *one, held.example, held.shared)
-
-
-def blank_state(member: State, members: int) -> State:
-    """Room for the states of so many members like this one, zero."""
-
-    def room(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
-        return np.zeros((members, *leaf.shape), leaf.dtype)
-
-    return jax.tree.map(room, member)
-
-
-# Epochs of a block, unless more are asked for: with validation, and without.
-_MOST_VALIDATED, _MOST = 128, 1024
-# Seconds of a block that is over at once, and of the longest that blocks are lengthened to; and the
-# share of a block that may go into moving states.
-_SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
-_TIMES = 8  # a block has at most so many times as many epochs as the one before
-# Seconds of a block of which nobody sees anything meanwhile; an interruption waits for its end.
-_UNSEEN = 0.5
-
-# Seconds of an epoch of a chunk, by the program that trains and by what it was called with.
-_taken: weakref.WeakKeyDictionary[object, dict[Hashable, float]] = weakref.WeakKeyDictionary()
-_KEPT = 64  # kinds of calls of a program
-
-
-class Pace:
-    """Lengthens blocks that are over at once, and those whose states take long to move.
-
-    - ``epochs``: of the next block
-    - ``longest``: the most epochs that a block ever has
-
-    Blocks stay shorter where members may stop early, and grow more slowly. Where they may not, and
-    it is not ``watched``, nothing is to be seen between two blocks: they are longer, and the first
-    is as long as it may be by what one like it took before.
-    """
-
-    def __init__(self, epochs: int, *, validated: bool, watched: bool = True):
-        self.epochs = self._shortest = epochs
-        self.longest = max(epochs, _MOST_VALIDATED if validated else _MOST)
-        self._validated, self._unseen = validated, not (validated or watched)
-        self._short = _UNSEEN if self._unseen else _SHORT
-        self._before, self._kind, self._known, self._most = dict[Hashable, float](), None, False, 0
-
-    def begin(self, program: object, kind: Hashable, chunks: int) -> None:
-        """Choose the first block's length by what this program took for the like, if it did.
-
-        - ``kind``: what decides, beside the program, how long a chunk takes
-        - ``chunks``: that each lane is about to go through
-        """
-        self._before, self._kind = _taken.setdefault(program, {}), kind
-        self._known = kind in self._before
-        if self._unseen and self._known:
-            epochs = int(self._short / max(chunks * self._before[kind], 1e-9))
-            self.epochs = min(max(epochs, self._shortest), self.longest)
-
-    def keep(self, chunks: int, epochs: int, seconds: float) -> None:
-        """Keep how long a block of so many chunks and epochs took, if no longer one has told more.
-
-        The first of its kind may have been compiled meanwhile, and tells nothing.
-        """
-        if self._known and epochs >= self._most:
-            while len(self._before) >= _KEPT:
-                del self._before[next(iter(self._before))]
-            self._most, self._before[self._kind] = epochs, seconds / (chunks * epochs)
-        self._known = True
-
-    def adapt(self, seconds: float, moving: float) -> None:
-        """After a block that took so long in all, and so long to move states."""
-        longest = _LONG_VALIDATED if self._validated else _LONG
-        idle = seconds < self._short or moving > _IDLE * seconds
-        if idle and 2 * seconds < longest:
-            room = 2 if self._validated else int(min(_TIMES, self._short / max(seconds, 1e-9)))
-            self.epochs = min(max(2, room) * self.epochs, self.longest)
-        elif seconds > 2 * longest:
-            self.epochs = max(self.epochs // 2, self._shortest)
-
 
 log = logging.getLogger(__name__)
 
-Rows: TypeAlias = Int[np.ndarray, " row"]
-"""Positions of members."""
-
 _DeviceError = cast(type[Exception], jax.errors.JaxRuntimeError)
 
-# A lane goes through so many chunks in one call if their members together have no more than so
-# many bytes: each call of a program costs the host half a millisecond.
+# The chunks that a lane goes through in one call, where their members together have no more bytes
+# than _SMALL. Each call costs the host half a millisecond.
 _CHUNKS, _SMALL = 16, 2**23
 
 
-class Resident(NamedTuple):
-    """Members that train at once, on the devices; states may come there with their first block."""
+class Watch(Protocol):
+    """Follows the training of a shard, in the process that trains it."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is reported or saved between two blocks."""
+        ...
+
+    def begin(self, schedule: "Schedule") -> None:
+        """Called before the first block."""
+        ...
+
+    def after_block(self, schedule: "Schedule") -> None:
+        """Called after every block."""
+        ...
+
+    def leave(self, schedule: "Schedule") -> None:
+        """Called at the end, and when training is interrupted."""
+        ...
+
+
+def train_shard(job: Job, shard: Shard, watch: Watch | None = None) -> ShardResult:
+    """Train the members of a shard on the devices of this process."""
+    began = time.perf_counter()
+    schedule = Schedule(job, shard, watched=watch is not None and watch.is_needed)
+    compiled = schedule.compiling
+    run_to_the_end(schedule, watch)
+    seconds = time.perf_counter() - began
+    return ShardResult(schedule.state, schedule.history.losses, seconds, compiled, arithmetic())
+
+
+def run_to_the_end(schedule: "Schedule", watch: Watch | None = None) -> None:
+    """Train block by block until all members have stopped."""
+    try:
+        if watch:
+            watch.begin(schedule)
+        while not schedule.done():
+            schedule.advance()
+            if watch:
+                watch.after_block(schedule)
+        if watch:
+            watch.leave(schedule)
+    except KeyboardInterrupt:
+        if watch:
+            watch.leave(schedule)
+        raise
+
+
+class Packed(NamedTuple):
+    """Members in the arrays (lane, chunk, member, ...) that one call of a program takes."""
 
     rows: Rows
-    state: Flat  # arrays (lane, chunk, member, number)
-    fixed: tuple[Tree, ...]  # data, hyperparameters and limits, alike
+    state: Flat
+    member: Member
 
 
 class Snapshot(NamedTuple):
-    """All that a fit has come to."""
+    """All that is known between two blocks."""
 
     started: Bool[np.ndarray, " member"]
-    state: State  # on the host; of resident members, only epoch and status are as they are now
+    state: State  # on the host; of resident members only epoch and status are up to date
     history: History
-    resident: tuple[Resident, ...]
+    resident: tuple[Packed, ...]
 
 
 class Schedule:
-    """One fit under way: what is on the devices, and what the host knows of every member.
+    """A fit under way: the members on the devices, and what the host knows of all.
 
-    - ``task``, ``held``: what members do, and their data
-    - ``hyperparams``, ``limits``: arrays (member,)
-    - ``origin``: raw keys (member, 2) of members that start anew, or the states (member, ...) that
-      they continue from
-    - ``mesh``, ``layout``: the lanes, and how members lie on them
-    - ``block``: epochs of a block at first
-    - ``watched``: whether anybody looks at it between two blocks
+    - ``job``, ``shard``: the members, and how they train
+    - ``watched``: whether anything is reported or saved between two blocks
     """
 
-    def __init__(
-        self,
-        task: Task,
-        held: Held,
-        hyperparams: dict[str, np.ndarray],
-        limits: Limits,
-        origin: Origin,
-        mesh: Mesh,
-        layout: Layout,
-        block: int,
-        *,
-        watched: bool = True,
-    ):
-        self.held, self.hyperparams, self.limits, self.origin = held, hyperparams, limits, origin
-        self.mesh, self._task = mesh, task
-        self.pace = Pace(block, validated=task.validate is not None, watched=watched)
-        begin = resume if isinstance(origin, State) else start
-        member = member_state(task, held, origin, hyperparams, limits)
-        self._form = Form.of(member)
-        self._begin, self._train = compiled(task, mesh, self.pace.longest, self._form, begin)
-        # Whatever the number of members and lanes, so that nothing is compiled for another one.
-        in_lane = _CHUNKS * layout.chunk * (held.bytes_each + 2 * self._form.bytes)
-        self.layout = layout.with_chunks(_CHUNKS) if in_lane <= _SMALL else layout
-        chunks = self.layout.chunks_of(min(held.members, self.layout.capacity))
-        self.pace.begin(self._train, (self.layout, held.shapes), chunks)
-        self._moving = 0.0  # seconds that the latest block took to move states
-        self._once = held.is_small and held.members <= self.layout.at_once
-        self._once &= bool(self.pace.epochs >= np.max(limits.epochs))
-        self._shared = held.shared if self._once else _lanes.replicate(held.shared, mesh)
-        # One value, replaced whole: an interruption meets the old one or the new one.
-        nobody = np.zeros(held.members, bool)
-        blank = blank_state(member, held.members)
-        history = History.empty(held.members, task.metrics)
-        self._snapshot = Snapshot(nobody, blank, history, ())
+    def __init__(self, job: Job, shard: Shard, *, watched: bool = True):
+        self._task, settings, resources = job.task, shard.settings, job.resources
+        self.hyperparams, self.limits, self.origin, losses = settings
+        self.held, members = shard.held(job), len(shard.rows)
+        self.mesh = lane_mesh(resources.lanes, resources.data_parallel)
+        validated = self._task.validate is not None
+        self.pace = Pace(resources.block, validated=validated, watched=watched)
+        self._form = state_form(self._task, self.held, *settings[:3])
+        begin = resume if isinstance(self.origin, State) else start
+        self._begin, self._train = compiled(
+            self._task, self.mesh, self.pace.longest, self._form, begin
+        )
+        self.layout = self._layout_for(resources)
+        chunks = self.layout.chunks_of(min(members, self.layout.capacity))
+        self.pace.begin(self._train, (self.layout, self.held.shapes), chunks)
+        self._moving = 0.0  # seconds in which the latest block moved states
+        # Small data that one call of each program takes go with the call, which is faster.
+        self._one_call = self.held.is_small and members <= self.layout.at_once
+        self._one_call &= bool(self.pace.epochs >= np.max(self.limits.epochs))
+        shared = self.held.shared
+        self._shared = shared if self._one_call else replicate(shared, self.mesh)
+        if losses is None:
+            history = History.empty(members, self._task.metrics)
+        else:
+            assert isinstance(self.origin, State)
+            history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
+        # A value that is replaced as a whole, so that an interruption finds the old or the new one.
+        self._snapshot = Snapshot(np.zeros(members, bool), self._form.blank(members), history, ())
+
+    def _layout_for(self, resources: Resources) -> Layout:
+        task, held, lanes = self._task, self.held, self.mesh.shape["lane"]
+        chunk = resources.chunk or chunk_size(task, held, self.hyperparams)
+        most = members_at_once(resources.memory, task, held, self.hyperparams, self.mesh.size)
+        most //= resources.data_parallel  # whose devices have the same members
+        layout = Layout.of(held.members, lanes, chunk, max(most, lanes * chunk))
+        # The number of members and lanes does not enter, so that another one compiles nothing new.
+        in_one_call = _CHUNKS * chunk * (held.bytes_each + 2 * self._form.bytes)
+        return layout.with_chunks(_CHUNKS) if in_one_call <= _SMALL else layout
 
     @property
     def compiling(self) -> bool:
@@ -224,17 +186,17 @@ class Schedule:
 
     @property
     def epoch(self) -> Int[np.ndarray, " member"]:
-        """How many epochs each member has trained."""
+        """The epochs that each member has trained."""
         return np.asarray(self._snapshot.state.epoch)
 
     @property
     def status(self) -> Int[np.ndarray, " member"]:
-        """Of :class:`Status`."""
+        """The :class:`Status` of each member."""
         return np.asarray(self._snapshot.state.status)
 
     @property
     def started(self) -> Bool[np.ndarray, " member"]:
-        """Which members have started."""
+        """Whether each member has started."""
         return self._snapshot.started
 
     @property
@@ -244,20 +206,23 @@ class Schedule:
 
     @property
     def running(self) -> Rows:
-        """Members that train now."""
+        """The members that train now."""
         return np.flatnonzero(self.started & (self.status == Status.TRAINING))
 
     @property
     def stopped(self) -> int:
-        """How many members have ended."""
+        """The number of members that have stopped."""
         return int((self.started & (self.status != Status.TRAINING)).sum())
 
     def done(self) -> bool:
-        """Whether all members have ended."""
+        """Return whether all members have stopped."""
         return self.stopped == self.held.members
 
     def advance(self) -> None:
-        """Admit waiting members where there is room, and train all that run for one block."""
+        """Start waiting members where there is room, and train all that run for one block.
+
+        Where the devices run out of memory, chunks of half the size are tried.
+        """
         while True:
             try:
                 self._moving = 0.0
@@ -268,14 +233,13 @@ class Schedule:
             except _DeviceError as error:
                 if "RESOURCE_EXHAUSTED" not in str(error) or self.layout.chunk == 1:
                     raise
-                # Half the members at once: half the activations.
                 smaller = self.layout.chunk // 2
                 log.warning("out of memory with chunks of %d; trying %d", 2 * smaller, smaller)
                 self._bring_back()
                 self.layout = dataclasses.replace(self.layout, chunk=smaller)
 
     def stop(self) -> None:
-        """End all members where they are; those that wait for a place end where they begin."""
+        """Stop all members where they are; those that wait are started, and train no epoch."""
         self._bring_back()
         while len(waiting := np.flatnonzero(~self.started)):
             self._admit(waiting[: self.layout.capacity])
@@ -284,187 +248,6 @@ class Schedule:
         status = np.where(training, Status.FINISHED, self.status).astype(np.int32)
         state = self._snapshot.state._replace(status=status)
         self._snapshot = self._snapshot._replace(state=state)
-
-    def _repack(self) -> None:
-        """Pack the members that run, and those that wait for a place, where that saves work."""
-        calls, running = self._snapshot.resident, self.running
-        waiting = np.flatnonzero(~self.started)
-        room = max(0, self.layout.capacity - len(running))
-        if calls:
-            placed = np.concatenate([call.rows for call in calls])
-            inside = np.intersect1d(placed, running)
-            outside = len(running) - len(inside) + len(waiting)
-            if self.held.streamed:  # its data are loaded again for every move
-                moves = len(inside) <= 0.75 * len(placed)
-            else:
-                chunks = map(self.layout.chunks_of, (len(inside), *_lengths(calls)))
-                fewer = next(chunks) < sum(chunks)
-                moves = fewer or (outside and len(inside) < self.layout.capacity)
-            if not moves:
-                return
-        began = time.perf_counter()
-        self._bring_back()
-        if room:
-            self._admit(waiting[:room])
-        packed = self.running[: self.layout.capacity]
-        begun = [call.rows for call in self._snapshot.resident]
-        if not begun or not np.array_equal(np.concatenate(begun), packed):
-            self._bring_back()
-            made = (
-                [self._place(rows) for rows in self.layout.by_call(packed)] if len(packed) else []
-            )
-            self._snapshot = self._snapshot._replace(resident=tuple(made))
-        self._moving = time.perf_counter() - began
-
-    def _admit(self, admitted: Rows) -> None:
-        """Start waiting members: those that a program starts are on the devices then."""
-        if not len(admitted):
-            return
-        state, calls = self._snapshot.state, list[Resident]()
-        if self._task.validate is None and isinstance(self.origin, State):
-            new = resume_unvalidated(
-                take_members(self.origin, admitted), take_members(self.limits, admitted)
-            )
-            state = write_members(state, admitted, new)
-        else:
-            calls = [self._begun(rows) for rows in self.layout.by_call(admitted)]
-            state = self._told(state, calls)
-        started = self.started.copy()
-        started[admitted] = True
-        self._snapshot = self._snapshot._replace(
-            started=started, state=state, resident=tuple(calls)
-        )
-
-    def _begun(self, rows: Rows) -> Resident:
-        """These members as they start."""
-        origin, fixed = self._packed(self.origin, rows), self._on_devices(rows)
-        somebody = self.layout.by_chunk(np.ones(len(rows), bool))
-        return Resident(rows, self._begin((self._shared,), somebody, origin, *fixed), fixed)
-
-    def _place(self, rows: Rows) -> Resident:
-        """These members as they are; their states go to the devices with their first block."""
-        return Resident(rows, self._packed(self._snapshot.state, rows), self._on_devices(rows))
-
-    def _packed(self, tree: Tree, rows: Rows) -> Tree:
-        """Arrays (member, ...) as a call of these members has them; states are flat."""
-
-        def load(rows: Rows) -> Tree:
-            if isinstance(tree, State):  # whose numbers are copied when they are put together
-                return self._form.flat_rows(take_members(tree, consecutive(rows)))
-            return take_members(tree, rows)
-
-        return _lanes.packed_chunks(load, rows, self.layout)
-
-    def _on_devices(self, rows: Rows) -> tuple[Tree, ...]:
-        """Data, hyperparameters and limits; small ones used once go with the call: it is faster."""
-        fixed = (
-            _lanes.packed_chunks(self.held.rows, rows, self.layout),
-            self._packed(self.hyperparams, rows),
-            self._packed(self.limits, rows),
-        )
-        return fixed if self._once else jax.device_put(fixed, NamedSharding(self.mesh, P("lane")))
-
-    def _told(self, state: State, calls: Sequence[Resident]) -> State:
-        """States on the host, epoch and status of resident members as on the devices."""
-        counts = [self._counts(call.state) for call in calls]
-        epoch, status = self._epoch_and_status(_lanes.unpack_chunks(counts, _lengths(calls)))
-        rows = np.concatenate([call.rows for call in calls])
-        return state._replace(
-            epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
-        )
-
-    def _counts(self, flat: Flat) -> jax.Array:
-        """What epoch and status are among, so that no more comes to the host."""
-        return flat[self._form.places.epoch.dtype]
-
-    def _epoch_and_status(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        places = self._form.places
-        return counts[:, places.epoch.begin], counts[:, places.status.begin]
-
-    def _train_block(self) -> None:
-        """Train the resident members for a block, and choose the length of the next one."""
-        calls, began = self._snapshot.resident, time.perf_counter()
-        rows = np.concatenate([call.rows for call in calls])
-        before = self.epoch[rows]
-        left = np.where(self.status[rows] == Status.TRAINING, self.limits.epochs[rows] - before, 0)
-        epochs = self._epochs_of_block(left[left > 0])
-        blocks = [self._trained(call, epochs) for call in calls]
-        plain = is_plain(self._task)  # whose two losses are one
-        seen = [
-            (self._counts(block.state), block.losses.train if plain else block.losses, block.sound)
-            for block in blocks
-        ]
-        counts, losses, sound = _lanes.unpack_chunks(_first(seen, epochs), _lengths(calls))
-        chunks = sum(map(self.layout.chunks_of, _lengths(calls)))
-        self.pace.keep(chunks, epochs, time.perf_counter() - began)
-        losses = Losses(losses, losses) if plain else cast(Losses, losses)
-        epoch = self._epoch_and_status(counts)[0]
-        after = [
-            call._replace(state=block.state) for call, block in zip(calls, blocks, strict=True)
-        ]
-        if self._task.validate is None:
-            bad = first_bad(np.asarray(losses.train), sound, epoch - before)
-            if (bad >= 0).any():
-                after = [
-                    self._sound(*each)
-                    for each in zip(calls, after, _split(bad, calls), strict=True)
-                ]
-        state = self._told(self._snapshot.state, after)
-        history = self.history.with_block(rows, losses, before, np.asarray(state.epoch)[rows])
-        self._snapshot = Snapshot(self.started, state, history, tuple(after))
-        self.pace.adapt(time.perf_counter() - began + self._moving, self._moving)
-
-    def _epochs_of_block(self, left: Int[np.ndarray, " row"]) -> int:
-        """Epochs of the next block, where members that train have so many left."""
-        if not len(left):
-            return 1
-        most = left.min() if is_plain(self._task) else left.max()
-        return int(min(self.pace.epochs, most))
-
-    def _trained(self, call: Resident, epochs: int, only: int | None = None) -> Trained:
-        """A call after so many epochs: chunks with a member that trains, or with row ``only``."""
-        trains = self.status[call.rows] == Status.TRAINING
-        if only is not None:
-            trains &= np.arange(len(trains)) == only
-        by_chunk = self.layout.by_chunk(trains) * np.int32(epochs)
-        return self._train((self._shared,), by_chunk, call.state, *call.fixed)
-
-    def _sound(self, before: Resident, after: Resident, bad: Int[np.ndarray, " row"]) -> Resident:
-        """Resident members: those that diverged are as they were before it happened.
-
-        ``bad``: the epoch of the block that went wrong, see :func:`first_bad`.
-        """
-        if not (bad >= 0).any():
-            return after
-
-        def train(row: int, epochs: int) -> tuple[State, np.ndarray]:
-            block = self._trained(before, epochs, row)
-            sound = _lanes.unpack_chunks([block.sound], [len(before.rows)])
-            return self._unpacked([before._replace(state=block.state)]), sound
-
-        state = put_right(self._unpacked([after]), bad, train)
-        return after._replace(state=self._packed(state, np.arange(len(before.rows))))
-
-    def _unpacked(self, calls: Sequence[Resident]) -> State:
-        """States of resident members, on the host."""
-        flat = jax.device_get([call.state for call in calls])
-        return _lanes.unpack_chunks([self._form.tree(each, 3) for each in flat], _lengths(calls))
-
-    def _bring_back(self) -> None:
-        """Have the states of all members on the host, and none on the devices."""
-        calls = self._snapshot.resident
-        if not calls:
-            return
-        new = self._unpacked(calls)
-        rows = np.concatenate([call.rows for call in calls])
-        state = write_members(self._snapshot.state, rows, new)
-        self._snapshot = self._snapshot._replace(state=state, resident=())
-
-    def continue_losses(self, losses: Losses) -> None:
-        """Keep the losses (member, epoch) of the training that this fit continues."""
-        assert isinstance(self.origin, State)
-        history = History.of(losses, np.asarray(self.origin.epoch), self._task.metrics)
-        self._snapshot = self._snapshot._replace(history=history)
 
     def save(self, checkpoint: Checkpoint, digest: str) -> None:
         """Write a checkpoint. ``digest``: the fit's fingerprint."""
@@ -475,23 +258,321 @@ class Schedule:
         history = History.of(saved.losses, np.asarray(saved.state.epoch))
         self._snapshot = Snapshot(saved.started.astype(bool), saved.state, history, ())
 
+    def _repack(self) -> None:
+        """Pack the members that run, and start waiting ones, if that saves work."""
+        resident, waiting = self._snapshot.resident, np.flatnonzero(~self.started)
+        if resident and not self._saves_work(resident, len(waiting)):
+            return
+        began = time.perf_counter()
+        room = max(0, self.layout.capacity - len(self.running))
+        self._bring_back()
+        self._admit(waiting[:room])
+        rows = self.running[: self.layout.capacity]
+        if not np.array_equal(_rows(self._snapshot.resident), rows):
+            self._bring_back()
+            packed = map(self._pack, self.layout.by_call(rows)) if len(rows) else ()
+            self._snapshot = self._snapshot._replace(resident=tuple(packed))
+        self._moving = time.perf_counter() - began
 
-def _first(seen: Sequence[Tree], epochs: int) -> list[Tree]:
-    """What blocks came to, on the host; of the losses those of so many epochs, not all places."""
+    def _saves_work(self, resident: Sequence[Packed], waiting: int) -> bool:
+        """Return whether to pack anew: fewer chunks would do, or others could come in."""
+        running, placed = self.running, _rows(resident)
+        inside = len(np.intersect1d(placed, running))
+        if self.held.streamed:  # packing loads the data again
+            return inside <= 0.75 * len(placed)
+        chunks_of = self.layout.chunks_of
+        if chunks_of(inside) < sum(map(chunks_of, _lengths(resident))):
+            return True
+        outside = len(running) - inside + waiting
+        return outside > 0 and inside < self.layout.capacity
 
-    def used(leaf: np.ndarray) -> np.ndarray:
-        return leaf[..., :epochs]
+    def _admit(self, rows: Rows) -> None:
+        """Start waiting members; those that a program starts are resident from then on."""
+        if not len(rows):
+            return
+        state, resident = self._snapshot.state, list[Packed]()
+        if self._task.validate is None and isinstance(self.origin, State):
+            new = resume_on_host(take_members(self.origin, rows), take_members(self.limits, rows))
+            state = write_members(state, rows, new)
+        else:
+            resident = [self._start(some) for some in self.layout.by_call(rows)]
+            state = self._with_progress(state, resident)
+        started = self.started.copy()
+        started[rows] = True
+        self._snapshot = self._snapshot._replace(
+            started=started, state=state, resident=tuple(resident)
+        )
 
-    return [
-        (counts, jax.tree.map(used, losses), sound)
-        for counts, losses, sound in cast(list[tuple[Tree, ...]], jax.device_get(seen))
-    ]
+    def _start(self, rows: Rows) -> Packed:
+        """Start these members on the devices."""
+        origin, member = self._in_chunks(self.origin, rows), self._members(rows)
+        somebody = self.layout.by_chunk(np.ones(len(rows), bool))
+        return Packed(rows, self._begin((self._shared,), somebody, origin, member), member)
+
+    def _pack(self, rows: Rows) -> Packed:
+        """Pack these members as they are; their states go to the devices with the next call."""
+        return Packed(rows, self._in_chunks(self._snapshot.state, rows), self._members(rows))
+
+    def _in_chunks(self, tree: Tree, rows: Rows) -> Tree:
+        """Return these rows of arrays (member, ...) as (lane, chunk, member, ...); states flat."""
+
+        def load(rows: Rows) -> Tree:
+            if isinstance(tree, State):  # whose numbers are copied when they are put together
+                return self._form.flat_rows(take_members(tree, consecutive(rows)))
+            return take_members(tree, rows)
+
+        return packed_chunks(load, rows, self.layout)
+
+    def _members(self, rows: Rows) -> Member:
+        """Return data, hyperparameters and limits of these members in chunks, on the devices."""
+        member = Member(
+            packed_chunks(self.held.rows, rows, self.layout),
+            self._in_chunks(self.hyperparams, rows),
+            self._in_chunks(self.limits, rows),
+        )
+        if self._one_call:
+            return member
+        return jax.device_put(member, NamedSharding(self.mesh, P("lane")))
+
+    def _with_progress(self, state: State, resident: Sequence[Packed]) -> State:
+        """Return states on the host with epoch and status as they are on the devices."""
+        counts = unpack_chunks([self._counts(each.state) for each in resident], _lengths(resident))
+        (epoch, status), rows = self._epoch_and_status(counts), _rows(resident)
+        return state._replace(
+            epoch=written(state.epoch, rows, epoch), status=written(state.status, rows, status)
+        )
+
+    def _counts(self, flat: Flat) -> jax.Array:
+        """Return the array that holds epoch and status, so that no more comes to the host."""
+        return flat[self._form.slots.epoch.dtype]
+
+    def _epoch_and_status(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slots = self._form.slots
+        return counts[:, slots.epoch.begin], counts[:, slots.status.begin]
+
+    def _train_block(self) -> None:
+        """Train the resident members for a block, and choose the length of the next one."""
+        began, resident = time.perf_counter(), self._snapshot.resident
+        rows, lengths = _rows(resident), _lengths(resident)
+        before = self.epoch[rows]
+        epochs = self._next_epochs(rows)
+        blocks = [self._trained(each, epochs) for each in resident]
+        counts, losses, sound = unpack_chunks(self._results(blocks, epochs), lengths)
+        chunks = sum(map(self.layout.chunks_of, lengths))
+        self.pace.keep(chunks, epochs, time.perf_counter() - began)
+        if measures_nothing(self._task):
+            losses = Losses(losses, losses)
+        epoch = self._epoch_and_status(counts)[0]
+        after = [
+            each._replace(state=block.state) for each, block in zip(resident, blocks, strict=True)
+        ]
+        if self._task.validate is None:
+            bad = first_bad(np.asarray(losses.train), sound, epoch - before)
+            if (bad >= 0).any():
+                parts = np.split(bad, np.cumsum(lengths)[:-1])
+                after = [self._sound(*each) for each in zip(resident, after, parts, strict=True)]
+        state = self._with_progress(self._snapshot.state, after)
+        history = self.history.with_block(rows, losses, before, np.asarray(state.epoch)[rows])
+        self._snapshot = Snapshot(self.started, state, history, tuple(after))
+        self.pace.adapt(time.perf_counter() - began + self._moving, self._moving)
+
+    def _next_epochs(self, rows: Rows) -> int:
+        """Return the number of epochs of the next block of these members."""
+        training = self.status[rows] == Status.TRAINING
+        left = (self.limits.epochs[rows] - self.epoch[rows])[training]
+        left = left[left > 0]
+        if not len(left):
+            return 1
+        most = left.min() if measures_nothing(self._task) else left.max()
+        return int(min(self.pace.epochs, most))
+
+    def _trained(self, packed: Packed, epochs: int, only: int | None = None) -> "Trained":
+        """Train chunks that have a member in training, or only the chunk of row ``only``."""
+        trains = self.status[packed.rows] == Status.TRAINING
+        if only is not None:
+            trains &= np.arange(len(trains)) == only
+        by_chunk = self.layout.by_chunk(trains) * np.int32(epochs)
+        return self._train((self._shared,), by_chunk, packed.state, packed.member)
+
+    def _results(self, blocks: Sequence["Trained"], epochs: int) -> list[Tree]:
+        """Return counts, losses and soundness of blocks, on the host; losses of ``epochs`` only."""
+        one_loss = measures_nothing(self._task)  # of which training and validation loss are copies
+        results = jax.device_get(
+            [
+                (
+                    self._counts(each.state),
+                    each.losses.train if one_loss else each.losses,
+                    each.sound,
+                )
+                for each in blocks
+            ]
+        )
+
+        def used(leaf: np.ndarray) -> np.ndarray:
+            return leaf[..., :epochs]
+
+        return [(counts, jax.tree.map(used, losses), sound) for counts, losses, sound in results]
+
+    def _sound(self, before: Packed, after: Packed, bad: Int[np.ndarray, " row"]) -> Packed:
+        """Return members after a block, those that diverged with their last finite weights.
+
+        ``bad``: the epoch in which each diverged, see :func:`first_bad`.
+        """
+        if not (bad >= 0).any():
+            return after
+
+        def train_again(row: int, epochs: int) -> tuple[State, np.ndarray]:
+            block = self._trained(before, epochs, row)
+            sound = unpack_chunks([block.sound], [len(before.rows)])
+            return self._unpacked([before._replace(state=block.state)]), sound
+
+        state = take_back(self._unpacked([after]), bad, train_again)
+        return after._replace(state=self._in_chunks(state, np.arange(len(before.rows))))
+
+    def _unpacked(self, resident: Sequence[Packed]) -> State:
+        """Return the states of these members on the host."""
+        flat = jax.device_get([each.state for each in resident])
+        return unpack_chunks([self._form.tree(each, 3) for each in flat], _lengths(resident))
+
+    def _bring_back(self) -> None:
+        """Bring the states of all members to the host; none is resident from then on."""
+        resident = self._snapshot.resident
+        if resident:
+            new = self._unpacked(resident)
+            state = write_members(self._snapshot.state, _rows(resident), new)
+            self._snapshot = self._snapshot._replace(state=state, resident=())
 
 
-def _lengths(calls: Sequence[Resident]) -> list[int]:
-    return [len(call.rows) for call in calls]
+def _rows(resident: Sequence[Packed]) -> Rows:
+    return np.concatenate([np.zeros(0, int), *(each.rows for each in resident)])
 
 
-def _split(values: np.ndarray, calls: Sequence[Resident]) -> list[np.ndarray]:
-    """Values of the members of several calls, by call."""
-    return np.split(values, np.cumsum([len(call.rows) for call in calls])[:-1])
+def _lengths(resident: Sequence[Packed]) -> list[int]:
+    return [len(each.rows) for each in resident]
+
+
+class Trained(NamedTuple):
+    """A :class:`Block` of many members: arrays (lane, chunk, member, ...), states flat."""
+
+    state: Flat
+    losses: Losses
+    sound: AnyArray
+
+
+@functools.lru_cache(maxsize=32)
+def compiled(
+    task: Task, mesh: Mesh, max_epochs: int, form: Form, begin: Callable[..., State] = start
+) -> tuple[Program, Program]:
+    """Compile the two programs of a fit: one starts members, the other trains them for a block.
+
+    - ``max_epochs``: the most epochs of a block
+    - ``form``: of a member's state
+    - ``begin``: :func:`start`, or :func:`resume` where states are given instead of keys
+
+    They take the shared data, then for each chunk of each lane whether a member starts, or how many
+    epochs are trained, 0 where no member trains; then keys or states, and :class:`Member`.
+    """
+
+    def first(
+        common: tuple[Data], somebody: jax.Array, origin: Flat | jax.Array, member: Member
+    ) -> Flat:
+        def go() -> Flat:
+            before = form.tree(origin) if isinstance(origin, dict) else origin
+            return form.flat(begin(task, before, _with_shared(member, common)))
+
+        return cast(Flat, jax.lax.cond(somebody > 0, go, form.zeros))
+
+    def train(common: tuple[Data], epochs: jax.Array, state: Flat, member: Member) -> Trained:
+        member = _with_shared(member, common)
+        block = _train_as_vector(task, form.tree(state), member, epochs, max_epochs)
+        flat = form.flat(block.state)
+        if block.changed is not None:  # chosen at once, not leaf by leaf: there is less to compile
+            flat = form.where(block.changed, flat, state, first=("key", "params", "opt_state"))
+        return Trained(flat, block.losses, block.sound)
+
+    return (
+        spread(first, mesh, once=True, name=begin.__name__, chunked=True),
+        spread(train, mesh, name="train", chunked=True),
+    )
+
+
+def _with_shared(member: Member, common: tuple[Data]) -> Member:
+    return member._replace(data=with_shared(member.data, common[0]))
+
+
+def _train_as_vector(
+    task: Task, state: State, member: Member, epochs: Int32[AnyArray, ""], max_epochs: int
+) -> Block:
+    """Do what :func:`train_block` does, with the weights in one vector where that is faster."""
+    vector = Vector.of(task, state, member.hyperparams)
+    if vector is None:
+        return train_block(task, state, member, epochs, max_epochs)
+    task, state = vector.task(task), vector.joined_state(state)
+    block = train_block(task, state, member, epochs, max_epochs)
+    return block._replace(state=vector.state(block.state))
+
+
+# The most epochs of a block, unless the first has more: with validation, and without.
+_MOST_VALIDATED, _MOST = 128, 1024
+# Seconds of a block that counts as short, and of the longest to which blocks are lengthened; and
+# the share of a block that moving states may take.
+_SHORT, _LONG, _LONG_VALIDATED, _IDLE = 0.1, 4.0, 0.5, 0.05
+_GROWTH = 8  # the most by which a block is longer than the one before
+# Seconds that a block takes if nobody watches; an interruption waits for its end.
+_UNWATCHED = 0.5
+
+# Seconds of an epoch of a chunk, by program and by the kind of its calls.
+_taken: weakref.WeakKeyDictionary[object, dict[Hashable, float]] = weakref.WeakKeyDictionary()
+_KEPT = 64  # kinds of calls of a program
+
+
+class Pace:
+    """The length of blocks: longer where they are short, or where moving states takes long.
+
+    - ``epochs``: of the next block
+    - ``longest``: the most epochs of a block
+
+    Blocks stay shorter, and grow more slowly, where members are validated and may stop early. Where
+    they are neither validated nor ``watched`` nothing happens between two blocks: then blocks are
+    longer, and the first is already as long as an earlier fit's times allow.
+    """
+
+    def __init__(self, epochs: int, *, validated: bool, watched: bool = True):
+        self.epochs = self._shortest = epochs
+        self.longest = max(epochs, _MOST_VALIDATED if validated else _MOST)
+        self._validated, self._unwatched = validated, not (validated or watched)
+        self._short = _UNWATCHED if self._unwatched else _SHORT
+        self._taken, self._kind, self._known, self._most = dict[Hashable, float](), None, False, 0
+
+    def begin(self, program: object, kind: Hashable, chunks: int) -> None:
+        """Choose the length of the first block from the times of earlier fits, if there are any.
+
+        - ``program``, ``kind``: decide how long an epoch of a chunk takes
+        - ``chunks``: of each lane
+        """
+        self._taken, self._kind = _taken.setdefault(program, {}), kind
+        self._known = kind in self._taken
+        if self._unwatched and self._known:
+            epochs = int(self._short / max(chunks * self._taken[kind], 1e-9))
+            self.epochs = min(max(epochs, self._shortest), self.longest)
+
+    def keep(self, chunks: int, epochs: int, seconds: float) -> None:
+        """Record how long an epoch of a chunk took, unless a longer block was measured already.
+
+        The first block of a kind is left out, as it may have been compiled meanwhile.
+        """
+        if self._known and epochs >= self._most:
+            while len(self._taken) >= _KEPT:
+                del self._taken[next(iter(self._taken))]
+            self._most, self._taken[self._kind] = epochs, seconds / (chunks * epochs)
+        self._known = True
+
+    def adapt(self, seconds: float, moving: float) -> None:
+        """Choose the next length after a block of ``seconds``, ``moving`` of which moved states."""
+        longest = _LONG_VALIDATED if self._validated else _LONG
+        idle = seconds < self._short or moving > _IDLE * seconds
+        if idle and 2 * seconds < longest:
+            growth = 2 if self._validated else int(min(_GROWTH, self._short / max(seconds, 1e-9)))
+            self.epochs = min(max(2, growth) * self.epochs, self.longest)
+        elif seconds > 2 * longest:
+            self.epochs = max(self.epochs // 2, self._shortest)

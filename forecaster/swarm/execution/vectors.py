@@ -17,8 +17,8 @@ from jaxtyping import Float
 
 from forecaster.swarm.arrays.variables import trained, with_trained
 from forecaster.swarm.task import Hyperparams, OptState, Params, Task, Tree
+from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.optimizers import treats_numbers_alike
-from forecaster.swarm.training.training import State
 
 # Weights of a member beyond which copying them costs more than it saves: two hundredths of the time
 # with 2**16 on an AMD EPYC, nothing up to here.

@@ -1,0 +1,506 @@
+"""The training loop of ONE member, in the order in which it happens; the engine maps it over all.
+
+- init: :func:`init_state`, :func:`start`, :func:`resume`
+- step: :func:`train_step`, the only place where an optimiser changes weights
+- epoch: :func:`train_epoch`, a step on every batch (:func:`take_steps`), then validation
+- stop: :func:`next_status`
+- many epochs: :func:`train_one`, or :func:`train_block`, which is what a swarm compiles
+"""
+
+import enum
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Bool, Float, Int32, Key, UInt32
+
+from forecaster.swarm.arrays.variables import loss_of_weights, trained, value_and_grad, with_trained
+from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.devices.data_parallel import replicated, shard_batch
+from forecaster.swarm.task import (
+    AnyArray,
+    Data,
+    Hyperparams,
+    Limits,
+    Member,
+    OptState,
+    Params,
+    Task,
+    Tree,
+)
+from forecaster.swarm.training.keys import typed_key
+
+_T = TypeVar("_T")
+
+
+class Status(enum.IntEnum):
+    """Whether a member still trains, and if not, why."""
+
+    TRAINING = 0
+    STOPPED_EARLY = 1
+    FINISHED = 2
+    DIVERGED = 3
+    FAILED = 4  # every worker that trained it was lost, see Executor
+
+
+class State(NamedTuple):
+    """The training state of a member. In a swarm every leaf has a leading member axis.
+
+    The leaves are JAX arrays on the devices and numpy arrays on the host.
+    """
+
+    key: UInt32[AnyArray, "*member 2"]  # raw key data
+    params: Params
+    opt_state: OptState
+    epoch: Int32[AnyArray, "*member"]  # epochs completed
+    status: Int32[AnyArray, "*member"]  # of Status
+    best_params: Params
+    best_loss: Float[AnyArray, "*member"]
+    best_epoch: Int32[AnyArray, "*member"]  # 0: the initial weights
+
+
+Origin: TypeAlias = State | UInt32[np.ndarray, "member 2"]
+"""States (member, ...) that members continue from, or raw keys of members that start anew."""
+
+
+class Losses(NamedTuple):
+    """Losses and metrics of one epoch or of several; NaN where the member did not train."""
+
+    train: Float[AnyArray, "..."]
+    validation: Float[AnyArray, "..."]
+    metrics: Mapping[str, Float[AnyArray, "..."]] = {}
+
+
+# ---- init ----
+
+
+def init_state(
+    task: Task,
+    key_data: UInt32[AnyArray, "2"],
+    hyperparams: Hyperparams,
+    params: Params | None = None,
+) -> State:
+    """Return the state of a member before training. ``params``: by default drawn with its key."""
+    if params is None:
+        params = task.init(jax.random.fold_in(typed_key(key_data), 0))
+    opt_state = task.optimizer(hyperparams).init(trained(params))
+    none, training = jnp.int32(0), jnp.int32(Status.TRAINING)
+    return State(key_data, params, opt_state, none, training, params, jnp.float32(jnp.inf), none)
+
+
+def start(task: Task, key_data: UInt32[AnyArray, "2"], member: Member) -> State:
+    """Return the initial state of a member; its initial weights are the best so far."""
+    return resume(task, init_state(task, key_data, member.hyperparams), member)
+
+
+def resume(task: Task, state: State, member: Member) -> State:
+    """Return the state of a member that trains on, perhaps with other data or limits.
+
+    The loss of its best weights is measured again. A member that had finished trains again if its
+    limit is higher now. One whose best weights, or their loss, are not finite has diverged.
+    """
+    usable = all_finite(state.best_params)
+    loss = jnp.float32(jnp.inf)
+    if task.validate is not None:
+        loss = task.validate(state.best_params, member.data, member.hyperparams)
+        usable &= jnp.isfinite(loss)
+        loss, _ = _criterion(task, state.best_params, member, loss)
+        # A metric may be undefined before the first epoch: then any value is better.
+        loss = jnp.where(usable & jnp.isfinite(loss), loss, jnp.inf).astype(loss.dtype)
+    finished = jnp.where(state.epoch < member.limits.epochs, Status.TRAINING, Status.FINISHED)
+    ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
+    status = jnp.where(ended, state.status, finished)
+    status = jnp.where(usable, status, Status.DIVERGED).astype(jnp.int32)
+    return state._replace(status=status, best_loss=loss)
+
+
+def resume_on_host(state: State, limits: Limits) -> State:
+    """Do what :func:`resume` does without validation, to states (member, ...) on the host."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.best_params)]
+    each = [np.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]
+    usable = np.all(each, axis=0) if each else np.ones(len(state.epoch), bool)
+    finished = np.where(state.epoch < limits.epochs, Status.TRAINING, Status.FINISHED)
+    ended = (state.status == Status.STOPPED_EARLY) | (state.status == Status.DIVERGED)
+    status = np.where(usable, np.where(ended, state.status, finished), Status.DIVERGED)
+    loss = np.full_like(np.asarray(state.best_loss), np.inf)
+    return state._replace(status=status.astype(np.int32), best_loss=loss)
+
+
+# ---- step ----
+
+
+def train_step(
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    params: Params,
+    opt_state: OptState,
+    batch: Tree,
+    key: jax.Array,
+    hyperparams: Hyperparams,
+) -> tuple[Params, OptState, Float[jax.Array, ""]]:
+    """Take one optimiser step on one batch.
+
+    - ``task``: gives the loss
+    - ``optimizer``: made of the member's hyperparameters
+    - ``params``, ``opt_state``: weights and the optimiser's state before the step
+    - ``batch``, ``key``, ``hyperparams``: arguments of the loss
+
+    Returns weights and optimiser state after the step, and the loss before it.
+    """
+    loss, grads, after = replicated(value_and_grad(task.loss, params, batch, key, hyperparams))
+    weights, extra = trained(params), dict[str, Any]()
+    if isinstance(optimizer, optax.GradientTransformationExtraArgs):
+        # For optimisers that search along a line.
+        value_fn = loss_of_weights(task.loss, params, batch, key, hyperparams)
+        extra = {"value": loss, "grad": grads, "value_fn": value_fn}
+    updates, opt_state = optimizer.update(grads, opt_state, weights, **extra)
+    return with_trained(after, optax.apply_updates(weights, updates)), opt_state, loss
+
+
+def train_on_batch(
+    task: Task,
+    state: State,
+    batch: Tree,
+    hyperparams: Hyperparams,
+    active: Bool[jax.Array, ""],
+) -> tuple[State, Float[jax.Array, ""]]:
+    """Take one step on a batch of the caller's, which counts as an epoch; return state and loss.
+
+    It starts from the best weights, as another fit does. There is no validation: the weights after
+    the step are the best. A member that is not ``active``, for lack of examples, has a loss of 0
+    and keeps its weights. Where the loss or a weight is not finite, only the status changes. The
+    loss of a member that had diverged before is NaN.
+    """
+    epoch = state.epoch + 1
+    key = jax.random.fold_in(typed_key(state.key), epoch)
+    before, optimizer = (state.best_params, state.opt_state), task.optimizer(hyperparams)
+    params, opt_state, loss = train_step(task, optimizer, *before, batch, key, hyperparams)
+    loss = jnp.where(active, loss, 0)
+    sound = jnp.isfinite(loss) & all_finite(params)
+    stepped = state._replace(
+        params=params,
+        opt_state=opt_state,
+        epoch=epoch,
+        best_params=params,
+        best_loss=loss.astype(state.best_loss.dtype),
+        best_epoch=epoch,
+    )
+    still = state._replace(epoch=epoch)
+    failed = still._replace(status=jnp.int32(Status.DIVERGED))
+    training = state.status != Status.DIVERGED
+    after = where(active, where(sound, stepped, failed), still)
+    return where(training, after, state), jnp.where(training, loss, jnp.nan)
+
+
+# ---- epoch ----
+
+
+def epoch_keys(
+    key_data: UInt32[AnyArray, "2"], epoch: int | Int32[AnyArray, ""]
+) -> tuple[Key[jax.Array, ""], Key[jax.Array, ""]]:
+    """Return the keys of a member's epoch, counted from 1: for its batches and for its losses."""
+    first, second = jax.random.split(jax.random.fold_in(typed_key(key_data), epoch))
+    return first, second
+
+
+def take_steps(
+    task: Task,
+    state: State,
+    member: Member,
+    batch_key: Key[jax.Array, ""],
+    loss_key: Key[jax.Array, ""],
+) -> tuple[Params, OptState, Float[jax.Array, ""]]:
+    """Take a step on each batch of an epoch; return weights, optimiser state and the mean loss."""
+    data, hyperparams = member.data, member.hyperparams
+    index, active = task.batches(data, batch_key)
+    optimizer, steps = task.optimizer(hyperparams), active.shape[0]
+
+    def step(
+        carry: tuple[Params, OptState], batch_of_step: tuple[Tree, jax.Array, jax.Array]
+    ) -> tuple[tuple[Params, OptState], jax.Array]:
+        index, is_active, key = batch_of_step
+        batch = shard_batch(task.take(data, index))
+        params, opt_state, loss = train_step(task, optimizer, *carry, batch, key, hyperparams)
+        return where(is_active, (params, opt_state), carry), jnp.where(is_active, loss, 0)
+
+    keys = jax.random.split(loss_key, steps)
+    xs, begin = (index, active, keys), (state.params, state.opt_state)
+    if steps == 1 and task.validate is None:  # without a loop there is less to compile
+        after, losses = step(begin, jax.tree.map(operator.itemgetter(0), xs))
+    else:
+        after, losses = jax.lax.scan(step, begin, xs)
+    return *after, losses.sum() / jnp.maximum(active.sum(), 1)
+
+
+def train_epoch(task: Task, state: State, member: Member) -> tuple[State, Losses]:
+    """Train a member for one epoch and validate it; return its state and the epoch's losses.
+
+    The weights become the best ones if their validation loss is the lowest so far; without
+    validation the latest are the best. After an epoch in which a loss or a weight is not finite,
+    the best weights stay as they were.
+    """
+    epoch = state.epoch + 1
+    params, opt_state, train_loss = take_steps(task, state, member, *epoch_keys(state.key, epoch))
+    loss = train_loss
+    if task.validate is not None:
+        loss = task.validate(params, member.data, member.hyperparams)
+    criterion, metrics = _criterion(task, params, member, loss)
+    diverged = ~(jnp.isfinite(train_loss) & jnp.isfinite(loss) & all_finite(params))
+    better = ~diverged & ((criterion < state.best_loss) | (task.validate is None))
+    best_epoch = jnp.where(better, epoch, state.best_epoch)
+    after = State(
+        key=state.key,
+        params=params,
+        opt_state=opt_state,
+        epoch=epoch,
+        status=next_status(state.status, epoch, best_epoch, diverged, member.limits),
+        best_params=where(better, params, state.best_params),
+        best_loss=jnp.where(better, criterion, state.best_loss).astype(state.best_loss.dtype),
+        best_epoch=best_epoch,
+    )
+    return after, Losses(train_loss, loss, metrics)
+
+
+def _criterion(
+    task: Task, params: Params, member: Member, loss: Float[jax.Array, ""]
+) -> tuple[Float[jax.Array, ""], dict[str, Float[jax.Array, ""]]]:
+    """Return what decides the best weights, and the metrics. ``loss``: of these weights."""
+    metrics = {}
+    if task.measure is not None:
+        metrics = task.measure(params, member.data, member.hyperparams)
+    return loss if task.criterion is None else task.criterion(metrics), metrics
+
+
+# ---- stop ----
+
+
+def next_status(
+    status: Int32[AnyArray, ""],
+    epoch: Int32[AnyArray, ""],
+    best_epoch: Int32[AnyArray, ""],
+    diverged: Bool[AnyArray, ""],
+    limits: Limits,
+) -> Int32[jax.Array, ""]:
+    """Return the status of a member after an epoch.
+
+    It stops after ``limits.patience`` epochs without a better validation loss, after
+    ``limits.epochs`` in all, and when it has diverged.
+    """
+    status = jnp.where(epoch - best_epoch >= limits.patience, Status.STOPPED_EARLY, status)
+    status = jnp.where(epoch >= limits.epochs, Status.FINISHED, status)
+    return jnp.where(diverged, Status.DIVERGED, status).astype(jnp.int32)
+
+
+# ---- many epochs ----
+
+
+def train_one(
+    task: Task,
+    key_data: UInt32[AnyArray, "2"],
+    data: Data,
+    hyperparams: Hyperparams,
+    *,
+    epochs: int,
+    patience: int | None = None,
+) -> State:
+    """Train one member by itself until it stops: what a swarm does for each, without the swarm.
+
+    - ``task``: how it learns
+    - ``key_data``: its raw random key, see :func:`forecaster.swarm.member_keys`
+    - ``data``: its examples, without a member axis
+    - ``hyperparams``: by name, scalars
+    - ``epochs``, ``patience``: as in :func:`forecaster.swarm.fit`
+    """
+    limits = Limits(jnp.int32(epochs), jnp.int32(epochs if patience is None else patience))
+    member = Member(data, hyperparams, limits)
+
+    @jax.jit
+    def begin(key_data: jax.Array, member: Member) -> State:
+        return start(task, key_data, member)
+
+    @jax.jit
+    def epoch(state: State, member: Member) -> State:
+        return train_epoch(task, state, member)[0]
+
+    state = cast(State, begin(key_data, member))
+    while state.status == Status.TRAINING:
+        state = cast(State, epoch(state, member))
+    return state
+
+
+class Block(NamedTuple):
+    """The result of a block of epochs of one member."""
+
+    state: State
+    losses: Losses  # each (epoch of the block,), NaN where it did not train
+    sound: Bool[AnyArray, "*member"]  # whether all weights are finite
+    # False: weights and optimiser are to be put back to those before the block. None: True for all.
+    changed: Bool[AnyArray, "*member"] | None = None
+
+
+def measures_nothing(task: Task) -> bool:
+    """Return whether nothing is measured after an epoch, neither validation loss nor metrics."""
+    return task.validate is None and task.measure is None
+
+
+def train_block(
+    task: Task, state: State, member: Member, epochs: int | Int32[AnyArray, ""], max_epochs: int
+) -> Block:
+    """Train a member for several epochs; from its last one on nothing of it changes.
+
+    - ``task``, ``state``, ``member``: as for :func:`train_epoch`
+    - ``epochs``: how many; as data, so that blocks of other lengths compile nothing new. Where
+      nothing is measured after an epoch, no more than any member that trains has left
+    - ``max_epochs``: how many the arrays of losses have room for
+
+    Where nothing is measured after an epoch, a member that diverges trains to the end of the block,
+    and the caller has to take it back to the last epoch whose losses and weights were finite.
+    """
+    if measures_nothing(task):
+        return _unmeasured_block(task, state, member, epochs, max_epochs)
+
+    def one_epoch(i: Int32[jax.Array, ""], carry: tuple[State, Losses]) -> tuple[State, Losses]:
+        state, history = carry
+        training = state.status == Status.TRAINING
+        after, losses = train_epoch(task, state, member)
+
+        def write(row: AnyArray, loss: AnyArray) -> jax.Array:
+            row = jnp.asarray(row)
+            return row.at[i].set(jnp.where(training, loss, jnp.nan).astype(row.dtype))
+
+        return where(training, after, state), _written(write, history, losses)
+
+    blank = _blank_losses(task, max_epochs)
+    after, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, (state, blank)))
+    return Block(after, losses, jnp.bool_(True))
+
+
+def _unmeasured_block(
+    task: Task, state: State, member: Member, epochs: int | Int32[AnyArray, ""], max_epochs: int
+) -> Block:
+    """Train a member for a block whose latest weights are the best, with no look at single epochs.
+
+    Members that do not train are computed too, and the caller puts their weights back at the end:
+    that costs less than to hold them still at every step.
+    """
+    training = (state.status == Status.TRAINING) & (state.epoch < member.limits.epochs)
+    index, active = task.batches(member.data, epoch_keys(state.key, state.epoch)[0])
+    whole = index is None  # every epoch has one batch, of all examples
+
+    def one_epoch(
+        i: Int32[jax.Array, ""], carry: tuple[Params, OptState, jax.Array]
+    ) -> tuple[Params, OptState, jax.Array]:
+        params, opt_state, losses = carry
+        now = state._replace(params=params, opt_state=opt_state)
+        keys = epoch_keys(state.key, state.epoch + 1 + i)
+        train = _step_on_all if whole else take_steps
+        params, opt_state, loss = train(task, now, member, *keys)
+        return params, opt_state, losses.at[i].set(loss.astype(losses.dtype))
+
+    blank = _blank_losses(task, max_epochs).train
+    carry = state.params, state.opt_state, jnp.asarray(blank)
+    params, opt_state, losses = cast(Any, jax.lax.fori_loop(0, epochs, one_epoch, carry))
+    done = jnp.where(training, epochs, 0)
+    if whole:
+        losses = jnp.where(active[0], losses, 0)
+    losses = jnp.where(jnp.arange(max_epochs) < done, losses, jnp.nan)
+    changed = (done > 0) & (active[0] | (not whole))
+    best = where(changed, params, state.params)
+    best = where(done > 0, best, state.best_params)
+    after = _after(state, params, opt_state, done, losses, member.limits)
+    after = after._replace(best_params=best)
+    return Block(after, Losses(losses, losses), all_finite(params) | ~changed, changed)
+
+
+def _step_on_all(
+    task: Task,
+    state: State,
+    member: Member,
+    _: Key[jax.Array, ""],
+    loss_key: Key[jax.Array, ""],
+) -> tuple[Params, OptState, Float[jax.Array, ""]]:
+    """Do what :func:`take_steps` does where one batch has all examples, active or not."""
+    hyperparams = member.hyperparams
+    optimizer, key = task.optimizer(hyperparams), jax.random.split(loss_key, 1)[0]
+    batch = shard_batch(task.take(member.data, None))
+    return train_step(task, optimizer, state.params, state.opt_state, batch, key, hyperparams)
+
+
+def _after(
+    state: State,
+    params: Params,
+    opt_state: OptState,
+    done: Int32[AnyArray, ""],
+    losses: AnyArray,
+    limits: Limits,
+) -> State:
+    """Return the state after ``done`` epochs with these losses, the latest weights being the best.
+
+    After 0 epochs everything but weights and optimiser state is as before.
+    """
+    epoch = (state.epoch + done).astype(jnp.int32)
+    finished = (done > 0) & (epoch >= limits.epochs)
+    latest = losses[jnp.maximum(done - 1, 0)].astype(state.best_loss.dtype)
+    return State(
+        key=state.key,
+        params=params,
+        opt_state=opt_state,
+        epoch=epoch,
+        status=jnp.where(finished, Status.FINISHED, state.status).astype(jnp.int32),
+        best_params=params,
+        best_loss=jnp.where(done > 0, latest, state.best_loss),
+        best_epoch=jnp.where(done > 0, epoch, state.best_epoch),
+    )
+
+
+def _blank_losses(task: Task, epochs: int) -> Losses:
+    """Return losses and metrics (epoch,) of NaN.
+
+    They have the widest type that JAX computes with: to find out the type of the losses, an epoch
+    would have to be traced, which takes half as long as to trace a whole training.
+    """
+    one = jnp.full((epochs,), jnp.nan, jax.dtypes.canonicalize_dtype(float))
+    return Losses(one, one, dict.fromkeys(task.metrics, one))
+
+
+def _written(write: Callable[..., jax.Array], history: Losses, losses: Losses) -> Losses:
+    """Return a history with the losses of an epoch written into it; missing metrics stay NaN.
+
+    Raises SwarmError for a metric that the task does not name.
+    """
+    if unknown := losses.metrics.keys() - history.metrics.keys():
+        raise SwarmError(
+            f"measure: expected the metrics that the task names ({_listed(history.metrics)}); got "
+            f"{_listed(losses.metrics)}. Name {_listed(unknown)} in Task(metrics=...)"
+        )
+    metrics = {
+        name: write(row, losses.metrics[name]) if name in losses.metrics else row
+        for name, row in history.metrics.items()
+    }
+    train = write(history.train, losses.train)
+    return Losses(train, write(history.validation, losses.validation), metrics)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+# ---- trees of arrays ----
+
+
+def all_finite(tree: Tree) -> Bool[jax.Array, ""]:
+    """Return whether all numbers of a tree of arrays are finite."""
+    return jnp.all(jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]))
+
+
+def where(condition: Bool[AnyArray, ""], yes: _T, no: _T) -> _T:
+    """Return one of two trees of arrays of the same structure."""
+
+    def choose(a: AnyArray, b: AnyArray) -> jax.Array:
+        return jnp.where(condition, a, b)
+
+    return jax.tree.map(choose, yes, no)
