@@ -29,6 +29,8 @@ _LIMITS: dict[Stage, tuple[int, int]] = {  # by default, epochs and patience
     "pooled": (100, 5),
     "from pooled": (20, 5),
 }
+# Of the learning rate, in training that starts from the pooled networks.
+_FINE_TUNING = 1 / 3
 _FEWEST = 20  # rows that are worth looking back on
 
 
@@ -175,13 +177,20 @@ class Config:
         return cast(Literal["sequence", "windowed"], self.training)
 
     def limits(self, stage: Stage) -> tuple[int, int]:
-        """How many epochs a stage of training may take, and its patience in epochs.
+        """Return the most epochs of a stage of training, and its patience in epochs.
 
         ``stage``: ``pooled``, the networks of all series; ``from pooled``, those of each series
         that start from them; ``independent``, those that start from random weights.
         """
         epochs, patience = _LIMITS[stage]
         return self.epochs or epochs, self.patience or patience
+
+    def hyperparams(self, stage: Stage) -> dict[str, float]:
+        """Return the arguments of :func:`forecaster.swarm.adamw` in a stage, see :meth:`limits`."""
+        rate, decay = self.learning_rate, self.weight_decay
+        if stage == "from pooled":
+            rate, decay = rate * _FINE_TUNING, self.shrinkage
+        return {"learning_rate": rate, "weight_decay": decay, "clip": self.clip}
 
     @property
     def shortest_validation(self) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-LEARNING_RATE = 1e-3
+BENCHMARK_LEARNING_RATE = 1e-3  # the same for every method; a forecast's is in Config
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from forecaster import swarm
-from forecaster.benchmark.job import LEARNING_RATE, Job
+from forecaster.benchmark.job import BENCHMARK_LEARNING_RATE, Job
 from forecaster.swarm.recurrence import check_precision, jax_lstm, lstm
 
 _Weights: TypeAlias = dict[str, Any]  # arrays by name
@@ -36,7 +36,9 @@ class Ours:
         order = np.broadcast_to(job.order(), (job.members, *job.order().shape))
         self._data = Examples(np.stack(x), np.stack(y), order, _all_weights(job))
         keys = np.zeros((job.members, 2), np.uint32)
-        hyperparams = swarm.broadcast_hyperparams({"learning_rate": LEARNING_RATE}, job.members)
+        hyperparams = swarm.broadcast_hyperparams(
+            {"learning_rate": BENCHMARK_LEARNING_RATE}, job.members
+        )
         state = swarm.map_members(_init_of(self._task), keys, hyperparams, members=job.members)
         state = swarm.State(*state)._replace(
             params=self._data.weights, best_params=self._data.weights
@@ -55,7 +57,7 @@ class Ours:
             self._start.ids,
             seed=0,
             epochs=epochs,
-            hyperparams={"learning_rate": LEARNING_RATE},
+            hyperparams={"learning_rate": BENCHMARK_LEARNING_RATE},
             previous=self._start,
             block=epochs,
         )
@@ -78,7 +80,7 @@ class PlainVmap:
             job.order(),
         )
         self._weights = jax.tree.map(jnp.asarray, _all_weights(job))
-        adam, error = optax.adam(LEARNING_RATE), _loss(job, _scanned)
+        adam, error = optax.adam(BENCHMARK_LEARNING_RATE), _loss(job, _scanned)
 
         def epoch(carry, x, y):
             def step(carry, rows):

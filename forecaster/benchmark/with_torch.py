@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from forecaster.benchmark.job import LEARNING_RATE, Job
+from forecaster.benchmark.job import BENCHMARK_LEARNING_RATE, Job
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,7 @@ def train_one(job: Job, member: int, device: str = "cpu") -> float:
     weights, (x, y) = _prepared(job, member, device)
     weights = {name: value.clone() for name, value in weights.items()}
     predict, parameters = _lstm(job, weights) if job.network == "lstm" else _mlp(job, weights)
-    optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
+    optimizer = torch.optim.Adam(parameters, lr=BENCHMARK_LEARNING_RATE, fused=True)
     order = torch.tensor(job.order(), device=device)
     losses, half = [], job.precision == "bfloat16"
     for _ in range(job.epochs):

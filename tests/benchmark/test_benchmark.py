@@ -57,7 +57,7 @@ def test_the_work_is_counted_by_hand():
 
 def test_unlike_training_would_be_noticed(monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("forecaster.benchmark.with_torch.LEARNING_RATE", 2e-3)
+    monkeypatch.setattr("forecaster.benchmark.with_torch.BENCHMARK_LEARNING_RATE", 2e-3)
     torch = compare(SMALL, ["torch"], repeats=1)[1]
     assert torch.loss_difference > 1e-3
 

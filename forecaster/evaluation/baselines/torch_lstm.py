@@ -192,9 +192,8 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
     split = split_of(config, transformed.z.shape[1])
     task = make_task(config, split, transformed.features.shape[-1])
     data, keys = series_data(config, transformed), swarm.member_keys(seed, ids)
-    rates = {"learning_rate": config.learning_rate, "weight_decay": config.weight_decay}
     hyperparams = {
-        name: jnp.float32(value) for name, value in (rates | {"clip": config.clip}).items()
+        name: jnp.float32(value) for name, value in config.hyperparams("independent").items()
     }
 
     def begin(

@@ -74,11 +74,7 @@ def train_pooled(
         seed=seed,
         epochs=epochs,
         patience=patience,
-        hyperparams={
-            "learning_rate": config.learning_rate,
-            "weight_decay": config.weight_decay,
-            "clip": config.clip,
-        },
+        hyperparams=config.hyperparams("pooled"),
         data_parallel=config.data_parallel,
         on_progress=_named(on_progress),
     )

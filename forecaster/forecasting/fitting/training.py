@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config
+from forecaster.config import Config, Stage
 from forecaster.forecasting.fitting.pooled import Pooled, sample_of, train_pooled
 from forecaster.forecasting.model import Networks, Params, split_members
 from forecaster.forecasting.networks import OwnNetwork, widen
@@ -23,8 +23,6 @@ from forecaster.forecasting.task import (
 )
 from forecaster.forecasting.windows import Split
 from forecaster.series import Transformed
-
-FINE = 1 / 3  # of the learning rate, where weights start from those of all series
 
 
 def train(
@@ -64,7 +62,9 @@ def train(
         task = cached_task(config, split, features, network, started=False)
         rows = np.repeat(np.arange(len(ids)), config.members)
         shared = data if config.members == 1 else swarm.Shared(data, rows)
-        fitted = swarm.fit(task, shared, member_names(ids, config.members), **options.of(config))
+        fitted = swarm.fit(
+            task, shared, member_names(ids, config.members), **options.of(config, "independent")
+        )
         networks = _networks(config, ids, fitted.params, _report(fitted), network)
         return dataclasses.replace(networks, computed=fitted.computed), fitted.seconds
     seconds = 0.0
@@ -91,7 +91,7 @@ def _fine_tuned(
     task = cached_task(config, split, data.features.shape[-1], network, started=True)
     start = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
     started = Started(cast(Any, swarm.Shared(data, rows)), cast(Any, start))
-    fitted = swarm.fit(task, started, names, **options.of(config, fine_tuning=True))
+    fitted = swarm.fit(task, started, names, **options.of(config, "from pooled"))
 
     def added(difference: np.ndarray, common: np.ndarray) -> np.ndarray:
         return difference + np.tile(common, (len(ids), *[1] * (common.ndim - 1)))
@@ -116,17 +116,14 @@ class _Options(NamedTuple):
     executor: swarm.Executor | None
     on_progress: Callable[[swarm.Progress], None] | None
 
-    def of(self, config: Config, *, fine_tuning: bool = False) -> dict[str, Any]:
-        """Arguments of :func:`forecaster.swarm.fit`."""
-        rate, decay = config.learning_rate, config.weight_decay
-        if fine_tuning:
-            rate, decay = config.learning_rate * FINE, config.shrinkage
-        epochs, patience = config.limits("from pooled" if fine_tuning else "independent")
+    def of(self, config: Config, stage: Stage) -> dict[str, Any]:
+        """Return the arguments of :func:`forecaster.swarm.fit` in a stage of training."""
+        epochs, patience = config.limits(stage)
         return {
             **self._asdict(),
             "epochs": epochs,
             "patience": patience,
-            "hyperparams": {"learning_rate": rate, "weight_decay": decay, "clip": config.clip},
+            "hyperparams": config.hyperparams(stage),
         }
 
 
@@ -147,7 +144,7 @@ def _search(
             dataclasses.replace(config, hidden=hidden), split, features, network, started=False
         )
 
-    tuned = swarm.tune(make, data, ids, candidates(config), **options.of(config))
+    tuned = swarm.tune(make, data, ids, candidates(config), **options.of(config, "independent"))
     # The widest that was tried, not that won: what others won must not change a network's program,
     # and with it the last bits of its forecasts.
     widest = max(_hidden_sizes(config))

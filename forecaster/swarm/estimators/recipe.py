@@ -20,10 +20,8 @@ from forecaster.swarm.training.keys import typed_key
 from forecaster.swarm.training.loop import State, init_state, train_on_batch
 from forecaster.swarm.training.losses import Batch, applied, filled, loss_of, takes_hyperparams
 from forecaster.swarm.training.metrics import NOTHING, Watched
-from forecaster.swarm.training.optimizers import Optimizer, names_taken
+from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, names_taken
 from forecaster.swarm.training.supervised import supervised
-
-LEARNING_RATE = np.float32(1e-3)  # the default
 
 
 class Machine(NamedTuple):
@@ -156,7 +154,10 @@ class Recipe:
         if made is None or taken is None or (self.loss_fn and takes_hyperparams(self.loss_fn)):
             return
         unused = sorted(hyperparams.keys() - made - taken)
-        if "learning_rate" in unused and (hyperparams["learning_rate"] == LEARNING_RATE).all():
+        if (
+            "learning_rate" in unused
+            and (hyperparams["learning_rate"] == SWARM_LEARNING_RATE).all()
+        ):
             unused.remove("learning_rate")  # the default
         if unused:
             used = ", ".join(sorted(made | taken)) or "none, because the optimiser is already made"

@@ -27,7 +27,7 @@ from forecaster.swarm.checks import (
 from forecaster.swarm.devices.lanes import map_members
 from forecaster.swarm.estimators import populations, storage
 from forecaster.swarm.estimators.cost import Cost, cost_of
-from forecaster.swarm.estimators.recipe import LEARNING_RATE, Machine, Recipe
+from forecaster.swarm.estimators.recipe import Machine, Recipe
 from forecaster.swarm.estimators.stepping import OnDevices
 from forecaster.swarm.estimators.trained import Fitted, HostHyperparams, Trained, Use, warn_dropped
 from forecaster.swarm.execution.fitting import Progress, fit, restart_from_best
@@ -37,7 +37,7 @@ from forecaster.swarm.training.examples import first_of, part, training_data
 from forecaster.swarm.training.keys import checked_seed, key_words
 from forecaster.swarm.training.losses import check_one_loss
 from forecaster.swarm.training.metrics import Metric, watched
-from forecaster.swarm.training.optimizers import Optimizer, adamw, has_own_rate
+from forecaster.swarm.training.optimizers import SWARM_LEARNING_RATE, Optimizer, adamw, has_own_rate
 from forecaster.swarm.training.supervised import Model, functions_of
 
 _Arrays: TypeAlias = Tree | Shared
@@ -91,7 +91,9 @@ class Swarm(Trained):
         ids, functions = names_of(ids), functions_of(model)
         check_one_loss(loss, loss_fn)
         given = named_values(hyperparams, "hyperparams", "{'learning_rate': 0.01}")
-        hyperparams = given if has_own_rate(optimizer) else {"learning_rate": LEARNING_RATE} | given
+        hyperparams = (
+            given if has_own_rate(optimizer) else {"learning_rate": SWARM_LEARNING_RATE} | given
+        )
         self.hyperparams: HostHyperparams = broadcast_hyperparams(hyperparams, len(ids))
         self.seed, self._machine = checked_seed(seed), Machine(lanes, chunk, memory, data_parallel)
         self._recipe = Recipe(functions, loss, loss_fn, optimizer, accumulate, compute_dtype)

@@ -7,6 +7,7 @@ from typing import TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from forecaster.swarm.checks import SwarmError
@@ -16,13 +17,16 @@ from forecaster.swarm.training.equality import same_function
 Optimizer: TypeAlias = Callable[..., optax.GradientTransformation] | optax.GradientTransformation
 """A function of hyperparameters, or an optax transformation that is the same for all members."""
 
+# Of a Swarm that is made without a learning rate. A forecast's is in forecaster.Config.
+SWARM_LEARNING_RATE = np.float32(1e-3)
+
 
 def adamw(
     learning_rate: float | jax.Array,
     weight_decay: float | jax.Array = 0.0,
     clip: float | jax.Array = jnp.inf,
 ) -> optax.GradientTransformation:
-    """AdamW after clipping by the member's own global gradient norm.
+    """Return AdamW after clipping by the member's own global gradient norm.
 
     Loshchilov & Hutter (2019), arXiv 1711.05101.
     """
@@ -34,11 +38,11 @@ def adamw(
 def inject_hyperparams(
     optimizer: Optimizer, accumulate: int = 1
 ) -> Callable[[Hyperparams], optax.GradientTransformation]:
-    """An optimiser that takes its arguments from the hyperparameters of the same names.
+    """Return a function that makes the optimiser from the hyperparameters that it takes, by name.
 
-    ``optimizer``: a function of hyperparameters, such as :func:`adamw` or ``optax.sgd``, or an
-    optax transformation, the same for all members. With ``accumulate`` > 1, the gradients of so
-    many steps are averaged before the weights change.
+    - ``optimizer``: a function of hyperparameters, such as :func:`adamw` or ``optax.sgd``, or an
+      optax transformation, the same for all members
+    - ``accumulate``: the number of steps whose gradients are averaged before the weights change
 
     Raises SwarmError for anything else; for a function, when the optimiser is made: if a
     hyperparameter is missing, or if it returns something else.
@@ -53,7 +57,7 @@ def inject_hyperparams(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Injected:
-    """What :func:`inject_hyperparams` gives."""
+    """The function that :func:`inject_hyperparams` returns."""
 
     optimizer: Optimizer
     accumulate: int
@@ -65,7 +69,7 @@ class _Injected:
         return _ready(made, self.accumulate)
 
 
-# Each number's update is made from its own gradients, and from a norm of all of them at most.
+# Each number's update is made from its own gradients, and at most from a norm of all gradients.
 _ALIKE = (
     adamw, optax.adabelief, optax.adadelta, optax.adagrad, optax.adam, optax.adamax,
     optax.adamaxw, optax.adamw, optax.adan, optax.amsgrad, optax.lion, optax.nadam, optax.nadamw,
@@ -74,10 +78,10 @@ _ALIKE = (
 
 
 def treats_numbers_alike(optimizer: Callable[[Hyperparams], object]) -> bool:
-    """Whether an optimiser is known to compute the same, up to rounding, in whatever arrays.
+    """Return whether an optimiser is known to give the same result, up to rounding, in any arrays.
 
-    ``optimizer``: a task's. Known are :func:`adamw` and functions of optax; what they are wrapped
-    in, with other arguments, is not looked into.
+    ``optimizer``: of a task. Known are :func:`adamw` and functions of optax; the same functions
+    wrapped in others are not recognised.
     """
     if not isinstance(optimizer, _Injected):
         return False
@@ -86,7 +90,7 @@ def treats_numbers_alike(optimizer: Callable[[Hyperparams], object]) -> bool:
 
 
 def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
-    """The hyperparameters that an optimiser may be made from; None where it does not say."""
+    """Return the hyperparameters that an optimiser can take; None where that cannot be told."""
     if isinstance(optimizer, optax.GradientTransformation):
         return frozenset()
     try:
@@ -98,7 +102,7 @@ def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
 
 
 def has_own_rate(optimizer: Optimizer) -> bool:
-    """Whether a function makes its optimiser with a learning rate of its own unless told."""
+    """Return whether a function of hyperparameters has a default learning rate of its own."""
     if isinstance(optimizer, optax.GradientTransformation):
         return False
     try:
@@ -111,7 +115,7 @@ def has_own_rate(optimizer: Optimizer) -> bool:
 def _called(
     function: Callable[..., object], hyperparams: Hyperparams
 ) -> optax.GradientTransformation:
-    """The function's optimiser, its arguments taken from the hyperparameters."""
+    """Call the function with the hyperparameters of its arguments' names."""
     parameters = inspect.signature(function).parameters
     missing = [
         name
@@ -144,7 +148,7 @@ def _called(
 def _ready(
     optimizer: optax.GradientTransformation, accumulate: int
 ) -> optax.GradientTransformation:
-    """The optimiser as a swarm uses it: several gradients to an update, no typed random keys."""
+    """Make an optimiser average gradients, and keep random keys as plain numbers."""
     if accumulate > 1:
         optimizer = optax.MultiSteps(optimizer, accumulate).gradient_transformation()
     return _with_raw_keys(optax.with_extra_args_support(optimizer))
@@ -153,7 +157,7 @@ def _ready(
 def _with_raw_keys(
     optimizer: optax.GradientTransformationExtraArgs,
 ) -> optax.GradientTransformationExtraArgs:
-    """The same optimiser, the random keys in its state as plain numbers.
+    """Return the same optimiser with the random keys in its state as plain numbers.
 
     A swarm keeps states as numpy arrays, which have no type for keys.
     """
