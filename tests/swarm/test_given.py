@@ -86,7 +86,7 @@ def test_a_checkpoint_replaces_no_other_file(raw, tmp_path):
     else:
         path.write_bytes(raw)
     before = path.read_bytes()
-    with pytest.raises(SwarmError, match="mine: expected a checkpoint or nothing"):
+    with pytest.raises(SwarmError, match="mine: expected a checkpoint or no file"):
         swarm_of().fit(Shared(X), Shared(Y), epochs=1, checkpoint=path)
     assert path.read_bytes() == before
 

@@ -1,11 +1,11 @@
-"""Checkpoints of a fit under way: one file, always replaced whole, never half-written.
+"""Checkpoints of a fit under way: one file, always replaced as a whole, never half-written.
 
-A member's future depends on its own state alone, not on who trained beside it. So a checkpoint is
-the state of every member that has started and nothing of the schedule, and a fit that continues
+How a member trains on depends on its own state alone, not on the members beside it. So a checkpoint
+is the state of every member that has started and nothing of the schedule, and a fit that continues
 from it ends with the same bits as one that was never interrupted.
 
-A fit in shards keeps each that is done in a file of its own beside it, under the position of its
-first member. Either kind of fit continues from the files of the other.
+A fit in shards keeps each finished shard in a file of its own beside the checkpoint, named by the
+position of its first member. Either kind of fit continues from the files of the other.
 """
 
 import dataclasses
@@ -34,13 +34,15 @@ _VERSION, _SHARD = "2", ".shard-"
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Where a fit keeps its state, and after how many seconds of training it writes it again.
+    """Where and how a fit keeps its state.
 
-    With ``resume``, a fit continues from the file; without, it starts anew and overwrites it. The
-    ``precision`` of the task's recurrences is named here where it is not float32: such a fit is
-    continued only where it is computed by the same code. ``replace(path, write)`` puts a file that
-    ``write(temporary_path)`` writes in place of another, whole; ``remove(path)`` removes one if it
-    is there.
+    - ``path``: of the file
+    - ``every``: seconds of training after which it is written again
+    - ``resume``: continue from the file; otherwise the fit starts anew and overwrites it
+    - ``precision``: of the task's recurrences. A fit that is not of float32 is continued only where
+      the same code computes it
+    - ``replace(path, write)``: replaces a file as a whole by what ``write(temporary_path)`` writes
+    - ``remove(path)``: removes a file if it is there
     """
 
     path: Path
@@ -55,7 +57,7 @@ class Checkpoint:
 
 
 def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
-    """A checkpoint as it is, or one at this path. Raises SwarmError for anything else."""
+    """Return the checkpoint, or one at this path. Raises SwarmError for anything else."""
     if isinstance(given, str | Path):
         return Checkpoint(Path(given))
     if given is not None and not isinstance(cast(object, given), Checkpoint):
@@ -64,7 +66,7 @@ def checkpoint_of(given: Checkpoint | str | Path | None) -> Checkpoint | None:
 
 
 class Saved(NamedTuple):
-    """What a checkpoint holds: which members have started, all states, losses (member, epoch)."""
+    """The contents of a checkpoint: who has started, all states, losses (member, epoch)."""
 
     started: Bool[np.ndarray, " member"]
     state: State
@@ -72,7 +74,7 @@ class Saved(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What the file of a shard holds: its members' positions, their states and losses."""
+    """The contents of the file of a shard: its members' positions, their states and losses."""
 
     rows: Int[np.ndarray, " row"]
     state: State
@@ -93,10 +95,10 @@ def fingerprint(
     words: str = "",
     data_parallel: int = 1,
 ) -> str:
-    """A hash of everything that decides the members' training, except the task's code.
+    """Return a hash of everything that decides the members' training, except the task's code.
 
-    After it, in ``words``, how members learn, what is measured and what is chosen by. Streamed
-    data do not enter it: that they are the same is the caller's responsibility.
+    ``words`` follow it: how members learn, the metrics, and what chooses the best weights. Streamed
+    data do not enter the hash: the caller must see to it that they are the same.
     """
     digest = hashlib.sha256(repr((tuple(ids), seed)).encode())
     settings = {**hyperparams, **limits._asdict()}
@@ -106,18 +108,18 @@ def fingerprint(
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     if precision != "float32":
         digest.update(_products(precision).encode())
-    if data_parallel != 1:  # other sums, other last bits
+    if data_parallel != 1:  # sums are rounded differently
         digest.update(f"data_parallel {data_parallel}".encode())
     return f"{digest.hexdigest()} {words}".rstrip()
 
 
 def arithmetic(precision: str = "float32") -> dict[str, str]:
-    """Which code computes in this process, as far as it decides the bits; starts JAX.
+    """Return which code computes in this process, as far as it decides the bits; start JAX.
 
     - ``backend``: JAX's, such as ``cpu``
     - ``kernel``: the instruction set of the compiled recurrence, or ``off``
-    - ``products``: what another precision than float32 comes to, as
-      :func:`recurrence.products_of` has it, without the reason, which may differ where bits do not
+    - ``products``: of another precision than float32, the first part of
+      :func:`recurrence.products_of`; the reason after it may differ where bits do not
     """
     known = {"backend": jax.default_backend(), "kernel": kernel_status()[0] or "off"}
     return known if precision == "float32" else known | {"products": _products(precision)}
@@ -138,7 +140,7 @@ def write(checkpoint: Checkpoint, digest: str, saved: Saved) -> None:
 def write_shard(
     checkpoint: Checkpoint, digest: str, shard: Finished, computed: Mapping[str, str]
 ) -> None:
-    """Keep a shard beside the checkpoint; ``computed``: the :func:`arithmetic` that it took.
+    """Write a shard beside the checkpoint. ``computed``: the :func:`arithmetic` that computed it.
 
     Raises SwarmWriteError when it cannot be written.
     """
@@ -148,21 +150,21 @@ def write_shard(
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything to continue from."""
+    """Return whether there is anything to continue from."""
     return path.exists() or bool(_shards(path))
 
 
 def forget(checkpoint: Checkpoint) -> None:
-    """Remove what an earlier fit has left. Raises SwarmWriteError where that cannot be.
+    """Remove the files of an earlier fit.
 
-    Raises SwarmError where what lies there is something else.
+    Raises SwarmError where a file is not a checkpoint, SwarmWriteError where it cannot be removed.
     """
     files = [checkpoint.path, *_shards(checkpoint.path)]
     for file in files:
         if file.is_file() and file.stat().st_size and not _is_checkpoint(file):
             raise SwarmError(
-                f"{file}: expected a checkpoint or nothing; what is there is none, or damaged, and "
-                "the fit would replace it. Choose another path, or remove it"
+                f"{file}: expected a checkpoint or no file; this file is something else, or "
+                "damaged, and the fit would replace it. Choose another path, or remove it"
             )
     for file in files:
         checkpoint.remove(file)
@@ -188,12 +190,11 @@ def read(
     """Read a checkpoint of the fit with this fingerprint, and the shards beside it.
 
     - ``like``: blank states of all members
-    - ``computes``: the :func:`arithmetic` that the fit goes on with; None: that of the files, which
-      is returned with what they hold
-    - ``metrics``: names of those that are kept
+    - ``computes``: the :func:`arithmetic` of this process; None: take that of the files
+    - ``metrics``: the names of the fit's metrics
 
-    Raises FileNotFoundError when there is none, SwarmError when it is damaged, of another fit, or
-    computed by other code than the fit would go on with.
+    Returns the contents, and the arithmetic. Raises FileNotFoundError when there is no checkpoint,
+    SwarmError when it is damaged, of another fit, or computed by other code than this process has.
     """
     shards, none = _shards(path), np.zeros((len(np.asarray(like.epoch)), 0), np.float32)
     losses = Losses(none, none, dict.fromkeys(metrics, none))
@@ -234,7 +235,7 @@ def _write(
 def _read(
     path: Path, digest: str, like: _Kept, computes: Mapping[str, str] | None
 ) -> tuple[_Kept, dict[str, str]]:
-    """One file, of the structure of ``like``, and what computed it."""
+    """Read one file, of the structure of ``like``; return its contents and arithmetic."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -250,8 +251,8 @@ def _read(
         _check_words(path, metadata.get("fit", ""), digest)
         raise SwarmError(
             f"{path}: a checkpoint of another fit: ids, seed, hyperparameters, data or "
-            "data_parallel differ, or what computes bfloat16, or it was written by another "
-            "version. Start anew, or restore what was changed"
+            "data_parallel differ, or the code that computes bfloat16, or it was written by "
+            "another version. Start anew, or restore what was changed"
         )
     if computes is not None:
         check_arithmetic(str(path), metadata, computes)
@@ -266,7 +267,7 @@ def _read(
 
 
 def _check_words(path: Path, saved: str, digest: str) -> None:
-    """Raise SwarmError where fits differ in how they learn, or in what they measure, alone."""
+    """Raise SwarmError where fits differ only in the words that describe them."""
     (fit, _, before), (same, _, now) = saved.partition(" "), digest.partition(" ")
     if fit == same and before != now:
         then, today = (
@@ -285,7 +286,7 @@ def _check_words(path: Path, saved: str, digest: str) -> None:
 
 
 def check_arithmetic(what: str, computed: Mapping[str, str], computes: Mapping[str, str]) -> None:
-    """Raise SwarmError where the rest would be rounded otherwise than the beginning."""
+    """Raise SwarmError where another code computed the beginning than would compute the rest."""
     changed = [
         f"{name} {computed[name]} (now {now})"
         for name, now in computes.items()
@@ -300,5 +301,5 @@ def check_arithmetic(what: str, computed: Mapping[str, str], computes: Mapping[s
 
 
 def _shapes(state: State) -> list[tuple[tuple[int, ...], str]]:
-    """Of one member."""
+    """Return the shapes and types of one member's state."""
     return [(leaf.shape[1:], str(leaf.dtype)) for _, leaf in named_leaves(state)]

@@ -15,7 +15,7 @@ from forecaster.swarm.training.loop import Losses
 
 
 class _Block(NamedTuple):
-    """Losses of some members, (row, epoch of the block), from one epoch of each to another."""
+    """Losses (row, epoch of the block) of members that trained from ``before`` to ``after``."""
 
     rows: Int[np.ndarray, " row"]
     before: Int[np.ndarray, " row"]
@@ -24,9 +24,9 @@ class _Block(NamedTuple):
 
 
 class History:
-    """Losses of members that may be at different epochs. A value: nothing changes it.
+    """Losses of members that may be at different epochs. Immutable.
 
-    Blocks are put together when the losses are asked for, so that adding one copies no others.
+    Blocks are joined only when the losses are read, so that adding one copies no others.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class History:
 
     @staticmethod
     def empty(members: int, metrics: Sequence[str] = ()) -> "History":
-        """The history of members that have not trained."""
+        """Return the history of members that have not trained."""
         none = np.full((members, 0), np.nan, np.float32)
         losses = Losses(none, none, dict.fromkeys(metrics, none))
         return History(losses, np.full(members, np.nan))
@@ -48,7 +48,7 @@ class History:
     def of(
         losses: Losses, epochs: Int[np.ndarray, " member"], metrics: Sequence[str] = ()
     ) -> "History":
-        """Continue from losses (member, epoch) of members that have trained so many epochs."""
+        """Return a history to continue losses (member, epoch) after each member's ``epochs``."""
         losses = widened_losses(losses, 0, metrics)
         latest = np.full(len(epochs), np.nan)
         rows = np.flatnonzero(epochs)
@@ -62,7 +62,7 @@ class History:
         before: Int[np.ndarray, " row"],
         after: Int[np.ndarray, " row"],
     ) -> "History":
-        """This history and the losses of a block that took ``rows`` from one epoch to another."""
+        """Return the history with the losses of a block, in which ``rows`` trained to ``after``."""
         trained, latest = after - before, self.latest.copy()
         some = trained > 0
         latest[rows[some]] = losses.validation[some, trained[some] - 1]
@@ -73,7 +73,7 @@ class History:
 
     @functools.cached_property
     def losses(self) -> Losses:
-        """Training and validation loss, each (member, epoch)."""
+        """Training and validation loss and metrics, each (member, epoch)."""
         epochs = max([0, *(int(block.after.max(initial=0)) for block in self._blocks)])
         whole = widened_losses(self._first, epochs)
         for rows, before, after, losses in self._blocks:
@@ -88,7 +88,7 @@ class History:
 
 
 def append_losses(first: Losses, second: Losses) -> Losses:
-    """Losses (member, epoch) of two swarms as those of one."""
+    """Return the losses (member, epoch) of two swarms as those of one."""
     epochs = max(first.train.shape[1], second.train.shape[1])
     return append_members(
         widened_losses(first, epochs, tuple(second.metrics)),
@@ -97,13 +97,13 @@ def append_losses(first: Losses, second: Losses) -> Losses:
 
 
 def write_losses(losses: Losses, rows: Int[np.ndarray, " row"], new: Losses) -> Losses:
-    """A copy of the losses (member, epoch) with new ones (row, epoch) in some rows."""
+    """Return a copy of the losses (member, epoch) with new ones (row, epoch) in some rows."""
     epochs = new.train.shape[1]
     return write_members(widened_losses(losses, epochs), rows, new)
 
 
 def put_together(first: Losses, parts: Sequence[tuple[Int[np.ndarray, " _"], Losses]]) -> Losses:
-    """Losses (member, epoch), those of some members replaced by others' (row, epoch)."""
+    """Return losses (member, epoch) in which ``parts`` (row, epoch) replace some members'."""
     epochs = max([first.train.shape[1], *(losses.train.shape[1] for _, losses in parts)])
     names = [
         name for losses in (first, *(losses for _, losses in parts)) for name in losses.metrics
@@ -119,7 +119,7 @@ def write_latest(
     epochs: Int[np.ndarray, " member"],
     latest: Float[np.ndarray, " member"] | float,
 ) -> Float[np.ndarray, "member later_epoch"]:
-    """A copy of the losses with those of each member's latest epoch; NaN is none."""
+    """Return a copy of the losses with those of each member's latest epoch; NaN is ignored."""
     longer, rows = widened(losses, int(epochs.max())), np.arange(len(epochs))
     longer[rows, epochs - 1] = np.where(np.isnan(latest), longer[rows, epochs - 1], latest)
     return longer
@@ -128,7 +128,7 @@ def write_latest(
 def widened(
     losses: Float[AnyArray, "member epoch"], epochs: int
 ) -> Float[np.ndarray, "member later_epoch"]:
-    """A copy of the losses, at least so many epochs wide; NaN in those that are added."""
+    """Return a copy of the losses, at least ``epochs`` wide, with NaN in the added ones."""
     members, before = losses.shape
     longer = np.full((members, max(before, epochs)), np.nan, losses.dtype)
     longer[:, :before] = losses
@@ -136,7 +136,7 @@ def widened(
 
 
 def widened_losses(losses: Losses, epochs: int, metrics: Sequence[str] = ()) -> Losses:
-    """A copy of the losses, at least so many epochs wide and with these metrics too."""
+    """Return a copy of the losses, at least ``epochs`` wide and with these metrics too."""
     none = np.full((len(losses.train), 0), np.nan, np.float32)
     names = sorted({*losses.metrics, *metrics})
     epochs = max(epochs, losses.train.shape[1])

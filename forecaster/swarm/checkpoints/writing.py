@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write a file as a whole or not at all."""
 
 import contextlib
 import os
@@ -10,18 +10,18 @@ from typing import TypeAlias
 from forecaster.swarm.checks import SwarmError
 
 Replace: TypeAlias = Callable[[Path, Callable[[Path], object]], None]
-"""``replace(path, write)``: what ``write(temporary_path)`` writes takes the place of a file."""
+"""``replace(path, write)`` replaces a file by what ``write(temporary_path)`` writes."""
 
 
 class SwarmWriteError(SwarmError, OSError):
-    """A file cannot be written."""
+    """Raised when a file cannot be written."""
 
 
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file by ``write(temporary_path)``, then put it in place of ``path``.
+    """Write a file by ``write(temporary_path)``, then move it to ``path``.
 
-    The temporary file lies in the same folder; file and folder are synced to the disk. Raises
-    SwarmWriteError when it cannot be written; then ``path`` is as it was.
+    The temporary file is in the same folder; file and folder are synced to the disk. Raises
+    SwarmWriteError when it cannot be written; then ``path`` is as before.
     """
     temporary = path.with_name(f".tmp-{secrets.token_hex(6)}-{path.name[-40:]}")
     try:
@@ -48,7 +48,7 @@ def remove_file(path: Path) -> None:
 def _cannot(be: str, path: Path, error: OSError) -> SwarmWriteError:
     return SwarmWriteError(
         f"{path}: cannot be {be}: {error.strerror or error}. Check the disk and the permissions, "
-        "or choose another place"
+        "or choose another folder"
     )
 
 

@@ -1,4 +1,4 @@
-"""Where the shards of a fit train: in this process, or wherever an executor takes them."""
+"""Where work is done: in this process, or on the workers of an executor."""
 
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -12,17 +12,17 @@ _Result = TypeVar("_Result")
 
 
 class Failed(NamedTuple):
-    """In place of a result: no worker could do a part of the work. ``reason``: of the last try."""
+    """Stands for the result of a part that no worker could do. ``reason``: of the last attempt."""
 
     reason: str
 
 
 class Executor(Protocol):
-    """Does parts of some work, each on whichever worker is free.
+    """Does the parts of some work, each on a worker that is free.
 
     - ``is_local``: whether parts are done in this process, one after another
-    - ``members_per_shard``: of a fit; None: all where ``is_local``, elsewhere as many as train for
-      about ten seconds
+    - ``members_per_shard``: of a fit; None: all members where ``is_local``, elsewhere a number that
+      trains for about ten seconds
     """
 
     @property
@@ -32,7 +32,7 @@ class Executor(Protocol):
     def members_per_shard(self) -> int | None: ...  # noqa: D102
 
     def lanes(self) -> Sequence[int]:
-        """The devices of each worker that is there now."""
+        """Return the number of devices of each worker that is there now."""
         ...
 
     def run(
@@ -43,24 +43,24 @@ class Executor(Protocol):
         *,
         per_core: bool = False,
     ) -> Generator[tuple[_Part, _Result | Failed], None, None]:
-        """Each part and ``function(common, part)``, in the order in which they are done.
+        """Yield each part with ``function(common, part)``, in the order in which they are done.
 
-        - ``function``: can be pickled, as can ``common`` and parts
-        - ``common``: goes out once, however many parts there are
+        - ``function``, ``common``, ``parts``: can be pickled
+        - ``common``: is sent once, however many parts there are
         - ``parts``: the next is taken when a worker is free, so that fast workers do more
-        - ``per_core``: it is work of one thread; a core does a part, not a machine
+        - ``per_core``: each part is work of one thread, so that a machine does one on each core
 
-        A part whose worker is lost goes to another one. After some tries it is :class:`Failed`, and
-        the rest goes on. What ``function`` raises is raised here.
+        A part whose worker is lost goes to another worker. After some attempts it is
+        :class:`Failed`, and the rest goes on. Exceptions of ``function`` are raised here.
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Local:
-    """Trains on the lanes of this process.
+    """Does all work in this process; fits train on its lanes.
 
-    ``members_per_shard``: of a fit; None: all in one, which is fastest.
+    ``members_per_shard``: of a fit; None: all members in one shard, which is fastest.
     """
 
     members_per_shard: int | None = None
@@ -71,7 +71,7 @@ class Local:
         return True
 
     def lanes(self) -> Sequence[int]:
-        """The devices of this process."""
+        """Return the number of devices of this process."""
         return [lane_mesh().size]
 
     def run(

@@ -1,4 +1,4 @@
-"""How many members fit: at once into a core's cache, and at once onto the devices."""
+"""How many members fit into a core's cache at once, and how many onto the devices."""
 
 import functools
 import math
@@ -22,33 +22,35 @@ from forecaster.swarm.training.loop import State, init_state
 _HostHyperparams: TypeAlias = Mapping[str, Shaped[np.ndarray, " member"]]
 _KeyData: TypeAlias = UInt32[jax.Array, "2"]
 
-CACHE = 4 * 2**20
-MOST, MOST_ON_GPU = 4, 512
-# Members that save no more than so many bytes go by more at once, where their data are as small;
-# those with more weights one by one. By 16 at once a thousand of the smallest take 0.9 to 1.1 of
-# the time, and ten of them 1.4 to 1.5.
+CACHE = 4 * 2**20  # bytes
+MOST, MOST_ON_GPU = 4, 512  # members of a chunk
+# Chunks are larger where a member saves at most LITTLE bytes, and its data are small too. Chunks of
+# 16 instead of 8 took 0.9 to 1.1 of the time for a thousand of the smallest members, and 1.4 to 1.5
+# for ten.
 LITTLE, MOST_OF_LITTLE = 2**18, 8
-LARGE = 2**15
-# Members without a recurrence that save more than this go by one by one. Beside two at once, one
-# member of six networks took 0.54 to 0.67 of the time, two took 0.7 to 0.9, sixteen 0.8 to 1.05 (on
-# an AMD EPYC). With a recurrence, whose steps are small, two at once are faster by 4 %.
+LARGE = 2**15  # weights of a member from which on it trains alone
+# Bytes that a member without a recurrence saves, above which it trains alone. Compared with chunks
+# of two, on an AMD EPYC with six kinds of networks, a swarm of one took 0.54 to 0.67 of the time,
+# of two 0.7 to 0.9, of sixteen 0.8 to 1.05. With a recurrence, whose steps are small, chunks of two
+# are faster by 4 %.
 ALONE = 2**20
-# Operations that go through steps one after another, or leave that to compiled code.
+# Operations that go through steps one after another, or call compiled code that does.
 _RECURRENT = "scan", "while", "ffi_call"
 
 
 def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
-    """Members that a lane trains at once: as many as keep what they save in the cache.
+    """Return the number of members that a lane trains at once.
 
-    Measured on server CPUs: fastest while what is saved fits in about 4 MB (without a recurrence in
-    1 MB), and never much faster above 4 members, or 8 of small ones; smaller chunks leave less
-    idle in small swarms.
-    Members with large matrices gain nothing from each other. The size must not depend on how many
-    members there are: programs of different chunks round differently, and a member's bits would
-    change with its company.
+    On CPUs, what the members save for the backward pass has to fit in the cache. Measured on server
+    CPUs: fastest while it fits in about 4 MB (without a recurrence in 1 MB), and hardly faster with
+    more than 4 members, or 8 small ones; smaller chunks leave fewer lanes idle in small swarms.
+    Members with large matrices gain nothing from each other.
 
-    On GPUs, where a launch costs more than the work of a few members: as many as fit in an eighth
-    of the memory, 512 at most.
+    On GPUs, where a launch costs more than the work of a few members: the number that fits in an
+    eighth of the memory, 512 at most.
+
+    The size must not depend on the number of members: programs of different chunks round
+    differently, and a member's bits would change with its company.
     """
     kept = _saved(task, held, hyperparams)
     saved = max(1, kept.bytes)
@@ -64,18 +66,18 @@ def chunk_size(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
 
 
 def weights(task: Task) -> int:
-    """How many weights a member has."""
+    """Return the number of weights of a member."""
     return count_weights(_params(task))
 
 
 def _params(task: Task) -> Params:
-    """The shapes of a member's weights."""
+    """Return the shapes of a member's weights."""
     return _params_as(task, jax.dtypes.canonicalize_dtype(float))
 
 
 @functools.lru_cache(maxsize=64)
 def _params_as(task: Task, _: np.dtype[Any]) -> Params:
-    """The same where JAX computes with this type; the model is made once, whoever asks."""
+    """Return the same where JAX computes with this type; the model is made only once."""
 
     def init(key: _KeyData) -> Params:
         return task.init(typed_key(key))
@@ -84,9 +86,9 @@ def _params_as(task: Task, _: np.dtype[Any]) -> Params:
 
 
 def saved_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
-    """Bytes that one member's step needs at once.
+    """Return the bytes that one member's step saves.
 
-    That is what it keeps between its forward and its backward pass, and a gradient as large as the
+    These are what its backward pass needs of its forward pass, and a gradient as large as the
     weights.
     """
     return _saved(task, held, hyperparams).bytes
@@ -108,12 +110,12 @@ def _saved(task: Task, held: Held, hyperparams: _HostHyperparams) -> "_Traced":
         loss = loss_of_weights(task.loss, params, batch, key, hyperparams)
         return cast(Tree, jax.vjp(loss, trained(params))[1]), params
 
-    # What jax.vjp returns is a pytree whose leaves are all that the backward pass needs.
+    # The function that jax.vjp returns is a pytree, whose leaves are all that it needs.
     return _counted(("saved", task), residuals, hyperparams, held)
 
 
 def state_bytes(task: Task, held: Held, hyperparams: _HostHyperparams) -> int:
-    """Bytes of one member's state: weights, best weights, optimiser."""
+    """Return the bytes of one member's state: weights, best weights, optimiser."""
 
     def state(
         params: Params, key: _KeyData, hyperparams: Hyperparams, *_: Data | tuple[Tree, ...]
@@ -128,7 +130,7 @@ _counts: "dict[Any, _Traced]" = {}
 
 
 class _Traced(NamedTuple):
-    """How many bytes a function of one member returns, and whether it goes step by step."""
+    """The bytes that a function of one member returns, and whether it has a recurrence."""
 
     bytes: int
     recurrent: bool
@@ -137,7 +139,7 @@ class _Traced(NamedTuple):
 def _counted(
     what: tuple[str, Task], function: Callable[..., Tree], hyperparams: _HostHyperparams, held: Held
 ) -> _Traced:
-    """What a function of one member returns; traced once for the same shapes."""
+    """Trace a function of one member, once for the same shapes. ``what``: a name, and the task."""
     params = _params(what[1])
     shapes = jax.tree.map(_shape, (_one(hyperparams), held.example, held.shared))
     leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(shapes))
@@ -161,14 +163,14 @@ def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
 def members_at_once(
     memory: int | None, task: Task, held: Held, hyperparams: _HostHyperparams, lanes: int
 ) -> int:
-    """How many members to have on the devices at once.
+    """Return the number of members that may be on the devices at once.
 
     - ``memory``: bytes that the process may take on a CPU, or all devices together on GPUs. By
       default, beyond what the process uses already, a quarter of the machine's memory, 4 GiB at
-      most; or half of the GPUs'. On a CPU, where host and devices share it, what is held of every
-      member counts too.
-    - ``task``, ``held``, ``hyperparams``: what is trained.
-    - ``lanes``: how many devices there are.
+      most; or half of the GPUs'. On a CPU, where host and devices share it, the states of all
+      members count too.
+    - ``task``, ``held``, ``hyperparams``: of the members
+    - ``lanes``: the number of devices
     """
     state = state_bytes(task, held, hyperparams)
     each = held.bytes_each + 2 * state  # data, state before and after a block
@@ -178,7 +180,7 @@ def members_at_once(
         return max(1, (memory - lanes * total_bytes(held.shared)) // each)
     if memory is None:
         memory = _used() + min(_machine() // 4, 4 * 2**30)
-    # Members are in the host's hands while they are packed.
+    # While members are packed, the host has a copy.
     each += math.ceil((held.bytes_each + 2 * state) / lanes)
     everybody = 3 * state * held.members
     left = memory - _used() - everybody - lanes * total_bytes(held.shared)
@@ -186,18 +188,18 @@ def members_at_once(
 
 
 def first_batch(task: Task, data: Data, key: jax.Array) -> Tree:
-    """The first batch of an epoch of one member."""
+    """Return the first batch of an epoch of one member."""
     index, _ = task.batches(data, key)
     return task.take(data, jax.tree.map(operator.itemgetter(0), index))
 
 
 def _bytes_limit(stats: Mapping[str, int] | None) -> int:
-    """Bytes of a GPU's memory that this process may use, from its ``memory_stats``."""
+    """Return the bytes of a GPU's memory that this process may use, from its ``memory_stats``."""
     return (stats or {}).get("bytes_limit", 8 * 2**30)
 
 
 def _used() -> int:
-    """Bytes that this process uses now; 0 where the system does not say."""
+    """Return the bytes that this process uses now; 0 where the system does not tell."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -209,11 +211,11 @@ def _machine() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError, AttributeError):
-        return 8 * 2**30  # Windows does not say
+        return 8 * 2**30  # Windows does not tell
 
 
 def _one(hyperparams: _HostHyperparams) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shapes of one member's."""
+    """Return the shapes of one member's hyperparameters."""
     return {name: jax.ShapeDtypeStruct((), np.asarray(v).dtype) for name, v in hyperparams.items()}
 
 

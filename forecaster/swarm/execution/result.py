@@ -1,4 +1,4 @@
-"""The result of training, per member."""
+"""The result of a fit."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-    """The result of training, a row per member in the order of ``ids``; all arrays are numpy."""
+    """The result of a fit, a row per member in the order of ``ids``; all arrays are numpy."""
 
     ids: tuple[str, ...]
-    state: State  # all that is needed to train on; leaves (member, ...)
+    state: State  # everything needed to continue the training; leaves (member, ...)
     losses: Losses  # each (member, epoch), NaN after a member stopped
     seconds: float
     failed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Members that no worker of an executor could train, with the reason."""
+    """The members that no worker of an executor could train, with the reasons."""
     computed: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Which code computed, see :func:`arithmetic`; empty where it is not known."""
+    """The code that computed the result, see :func:`arithmetic`; empty where it is not known."""
 
     @property
     def params(self) -> Params:
@@ -36,12 +36,12 @@ class FitResult:
 
     @property
     def status(self) -> Int32[np.ndarray, " member"]:
-        """Of :class:`Status`."""
+        """The :class:`Status` of each member."""
         return np.asarray(self.state.status)
 
     @property
     def epochs(self) -> Int32[np.ndarray, " member"]:
-        """Epochs trained; for a diverged member, the one it happened in."""
+        """Epochs trained; of a diverged member, the epoch in which it diverged."""
         return np.asarray(self.state.epoch)
 
     @property
@@ -51,17 +51,17 @@ class FitResult:
 
     @property
     def best_loss(self) -> Float[np.ndarray, " member"]:
-        """Validation loss of the best weights, or what they were chosen by in its place."""
+        """The validation loss of the best weights, or the metric that chose them."""
         return np.asarray(self.state.best_loss)
 
     @property
     def diverged(self) -> dict[str, int]:
-        """Members whose loss or weights became infinite or NaN, and the epoch it happened in."""
+        """The members whose loss or weights became infinite or NaN, and the epoch of it."""
         rows = np.flatnonzero(self.status == Status.DIVERGED)
         return {self.ids[row]: int(self.epochs[row]) for row in rows}
 
     def summary(self) -> "pd.DataFrame":
-        """A row per member: status, epochs, best epoch, its loss and metrics."""
+        """Return a row per member: status, epochs, best epoch, its loss and metrics."""
         import pandas as pd
 
         columns = {
@@ -74,7 +74,7 @@ class FitResult:
         return pd.DataFrame(columns, index=pd.Index(self.ids, name="id"))
 
     def _at_best(self, values: Float[AnyArray, "member epoch"]) -> Float[np.ndarray, " member"]:
-        """Of each member's best epoch; NaN for the initial weights."""
+        """Return each member's value in its best epoch; NaN for the initial weights."""
         out, rows = np.full(len(self.ids), np.nan, np.float32), np.flatnonzero(self.best_epoch)
         out[rows] = np.asarray(values)[rows, self.best_epoch[rows] - 1]
         return out
@@ -82,7 +82,7 @@ class FitResult:
     def select(
         self, rows: Sequence[int] | np.ndarray, ids: Sequence[str] | None = None
     ) -> "FitResult":
-        """Some members, in this order; under other ids if given."""
+        """Return some members, in this order; under other ids if given."""
         ids = [self.ids[row] for row in rows] if ids is None else ids
         state, losses = take_members((self.state, self.losses), rows)
         names = zip((self.ids[row] for row in rows), ids, strict=True) if self.failed else ()
@@ -90,7 +90,7 @@ class FitResult:
         return FitResult(tuple(ids), state, losses, self.seconds, failed)
 
     def append(self, other: "FitResult") -> "FitResult":
-        """These members and those of another result, which must be of the same model."""
+        """Return these members and those of another result, which must be of the same model."""
         return FitResult(
             self.ids + other.ids,
             append_members(self.state, other.state),
@@ -100,7 +100,7 @@ class FitResult:
         )
 
     def after_step(self, state: State, loss: Float[np.ndarray, " member"]) -> "FitResult":
-        """The members after a step that counts as an epoch, with its training loss."""
+        """Return the members after a step that counts as an epoch, with its training loss."""
         epochs = np.asarray(state.epoch)
         losses = Losses(
             write_latest(self.losses.train, epochs, loss),
@@ -110,7 +110,7 @@ class FitResult:
         return dataclasses.replace(self, state=state, losses=losses)
 
     def with_params(self, params: Params) -> "FitResult":
-        """The members with these weights, leaves (member, ...); all else stays."""
+        """Return the members with these weights, leaves (member, ...), and the rest unchanged."""
         return dataclasses.replace(
             self, state=self.state._replace(params=params, best_params=params)
         )

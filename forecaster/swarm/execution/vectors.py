@@ -1,8 +1,8 @@
 """Weights as one vector while they train.
 
 An optimiser that treats every number alike then has one array to change instead of one for each
-layer's weights and biases. The compiler, and small networks, spend most of their time on so many
-operations, and this leaves half of them.
+layer's weights and biases. The compiler, and small networks, spend most of their time on these
+operations, and a vector leaves half of them.
 """
 
 import dataclasses
@@ -20,18 +20,18 @@ from forecaster.swarm.task import Hyperparams, OptState, Params, Task, Tree
 from forecaster.swarm.training.loop import State
 from forecaster.swarm.training.optimizers import treats_numbers_alike
 
-# Weights of a member beyond which copying them costs more than it saves: two hundredths of the time
-# with 2**16 on an AMD EPYC, nothing up to here.
+# The most weights of a member: with more, copying them costs more than it saves. With 2**16 it
+# costs two hundredths of the time on an AMD EPYC, up to here nothing.
 _MOST = 2**14
 
 
 @dataclasses.dataclass(frozen=True)
 class Vector:
-    """How weights, and an optimiser's state, come to lie in vectors.
+    """How weights, and an optimiser's state, are laid out in vectors.
 
     - ``structure``, ``shapes``: of the tree of weights
-    - ``joined``: a tree like the optimiser's state of a vector, of whether each of its arrays
-      stands for a tree like that of weights
+    - ``joined``: a tree like the optimiser's state of a vector: for each array, whether it is a
+      vector made of a tree like that of the weights
     """
 
     structure: Any
@@ -40,7 +40,7 @@ class Vector:
 
     @staticmethod
     def of(task: Task, state: State, hyperparams: Hyperparams) -> "Vector | None":
-        """Of a member's state; None where its weights are better left as they are."""
+        """Return the layout for a member's state; None where a vector is slower or impossible."""
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(trained(state.params)))
         sizes, types = [math.prod(leaf.shape) for leaf in leaves], {leaf.dtype for leaf in leaves}
         few = len(leaves) < 2 or len(types) > 1 or sum(sizes) > _MOST
@@ -57,7 +57,7 @@ class Vector:
         return Vector(structure, tuple(tuple(leaf.shape) for leaf in leaves), joined)
 
     def task(self, task: Task) -> Task:
-        """The same task of weights in a vector. It can only train: ``init`` gives trees."""
+        """Return the task for weights in a vector. It can only train: ``init`` returns trees."""
 
         def of_vector(function: Callable[..., Any]) -> Callable[..., Any]:
             def called(params: Params, *others: Any) -> Any:
@@ -73,7 +73,7 @@ class Vector:
         )
 
     def joined_state(self, state: State) -> State:
-        """A member's state with vectors."""
+        """Return a member's state with vectors in place of trees."""
         return state._replace(
             params=self._joined_params(state.params),
             opt_state=self._joined_memory(state.opt_state),
@@ -81,7 +81,7 @@ class Vector:
         )
 
     def state(self, state: State) -> State:
-        """The other way round."""
+        """Return a member's state with trees in place of vectors."""
 
         def split(is_joined: bool, part: Any) -> Tree:  # noqa: FBT001
             return self._tree(part) if is_joined else part
@@ -105,7 +105,7 @@ class Vector:
         return with_trained(params, self._tree(trained(params)))
 
     def vector(self, tree: Tree) -> Float[jax.Array, " number"]:
-        """The numbers of a tree like that of weights."""
+        """Return the numbers of a tree like that of the weights."""
         return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])
 
     def _tree(self, vector: Float[jax.Array, " number"]) -> Tree:
@@ -114,7 +114,7 @@ class Vector:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _split(form: Vector, vector: Float[jax.Array, " number"]) -> Tree:
-    """The tree that a vector is of. Its gradient is put together at once, not part by part."""
+    """Split a vector into its tree. Its gradient is joined at once, not part by part."""
     leaves, begin = list[jax.Array](), 0
     for shape in form.shapes:
         end = begin + math.prod(shape)

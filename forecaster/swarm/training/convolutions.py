@@ -1,9 +1,10 @@
-"""Convolutions as matrix products, where networks learn on processors.
+"""Convolutions as matrix products, where networks train on CPUs.
 
-``vmap`` makes one grouped convolution of those of many members, for whose gradients XLA has no fast
-code on CPUs: sixteen small networks on images train in a fifth of the time when each window is laid
-out as a row, so that all windows times the kernel are one product (Chellapilla, Puri & Simard
-2006). Without gradients XLA's own take 0.5 to 0.9 of the time, and less memory.
+``vmap`` turns the convolutions of many members into one grouped convolution, for whose gradients
+XLA has no fast code on CPUs. Sixteen small networks on images train in a fifth of the time when
+each window is laid out as a row, so that one product of all windows and the kernel is the
+convolution (Chellapilla, Puri & Simard 2006). Without gradients XLA's own convolution takes 0.5 to
+0.9 of the time of the product, and less memory.
 """
 
 import functools
@@ -23,15 +24,15 @@ from forecaster.swarm.task import Params
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _NAME = "conv_general_dilated"
-_WIDEST = 64  # places of a kernel, beyond which rows of windows take too much memory
+_WIDEST = 64  # the most positions of a kernel: longer rows of windows take too much memory
 _LARGEST = 2**26  # numbers in all windows of one convolution
 
 
 def with_products(function: _Function) -> _Function:
-    """The same function of params and whatever else, its convolutions as products on processors.
+    """Return the same function of params and other arguments, with convolutions as products.
 
-    Worth it for a function whose gradient is taken. Grouped ones, and those with very large
-    windows, stay as they are; so does all where JAX runs on other devices.
+    This pays on CPUs, for a function whose gradient is taken; on other devices the function stays
+    as it is. So do grouped convolutions, and those with very large windows.
     """
 
     @functools.wraps(function)
@@ -49,12 +50,12 @@ def with_products(function: _Function) -> _Function:
 
 
 def _may_convolve(params: Params) -> bool:
-    """Whether weights may be kernels, (place, ..., input, output)."""
+    """Return whether weights may be kernels, (position, ..., input, output)."""
     return any(jnp.ndim(leaf) >= 3 for leaf in jax.tree.leaves(params))
 
 
 def _changed(jaxpr: Jaxpr) -> Jaxpr:
-    """With products in the place of convolutions, in what it calls, too; itself where none are."""
+    """Replace convolutions by products, in called functions too; return itself if it has none."""
     changed = [_product(eqn) if _fits(eqn) else [_inside(eqn)] for eqn in jaxpr.eqns]
     if all(new[0] is old for new, old in zip(changed, jaxpr.eqns, strict=True)):
         return jaxpr
@@ -62,14 +63,14 @@ def _changed(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _inside(eqn: JaxprEqn) -> JaxprEqn:
-    """The same of the functions that an operation holds: branches, bodies of loops, and others."""
-    params = {name: _of_value(value) for name, value in eqn.params.items()}
+    """Do the same to the functions that an operation holds, such as branches and loop bodies."""
+    params = {name: _changed_value(value) for name, value in eqn.params.items()}
     if all(params[name] is value for name, value in eqn.params.items()):
         return eqn
     return eqn.replace(params=params)
 
 
-def _of_value(value: Any) -> Any:
+def _changed_value(value: Any) -> Any:
     if isinstance(value, Jaxpr):
         return _changed(value)
     if isinstance(value, ClosedJaxpr):
@@ -77,7 +78,7 @@ def _of_value(value: Any) -> Any:
         return value if changed is value.jaxpr else value.replace(jaxpr=changed)
     if type(value) is tuple:
         values = cast(tuple[Any, ...], value)
-        changed = tuple(map(_of_value, values))
+        changed = tuple(map(_changed_value, values))
         same = all(new is old for new, old in zip(changed, values, strict=True))
         return values if same else changed
     return value
@@ -88,24 +89,24 @@ def _fits(eqn: JaxprEqn) -> bool:
         return False
     inputs, kernel, result = _shapes(eqn)
     dimensions: lax.ConvDimensionNumbers = eqn.params["dimension_numbers"]
-    places = math.prod(kernel.shape[axis] for axis in dimensions.rhs_spec[2:])
+    positions = math.prod(kernel.shape[axis] for axis in dimensions.rhs_spec[2:])
     windows = result.size // max(1, result.shape[dimensions.out_spec[1]])
-    numbers = windows * places * kernel.shape[dimensions.rhs_spec[1]]
+    numbers = windows * positions * kernel.shape[dimensions.rhs_spec[1]]
     return (
         eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
         and jnp.issubdtype(inputs.dtype, jnp.floating)
-        and 1 <= places <= _WIDEST
+        and 1 <= positions <= _WIDEST
         and 1 <= numbers <= _LARGEST
     )
 
 
 def _shapes(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
-    """Of the inputs, the kernel and the result."""
+    """Return the shapes of the inputs, the kernel and the result."""
     return [cast(jax.ShapeDtypeStruct, var.aval) for var in (*eqn.invars, *eqn.outvars)]
 
 
 def _product(eqn: JaxprEqn) -> list[JaxprEqn]:
-    """The operations of the same by a product, from the same values to the same one."""
+    """Return the operations that compute the same by a product."""
     inputs, kernel, _ = _shapes(eqn)
     traced = jax.make_jaxpr(functools.partial(_convolved, eqn.params))(inputs, kernel).jaxpr
     ours = (*traced.invars, *traced.outvars)
@@ -119,9 +120,9 @@ def _product(eqn: JaxprEqn) -> list[JaxprEqn]:
 
 
 def _convolved(given: Mapping[str, Any], inputs: jax.Array, kernel: jax.Array) -> jax.Array:
-    """What JAX's operation with these parameters does: all windows times the kernel.
+    """Do what JAX's convolution with these parameters does: multiply all windows by the kernel.
 
-    The arrays' axes are where ``dimension_numbers`` says; so are those of the result.
+    ``dimension_numbers`` gives the order of the axes of inputs, kernel and result.
     """
     lhs, rhs, out = given["dimension_numbers"]
     inputs = inputs.transpose(lhs[0], *lhs[2:], lhs[1])  # (example, ..., channel)
@@ -135,27 +136,27 @@ def _convolved(given: Mapping[str, Any], inputs: jax.Array, kernel: jax.Array) -
         preferred_element_type=given["preferred_element_type"],
     )
     canonical = product.reshape(*rows.shape[:-1], kernel.shape[-1])
-    axes = (out[0], *out[2:], out[1])  # where each of its axes belongs
+    axes = (out[0], *out[2:], out[1])  # where each axis of ``canonical`` belongs
     return canonical.transpose(*(axes.index(axis) for axis in range(len(axes))))
 
 
 def _windows(
     given: Mapping[str, Any],
-    inputs: Float[jax.Array, "example *place channel"],
-    places: Sequence[int],
+    inputs: Float[jax.Array, "example *position channel"],
+    kernel: Sequence[int],
 ) -> Float[jax.Array, "example *window row"]:
-    """Each window of so many ``places`` along each axis as a row (place, channel)."""
+    """Return each window as a row (position, channel). ``kernel``: its spatial shape."""
     strides, steps = given["window_strides"], given["rhs_dilation"]
     widths = zip(given["padding"], given["lhs_dilation"], strict=True)
     between = [(low, high, dilation - 1) for (low, high), dilation in widths]
     inputs = lax.pad(inputs, jnp.zeros((), inputs.dtype), [(0, 0, 0), *between, (0, 0, 0)])
-    spans = zip(inputs.shape[1:-1], places, steps, strides, strict=True)
+    spans = zip(inputs.shape[1:-1], kernel, steps, strides, strict=True)
     last = [  # where the last window along each axis begins
         (size - (count - 1) * step - 1) // stride * stride for size, count, step, stride in spans
     ]
     columns: list[jax.Array] = []
-    for place in itertools.product(*map(range, places)):
-        start = [at * step for at, step in zip(place, steps, strict=True)]
+    for position in itertools.product(*map(range, kernel)):
+        start = [at * step for at, step in zip(position, steps, strict=True)]
         limit = [low + end + 1 for low, end in zip(start, last, strict=True)]
         low, high = (0, *start, 0), (inputs.shape[0], *limit, inputs.shape[-1])
         columns.append(lax.slice(inputs, low, high, (1, *strides, 1)))

@@ -1,4 +1,4 @@
-"""Examples as callers have them, checked and brought into the shape that training wants."""
+"""Check the examples that callers give, and bring them into the form of training data."""
 
 import functools
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _Keys: TypeAlias = UInt32[np.ndarray, "member 2"]
 
 
 class Examples(NamedTuple):
-    """Examples of all members: pytrees of arrays (member, example, ...), or Shared ones."""
+    """The examples of all members: pytrees of arrays (member, example, ...), or Shared ones."""
 
     inputs: Tree
     targets: Tree
@@ -31,8 +31,8 @@ def stack(
 ) -> tuple[Shaped[np.ndarray, "member example ..."], Float32[np.ndarray, "member example"]]:
     """Stack members with unequal numbers of examples; returns the array and its weight.
 
-    Each of the arrays is (example, ...). Shorter ones are padded with zeros, whose weight is 0.0.
-    Raises SwarmError when there are none, and when single examples have different shapes.
+    Each array is (example, ...). Shorter ones are padded with zeros, whose weight is 0.0. Raises
+    SwarmError when there are no arrays, and when single examples have different shapes.
     """
     arrays = [_numbers(array, "arrays") for array in arrays]
     if not arrays:
@@ -58,14 +58,14 @@ def training_data(
     *,
     check: bool = True,
 ) -> Supervised | Streamed:
-    """Check the data of a fit and put them together.
+    """Check the data of a fit and combine them.
 
     - ``ids``: the members' names.
     - ``inputs``, ``targets``: pytrees of arrays (member, example, ...), or Shared ones; or
       Streamed inputs, which bring the rest.
     - ``weight``: (member, example), or None for 1.0 throughout.
-    - ``validation``: inputs and targets, and their weight if there is one.
-    - ``bootstrap``: raw keys of members that learn from bootstrap samples.
+    - ``validation``: (inputs, targets) or (inputs, targets, weight), or None.
+    - ``bootstrap``: raw keys of the members' bootstrap samples, or None for all examples.
     - ``check``: whether all numbers must be finite.
 
     Raises SwarmError when shapes do not match or a number is not finite.
@@ -90,7 +90,7 @@ def training_data(
 
 
 def first_of(data: Supervised | Streamed) -> Supervised:
-    """The data, or of a stream those of the first member."""
+    """Return the data; of streamed data only those of the first member."""
     return cast(Supervised, data.load(np.arange(1))) if isinstance(data, Streamed) else data
 
 
@@ -104,10 +104,11 @@ def part(
     check: bool = True,
     at_least: int = 1,
 ) -> Examples:
-    """Examples for training or for validation, checked; arguments as of :func:`training_data`.
+    """Check examples for training or for validation; arguments as of :func:`training_data`.
 
-    The weight is 1.0 unless given; ``what`` names the part in errors. ``at_least``: how many
-    examples a member must have.
+    - ``weight``: None for 1.0 throughout
+    - ``what``: how errors name the examples
+    - ``at_least``: the fewest examples
     """
     shared = isinstance(inputs, Shared)
     inputs, targets = _arrays(inputs, f"{what}inputs"), _arrays(targets, f"{what}targets")
@@ -130,7 +131,7 @@ def part(
 
 
 def validated_data(ids: Sequence[str], data: Data | Streamed) -> Data | Streamed:
-    """The same data; where a member has no validation example SwarmError, of a stream when due."""
+    """Check that each member has a validation example; of streamed data when they are loaded."""
     if not isinstance(data, Streamed):
         check_validated(ids, data)
         return data
@@ -145,13 +146,13 @@ def validated_data(ids: Sequence[str], data: Data | Streamed) -> Data | Streamed
 
 @functools.lru_cache(maxsize=64)
 def _all_count(members: int | None, examples: int) -> _Weight:
-    """The weight 1.0 of all examples, shared unless a number of members is given."""
+    """Return a weight of 1.0 for all examples, shared unless a number of members is given."""
     ones = np.broadcast_to(np.float32(1), (examples,))
     return Shared(ones) if members is None else np.broadcast_to(ones, (members, examples))
 
 
 def check_validated(ids: Sequence[str], data: Data) -> None:
-    """Raise SwarmError where a member has no validation example: nothing would choose weights."""
+    """Raise SwarmError where a member has no validation example to choose the weights by."""
     if not isinstance(data, Supervised) or (weight := data.validation_weight) is None:
         return
     rows = weight.rows if isinstance(weight, Shared) else None
@@ -168,10 +169,10 @@ def check_validated(ids: Sequence[str], data: Data) -> None:
 
 
 def _checked_weight(ids: Sequence[str], weight: Tree, what: str) -> _Weight:
-    """A weight as float32. Raises SwarmError unless it has a number of 0.0 or more per example."""
+    """Return a weight as float32. Raises SwarmError unless it is 0.0 or more for each example."""
     shared = isinstance(weight, Shared)
     given = _numbers(weight.values if shared else weight, what)
-    axes = 1 if shared and weight.rows is None else 2  # of members, or rows, and of examples
+    axes = 1 if shared and weight.rows is None else 2  # (example,) or (member or row, example)
     if given.ndim != axes:
         expected = "(example,)" if axes == 1 else "(member, example)"
         raise SwarmError(f"{what}: expected shape {expected}; got {given.shape}")
@@ -180,13 +181,13 @@ def _checked_weight(ids: Sequence[str], weight: Tree, what: str) -> _Weight:
     if bad.any():
         raise SwarmError(
             f"{what}: expected finite numbers of 0.0 or more; got {values[bad][0]}, first in "
-            f"{_first_of(bad, None if shared else ids)}"
+            f"{_where_first(bad, None if shared else ids)}"
         )
     return Shared(values, weight.rows) if shared else values
 
 
 def _numbers(given: Any, what: str) -> np.ndarray:
-    """An array. Raises SwarmError unless it is one of numbers."""
+    """Return an array. Raises SwarmError unless it holds numbers."""
     if isinstance(given, Shared):
         raise SwarmError(f"{what}: expected arrays in Shared(...); got Shared in Shared")
     try:
@@ -214,7 +215,7 @@ def _streamed(ids: Sequence[str], inputs: Streamed, bootstrap: _Keys | None) -> 
 
 
 def _supervised(loaded: Tree) -> Supervised:
-    """What a stream gave: all of it, or inputs, or inputs and targets, with or without a weight."""
+    """Return what a stream loaded: Supervised, inputs, or (inputs, targets[, weight])."""
     if isinstance(loaded, Supervised):
         return loaded
     given = cast(tuple[Tree, ...], loaded) if isinstance(loaded, tuple) else (loaded,)
@@ -225,9 +226,9 @@ def _supervised(loaded: Tree) -> Supervised:
 
 
 def _arrays(tree: Tree, what: str) -> Tree:
-    """The same with an array in every leaf; a list of arrays of one shape, stacked.
+    """Return a tree with an array in every leaf; stack a list of members' arrays.
 
-    Members with different shapes are an error.
+    Raises SwarmError where members have different shapes.
     """
 
     def numbers(leaf: Any) -> np.ndarray:
@@ -256,7 +257,7 @@ def _different(arrays: Sequence[np.ndarray], what: str) -> SwarmError:
 
 
 def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
-    """How many examples a tree has; its member axis checked."""
+    """Return the number of examples of a tree, and check its member axis."""
     if isinstance(tree, Shared):
         check_shared(tree, len(ids), what)
         axis = 0 if tree.rows is None else 1
@@ -274,7 +275,7 @@ def _examples(ids: Sequence[str], tree: Tree, what: str) -> int:
 
 
 def _same_examples(first: Tree, second: Tree, what: str) -> None:
-    """Raise SwarmError unless examples on both sides have the same shapes."""
+    """Raise SwarmError unless single examples of both trees have the same shapes."""
     if _shapes_of_one(first) != _shapes_of_one(second):
         raise SwarmError(
             f"{what}: single examples differ: {_shapes_of_one(first)} and {_shapes_of_one(second)}"
@@ -282,31 +283,31 @@ def _same_examples(first: Tree, second: Tree, what: str) -> None:
 
 
 def _shapes_of_one(tree: Tree) -> list[tuple[int, ...]]:
-    """The shapes of a single example."""
+    """Return the shapes of a single example."""
     values = tree.values if isinstance(tree, Shared) else tree
-    axes = 1 if isinstance(tree, Shared) and tree.rows is None else 2  # before the example's own
+    axes = 1 if isinstance(tree, Shared) and tree.rows is None else 2  # leading ones
     return [np.shape(leaf)[axes:] for leaf in jax.tree.leaves(values)]
 
 
 def _finite(ids: Sequence[str], tree: Tree, weight: _Weight, what: str) -> None:
     """Raise SwarmError unless every number of an example that counts is finite."""
     shared = isinstance(tree, Shared)
-    axes = 1 if shared and tree.rows is None else 2  # before those of one example
+    axes = 1 if shared and tree.rows is None else 2  # leading ones
     for leaf in jax.tree.leaves(tree.values if shared else tree):
-        if (finite := _held(leaf)).all():
+        if (finite := _representable(leaf)).all():
             continue
         bad = ~finite.all(tuple(range(axes, leaf.ndim))) & _counting(tree, weight)
         if bad.any():
             raise SwarmError(
-                f"{what}: expected finite numbers{_of_bits(leaf, bad)}, first in "
-                f"{_first_of(bad, None if shared else ids)}. Give such examples "
+                f"{what}: expected finite numbers{_what_was_bad(leaf, bad)}, first in "
+                f"{_where_first(bad, None if shared else ids)}. Give such examples "
                 "sample_weight 0.0, leave them out, or pass check=False: members that train on "
                 "them are then set aside as diverged"
             )
 
 
-def _held(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
-    """Where numbers are finite and stay what they are in a type that JAX computes with."""
+def _representable(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
+    """Return where numbers are finite, and representable in the type that JAX computes with."""
     array = np.asarray(leaf)
     if jax.numpy.issubdtype(array.dtype, np.inexact):
         with np.errstate(over="ignore"):
@@ -318,8 +319,8 @@ def _held(leaf: AnyArray) -> Bool[np.ndarray, "..."]:
     return np.ones((1,) * array.ndim, bool)
 
 
-def _of_bits(leaf: AnyArray, bad: Bool[np.ndarray, "..."]) -> str:
-    """What was expected beside finite numbers, and what came in bad examples."""
+def _what_was_bad(leaf: AnyArray, bad: Bool[np.ndarray, "..."]) -> str:
+    """Return the end of an error message: what else was expected, and what was found."""
     array = np.asarray(leaf)
     if array.dtype.kind in "iu" or np.isfinite(array[bad]).all():
         return f", as JAX keeps {array.dtype} in 32 bits; got larger ones"
@@ -327,17 +328,17 @@ def _of_bits(leaf: AnyArray, bad: Bool[np.ndarray, "..."]) -> str:
 
 
 def _counting(tree: Tree, weight: _Weight) -> Bool[np.ndarray, "..."]:
-    """Which examples of a tree count, in a shape that broadcasts with them."""
+    """Return which examples of a tree count, in a shape that broadcasts with them."""
     if isinstance(tree, Shared) and not isinstance(weight, Shared):
-        return np.ones((), bool)  # members count different examples of it: all must be finite
+        return np.ones((), bool)  # members count different examples: all must be finite
     if not isinstance(weight, Shared):
         return np.asarray(weight) > 0
     counts = np.asarray(weight.values) > 0
     return counts if isinstance(tree, Shared) or weight.rows is None else counts[weight.rows]
 
 
-def _first_of(bad: Bool[np.ndarray, "*row example"], ids: Sequence[str] | None) -> str:
-    """Where the first bad example is; members are named, rows of shared arrays are counted."""
+def _where_first(bad: Bool[np.ndarray, "*row example"], ids: Sequence[str] | None) -> str:
+    """Describe where the first bad example is, by member, or by row of shared arrays."""
     *row, example = np.argwhere(bad)[0]
     if not row:
         return f"example {example}"
@@ -349,18 +350,18 @@ def _first_of(bad: Bool[np.ndarray, "*row example"], ids: Sequence[str] | None) 
 
 
 class Folds(NamedTuple):
-    """Weights of examples by fold: 1.0 for those that count, 0.0 for the others."""
+    """The weights of examples in each fold: 1.0 for those that count, 0.0 for the others."""
 
     train: Float32[np.ndarray, "fold example"]
     held_out: Float32[np.ndarray, "fold example"]
 
 
 def kfold_weights(examples: int, folds: int, *, seed: int) -> Folds:
-    """Weights for K-fold cross-validation, so that all folds are members of one swarm.
+    """Return weights for K-fold cross-validation, where each fold is a member of one swarm.
 
-    Examples are shuffled by the seed and dealt into folds whose sizes differ by one at most; each
-    is held out of one fold and learned from in all others. The data themselves go in once, as
-    :class:`Shared`. Raises SwarmError unless there are from 2 to ``examples`` folds.
+    The seed shuffles the examples into folds whose sizes differ by one at most. Each example is
+    held out of one fold and trained on in all others. Give the data themselves once, as
+    :class:`Shared`. Raises SwarmError unless ``folds`` is from 2 to ``examples``.
     """
     if not 2 <= folds <= examples:
         raise SwarmError(f"folds: expected 2 to {examples}, one per example at most; got {folds}")

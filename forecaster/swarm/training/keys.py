@@ -15,16 +15,16 @@ from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.devices.threefry import hashed
 from forecaster.swarm.task import AnyArray
 
-_KIND = "threefry2x32"  # whatever kind of keys JAX makes by default in this process
+_KIND = "threefry2x32"  # also where JAX makes keys of another kind by default
 
 
 def typed_key(words: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:
-    """A member's raw random key as JAX's functions take it."""
+    """Return a raw random key as a typed key, which JAX's functions take."""
     return cast(jax.Array, jax.random.wrap_key_data(cast(jax.Array, words), impl=_KIND))
 
 
 def checked_seed(seed: object) -> int:
-    """A seed as a plain number. Raises SwarmError unless it is a whole one of 32 bits."""
+    """Return a seed as an int. Raises SwarmError unless it is a whole number of 32 bits."""
     try:
         number = operator.index(cast(int, seed))
     except TypeError as error:
@@ -38,11 +38,11 @@ def checked_seed(seed: object) -> int:
 
 
 def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]:
-    """One raw random key per id, for ``jax.random.wrap_key_data``.
+    """Return one raw random key per id, for ``jax.random.wrap_key_data``.
 
     Only the seed and the name decide a key: adding, removing or reordering ids changes no other
-    member's. Two names of any swarm share a key with a chance of about members^2 / 2^65.
-    Raises SwarmError for a seed that is no whole number of 32 bits.
+    member's. The probability that two members of a swarm share a key is about members^2 / 2^65.
+    Raises SwarmError unless the seed is a whole number of 32 bits.
     """
     seed = checked_seed(seed)
     use_all_cores()  # before anything starts JAX
@@ -58,7 +58,7 @@ def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]
 
 
 def key_words(key: int | jax.Array) -> UInt32[np.ndarray, "2"]:
-    """The two words of a random key, or of the one that a seed makes.
+    """Return the two words of a random key, or of the key of a seed.
 
     Raises SwarmError for anything else.
     """
@@ -80,11 +80,11 @@ def _is_key(key: object) -> bool:
 def _fold_in(
     keys: UInt32[np.ndarray, "member 2"], words: UInt32[np.ndarray, " member"]
 ) -> UInt32[np.ndarray, "member 2"]:
-    """What ``jax.random.fold_in`` gives, without compiling anything."""
+    """Do what ``jax.random.fold_in`` does, without compiling anything."""
     return np.stack(hashed(keys[:, 0], keys[:, 1], np.zeros_like(words), words), axis=1)
 
 
 def _words(name: str) -> tuple[int, int]:
-    """Two 32-bit words from a name, the same on every machine (Python's own hash is not)."""
+    """Return two 32-bit words of a name, the same on every machine (unlike Python's own hash)."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")

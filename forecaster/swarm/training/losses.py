@@ -1,4 +1,4 @@
-"""Losses of one member: an elementwise one, or the caller's own of a whole batch."""
+"""Losses of one member: elementwise, or the caller's own of a whole batch."""
 
 import functools
 import inspect
@@ -19,16 +19,16 @@ from forecaster.swarm.devices.data_parallel import first_example
 from forecaster.swarm.task import AnyArray, Hyperparams, Params, Tree
 
 ElementwiseLoss: TypeAlias = Callable[[Tree, Tree], jax.Array]
-"""``loss(predictions, targets)``: arrays whose leading axis is that of the examples."""
+"""``loss(predictions, targets)``: an array (example, ...)."""
 
 Loss: TypeAlias = Float[jax.Array, ""] | tuple[Float[jax.Array, ""], Tree]
-"""A scalar; or, of a model with state in training, a scalar and the state that it is left in."""
+"""A scalar; in the training of a model with state, a scalar and the new state."""
 
 _Key: TypeAlias = Key[jax.Array, ""]
 
 
 class Batch(NamedTuple):
-    """Examples of one step. ``weight`` is 0.0 where there is no example."""
+    """The examples of one step. ``weight`` is 0.0 for padding."""
 
     inputs: Tree  # arrays (example, ...)
     targets: Tree  # arrays (example, ...)
@@ -41,7 +41,7 @@ def loss_of(
     loss_fn: Callable[..., Any] | None,
     dtype: DTypeLike | None,
 ) -> Callable[..., Any]:
-    """The ``loss`` of a task. Raises as :func:`check_one_loss`."""
+    """Return the ``loss`` of a task. Raises as :func:`check_one_loss`."""
     check_one_loss(loss, loss_fn)
     if loss is not None:
         return functools.partial(_mean_loss, functions, loss, dtype)
@@ -49,7 +49,7 @@ def loss_of(
 
 
 def check_one_loss(loss: object, loss_fn: object) -> None:
-    """Raise SwarmError unless there is exactly one of the two."""
+    """Raise SwarmError unless exactly one of the two is given."""
     if (loss is None) == (loss_fn is None):
         got = "neither. For example loss=optax.squared_error" if loss is None else "both"
         raise SwarmError(
@@ -58,12 +58,12 @@ def check_one_loss(loss: object, loss_fn: object) -> None:
 
 
 def takes_hyperparams(loss_fn: Callable[..., Any]) -> bool:
-    """Whether a loss of a whole batch gets the hyperparameters."""
+    """Return whether a loss of a whole batch takes the hyperparameters."""
     return "hyperparams" in inspect.signature(loss_fn).parameters
 
 
-def _is_towards_zero(loss: ElementwiseLoss) -> bool:
-    """Whether a loss has None for its targets by default; one that passes them over may."""
+def _takes_none_for_zero(loss: ElementwiseLoss) -> bool:
+    """Return whether targets are None by default, which means 0.0 in optax's losses."""
     try:
         taken = list(inspect.signature(loss).parameters.values())
     except (TypeError, ValueError):  # of a function that is not Python's
@@ -80,8 +80,8 @@ def _mean_loss(
     key: _Key | None,
     hyperparams: Hyperparams,
 ) -> Loss:
-    """An elementwise loss, averaged over the valid examples; and the state a model is left in."""
-    if batch.targets is None and _is_towards_zero(loss):
+    """Average an elementwise loss over the valid examples; return it with the model's new state."""
+    if batch.targets is None and _takes_none_for_zero(loss):
         raise SwarmError(
             "targets: expected some for a loss that takes None for 0.0, as optax's do; got "
             "None. Give targets, the inputs themselves for an autoencoder, or make the swarm with "
@@ -105,7 +105,7 @@ def _mean_loss(
 
 
 def applied(functions: Functions, dtype: DTypeLike | None) -> Callable[..., Tree]:
-    """A model's ``apply`` in another type of arithmetic, its predictions as float32 again."""
+    """Return a model's ``apply`` that computes in ``dtype`` and returns float32."""
 
     def apply(params: Params, *inputs: Tree, **options: Any) -> Tree:
         out = functions.apply(_cast(params, dtype), *_cast(inputs, dtype), **options)
@@ -121,7 +121,7 @@ def predictions_of(
     batch: Batch,
     hyperparams: Hyperparams,
 ) -> tuple[Tree, Tree]:
-    """A member's predictions with nothing random, and the targets; in padding, of an example."""
+    """Return a member's predictions without randomness, and the targets; not NaN in padding."""
     inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
     with naming_arrays(inputs=inputs):
         out = applied(functions, dtype)(params, inputs, hyperparams=hyperparams)
@@ -129,10 +129,10 @@ def predictions_of(
 
 
 def _known(tree: Tree, used: Bool[jax.Array, " example"]) -> Tree:
-    """Arrays (example, ...), with the first example that counts in the place of padding.
+    """Return arrays (example, ...) with the first example that counts instead of padding.
 
-    What stands there, NaN even, must reach nothing; and of zeros a loss, or a model, may make NaN.
-    Zero where nothing counts.
+    Padding may be NaN and must reach nothing; and from zeros a loss or a model may make NaN.
+    Zero where no example counts.
     """
 
     def known(x: AnyArray) -> jax.Array:
@@ -152,28 +152,28 @@ def _train_of(functions: Functions) -> Callable[..., tuple[Tree, Tree]]:
 
 
 def filled(batch: Batch) -> Batch:
-    """A batch with examples in the place of padding, for a loss that forgets about the weights."""
+    """Return a batch with examples instead of padding, for a loss that ignores the weights."""
     used = jnp.asarray(batch.weight > 0)
     inputs, targets = _without_padding((batch.inputs, batch.targets), used)
     return Batch(inputs, targets, batch.weight)
 
 
 def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
-    """Arrays (example, ...) with examples that count in the place of padding, evenly spaced.
+    """Return arrays (example, ...) with examples that count instead of padding, evenly spaced.
 
-    So what is computed of a batch as a whole is nearly that of its examples, whatever stood in the
-    padding: none of them comes more than once oftener than another.
+    So a statistic of the whole batch is nearly that of its examples, whatever the padding was: the
+    counts of any two examples differ by one at most.
     """
     positions, count = jnp.arange(len(used)), used.sum()
     valid = jnp.argsort(~used, stable=True)  # the valid ones first
     share = count / jnp.maximum(len(used) - count, 1)
-    nth = ((jnp.cumsum(~used) - 0.5) * share).astype(jnp.int32)  # where there is padding
+    nth = ((jnp.cumsum(~used) - 0.5) * share).astype(jnp.int32)  # used for padding only
     source = jnp.where(used, positions, valid[jnp.minimum(nth, len(used) - 1)])
     return jax.tree.map(operator.itemgetter(source), inputs)
 
 
 def _check_losses(losses: jax.Array, examples: int, predictions: Tree, targets: Tree) -> None:
-    """Raise SwarmError unless there is a loss per example, and no more than there are numbers."""
+    """Raise SwarmError unless there is a loss per example, and at most one per number."""
     if losses.ndim == 0 or losses.shape[0] != examples:
         raise SwarmError(
             f"loss(predictions, targets): expected one loss per example, shape ({examples}, "
@@ -196,7 +196,7 @@ def _whole_loss(
     key: _Key | None,
     hyperparams: Hyperparams,
 ) -> Loss:
-    """The caller's own loss of a whole batch; and the state a model is left in."""
+    """Compute the caller's own loss of a whole batch; return it with the model's new state."""
     extra = {"hyperparams": hyperparams} if takes_hyperparams(loss_fn) else {}
     batch = batch._replace(inputs=_cast(batch.inputs, dtype))
     try:
@@ -224,7 +224,7 @@ def _whole_loss(
 
 
 def _cast(tree: Tree, dtype: DTypeLike | None) -> Tree:
-    """Floats as another type, but for a model's state; nothing changes without one."""
+    """Return floats as ``dtype``, except in a model's state; None changes nothing."""
     if dtype is None:
         return tree
     if isinstance(tree, Variables):

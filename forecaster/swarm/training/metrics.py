@@ -1,4 +1,4 @@
-"""Metrics of every epoch beside the loss, and the one that decides when to stop."""
+"""Metrics of every epoch, and which of them decides when to stop."""
 
 import inspect
 import math
@@ -13,25 +13,26 @@ from forecaster.swarm.checks import SwarmError, named_values
 from forecaster.swarm.task import AnyArray, Task, Tree
 
 Metric: TypeAlias = Callable[..., Any]
-"""``metric(predictions, targets)``, a value per example, or ``metric(..., sample_weight)``, one."""
+"""``metric(predictions, targets)`` returns a value per example; ``metric(..., sample_weight)`` one
+value of all examples."""
 
 
 class Criterion(NamedTuple):
-    """Decides by a metric in place of the validation loss; lower is better."""
+    """Chooses the best weights by a metric in place of the validation loss."""
 
     monitor: str
     mode: str
 
     def __call__(self, metrics: Mapping[str, jax.Array]) -> jax.Array:
-        """What the best weights have the least of, from the metrics of an epoch."""
+        """Return the number that is lowest for the best weights, from the metrics of an epoch."""
         return -metrics[self.monitor] if self.mode == "max" else metrics[self.monitor]
 
 
 class Watched(NamedTuple):
-    """What is measured after every epoch, and by which of it the best weights are chosen."""
+    """The metrics of every epoch, and the one that chooses the best weights."""
 
     metrics: tuple[tuple[str, Metric], ...] = ()
-    monitor: str | None = None  # the validation loss unless named
+    monitor: str | None = None  # None: the validation loss
     mode: str = "min"
 
     @property
@@ -47,7 +48,7 @@ class Watched(NamedTuple):
     def values(
         self, predictions: Tree, targets: Tree, weight: Float[AnyArray, " example"]
     ) -> dict[str, Float[jax.Array, ""]]:
-        """Every metric of one member's examples; ``weight`` is 0.0 for padding."""
+        """Return every metric of one member's examples; ``weight`` is 0.0 for padding."""
         return {
             name: _value(name, metric, predictions, targets, weight)
             for name, metric in self.metrics
@@ -55,9 +56,7 @@ class Watched(NamedTuple):
 
 
 NOTHING = Watched()
-
-
-_COLUMNS = "status", "epochs", "best_epoch", "best_loss"  # of a summary
+_COLUMNS = "status", "epochs", "best_epoch", "best_loss"  # of FitResult.summary
 
 
 def watched(
@@ -68,12 +67,12 @@ def watched(
     validated: bool,
     taken: Iterable[str] = (),
 ) -> Watched:
-    """Check what a fit is to measure; arguments as of :meth:`Swarm.fit`.
+    """Check the metrics of a fit; arguments as of :meth:`Swarm.fit`.
 
-    ``taken``: names that a metric cannot have beside those of a summary's columns.
+    ``taken``: names that a metric cannot have, besides the columns of a summary.
 
-    Raises SwarmError for such a name, metrics that are no functions, a monitor that is none of
-    them, another mode, and a monitor without validation examples.
+    Raises SwarmError for such a name, metrics that are not functions, a monitor that is not one of
+    them, an unknown mode, and a monitor without validation examples.
     """
     metrics = named_values(metrics, "metrics", "{'accuracy': accuracy}")
     for name, metric in metrics.items():
@@ -102,7 +101,7 @@ def watched(
 
 
 def described(task: Task) -> str:
-    """How a task's members learn, what it measures and what it chooses weights by, in words."""
+    """Describe a task as text: how members learn, its metrics, what chooses the best weights."""
     said = [task.said] if task.said else []
     said += [f"metrics={', '.join(sorted(task.metrics))}"] if task.metrics else []
     by = task.criterion
@@ -120,7 +119,7 @@ def _value(
     targets: Tree,
     weight: Float[AnyArray, " example"],
 ) -> Float[jax.Array, ""]:
-    """A metric of all examples; one that gives a value for each is averaged over them."""
+    """Compute a metric of all examples; a value per example is averaged."""
     if "sample_weight" in inspect.signature(metric).parameters:
         value = jnp.asarray(metric(predictions, targets, sample_weight=weight), jnp.float32)
         if value.shape != ():

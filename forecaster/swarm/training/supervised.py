@@ -1,4 +1,4 @@
-"""A task from any model and any loss: inputs in, targets out."""
+"""Supervised learning: a task from any model and any loss."""
 
 import functools
 import math
@@ -30,7 +30,7 @@ _Weight: TypeAlias = Float[AnyArray, "*member example"] | Shared
 
 
 class Supervised(NamedTuple):
-    """One member's examples. In a swarm each array has a leading member axis, or is Shared."""
+    """The examples of one member. In a swarm each array has a leading member axis, or is Shared."""
 
     inputs: Tree  # arrays (example, ...)
     targets: Tree  # arrays (example, ...), or None
@@ -38,12 +38,12 @@ class Supervised(NamedTuple):
     validation_inputs: Tree = None  # arrays (example, ...)
     validation_targets: Tree = None  # arrays (example, ...)
     validation_weight: _Weight | None = None
-    # A raw key: learn from a bootstrap sample that it decides.
+    # A raw key, which decides a bootstrap sample to learn from; None: learn from all examples.
     bootstrap: UInt32[AnyArray, "*member 2"] | None = None
 
 
 def functions_of(model: object) -> Functions:
-    """A :data:`Model` as pure functions. Raises SwarmError for anything else."""
+    """Return a :data:`Model` as pure functions. Raises SwarmError for anything else."""
     if isinstance(model, Functions):
         return model
     if isinstance(model, tuple):
@@ -64,11 +64,11 @@ def shuffled_batches(
     batch_size: int,
     labels: Int[jax.Array, " example"] | None = None,
 ) -> tuple[Int[jax.Array, "step batch"], Bool[jax.Array, "step batch"], Bool[jax.Array, " step"]]:
-    """A random order of the valid examples, cut into batches.
+    """Shuffle the valid examples and cut them into batches.
 
-    Where an example comes in the order depends on the key and on its label, a whole number from 0,
-    by default its position: padding changes nothing. The last batch is filled up by repeating its
-    own examples. Returns the examples' indices, which of them count, and which steps have any.
+    The order depends on the key and on the labels of the examples, whole numbers from 0, by default
+    their positions: padding changes nothing. The last batch is filled up by repeating its own
+    examples. Returns the indices of the examples, which of them count, and which steps have any.
     """
     examples = valid.shape[0]
     steps = math.ceil(examples / batch_size)
@@ -83,9 +83,9 @@ def shuffled_batches(
 
 
 def _priorities(key: _Key, labels: Int[jax.Array, " example"]) -> UInt32[jax.Array, " example"]:
-    """A number for each label, in no order that one could tell; other labels have other numbers.
+    """Return a pseudo-random number for each label; different labels have different numbers.
 
-    The last step of MurmurHash3 (Appleby), which loses nothing, once for each word of the key: a
+    It is the last step of MurmurHash3 (Appleby), which is one-to-one, for each word of the key. A
     random key for every example would cost more than a small network's training.
     """
     mixed = labels.astype(jnp.uint32)
@@ -99,9 +99,9 @@ def _priorities(key: _Key, labels: Int[jax.Array, " example"]) -> UInt32[jax.Arr
 
 
 def bootstrap_sample(key: _Key, valid: Bool[jax.Array, " example"]) -> Int[jax.Array, " example"]:
-    """For each example the valid one that takes its place in a bootstrap sample.
+    """Draw a bootstrap sample: for each example, the index of a valid one.
 
-    Efron (1979), Annals of Statistics 7: as many draws with replacement as there are examples.
+    Efron (1979), Annals of Statistics 7: draws with replacement, one for each example.
     """
     positions = jnp.argsort(~valid, stable=True)  # the valid ones first
     return positions[jax.random.randint(key, valid.shape, 0, jnp.maximum(valid.sum(), 1))]
@@ -125,10 +125,10 @@ def supervised(
 
     - ``model``: ``build(rngs)`` of a Flax module, a pair ``(init, apply)``, or :class:`Functions`.
     - ``loss(predictions, targets)``: elementwise, with a leading example axis; it is averaged over
-      the valid examples here.
+      the valid examples.
     - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`.
-      Those whose ``batch.weight`` is 0.0 are repeated ones that fill it up and must not count. The
-      key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
+      Examples whose ``batch.weight`` is 0.0 are repeated ones that fill it up and must not count.
+      The key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
       :class:`Variables`, it may return ``(loss, state)``.
     - ``batch_size``: by default all examples.
     - ``optimizer``, ``accumulate``: see :func:`inject_hyperparams`.
@@ -137,37 +137,37 @@ def supervised(
       float32.
     - ``metrics``, ``monitor``, ``mode``: see :meth:`Swarm.fit`.
 
-    Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given, and where
-    ``batch_size`` or ``accumulate`` is no whole number of 1 or more.
+    Raises SwarmError unless exactly one of ``loss`` and ``loss_fn`` is given, and unless
+    ``batch_size`` and ``accumulate`` are whole numbers of 1 or more.
     """
     check_counts(batch_size=batch_size, accumulate=accumulate)
     functions = functions_of(model)
     seen = watched(metrics, monitor, mode, validated=validated)
     one_loss = loss_of(functions, loss, loss_fn, compute_dtype)
-    whole = filled if loss_fn else _as_it_is
+    fill = filled if loss_fn else _as_it_is
     predictions = functools.partial(predictions_of, functions, compute_dtype)
     return Task(
         init=functions.init,
         loss=with_products(one_loss),
         batches=functools.partial(_batches, batch_size),
-        take=functools.partial(_take, whole),
-        validate=functools.partial(_validate, one_loss, whole) if validated else None,
+        take=functools.partial(_take, fill),
+        validate=functools.partial(_validate, one_loss, fill) if validated else None,
         optimizer=inject_hyperparams(optimizer, accumulate),
         measure=functools.partial(_measure, seen, validated, predictions) if seen.metrics else None,
         metrics=seen.names,
         criterion=seen.criterion,
-        said=_in_words(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype),
+        said=_described(loss or loss_fn, optimizer, batch_size, accumulate, compute_dtype),
     )
 
 
-def _in_words(
+def _described(
     loss: object,
     optimizer: Optimizer,
     batch_size: int | None,
     accumulate: int,
     compute_dtype: DTypeLike | None,
 ) -> str:
-    """What decides how members learn, by the names that it has in any process."""
+    """Describe how members learn, by names that are the same in every process."""
     while isinstance(optimizer, functools.partial):
         optimizer = cast(Optimizer, optimizer.func)
     while isinstance(loss, functools.partial):
@@ -191,7 +191,7 @@ def _measure(
     data: Supervised,
     hyperparams: Hyperparams,
 ) -> dict[str, jax.Array]:
-    """Metrics of the validation examples, or of those of training where there are no others."""
+    """Measure the validation examples, or the training examples if there are no others."""
     inputs, targets, weight = data[3:6] if validated else data[:3]
     batch = shard_batch(Batch(inputs, targets, cast(jax.Array, weight)))
     predictions, targets = predict(params, batch, hyperparams)
@@ -201,7 +201,7 @@ def _measure(
 def _batches(
     batch_size: int | None, data: Supervised, key: _Key
 ) -> tuple[tuple[jax.Array, jax.Array] | None, Bool[jax.Array, " step"]]:
-    """An epoch's batches. A batch of all examples needs no order: its index is None."""
+    """Return the batches of an epoch. A batch of all examples needs no order: its index is None."""
     valid = cast(jax.Array, data.weight) > 0
     sample = None
     if data.bootstrap is not None:
@@ -218,12 +218,12 @@ def _as_it_is(batch: Batch) -> Batch:
 
 
 def _take(
-    whole: Callable[[Batch], Batch],
+    fill: Callable[[Batch], Batch],
     data: Supervised,
     index: tuple[Int[jax.Array, " batch"], Shaped[jax.Array, " batch"]] | None,
 ) -> Batch:
     if index is None:
-        return whole(Batch(data.inputs, data.targets, cast(jax.Array, data.weight)))
+        return fill(Batch(data.inputs, data.targets, cast(jax.Array, data.weight)))
     rows, is_example = index
     cut = functools.partial(jnp.take, indices=rows, axis=0, mode="clip")
     inputs, targets, weight = jax.tree.map(cut, (data.inputs, data.targets, data.weight))
@@ -232,7 +232,7 @@ def _take(
 
 def _validate(
     loss: Callable[..., jax.Array],
-    whole: Callable[[Batch], Batch],
+    fill: Callable[[Batch], Batch],
     params: Params,
     data: Supervised,
     hyperparams: Hyperparams,
@@ -244,4 +244,4 @@ def _validate(
         )
     weight = cast(jax.Array, data.validation_weight)
     batch = shard_batch(Batch(data.validation_inputs, data.validation_targets, weight))
-    return loss(params, whole(batch), None, hyperparams)
+    return loss(params, fill(batch), None, hyperparams)
