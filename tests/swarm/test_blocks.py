@@ -1,4 +1,4 @@
-"""Blocks of epochs without validation: members are held still at a block's end alone."""
+"""Blocks of epochs without validation, where members that stopped are put back at the end."""
 
 import collections
 import dataclasses

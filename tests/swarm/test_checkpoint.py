@@ -1,4 +1,4 @@
-"""Interrupted and resumed equals uninterrupted, bit for bit."""
+"""An interrupted and resumed fit ends with the bits of an uninterrupted one."""
 
 import os
 import random
@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
 
 
 def test_a_checkpoint_of_another_kernel_is_refused(data, tmp_path, monkeypatch):
-    """Its bits would be those of neither."""
+    """It would end with the bits of neither code."""
     path = tmp_path / "fit.checkpoint"
     task, resume = TASKS["SmallLSTM"], Checkpoint(path, resume=True)
     before = run(task, data, checkpoint=Checkpoint(path, every=0))
@@ -208,7 +208,7 @@ def start_training(checkpoint, out, cache, epochs: int) -> subprocess.Popen:
 
 
 def written(path) -> tuple[int, int] | None:
-    """What changes when a file is replaced."""
+    """The part of a file's status that changes when the file is replaced."""
     try:
         return path.stat().st_ino, path.stat().st_mtime_ns
     except FileNotFoundError:

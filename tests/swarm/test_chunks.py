@@ -49,11 +49,11 @@ def data():
 def test_chunks_change_no_bit(data, validated, monkeypatch):
     """300 members are two calls of at most 16 chunks a lane; some stop early."""
     used = []
-    place = schedule.Schedule._trained
+    train = schedule.Schedule._trained
 
     def trained(self, call, epochs):
         used.append((self.layout.chunks, len(call.rows)))
-        return place(self, call, epochs)
+        return train(self, call, epochs)
 
     monkeypatch.setattr(schedule.Schedule, "_trained", trained)
     everybody = np.arange(300)
@@ -70,7 +70,9 @@ def test_chunks_change_no_bit(data, validated, monkeypatch):
         np.testing.assert_array_equal(np.asarray(a)[some], c)
     np.testing.assert_array_equal(whole.losses.validation, one_by_one.losses.validation)
     if validated:
-        assert len(set(np.isfinite(whole.losses.validation).sum(1))) > 3  # that stop apart
+        assert (
+            len(set(np.isfinite(whole.losses.validation).sum(1))) > 3
+        )  # members stop in different epochs
 
 
 def test_what_does_not_fit_goes_by_fewer_at_once(data, monkeypatch):
@@ -90,7 +92,7 @@ def test_what_does_not_fit_goes_by_fewer_at_once(data, monkeypatch):
 @settings(deadline=None)
 @given(*[st.integers(1, most) for most in (200, 3, 5, 4)], st.sampled_from([(), (0,), (2,)]))
 def test_chunks_lose_nobody(members, lanes, chunk, chunks, shape):
-    """Nor do numbers of which a member has none, or just one."""
+    """Members have several numbers each, one, or none."""
     layout = Layout.of(members, lanes, chunk).with_chunks(chunks)
     assert members <= layout.capacity <= members + lanes * chunk
     values = np.random.default_rng(members).normal(size=(members, *shape)).astype(np.float32)
@@ -100,11 +102,11 @@ def test_chunks_lose_nobody(members, lanes, chunk, chunks, shape):
     lengths = [len(rows) for rows in calls]
     np.testing.assert_array_equal(unpack_chunks(packed, lengths), values)
     for rows, call in zip(calls, packed, strict=True):
-        places = layout.by_chunk(np.ones(len(rows), bool))
-        assert places.shape == (lanes, chunks)
-        assert places.sum() == -(-len(rows) // chunk)  # lanes and chunks that have somebody
+        used = layout.by_chunk(np.ones(len(rows), bool))
+        assert used.shape == (lanes, chunks)
+        assert used.sum() == -(-len(rows) // chunk)  # chunks of any lane with a member
         first = np.array([values[rows[0]]])
-        assert (call[~places.astype(bool)] == first).all()  # free places repeat the first
+        assert (call[~used.astype(bool)] == first).all()  # unused chunks repeat the first member
 
 
 def test_a_tree_is_one_array_for_each_type():
@@ -143,7 +145,7 @@ def test_of_two_flat_trees_some_fields_are_chosen():
 
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_who_has_nothing_to_train_on_keeps_the_latest_weights(batch_size):
-    """Their best weights become the latest ones, as those of others do."""
+    """Their latest weights become the best ones, as for other members."""
     data = make_data()
     validated = swarm.supervised(Perceptron, squared, batch_size=batch_size)
     before = run(validated, data, epochs=6, patience=6)
@@ -158,7 +160,7 @@ def test_who_has_nothing_to_train_on_keeps_the_latest_weights(batch_size):
 
 
 def test_one_that_diverges_is_put_right_by_its_own_chunk(monkeypatch):
-    """The rate of one of 40 is beyond all reason; the others train on."""
+    """One member of 40 has an absurd learning rate; the others train on."""
     data, asked = make_data(), []
     once = schedule.Schedule._trained
 

@@ -1,4 +1,4 @@
-"""Convolutions as products: the numbers of JAX's own, wherever they stand in a function."""
+"""Convolutions as products agree with JAX's own, anywhere in a function."""
 
 import functools
 
@@ -157,7 +157,7 @@ class Images(nnx.Module):
 
 
 def test_a_swarm_learns_from_images_as_with_jaxs_own(monkeypatch):
-    """With state, dropout and batches: equal but for rounding, and alone as in company."""
+    """With state, dropout and batches: equal up to rounding, and alone as in company."""
     x, scores = arrays((40, 8, 8, 1), (40, 3))
     targets = jax.nn.one_hot(scores.argmax(-1), 3)
 

@@ -1,4 +1,4 @@
-"""Where members diverged in a block of epochs, and what they are taken back to."""
+"""Members that diverge within a block are taken back to their last finite weights."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def test_the_first_epoch_that_went_wrong():
 
 
 def states(epochs):
-    """Of three members whose weights are their number of epochs."""
+    """States of three members, whose weights are the number of epochs that they trained."""
     same = np.full(3, epochs, np.int32)
     weights = {"w": same.astype(np.float32)}
     status = np.full(3, Status.TRAINING, np.int32)
@@ -28,7 +28,7 @@ def states(epochs):
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 60, 126, 500, 998, 999, 1000])
 @pytest.mark.parametrize("bad", [999, 1000])
 def test_a_member_is_taken_back_to_its_last_finite_weights(bad, last):
-    """However long ago they were, in few runs of the block."""
+    """Few repetitions of the block suffice, however many epochs it has to go back."""
     last, runs = min(last, bad), []
 
     def train(row, epochs):

@@ -1,4 +1,4 @@
-"""Examples as callers have them, brought into the shape that training wants."""
+"""Checks of the examples that callers give, and their form in training."""
 
 import numpy as np
 import pytest

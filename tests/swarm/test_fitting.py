@@ -1,4 +1,4 @@
-"""The swarm against members trained one by one, and the isolation of members from each other."""
+"""A swarm gives the results of members trained one by one, and members never interact."""
 
 import os
 import subprocess
@@ -204,7 +204,7 @@ def test_lanes_chunks_blocks_and_turns_do_not_matter(data):
 
 @pytest.mark.parametrize("patience", [3, 100])
 def test_blocks_that_grow_change_nothing(data, monkeypatch, patience):
-    """37 epochs are no multiple of any block."""
+    """37 epochs are not a multiple of any block."""
     from forecaster.swarm.execution import schedule
     from forecaster.swarm.execution import schedule as pace
 
@@ -303,7 +303,7 @@ def test_learning_is_torchs_learning(data, dtype, tolerance):
     }
     for name, value in expected.items():
         moved = np.linalg.norm(value - start["cell"][name])
-        assert moved > 0.1  # it did learn something
+        assert moved > 0.1  # it has learned something
         assert np.linalg.norm(trained["cell"][name] - value) < tolerance * moved, name
     np.testing.assert_allclose(
         trained["out"]["kernel"], out.weight.detach().numpy().T, rtol=tolerance

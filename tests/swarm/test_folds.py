@@ -17,7 +17,7 @@ def test_each_example_is_held_out_once():
 
 
 def test_folds_and_settings_are_members_of_one_swarm():
-    """Least squares, where leaving examples out has an answer that is known."""
+    """For least squares the error of left-out examples has a closed form."""
     random = np.random.default_rng(0)
     x = random.normal(size=(12, 2)).astype(np.float32)
     y = x @ np.array([[1], [-2]], np.float32) + random.normal(0, 0.1, (12, 1)).astype(np.float32)

@@ -9,7 +9,7 @@ NAN = np.nan
 
 
 def block(*rows: list[float]) -> Losses:
-    """The same losses for training, and ten times as large ones for validation."""
+    """Training losses, and validation losses that are ten times as large."""
     return Losses(np.array(rows, np.float32), 10 * np.array(rows, np.float32))
 
 
@@ -25,7 +25,7 @@ def test_blocks_are_written_where_each_member_is():
     np.testing.assert_array_equal(second.losses.train, expected)
     np.testing.assert_array_equal(second.losses.validation, 10 * np.array(expected))
     np.testing.assert_array_equal(second.latest, [20, 40, 60])
-    # A value: an interruption between two blocks loses nothing.
+    # It is immutable: an interruption between two blocks loses nothing.
     assert start.losses.train.shape == (3, 0) and np.isnan(start.latest).all()
     np.testing.assert_array_equal(first.losses.train, [[1, 2], [NAN, NAN], [3, NAN]])
     np.testing.assert_array_equal(first.latest, [20, NAN, 30])

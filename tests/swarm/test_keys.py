@@ -1,4 +1,4 @@
-"""Keys belong to names."""
+"""Random keys are decided by names."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How many members fit: counted from shapes, never by trying."""
+"""The number of members that fit is computed from shapes, not by trying."""
 
 import jax
 import jax.numpy as jnp

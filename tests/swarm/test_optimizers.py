@@ -1,4 +1,4 @@
-"""Optimisers: their settings are hyperparameters, and any of optax's will do."""
+"""Optimisers take their settings from hyperparameters; all of optax's can be used."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ GRADS: Any = {"w": jnp.array([0.5, 3.0])}
 
 
 def step(optimizer: optax.GradientTransformation, count: int = 1) -> Any:
-    """The last of so many updates by the same gradients."""
+    """Return the last of several updates by the same gradients."""
     state, updates = optimizer.init(PARAMS), None
     for _ in range(count):
         updates, state = optimizer.update(GRADS, state, PARAMS)

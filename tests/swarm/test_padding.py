@@ -1,4 +1,4 @@
-"""What stands in for examples that do not count: no zeros, of which a model or a loss makes NaN."""
+"""Padding is replaced by examples, not by zeros, from which a model or a loss may make NaN."""
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +51,7 @@ def of_words(params, words):
     ids=["percentages", "directions", "words"],
 )
 def test_padding_takes_no_member_away(model, loss, inputs, batch_size):
-    """Forty examples are no whole number of batches; and the second member has only 33 of them."""
+    """40 examples do not fill the last batch, and the second member has only 33 of them."""
     made = Swarm(model, ["a", "b"], loss=loss, optimizer=optax.adam)
     x, weight = stack([inputs, inputs[:33]])
     y, _ = stack([Y, Y[:33]])

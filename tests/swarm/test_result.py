@@ -1,4 +1,4 @@
-"""What training left: rows selected, appended, changed."""
+"""Results of fits: rows selected, appended, changed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The schedule: who trains when, and how long blocks are."""
+"""The schedule: which members train when, and how long blocks are."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ def test_waiting_members_take_the_places_of_those_that_stopped(schedule):
         assert running[-1] <= 4 and len(running) < 30
     assert list(schedule.state.epoch) == list(range(1, MEMBERS + 1))
     assert (schedule.state.status == Status.FINISHED).all()
-    # 66 epochs by four at a time, and the last member's alone: without waiting for the slow ones.
+    # 66 epochs, four at a time, without waiting for slow members; the last member trains alone.
     assert len(running) < MEMBERS
 
 
@@ -80,7 +80,9 @@ def test_unwatched_a_program_goes_on_as_long_as_it_can():
     first.keep(chunks=4, epochs=5, seconds=60.0)  # compiled meanwhile
     assert begun(program, "small", 4).epochs == 5
     first.keep(chunks=4, epochs=40, seconds=0.8)  # 5 ms each
-    first.keep(chunks=4, epochs=1, seconds=1.0)  # what was left, the host's work more than its own
+    first.keep(
+        chunks=4, epochs=1, seconds=1.0
+    )  # a short rest, in which the host takes most of the time
     for chunks, epochs in ((2, 50), (1000, 5), (0, 1024)):
         assert begun(program, "small", chunks).epochs == epochs
     assert begun(program, "large", 2).epochs == begun(other, "small", 2).epochs == 5

@@ -1,4 +1,4 @@
-"""Fits in shards: the same bits, nothing trained twice, and what is lost is named."""
+"""Fits in shards have the same bits, train nothing twice, and name the members that are lost."""
 
 import dataclasses
 import os
@@ -22,9 +22,9 @@ TASK = TASKS["SmallLSTM"]
 
 
 class Elsewhere:
-    """Two workers that get everything by pickle; ``lost`` are the positions of members they lose.
+    """Two workers that get everything by pickle; ``lost``: positions of members that they lose.
 
-    ``trained`` are the shards that they were sent; after ``most`` they are interrupted.
+    ``trained``: the shards that they were sent. After ``most`` shards they are interrupted.
     """
 
     is_local = False
@@ -115,7 +115,7 @@ def test_what_is_done_is_not_done_again(data, whole, tmp_path):
     resumed = run(TASK, data, executor=third, checkpoint=Checkpoint(path, resume=True))
     assert third.trained == [[9, 10]]
     assert_same(resumed, whole)
-    # Nothing is left to do; and a fit of one's own takes over what was done elsewhere.
+    # Nothing is left to do; and a fit in this process takes over what was done elsewhere.
     for executor in (Elsewhere(5, most=0), None):
         resumed = run(TASK, data, executor=executor, checkpoint=Checkpoint(path, resume=True))
         assert_same(resumed, whole)
@@ -190,7 +190,7 @@ def test_members_that_no_worker_could_train_are_named_and_the_rest_goes_on(data,
     others = [k for k in range(MEMBERS) if k not in (4, 5)]
     assert same(rows(result.state, others), rows(whole.state, others))
     assert result.select([4, 0], ["a", "b"]).failed == {"a": "lost three times"}
-    # They can be trained later, but not further: they have nothing to go on from.
+    # They can be trained later, but not continued: they have no state.
     resumed = run(TASK, data, executor=Elsewhere(2), checkpoint=Checkpoint(path, resume=True))
     assert_same(resumed, whole)
     further = run(TASK, data, epochs=14, previous=result)

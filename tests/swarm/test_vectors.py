@@ -1,4 +1,4 @@
-"""Weights in a vector while they train: the same training as of trees."""
+"""Weights that are one vector while they train give the same results as trees."""
 
 import functools
 import pickle
@@ -51,7 +51,7 @@ def trained(optimizer, accumulate=1, **options):
 
 
 def members_state(task):
-    """What a fit would keep of one of these members, without its numbers."""
+    """The shapes of the state that a fit would keep of one of these members."""
     return jax.eval_shape(lambda: init_state(task, jnp.zeros(2, jnp.uint32), HYPERPARAMS))
 
 
@@ -123,6 +123,6 @@ def test_one_array_or_many_numbers_stay_as_they_are(monkeypatch):
 
 @pytest.mark.parametrize("optimizer", _ALIKE)
 def test_another_process_knows_them_too(optimizer):
-    """Otherwise workers elsewhere would train other bits."""
+    """Otherwise workers in other processes would compute other bits."""
     copy = pickle.loads(pickle.dumps(inject_hyperparams(optimizer)))
     assert treats_numbers_alike(copy)

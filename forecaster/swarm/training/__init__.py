@@ -1,4 +1,4 @@
-"""Train ONE member: initialise, step, epoch, stop; its loss, metrics, optimiser and examples.
+"""Train ONE member: initialise, step, epoch, stop (loop.py); losses, metrics, optimisers, examples.
 
-Must not know that there are many members: nothing here has a member axis, devices or files.
+Knows one member and its data. Must not know how many are run at once, on which devices, or files.
 """
