@@ -82,7 +82,7 @@ class Local:
         *,
         per_core: bool = False,
     ) -> Generator[tuple[_Part, _Result | Failed], None, None]:
-        """See :class:`Executor`."""
+        """Do the parts one after another; see :class:`Executor`."""
         del per_core
         for part in parts:
             yield part, function(common, part)

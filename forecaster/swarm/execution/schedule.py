@@ -71,15 +71,15 @@ class Watch(Protocol):
         ...
 
     def begin(self, schedule: "Schedule") -> None:
-        """Called before the first block."""
+        """Prepare the schedule, before its first block."""
         ...
 
     def after_block(self, schedule: "Schedule") -> None:
-        """Called after every block."""
+        """Report and save where it is due, after every block."""
         ...
 
     def leave(self, schedule: "Schedule") -> None:
-        """Called at the end, and when training is interrupted."""
+        """Save the schedule, at the end and when training is interrupted."""
         ...
 
 
@@ -463,7 +463,7 @@ class Trained(NamedTuple):
 def compiled(
     task: Task, mesh: Mesh, max_epochs: int, form: Form, begin: Callable[..., State] = start
 ) -> tuple[Program, Program]:
-    """Compile the two programs of a fit: one starts members, the other trains them for a block.
+    """Return the two programs of a fit: one starts members, the other trains them for a block.
 
     - ``max_epochs``: the most epochs of a block
     - ``form``: of a member's state

@@ -112,7 +112,7 @@ class Cutter:
     def __init__(self, work: Work, left: Rows, executor: Executor):
         self._work, self._left = work, left
         in_one = executor.is_local and executor.members_per_shard is None
-        self.whole = in_one and len(left) == len(work.ids)
+        self._whole = in_one and len(left) == len(work.ids)
         self._fixed = executor.members_per_shard or (len(left) if executor.is_local else None)
         lanes = [1] if self._fixed else executor.lanes()
         self._at_once, self._workers = max(lanes, default=1), max(1, len(lanes))
@@ -122,7 +122,7 @@ class Cutter:
         self._members = self._fixed or _CHUNKS * self._at_once
         self._by_member: Data = None
         shared: Sequence[Tree] = ()
-        if not self.whole and not isinstance(work.data, Streamed):
+        if not self._whole and not isinstance(work.data, Streamed):
             self._by_member, shared = split_shared(work.data)
         self._cut = self._used_in_part(dict(enumerate(shared)))
         self._widths = dict.fromkeys(self._cut, 0)
@@ -151,7 +151,7 @@ class Cutter:
 
     def _shard(self, rows: Rows) -> Shard:
         work = self._work
-        if self.whole:
+        if self._whole:
             return Shard(rows, work.data, {}, work.settings)
         settings = take_members(work.settings, rows)
         if isinstance(work.data, Streamed):
