@@ -66,7 +66,7 @@ def test_a_file_is_replaced_only_when_asked(tmp_path):
 
 def test_excel_without_its_library_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'openpyxl>=3.1'; or write .csv"):
+    with pytest.raises(UsageError, match=r'swarm\[excel\]"` .*; or choose \.csv'):
         check_output(tmp_path / "a.xlsx")
 
 

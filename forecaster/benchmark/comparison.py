@@ -68,7 +68,7 @@ def available(methods: Sequence[str]) -> tuple[list[str], str]:
     kept = [name for name in methods if not name.startswith("torch")]
     missing = (
         f"PyTorch {'for this GPU ' if _on_gpu() else ''}is not installed; "
-        f"`{pip_command('torch')}` adds it to the comparison"
+        f"to compare with it: {pip_command('torch')}"
     )
     return kept, missing if len(kept) < len(methods) else ""
 

@@ -34,7 +34,7 @@ def import_ray() -> Any:
             return ray
         problem = f"and {found} is installed"
     needed = ".".join(map(str, NEEDED))
-    raise UsageError(f"a cluster needs ray>={needed}, {problem}; {pip_command('ray')}")
+    raise UsageError(f"a cluster needs ray>={needed}, {problem}: {pip_command('ray')}")
 
 
 def connect(address: str) -> bool:

@@ -93,7 +93,7 @@ def check_output(
     form = _form(path, endings, form, option, streamed=streamed)
     if form == "excel" and not has("openpyxl"):
         raise UsageError(
-            f"{option} {path}: writing Excel needs openpyxl: {pip_command('excel')}; or write .csv"
+            f"{option} {path}: writing Excel needs openpyxl: {pip_command('excel')}; or choose .csv"
         )
     check_parent(path, option)
     if path.exists() and not streamed and not overwrite:

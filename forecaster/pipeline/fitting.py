@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from forecaster import swarm
+from forecaster import __version__, swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
 from forecaster.forecasting import Model, check_static, fit, predict
@@ -360,7 +360,10 @@ def _provenance(
         "static": request.covariates.static,
         "reading": dataclasses.asdict(request.covariates.reading),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("forecaster", "jax", "flax", "optax")},
+        "versions": {
+            "forecaster": __version__,
+            **{name: version(name) for name in ("jax", "flax", "optax")},
+        },
         "fit": unfinished.name,  # which is not resumed once this run is there
     }
 

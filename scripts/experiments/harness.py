@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from forecaster import swarm
+from forecaster import __version__, swarm
 
 swarm.use_all_cores()  # before anything starts JAX
 
@@ -76,14 +76,16 @@ def provenance(seed: int) -> dict[str, Any]:
     """Versions, machine, seed and date, as columns for a table."""
     import jax
 
-    packages = ("forecaster", "jax", "flax", "optax", "numpy", "torch", "scikit-learn")
+    packages = ("jax", "flax", "optax", "numpy", "torch", "scikit-learn")
     versions = [
         f"{name} {importlib.metadata.version(name)}"
         for name in packages
         if importlib.util.find_spec(name.replace("scikit-learn", "sklearn"))
     ]
     return {
-        "versions": "; ".join([f"python {platform.python_version()}", *versions]),
+        "versions": "; ".join(
+            [f"python {platform.python_version()}", f"forecaster {__version__}", *versions]
+        ),
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),

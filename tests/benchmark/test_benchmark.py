@@ -81,7 +81,7 @@ def test_without_torch_the_rest_is_measured(tmp_path, monkeypatch):
     small = ("--hidden", 3, "--lookback", 3, "--batch", 4, "--windows", 8, "--members", 2)
     result = run("benchmark", *small, "--repeats", 1, "--epochs", 1)
     assert result.exit_code == 0 and "vmap" in result.stdout and "torch" not in result.stdout
-    assert "pip install 'torch<2.14,>=2.6'`" in result.stderr
+    assert 'pip install "forecaster-swarm[torch]"`' in result.stderr
 
 
 def test_looking_for_a_gpu_leaves_all_cores_to_train():

@@ -85,9 +85,10 @@ def test_without_ray_the_command_says_what_to_install(monkeypatch, settings, tmp
         patch.setattr(importlib.util, "find_spec", missing)
         result = run(*args, "--ray", "auto")
     assert result.exit_code == 2
-    assert "needs ray>=2.60, which is not installed; pip install 'ray>=2.60'" in result.output
+    assert "needs ray>=2.60, which is not installed: `pip install" in result.output
+    assert '"forecaster-swarm[ray]"` (in a clone: `pip install -e ".[ray]"`)' in result.output
     version = importlib.metadata.version
     old = lambda name: "2.9.3" if name == "ray" else version(name)  # noqa: E731
     monkeypatch.setattr(importlib.metadata, "version", old)
-    with pytest.raises(UsageError, match=r"and 2\.9\.3 is installed; pip install"):
+    with pytest.raises(UsageError, match=r"and 2\.9\.3 is installed: `pip install"):
         connecting.import_ray()

@@ -266,5 +266,5 @@ def test_an_unknown_or_missing_baseline_says_what_to_do(panel, monkeypatch):
     with pytest.raises(UsageError, match="no baseline 'garsch'; there are naive, drift"):
         baselines.forecast(panel, panel.times[-9:-6], "garsch")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs arch, .* pip install 'arch>=7'"):
+    with pytest.raises(UsageError, match=r'needs arch, .* "forecaster-swarm\[garch\]"'):
         baselines.forecast(panel, panel.times[-9:-6], "garch")

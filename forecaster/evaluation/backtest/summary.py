@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from forecaster import __version__
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
@@ -49,7 +50,7 @@ class Provenance:
             self,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             python=platform.python_version(),
-            versions={name: version(name) for name in ("forecaster", "jax", "flax")},
+            versions={"forecaster": __version__, **{name: version(name) for name in ("jax", "flax")}},
         )
 
 
