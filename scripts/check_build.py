@@ -2,14 +2,17 @@
 
     python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
 
-Needs `pip install build`. Checks that the sdist holds what the kernel is compiled from and what
-its tests look at, that the wheel holds the compiled kernel (with ``--without-compiler``: that it
-is left out and the installation works all the same), and that the installed command trains and
-predicts on simulated prices in an empty environment.
+Needs `pip install build`. Checks that the sdist holds the sources of the kernel and all files that
+its tests read; that the wheel has this project's name, only absolute links in its README, and the
+compiled kernel (with ``--without-compiler``: that the kernel is left out and the installation works
+all the same); and that the installed command trains and predicts on simulated prices in an empty
+environment.
 """
 
 import argparse
+import email
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -55,12 +58,19 @@ def check_sdist(sdist: Path) -> None:
     if missing := [name for name in needed if name not in names]:
         sys.exit(f"{sdist.name} lacks {', '.join(missing)}")
     if built := [name for name in names if name.endswith((".so", "uplot.js"))]:
-        sys.exit(f"{sdist.name} holds what the build makes: {', '.join(built)}")
+        sys.exit(f"{sdist.name} holds files that the build makes: {', '.join(built)}")
 
 
 def check_wheel(wheel: Path, kernel: bool) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        described = email.message_from_bytes(archive.read(metadata))
+    if described["Name"] != "forecaster-swarm":
+        sys.exit(f"{wheel.name}: expected the name forecaster-swarm; got {described['Name']}")
+    links = re.findall(r"\]\(([^)]+)\)", described.get_payload())
+    if not links or (relative := [link for link in links if not link.startswith("https://")]):
+        sys.exit(f"{wheel.name}: the README's links are not absolute: {relative if links else '-'}")
     if kernel != (f"{NATIVE}/_kernels.so" in names):
         sys.exit(f"{wheel.name}: expected {'a' if kernel else 'no'} compiled kernel")
     if kernel == wheel.name.endswith("-any.whl"):

@@ -146,19 +146,103 @@ def test_every_command_is_described():
     assert set(main.commands) <= set(described)
 
 
-def test_links_of_the_readme_lead_to_what_is_there():
-    """On a package index the README stands alone, so its links are absolute."""
+TEXTS = [*PAGES, *(ROOT / name / "README.md" for name in ("data", "scripts", "forecaster/swarm"))]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_into_the_tree_leads_somewhere(page):
+    assert not dead_links(page, whole(page))
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "nowhere.md",
+        "docs/data.md#nowhere",
+        "#nowhere",
+        f"{SITE}nowhere/",
+        f"{SITE}data/#nowhere",
+        f"{REPOSITORY}/blob/main/nowhere.md",
+        f"{REPOSITORY}/blob/v0.1.0/README.md",
+    ],
+)
+def test_a_dead_link_is_found(link):
+    sound = f"[a](docs/data.md#bad-prices) [b]({SITE}data/#bad-prices) [c](docs)\n# A heading\n"
+    assert not dead_links(README, f"{sound}[d](#a-heading) [e](https://example.org)")
+    assert dead_links(README, f"{sound}[d]({link})") == [link]
+
+
+def test_a_clone_can_be_read_without_the_site():
+    links = [link for page in PAGES[:3] for link in links_of(page.read_text())]
+    assert len(links) > 20 and not [link for link in links if link.startswith((SITE, REPOSITORY))]
+
+
+def test_links_of_the_readme_are_absolute_on_the_package_index():
+    """By the substitutions that the build makes; scripts/check_build.py looks at its outcome."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     text = README.read_text()
-    links = re.findall(r"\]\(([^)]+)\)", text)
-    assert links and all(link.startswith((f"{REPOSITORY}/", SITE)) for link in links)
-    for link in links:
-        if link.startswith(SITE):
-            page = link.removeprefix(SITE).strip("/")
-            assert (DOCS / f"{page}.md").exists() or (DOCS / page / "index.md").exists(), link
-        else:
-            kind, _, path = link.removeprefix(f"{REPOSITORY}/").partition("/main/")
-            assert kind in ("blob", "tree", "raw") and (ROOT / path).exists(), link
-    assert len(text.splitlines()) < 120
+    for each in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    links = links_of(text)
+    assert len(links) == len(links_of(README.read_text())) > 20
+    assert all(link.startswith((f"{REPOSITORY}/", SITE)) for link in links)
+    assert not dead_links(README, text)
+    assert f"]({REPOSITORY}/raw/main/docs/assets/forecast.png)" in text
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text().splitlines()) < 120
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    """The links into the tree, relative ones or by an address of ours, that lead nowhere."""
+    return [link for link in links_of(text) if not leads_somewhere(page, text, link)]
+
+
+def links_of(text: str) -> list[str]:
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "code", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"\]\(([^)\s]+)[^)]*\)", prose)
+
+
+def leads_somewhere(page: Path, text: str, link: str) -> bool:
+    address, _, anchor = link.partition("#")
+    if address.startswith(SITE):
+        name = address.removeprefix(SITE).strip("/") or "index"
+        folder = DOCS / name / "index.md"
+        target = folder if folder.exists() else DOCS / f"{name}.md"
+    elif address.startswith(f"{REPOSITORY}/"):
+        kind, _, path = address.removeprefix(f"{REPOSITORY}/").partition("/")
+        if kind not in ("blob", "tree", "raw"):
+            return kind in ("issues", "security", "releases")
+        branch, _, path = path.partition("/")
+        if branch != "main":
+            return False
+        target = ROOT / path
+    elif re.match(r"\w+:", address):
+        return True  # somebody else's
+    else:
+        target = page.parent / address if address else page
+    if not target.exists():
+        return False
+    return not anchor or anchor in anchors(text if target == page else whole(target))
+
+
+def whole(page: Path) -> str:
+    """A page with the files that it includes."""
+    return re.sub(
+        r'^--8<-- "(.+)"$',
+        lambda found: (ROOT / found[1]).read_text(),
+        page.read_text(),
+        flags=re.M,
+    )
+
+
+def anchors(text: str) -> set[str]:
+    """What links to a page's headings are called, in a clone as on the site."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    plain = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"\s", "-", heading) for heading in plain}
 
 
 def test_the_address_is_the_same_everywhere():
