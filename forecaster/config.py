@@ -1,4 +1,4 @@
-"""What to train and how: one frozen value, checked when it is made."""
+"""The settings of a fit: one frozen value, checked when it is made."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from forecaster.errors import UsageError
 
-_WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models without an output at each step
+_WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models with one output per window
 MODELS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
 TRANSFORMS = ("auto", "log_return", "combined", "difference", "seasonal", "identity")
 _CHOICES = {
@@ -23,15 +23,15 @@ _CHOICES = {
 }
 
 Stage: TypeAlias = Literal["independent", "pooled", "from pooled"]
-_LIMITS: dict[Stage, tuple[int, int]] = {  # by default, epochs and patience
+_LIMITS: dict[Stage, tuple[int, int]] = {  # default epochs and patience
     "independent": (100, 15),
-    # Each epoch goes through all series once; patience of 500 steps was worse on stocks.
+    # An epoch goes through all series once; a patience of 500 steps was worse on stocks.
     "pooled": (100, 5),
     "from pooled": (20, 5),
 }
-# Of the learning rate, in training that starts from the pooled networks.
+# Factor on the learning rate in training that starts from the pooled networks.
 _FINE_TUNING = 1 / 3
-_FEWEST = 20  # rows that are worth looking back on
+_SHORTEST_LOOKBACK = 20  # rows; the shortest that is suggested to a user
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,45 +41,47 @@ class Config:
     Counts of steps are in rows of a series: sessions for daily prices.
 
     - ``model``: the network of each series: ``lstm``, ``gru``, ``transformer`` or ``tcn``, which go
-      along a window step by step, or ``mlp``, ``nhits``, ``dlinear`` or ``nlinear``, which see it
-      as a whole; a network of your own is an argument of :func:`forecaster.fit`, and ``model`` then
-      the path that it is imported from, ``package.module:Class``
-    - ``head``: what is predicted: ``student_t``, location, scale and degrees of freedom,
+      through a window step by step, or ``mlp``, ``nhits``, ``dlinear`` or ``nlinear``, which see it
+      as a whole; a network of your own is passed to :func:`forecaster.fit`, and ``model`` is then
+      its import path, ``package.module:Class``
+    - ``head``: the predicted distribution: ``student_t``, location, scale and degrees of freedom,
       whose tails suit returns; ``point``, one number under squared error, for same-work comparisons
     - ``hidden``: units of a layer; few, since a series has only some thousand rows
     - ``layers``: layers of the network
-    - ``horizon``: how many steps ahead, each forecast directly; a week of sessions
-    - ``lookback``: how many of the latest rows a forecast is made from; a quarter of sessions
+    - ``horizon``: steps ahead, each forecast directly; by default a week of sessions
+    - ``lookback``: number of latest rows that a forecast is made from; by default a quarter of
+      sessions
     - ``burn_in``: steps of a window that only warm up the state and predict nothing; by default a
       third of the lookback, 20 at most
     - ``validation``: the latest rows, held back to stop early, choose weights and calibrate bands;
-      by default a quarter of a series' rows, 252 at most, a year of sessions
+      by default a quarter of a series' rows, at most 252, a year of sessions
     - ``training``: ``sequence``, every step of a window after ``burn_in`` predicts; ``windowed``,
-      only the last; ``auto``, sequence where the model can, because it takes fewer windows
-    - ``transform``: what a network sees of a series: ``log_return``, ``difference``, ``seasonal``,
-      ``identity``, or ``combined``, its errors against a combination of simple forecasts; ``auto``
-      takes log returns for prices and the combination for all else
-    - ``season``: steps in a season, or in several; by default from the frequency, and where times
-      are whole numbers from the series itself
-    - ``market``: a series whose state all networks see beside their own, such as an index; of
-      prices only; None: each network sees its own series alone
-    - ``start``: where a series' networks start from: ``pooled``, one that all series trained for a
-      short time; ``independent``, random weights, so that no series has a part in another's
+      only the last one does; ``auto``, sequence if the model supports it, since it takes fewer
+      windows
+    - ``transform``: how a series is presented to its networks: ``log_return``, ``difference``,
+      ``seasonal``, ``identity``, or ``combined``, as errors of a combination of simple forecasts;
+      ``auto`` takes log returns for prices and the combination for everything else
+    - ``season``: steps in a season, or several such numbers; by default from the frequency, or,
+      where times are whole numbers, from the series itself
+    - ``market``: a series, such as an index, whose state all networks see beside their own series;
+      for prices only; None: each network sees only its own series
+    - ``start``: initial weights of a series' networks: ``pooled``, those of one network trained
+      briefly on all series; ``independent``, random, so that series do not influence each other
     - ``members``: networks per series, whose distributions are averaged
-    - ``shrinkage``: weight decay towards the pooled start
-    - ``epochs``: the most passes over the training rows; by default 100, and 20 of networks that
-      start from the one of all series
+    - ``shrinkage``: weight decay towards the pooled network
+    - ``epochs``: maximum number of passes over the training rows; by default 100, and 20 for
+      networks that start from the pooled one
     - ``patience``: epochs without a better validation loss until training stops; by default 5, and
-      15 of networks that start from random weights
+      15 for networks that start from random weights
     - ``batch_size``: windows per gradient step
-    - ``learning_rate``: of AdamW; networks that start from the one of all series take a third of it
-    - ``weight_decay``: of AdamW, towards zero; see ``shrinkage`` for those
-    - ``clip``: the largest norm of a gradient; longer ones are scaled down to it
-    - ``precision``: of an LSTM's or GRU's matrix products: ``float32``, or ``bfloat16``, which is
-      faster on processors with matrix units (AMX) or AMD's with AVX-512 BF16, and computed in
-      float32 on others; sums, states and activations are float32 either way
-    - ``data_parallel``: devices that share each batch of the pooled start, whose networks are those
-      of one device up to rounding; it pays on several GPUs with networks of many hundred units
+    - ``learning_rate``: of AdamW; networks that start from the pooled one take a third of it
+    - ``weight_decay``: of AdamW, towards zero, for networks that do not use ``shrinkage``
+    - ``clip``: maximum norm of a gradient; larger gradients are scaled down to it
+    - ``precision``: of the matrix products of LSTM and GRU: ``float32``, or ``bfloat16``, which is
+      faster on processors with matrix units (AMX) and on AMD's with AVX-512 BF16; others compute it
+      in float32. Sums, states and activations are always float32
+    - ``data_parallel``: devices that share each batch of the pooled network; up to rounding the
+      result is that of one device. Worthwhile on several GPUs with many hundred units
 
     Raises UsageError when a setting is out of its range.
     """
@@ -90,7 +92,7 @@ class Config:
     layers: int = 1
     horizon: int = 5
     lookback: int = 60
-    # None until it is resolved: the default depends on lookback.
+    # None until __post_init__, since the default depends on lookback.
     burn_in: int = None  # pyright: ignore[reportAssignmentType]
     validation: int | None = None
     training: str = "auto"
@@ -132,7 +134,8 @@ class Config:
         if self.validation is not None and self.validation < self.horizon + 9:
             raise _wrong(
                 "validation",
-                f"at least horizon + 9 = {self.horizon + 9}, so that 10 errors calibrate each band",
+                f"at least horizon + 9 = {self.horizon + 9}, so that each band has 10 errors to be "
+                "calibrated on",
                 self.validation,
             )
         if self.model in _WHOLE_WINDOW and self.training == "sequence":
@@ -145,27 +148,29 @@ class Config:
             raise _wrong("market", "the name of a series, such as SPY", self.market)
         if self.market is not None and self.transform not in ("auto", "log_return"):
             raise UsageError(
-                f"transform {self.transform} has no market; a market works with log_return, of "
-                "prices. Leave out market, or transform"
+                f"transform {self.transform} cannot use a market; only log_return, for prices, "
+                "can. Leave out market, or transform"
             )
         if self.data_parallel > 1 and self.start != "pooled":
             raise UsageError(
-                f"data_parallel: expected 1 with start {self.start}, whose networks are small and "
-                f"lie on all devices side by side; got {self.data_parallel}. Leave it out, or take "
-                "start = 'pooled'"
+                f"data_parallel: expected 1 with start {self.start}, whose small networks already "
+                f"train side by side on all devices; got {self.data_parallel}. Leave it out, or "
+                "use start = 'pooled'"
             )
         if self.precision == "bfloat16" and self.model not in ("lstm", "gru"):
-            own = "; a network of your own has swarm.LSTM(..., precision=)" if self.is_own else ""
+            own = (
+                "; in a network of your own use swarm.LSTM(..., precision=)" if self.is_own else ""
+            )
             raise _wrong("precision", f"float32 with the model {self.model}{own}", self.precision)
 
     @property
     def is_own(self) -> bool:
-        """Whether the network is a user's own, and ``model`` the path to import it from."""
+        """Whether the network is a user's own; ``model`` is then its import path."""
         return isinstance(cast(object, self.model), str) and ":" in self.model
 
     @property
     def has_hidden_units(self) -> bool:
-        """Whether ``hidden`` can be chosen by a search; that of a user's own network is its own."""
+        """Whether a search can choose ``hidden``; a user's own network need not have it."""
         return not self.is_own and self.model not in ("dlinear", "nlinear")
 
     @property
@@ -177,10 +182,10 @@ class Config:
         return cast(Literal["sequence", "windowed"], self.training)
 
     def limits(self, stage: Stage) -> tuple[int, int]:
-        """Return the most epochs of a stage of training, and its patience in epochs.
+        """Return the maximum number of epochs of a stage of training, and its patience in epochs.
 
-        ``stage``: ``pooled``, the networks of all series; ``from pooled``, those of each series
-        that start from them; ``independent``, those that start from random weights.
+        ``stage``: ``pooled``, the network of all series; ``from pooled``, each series' networks
+        that start from it; ``independent``, networks that start from random weights.
         """
         epochs, patience = _LIMITS[stage]
         return self.epochs or epochs, self.patience or patience
@@ -194,30 +199,30 @@ class Config:
 
     @property
     def shortest_validation(self) -> int:
-        """The fewest rows that can be held back: 10 errors calibrate each band."""
+        """The minimum number of rows to hold back, with which each band has 10 errors."""
         return self.horizon + 9 if self.validation is None else self.validation
 
     @property
     def longest_validation(self) -> int:
-        """The most rows that are held back of a series."""
+        """The maximum number of rows that are held back of a series."""
         return max(252, self.horizon + 9) if self.validation is None else self.validation
 
     @property
     def rows_to_forecast(self) -> int:
-        """The fewest rows of a series that a forecast is made from."""
+        """The minimum number of rows that a series needs to be forecast."""
         return self.lookback if self.validation is not None else min(self.lookback, 20)
 
     @property
     def rows_to_fit(self) -> int:
-        """The fewest rows of a series that has networks of its own."""
+        """The minimum number of rows that a series needs to be fitted."""
         if self.validation is not None:
             return self.lookback + self.horizon + self.validation
         return 2 * self.horizon + self.shortest_validation + 10
 
     def option_for(self, rows: int) -> str | None:
-        """The option, changed the least, with which a series of so many rows is fitted.
+        """Return the option, changed as little as possible, that admits a series of ``rows`` rows.
 
-        None where there is no such option, or none is needed.
+        None if there is no such option, or none is needed.
         """
         if rows >= self.rows_to_fit:
             return None
@@ -228,7 +233,7 @@ class Config:
         if validation >= self.horizon + 9:
             return f"--validation {validation}"
         lookback = rows - self.validation - self.horizon
-        if lookback >= max(_FEWEST, self.burn_in + 1):
+        if lookback >= max(_SHORTEST_LOOKBACK, self.burn_in + 1):
             return f"--lookback {lookback}"
         if rows >= dataclasses.replace(self, validation=None).rows_to_fit:
             return "no --validation of your own"
@@ -236,7 +241,7 @@ class Config:
 
     @property
     def why_rows(self) -> str:
-        """How :attr:`rows_to_fit` comes about, in words."""
+        """The sum that makes :attr:`rows_to_fit`, in words."""
         if self.validation is not None:
             return (
                 f"lookback {self.lookback} + horizon {self.horizon} + validation {self.validation}"
@@ -245,14 +250,14 @@ class Config:
 
     @property
     def column(self) -> str:
-        """The model's name in forecast frames: that of a user's own network is its class's."""
+        """The model's name in forecast frames: ``LSTM``, or the class of a user's own network."""
         return re.split("[:.]", self.model)[-1] if self.is_own else self.model.upper()
 
     @staticmethod
     def from_dict(settings: Mapping[str, Any], where: str = "configuration") -> "Config":
-        """A Config from names and values, e.g. those of a TOML file.
+        """Make a Config from names and values, e.g. those of a TOML file.
 
-        ``where`` says in an error where the settings come from. Raises UsageError for an unknown
+        ``where``: the origin of the settings, for error messages. Raises UsageError for an unknown
         name and for a value out of its range.
         """
         known = [field.name for field in dataclasses.fields(Config)]
@@ -263,7 +268,7 @@ class Config:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Settings of a TOML file, a flat table. Raises UsageError when it cannot be read."""
+    """Read settings from a TOML file, a flat table. Raises UsageError if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -280,7 +285,7 @@ def _check_count(name: str, value: object) -> None:
 
 
 def _checked_season(value: object) -> int | tuple[int, ...] | None:
-    """Steps in a season or in several; TOML and JSON have lists."""
+    """Return ``season`` as a number or a sorted tuple; TOML and JSON give lists."""
     if value is None:
         return None
     if not isinstance(value, list | tuple):
@@ -288,8 +293,8 @@ def _checked_season(value: object) -> int | tuple[int, ...] | None:
         return cast(int, value)
     if not value:
         raise UsageError(
-            "season: expected steps, or several; got []. Leave it out for the usual ones, or take "
-            "1 for none"
+            "season: expected a number of steps, or several; got []. Leave it out for the default, "
+            "or use 1 for no season"
         )
     for steps in cast(list[object], value):
         _check_count("season", steps)

@@ -1,4 +1,4 @@
-"""The same as an estimator, with the conventions of Nixtla's libraries."""
+"""An estimator with ``fit`` and ``predict``, by the conventions of Nixtla's libraries."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ _NAIVE = "Naive"
 
 
 class Forecaster:
-    """Networks for many series, used as the estimators of statsforecast or mlforecast are.
+    """Networks for many series, used like the estimators of statsforecast or mlforecast.
 
         Forecaster(horizon=5).fit(df).predict(level=[80])
 
-    Frames have columns ``unique_id, ds, y`` or others that are told; forecasts come with the same
-    names, the median under the model's (``LSTM``), and bounds ``LSTM-lo-80, LSTM-hi-80``. The
-    frequency is found in the times. Frames may be of pandas, polars or pyarrow; forecasts are of
-    pandas.
+    Frames have the columns ``unique_id, ds, y``, or others that you name; forecasts have the same
+    names, the median in a column named after the model (``LSTM``), and bounds in ``LSTM-lo-80,
+    LSTM-hi-80``. The frequency is inferred from the times. Frames may be pandas, polars or pyarrow;
+    forecasts are pandas frames.
 
-    - ``horizon``: steps ahead, the most that can be asked for
+    - ``horizon``: maximum number of steps ahead
     - ``seed``: the same seed gives the same networks, bit for bit
     - ``settings``: further settings of :class:`forecaster.Config`
 
-    After :meth:`fit`, ``model_`` is the :class:`forecaster.Model` and ``panel_`` what it learned
-    from. Raises UsageError for a setting that there is not, or out of its range.
+    After :meth:`fit`, ``model_`` is the :class:`forecaster.Model` and ``panel_`` the panel that it
+    was fitted to. Raises UsageError for an unknown setting, or one out of its range.
     """
 
     def __init__(self, horizon: int = 5, *, seed: int = 0, **settings: Any):
@@ -51,10 +51,10 @@ class Forecaster:
         return f"Forecaster({', '.join(words)}, seed={self.seed}){fitted}"
 
     def fit(self, df: Panel | Table, **columns: Unpack[ColumnOptions]) -> "Forecaster":
-        """Train; returns the estimator itself.
+        """Train, and return the estimator itself.
 
-        ``df``: a frame as :func:`forecaster.load_panel` takes it, or a panel; ``columns``: what its
-        columns are (``id_col``, ``time_col``, ``target_col``, ...). Raises as
+        ``df``: a panel, or a frame as for :func:`forecaster.load_panel`; ``columns``: the names of
+        its columns (``id_col``, ``time_col``, ``target_col``, ...). Raises the same errors as
         :func:`forecaster.fit`.
         """
         panel = as_panel(df, **columns)
@@ -69,14 +69,14 @@ class Forecaster:
         df: Panel | Table | None = None,
         **columns: Unpack[ColumnOptions],
     ) -> pd.DataFrame:
-        """Forecast each series from its latest row, a row per series and step.
+        """Forecast each series from its latest row; return a row per series and step.
 
-        - ``h``: how many steps; by default and at the most the horizon
-        - ``level``: of bands in percent; None: the median only
-        - ``df``: newer rows of the series; by default those that were learned from
-        - ``columns``: what its columns are, by default as for :meth:`fit`
+        - ``h``: number of steps, at most the horizon, which is the default
+        - ``level``: coverage of the bands in percent; None: the median only
+        - ``df``: the series with newer rows; by default the rows that were fitted
+        - ``columns``: the names of its columns, by default as for :meth:`fit`
 
-        Raises UsageError before :meth:`fit` and for an ``h`` beyond the horizon, otherwise as
+        Raises UsageError before :meth:`fit` and for an ``h`` beyond the horizon, and the errors of
         :func:`forecaster.predict`.
         """
         if self.model_ is None or self.panel_ is None:
@@ -84,7 +84,7 @@ class Forecaster:
         horizon = self.config.horizon
         h = horizon if h is None else h
         if not 1 <= h <= horizon:
-            raise UsageError(f"h: expected 1 to {horizon}, the horizon it was made with; got {h}")
+            raise UsageError(f"h: expected 1 to {horizon}, the estimator's horizon; got {h}")
         names = self._names | _own_names(columns)
         panel = self.panel_ if df is None else as_panel(df, **{**self._columns, **columns})
         frame = predict(self.model_, panel, level or []).drop(columns=RISE)
@@ -102,14 +102,14 @@ class Forecaster:
         refit: bool | int = False,
         **columns: Unpack[ColumnOptions],
     ) -> pd.DataFrame:
-        """Forecasts from ``n_windows`` cutoffs, ``step_size`` times apart, next to the outcomes.
+        """Forecast from ``n_windows`` cutoffs, ``step_size`` steps apart, beside the outcomes.
 
         - ``h``: steps ahead, by default the horizon
-        - ``level``: of bands in percent; None: the median only
-        - ``refit``: train at the first cutoff only, at each (True), or at every so many
+        - ``level``: coverage of the bands in percent; None: the median only
+        - ``refit``: train at the first cutoff only (False), at each (True), or at every n-th (n)
         - ``df, columns``: as for :meth:`fit`, which need not have been called
 
-        Returns ``unique_id, ds, cutoff, y`` and the model's columns. Raises as
+        Returns ``unique_id, ds, cutoff, y`` and the model's columns. Raises the errors of
         :func:`forecaster.cross_validation`.
         """
         config = self.config if h is None else dataclasses.replace(self.config, horizon=h)
@@ -123,6 +123,6 @@ class Forecaster:
 
 
 def _own_names(columns: ColumnOptions) -> dict[str, str]:
-    """What the caller calls the series and the times."""
+    """Return the caller's names for the columns of series and times."""
     names = {"unique_id": columns.get("id_col"), "ds": columns.get("time_col")}
     return {name: own for name, own in names.items() if own is not None}

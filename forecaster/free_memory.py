@@ -1,4 +1,4 @@
-"""How much memory can be had, of the machine and of the container it runs in."""
+"""The memory that is free, on the machine and in the container it runs in."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def free_memory() -> int:
-    """Bytes of memory that can be had, of the machine and of the container it runs in."""
+    """Return the bytes of memory that are free on the machine and in the container."""
     free = [_of_group("", "memory.max", "memory.current", "inactive_file")]
     free.append(
         _of_group("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -24,14 +24,14 @@ def free_memory() -> int:
 
 
 def _of_group(folder: str, limit: str, used: str, cached: str) -> int | None:
-    """What a control group leaves; None where there is none, or it has no limit.
+    """Return the free bytes of a control group; None if there is no group, or it has no limit.
 
-    Pages of files that were read, ``cached`` in its statistics, count as free: they are given up.
+    ``cached``: the statistic that counts cached pages of files, which the kernel frees when asked.
     """
     try:
         group = _GROUP / folder
         most, now = ((group / name).read_text().strip() for name in (limit, used))
         counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         return max(0, int(most) - int(now) + int(counts.get(cached, 0)))
-    except (OSError, ValueError):  # a limit of "max" is none
+    except (OSError, ValueError):  # "max" means no limit
         return None

@@ -1,4 +1,4 @@
-"""Pictures of forecasts and of speed: frames in, matplotlib Axes out."""
+"""Draw forecasts and timings: frames in, matplotlib Axes out."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _BLUE = "#1f5fa8"
 HISTORY = 63
-"""Rows before a forecast that are drawn: about a quarter of a year of sessions."""
-_DOTTED = 15  # steps ahead; more dots would run into each other
-_NAMED = 40  # series whose names stand beside their errors
+"""Number of rows drawn before a forecast: about a quarter of a year of sessions."""
+_DOTTED = 15  # maximum horizon whose steps are drawn as dots; more would overlap
+_NAMED = 40  # maximum number of series whose names are written beside their errors
 
 
 def plot_forecast(
@@ -35,19 +35,18 @@ def plot_forecast(
 ) -> "Axes":
     """Draw the latest rows of one series, and its forecast as a fan.
 
-    - ``panel``: where the series comes from, or a frame; prices are drawn as ``close`` where it has
-      them
+    - ``panel``: a panel with the series, or a frame; its ``close`` is drawn if it has one
     - ``forecast``: a frame of :func:`forecaster.predict`
     - ``unique_id``: the series
-    - ``history``: how many of its latest rows
-    - ``ax``: by default those of a new figure, which a notebook shows; ``ax.figure.savefig(path)``
-      writes it
-    - ``legend``: whether these axes have one of their own
-    - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
+    - ``history``: number of latest rows
+    - ``ax``: axes to draw on; by default those of a new figure, which a notebook shows and
+      ``ax.figure.savefig(path)`` writes
+    - ``legend``: whether to draw a legend
+    - ``columns``: the names of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
     """
     if ax is None:
         ax = new_axes()
-    panel = as_panel(panel, **columns).masked(forecasting=True)  # as it was forecast from
+    panel = as_panel(panel, **columns).masked(forecasting=True)  # the rows behind the forecast
     row = panel.ids.index(unique_id)
     channel = "close" if "close" in panel.channels else panel.target
     seen = panel.mask[row]
@@ -80,7 +79,7 @@ def plot_forecasts(
 ) -> "Figure":
     """Draw the forecasts of several series below each other, with one legend for all.
 
-    Arguments as of :func:`plot_forecast`; ``title``: of the whole picture, above the panels.
+    Arguments as for :func:`plot_forecast`; ``title``: of the whole picture, above the panels.
     """
     from matplotlib.figure import Figure
 
@@ -97,9 +96,9 @@ def plot_forecasts(
 
 
 def _row_by_row(ax: "Axes", times: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where rows are drawn that keep to sessions: side by side, as nights and weekends are empty.
+    """Return the x of intraday rows and of the forecast: side by side, without nights or weekends.
 
-    Ticks say the time, and the day where it begins.
+    Ticks show the time, and the day at its first row.
     """
     every = pd.DatetimeIndex([*times, *ahead[1:]])
     at = np.arange(len(every))
@@ -107,7 +106,7 @@ def _row_by_row(ax: "Axes", times: np.ndarray, ahead: np.ndarray) -> tuple[np.nd
     few = max(1, len(every) // 6)
     ticks = at[begins] if begins.sum() > 6 else np.union1d(at[begins], at[::few])
     ticks = ticks[:: max(1, len(ticks) // 9)]
-    close = np.append(np.diff(ticks) < few / 2, False)  # before the first row of a day
+    close = np.append(np.diff(ticks) < few / 2, False)  # too near to the next tick
     ticks = ticks[~close | begins[ticks]]
     labels = [f"{every[n]:%H:%M}" + (f"\n{every[n]:%d %b}" if begins[n] else "") for n in ticks]
     ax.set_xticks(ticks, labels)
@@ -126,7 +125,7 @@ def _time_axis(ax: "Axes", *, dated: bool) -> None:
 
 
 def _label(ax: "Axes", name: str, channel: str, when: object, value: float, median: float) -> None:
-    """What is drawn, the latest value and its time, and the median at the end."""
+    """Write the name of the series, its latest value with the time, and the last median."""
     ax.set_title(name, loc="left", fontweight="bold", parse_math=False)
     latest = f"{_number(value)} on {show_time(when)}"
     ax.set_title(latest, loc="right", fontsize=9, color="#555555")
@@ -146,7 +145,7 @@ def _number(value: float) -> str:
 def plot_scaling(frame: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     """Draw the time of an epoch of all members against their number, a line per method.
 
-    ``frame``: the columns of ``forecaster benchmark``: ``method, members,
+    ``frame``: the table of ``forecaster benchmark``, with ``method, members,
     seconds_per_model_epoch``. Both axes are logarithmic.
     """
     if ax is None:
@@ -174,10 +173,10 @@ def plot_model(
     ax: "Axes | None" = None,
     **columns: Unpack[ColumnOptions],
 ) -> "Axes":
-    """Draw a model's errors, or its forecast of a series; see :meth:`Model.plot`."""
+    """Draw a model's errors, or with a panel its forecast of a series; see :meth:`Model.plot`."""
     if panel is None:
         if unique_id is not None:
-            raise UsageError(f"a forecast of {unique_id!r} needs its latest rows; give a panel too")
+            raise UsageError(f"a forecast of {unique_id!r} needs its latest rows; pass a panel too")
         return _plot_errors(model, new_axes() if ax is None else ax)
     panel = as_panel(panel, **columns)
     name = unique_id or next((name for name in panel.ids if name in model.ids), panel.ids[0])
@@ -190,7 +189,7 @@ def plot_model(
 
 
 def _plot_errors(model: Model, ax: "Axes") -> "Axes":
-    """The error of each series over the validation span, relative to that of "unchanged"."""
+    """Draw each series' error over the validation span, relative to that of "unchanged"."""
     ratio = model.report["mae_relative_to_naive"].sort_values()
     at = range(len(ratio))
     few = len(ratio) <= _NAMED

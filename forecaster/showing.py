@@ -1,4 +1,4 @@
-"""How things show themselves: a few lines of text, a table in a notebook, a picture."""
+"""Show objects: as a few lines of text, as a table in a notebook, as a picture."""
 
 import functools
 import html
@@ -17,27 +17,27 @@ _INCH = 72  # pixels of a page
 
 
 def names_in_short(names: Iterable[str]) -> str:
-    """Names in one line: the first few, and how many more there are."""
+    """Return names in one line: the first few, and the number of others."""
     every = [printable(name, lines=False) for name in names]
     more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
     return ", ".join(every[:_NAMED]) + more
 
 
 def first_of(reasons: Mapping[str, object]) -> str:
-    """The first of what was left out, with its reason, and how many more there are."""
+    """Return the first name with its reason, and the number of others."""
     name, reason = next(iter(reasons.items()))
     more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     return f"{name}: {reason}{more}"
 
 
 def as_text(title: str, facts: Mapping[str, str]) -> str:
-    """A title, and a line for each fact below it."""
+    """Return a title with a line for each fact below it."""
     width = max(map(len, facts), default=0)
     return "\n".join([title, *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())])
 
 
 def as_html(title: str, facts: Mapping[str, str]) -> str:
-    """The same as a table for notebooks."""
+    """Return the same as an HTML table for notebooks."""
     rows = "".join(
         f'<tr><th style="text-align:left">{html.escape(name)}</th>'
         f'<td style="text-align:left">{html.escape(fact)}</td></tr>'
@@ -47,9 +47,9 @@ def as_html(title: str, facts: Mapping[str, str]) -> str:
 
 
 def new_axes(width: float = 9.0, height: float = 4.5) -> "Axes":
-    """Axes of a new figure, in inches; the last line of a notebook's cell shows them as a picture.
+    """Return axes of a new figure, of this size in inches; a notebook shows them as a picture.
 
-    They belong to no window and no list of open figures, so there is nothing to close.
+    The figure is not registered with pyplot, so it need not be closed.
     """
     figure_class, axes_class = _classes()
     figure = figure_class(figsize=(width, height), layout="constrained")
@@ -58,9 +58,10 @@ def new_axes(width: float = 9.0, height: float = 4.5) -> "Axes":
 
 @functools.cache
 def _classes() -> tuple[Any, Any]:
-    """A figure and axes that notebooks show; matplotlib is imported when they are needed.
+    """Return classes of figures and axes that a notebook shows as pictures.
 
-    A notebook shows a Figure only once pyplot is set up in it, and Axes never.
+    By itself a notebook shows a Figure only after pyplot is set up, and Axes never. They are made
+    here because importing matplotlib takes time.
     """
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -81,6 +82,6 @@ def _classes() -> tuple[Any, Any]:
 
 
 def as_written(legend: Any) -> None:
-    """Names come from outside: a ``$`` in one begins no formula, which may not be a valid one."""
+    """Show the names in a legend as they are: a ``$`` in one does not begin a formula."""
     for text in legend.get_texts():
         text.set_parse_math(False)

@@ -44,7 +44,10 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
         ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
         ({"burn_in": 60}, "burn_in: expected less than lookback, 60; got 60"),
-        ({"season": []}, "season: expected steps, or several; got \\[\\]. Leave it out"),
+        (
+            {"season": []},
+            "season: expected a number of steps, or several; got \\[\\]. Leave it out",
+        ),
         ({"patience": 0}, "patience: expected a whole number of 1 or more; got 0"),
         ({"season": 0}, "season: expected a whole number of 1 or more; got 0"),
         ({"clip": 0.0}, "clip: expected a positive number; got 0.0"),
@@ -55,7 +58,10 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
         ({"model": "mlp", "precision": "bfloat16"}, "expected float32 with the model mlp"),
         ({"model": "a.b:C", "precision": "bfloat16"}, "float32 with .* swarm.LSTM.*, precision="),
         ({"market": 3}, "market: expected the name of a series, such as SPY; got 3"),
-        ({"market": "SPY", "transform": "combined"}, "transform combined has no market; .* prices"),
+        (
+            {"market": "SPY", "transform": "combined"},
+            "transform combined cannot use a market; .* prices",
+        ),
         ({"data_parallel": 0}, "data_parallel: expected a whole number of 1 or more; got 0"),
         (
             {"data_parallel": 2, "start": "independent"},

@@ -84,7 +84,7 @@ def test_it_says_what_it_is_and_what_it_lacks(fitted):
     assert "Model LSTM of 5 series" in text
     with pytest.raises(UsageError, match=r"not fitted; call fit\(df\) first"):
         fc.Forecaster().predict()
-    with pytest.raises(UsageError, match="h: expected 1 to 3, the horizon"):
+    with pytest.raises(UsageError, match="h: expected 1 to 3, the estimator"):
         fitted.predict(h=4)
     with pytest.raises(UsageError, match="Forecaster: no setting 'epoch'"):
         fc.Forecaster(epoch=3)

@@ -1,4 +1,4 @@
-"""The same training, done by this program, by PyTorch and by a plain ``vmap``, and timed."""
+"""Time the same training by this program, by PyTorch and by a plain ``vmap``."""
 
 import lazy_loader
 

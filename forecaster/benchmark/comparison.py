@@ -1,4 +1,4 @@
-"""Run a job by several methods in turn, and compare."""
+"""Run a job by several methods in turn, and compare their times."""
 
 import contextlib
 import dataclasses
@@ -13,16 +13,17 @@ from forecaster.errors import UsageError
 from forecaster.extras import has, pip_command
 
 METHODS = ("ours", "ours-float32", "ours-no-kernel", "torch-pool", "torch", "vmap")
-"""The swarm, with the compiled kernel where there is one, in float32 whatever the job's precision,
-and without; PyTorch with a process per core; PyTorch on one thread; a ``vmap``, in float32."""
-_FULL = ("ours-float32", "vmap")
+"""The swarm with the compiled kernel (if there is one), the same in float32 whatever the job's
+precision, and the swarm without the kernel; PyTorch with a process per core; PyTorch on one thread;
+a plain ``vmap``, in float32."""
+_ALWAYS_FLOAT32 = ("ours-float32", "vmap")
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How long a method took for a job, the median of the repeats.
+    """The time a method took for a job, the median of the repeats.
 
-    - ``precision``: of the matrix products that were asked for
+    - ``precision``: of the matrix products
     - ``seconds_per_model_epoch``, ``gflops``: time and speed
     - ``ratio_to_ours``: its time over that of our method
     - ``loss_difference``: largest relative difference from our losses after the last epoch
@@ -42,19 +43,19 @@ class Result:
 
 
 class Runner(Protocol):
-    """A job as one method does it, ready to be run any number of times."""
+    """A job prepared for one method, which can be run any number of times."""
 
     def run(self) -> tuple[float, np.ndarray]:
-        """Train; seconds per member and epoch, and every member's loss in the last epoch."""
+        """Train; return seconds per member and epoch, and each member's last epoch's loss."""
         ...
 
     def close(self) -> None:
-        """End what was started for it."""
+        """End the processes that were started."""
         ...
 
 
 def available(methods: Sequence[str]) -> tuple[list[str], str]:
-    """The methods that can run here, and how to get the others.
+    """Return the methods that can run here, and a message on how to install the others.
 
     On a GPU, PyTorch's loop runs there too, by cuDNN, and methods for CPUs are left out.
     """
@@ -74,7 +75,7 @@ def available(methods: Sequence[str]) -> tuple[list[str], str]:
 
 
 def suite() -> list[Job]:
-    """The jobs of :data:`SUITE`, with 500 members each on a GPU."""
+    """Return the jobs of :data:`SUITE`, with 500 members each on a GPU."""
     return [dataclasses.replace(job, members=500) if _on_gpu() else job for job in SUITE]
 
 
@@ -86,14 +87,14 @@ def compare(
     whole: bool = False,
     on_run: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
-    """Train by ours and the other methods in turn, in reversed order every other time.
+    """Time our method and others in turn, in reversed order every other time.
 
-    Every method starts from the same weights and sees the same batches, and the losses that they
-    reach are compared.
+    All methods start from the same weights and see the same batches, and their final losses are
+    compared.
 
-    - ``job``: what is trained
+    - ``job``: the networks to train
     - ``against``: the other methods
-    - ``repeats``: runs of each, whose median counts
+    - ``repeats``: runs of each method, of which the median is taken
     - ``whole``: let PyTorch train all members, not only a few, whose times are alike
     - ``on_run(method, repeat)``: called before each run
 
@@ -121,7 +122,7 @@ def compare(
     return [
         Result(
             name, job.members, job.hidden, job.lookback, job.batch, job.features,
-            "float32" if name in _FULL else job.precision,
+            "float32" if name in _ALWAYS_FLOAT32 else job.precision,
             statistics.median(taken), job.flops / statistics.median(taken) / 1e9,
             statistics.median(a / b for a, b in zip(taken, ours, strict=True)),
             _difference(losses["ours"], losses[name]),
@@ -137,9 +138,9 @@ def scaling(
     repeats: int = 3,
     on_run: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
-    """Compare swarms of several sizes, every method training all members.
+    """Compare swarms of several sizes; each method trains all members.
 
-    - ``job``: what is trained
+    - ``job``: the networks to train
     - ``members``: the sizes
     - ``against``, ``repeats``, ``on_run``: as for :func:`compare`
     """
@@ -174,6 +175,6 @@ def _on_gpu() -> bool:
 
 
 def _difference(ours: np.ndarray, other: np.ndarray) -> float:
-    """The largest relative difference of two methods' losses, over the members of both."""
+    """Return the largest relative difference of two methods' losses, over their common members."""
     both = min(len(ours), len(other))
     return float(np.max(np.abs(other[:both] / ours[:both] - 1)))

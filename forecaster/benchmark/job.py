@@ -1,4 +1,4 @@
-"""What is trained: sizes, data, initial weights and batches, the same for every method."""
+"""The job to be timed: sizes, data, initial weights and batches, the same for every method."""
 
 import dataclasses
 import math
@@ -15,13 +15,13 @@ class Job:
 
     An MLP sees all steps of a window at once and has a ReLU after each of its layers.
 
-    - ``hidden``, ``layers``: size of a layer, and how many
+    - ``hidden``, ``layers``: units of a layer, and number of layers
     - ``lookback``, ``features``: steps of a window, and values in each
-    - ``windows``, ``batch``: examples of each member, and of each batch; the order is random but
-      fixed, and examples that do not fill a batch are left out
-    - ``members``, ``epochs``: how many models, and how long each is trained
-    - ``precision``: ``float32``, or ``bfloat16`` for the matrix products of LSTMs; PyTorch's by
-      autocast
+    - ``windows``, ``batch``: examples per member, and per batch; the order is random but fixed,
+      and the last examples are dropped if they do not fill a batch
+    - ``members``, ``epochs``: number of networks, and epochs of each
+    - ``precision``: ``float32``, or ``bfloat16`` for the matrix products of LSTMs (PyTorch: by
+      autocast)
     """
 
     network: Literal["lstm", "mlp"] = "lstm"
@@ -43,14 +43,14 @@ class Job:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch."""
+        """The number of steps in an epoch."""
         return self.windows // self.batch
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of one member's epoch.
+        """The floating-point operations of one member in one epoch.
 
-        Those of the layers' matrix products, once for the forward and twice for the backward pass.
+        Counts the layers' matrix products, once for the forward and twice for the backward pass.
         """
         kernels = [shape for name, shape in self._shapes.items() if name.startswith("kernel")]
         times = self.lookback if self.network == "lstm" else 1
@@ -58,20 +58,20 @@ class Job:
         return 3.0 * each * times * self.batch * self.steps
 
     def examples(self, member: int) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs (window, lookback, feature) and targets (window, 1) of a member."""
+        """Make a member's inputs (window, lookback, feature) and targets (window, 1)."""
         random = np.random.default_rng([member, self.features])
         x = random.normal(size=(self.windows, self.lookback, self.features)).astype(np.float32)
         return x, x[:, -5:].mean((1, 2))[:, None]
 
     def order(self) -> np.ndarray:
-        """Which windows make each batch, (step, batch)."""
+        """Return the windows of each batch, (step, batch)."""
         order = np.random.default_rng(0).permutation(self.windows)[: self.steps * self.batch]
         return order.reshape(self.steps, self.batch)
 
     def weights(self, member: int) -> dict[str, np.ndarray]:
-        """Initial weights, uniform between plus and minus 1 / sqrt(hidden), as in PyTorch.
+        """Draw a member's initial weights, uniform within 1 / sqrt(hidden) of zero, as in PyTorch.
 
-        The layout is that of :func:`forecaster.swarm.recurrence.lstm`, or (inputs, outputs).
+        LSTMs have the layout of :func:`forecaster.swarm.recurrence.lstm`, others (inputs, outputs).
         """
         random = np.random.default_rng([member, self.hidden, 7])
         bound = self.hidden**-0.5
@@ -101,5 +101,5 @@ SUITE = (
     Job("lstm", 128, 1, lookback=60, batch=32, features=5, windows=1024, members=4, epochs=3),
     Job("mlp", 256, 2, lookback=1, batch=128, features=2, windows=1024, members=128, epochs=10),
 )
-"""LSTMs from small to large, and the large network of published sweeps. Most have few members and
-epochs, so that PyTorch and the plain ``vmap`` are done in minutes."""
+"""LSTMs from small to large, and the large MLP of published sweeps; members and epochs are few, so
+that PyTorch and the plain ``vmap`` take minutes, not hours."""

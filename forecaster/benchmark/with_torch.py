@@ -1,4 +1,4 @@
-"""The job done by PyTorch: one model after the other, on one thread or by a process per core."""
+"""Run a job in PyTorch: one model after another, on one thread or in a process per core."""
 
 import concurrent.futures
 import functools
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def train_one(job: Job, member: int, device: str = "cpu") -> float:
-    """Train one model on this thread, or by cuDNN; returns its mean loss in the last epoch."""
+    """Train one model on this thread, or by cuDNN; return its mean loss in the last epoch."""
     import torch
 
     torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def train_one(job: Job, member: int, device: str = "cpu") -> float:
 
 @functools.cache
 def _prepared(job: Job, member: int, device: str) -> "tuple[_Weights, tuple[torch.Tensor, ...]]":
-    """Initial weights and examples; making them is not training, so none of it is timed."""
+    """Return a member's initial weights and examples, cached so that making them is not timed."""
     import torch
 
     def to_device(array: np.ndarray) -> torch.Tensor:
@@ -61,7 +61,7 @@ def _prepare(job: Job, members: range, device: str = "cpu") -> None:
 
 
 def _lstm(job: Job, weights: "_Weights") -> "_Model":
-    """PyTorch's LSTM with these weights, and what of it is trained."""
+    """Return PyTorch's LSTM with these weights, and its trainable parameters."""
     import torch
 
     state = {}
@@ -101,9 +101,9 @@ def _linear(kernel: "torch.Tensor", bias: "torch.Tensor") -> "torch.nn.Linear":
 
 
 class TorchLoop:
-    """One thread, one model after the other, on ``device``, "cpu" or "cuda".
+    """One thread that trains one model after another, on ``device``, "cpu" or "cuda".
 
-    Two models are timed unless ``whole``.
+    Times two models, or with ``whole`` all of them.
     """
 
     def __init__(self, job: Job, *, whole: bool = False, device: str = "cpu"):
@@ -112,21 +112,21 @@ class TorchLoop:
         _prepare(job, self._members, device)
 
     def run(self) -> tuple[float, np.ndarray]:
-        """Train; seconds per model and epoch, and the models' losses in the last epoch."""
+        """Train; return seconds per model and epoch, and the models' losses in the last epoch."""
         began = time.perf_counter()
         losses = [train_one(self._job, member, self._device) for member in self._members]
         seconds = time.perf_counter() - began
         return seconds / len(self._members) / self._job.epochs, np.array(losses)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing, since nothing was started."""
 
 
 class TorchPool:
-    """A process per core, each with one thread and one model after the other.
+    """A process per core, each with one thread that trains one model after another.
 
-    Two models per core are timed unless ``whole``. The processes have started and trained once
-    before.
+    Times two models per core, or with ``whole`` all of them, after the processes have started and
+    trained once.
     """
 
     def __init__(self, job: Job, *, whole: bool = False):
@@ -141,7 +141,7 @@ class TorchPool:
         list(self._pool.map(train_one, [job] * len(self._members), self._members))
 
     def run(self) -> tuple[float, np.ndarray]:
-        """Train; seconds per model and epoch, and the models' losses in the last epoch."""
+        """Train; return seconds per model and epoch, and the models' losses in the last epoch."""
         began = time.perf_counter()
         losses = list(self._pool.map(train_one, [self._job] * len(self._members), self._members))
         seconds = time.perf_counter() - began

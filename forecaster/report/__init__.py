@@ -1,4 +1,4 @@
-"""An evaluation as one HTML file that opens anywhere, and its figures."""
+"""HTML pages of evaluations, forecasts and scores, each one file that opens offline."""
 
 import lazy_loader
 

@@ -55,7 +55,7 @@ def test_an_unknown_index_is_one_error_that_says_what_there_is(folder, settings)
     said = error(
         *fitting(folder, settings), "--market", "SPY", "--transform", "combined", code=2
     )  # fmt: skip
-    assert "transform combined has no market" in said
+    assert "transform combined cannot use a market" in said
 
 
 def test_an_index_that_was_not_brought_up_to_date_is_named(folder, settings, tmp_path):

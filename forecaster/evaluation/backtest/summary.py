@@ -50,7 +50,10 @@ class Provenance:
             self,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             python=platform.python_version(),
-            versions={"forecaster": __version__, **{name: version(name) for name in ("jax", "flax")}},
+            versions={
+                "forecaster": __version__,
+                **{name: version(name) for name in ("jax", "flax")},
+            },
         )
 
 
