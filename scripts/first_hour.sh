@@ -249,7 +249,7 @@ forecasts_are_made() {
     run 0 predict north --run hourly --future closed.csv
     never_says sessions
     refuses 2 "fitted without future covariates" predict AAPL --run daily --future plans.csv
-    refuses 2 "says how files of covariates are read" predict north --date-format %d/%m/%Y
+    refuses 2 "says how to read files of covariates" predict north --date-format %d/%m/%Y
     run 0 predict north --run monthly --output months.csv
     python_finds '
 months = pd.read_csv("months.csv", parse_dates=["ds"])
@@ -260,7 +260,7 @@ assert months["LSTM"].max() - months["LSTM"].min() > 10, "no season"'
     says "AAPL   last close" "NOSUCH: not among the 4 series"
     refuses 2 "did you mean 80?" predict AAPL --level 0.8
     refuses 2 "above 0 and below 100" predict AAPL --level 120
-    refuses 2 "name tickers, or --all" predict
+    refuses 2 "name tickers, or use --all" predict
     refuses 2 "needs --output" predict AAPL --format parquet
 }
 

@@ -1,6 +1,6 @@
-"""The command ``forecaster``. Commands parse, call the library and print; no logic.
+"""The command ``forecaster``. Each command parses, calls the library and prints; it has no logic.
 
-Heavy modules are imported inside the commands, so that ``--help`` is immediate.
+Slow modules are imported inside the commands, so that ``--help`` is immediate.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ from forecaster.errors import ForecasterError, StoreError, WriteError
 
 
 class _Commands(click.Group):
-    """Turns the library's errors into one clear message and an exit code."""
+    """Turn the library's errors into one clear message and an exit code."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Run as a process of its own."""
-        # Most of what is allocated at first are modules, which stay: to look through them for
-        # garbage again and again is a tenth of what `predict` takes.
+        """Run the command in a process of its own."""
+        # Most early allocations are modules, which are never freed: looking through them for
+        # garbage again and again takes a tenth of the time of `predict`.
         gc.set_threshold(50_000, 10, 10)
         return super().__call__(*args, **options)
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Parse a line and run its command, on streams that are fit for it."""
+        """Parse the command line and run its command, on streams that can be written to."""
         prepare_streams()
         try:
             return super().main(*args, **options)
-        except ForecasterError as error:  # of a help, which is shown before any command runs
+        except ForecasterError as error:  # raised while a help is shown, before any command runs
             say(f"Error: {error}")
             sys.exit(error.exit_code)
         except OSError as error:
@@ -49,7 +49,7 @@ class _Commands(click.Group):
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and end with an exit code."""
+        """Run the command, and exit with its code."""
         try:
             with stoppable(), quiet_libraries():
                 return super().invoke(ctx)
@@ -68,28 +68,26 @@ class _Commands(click.Group):
             ctx.exit(1)
         except KeyboardInterrupt as error:
             with contextlib.suppress(OSError):  # the terminal may be gone
-                say(
-                    f"{word(error)}. Nothing half-done was left behind; run the same command again."
-                )
+                say(f"{word(error)}. Nothing is left half-written; run the same command again.")
             ctx.exit(exit_code(error))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="forecaster")
 def main() -> None:
-    """Forecast hundreds of series, each by small networks of its own.
+    """Forecast hundreds of series, each by its own small networks.
 
     \b
     forecaster fit --tickers sp500.txt      train on Yahoo's daily prices
     forecaster predict AAPL                 price forecasts with bands
-    forecaster scorecard                    how the forecasts that were made have done
-    forecaster runs                         what was trained; compare, rename, remove
+    forecaster scorecard                    how good the past forecasts of `predict` were
+    forecaster runs                         saved runs; compare, rename, remove them
     forecaster evaluate --tickers sp500.txt backtest against baselines
     forecaster report                       the latest evaluation as a page
     forecaster ingest --tickers sp500.txt   fetch missing prices, without training
-    forecaster status                       stored data, problems in it, trained runs
+    forecaster status                       stored data, problems in them, trained runs
     forecaster export --output prices.csv   stored prices for other programs
-    forecaster compress                     what a smaller file of the model would cost
+    forecaster compress                     what a smaller model file would save and cost
     forecaster benchmark                    how fast this machine trains, beside PyTorch
 
     Exit codes: 0 done; 1 error; 2 wrong usage; 3 done for some series, the others named;

@@ -33,7 +33,7 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
     type=click.Choice(["float32", "bfloat16"]),
     default="float32",
     show_default=True,
-    help="Of the LSTMs' matrix products; PyTorch's by autocast.",
+    help="Precision of the LSTMs' matrix products; in PyTorch by autocast.",
 )
 @click.option("--epochs", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
@@ -41,17 +41,17 @@ _SCALING = (1, 2, 4, 8, 16, 32, 64)
     "--against",
     type=click.Choice(_AGAINST),
     multiple=True,
-    help="A PyTorch process per core, PyTorch on one thread, a plain vmap, or this program without "
-    "its compiled kernel or in float32; may be repeated.  [default: all]",
+    help="Compare with a PyTorch process per core, PyTorch on one thread, a plain vmap, or this "
+    "program without its compiled kernel or in float32; may be repeated.  [default: all]",
 )
 @click.option(
     "--suite",
     is_flag=True,
-    help="Six sizes from small to large, and swarms of 1 to 64; takes minutes.",
+    help="Time six networks from small to large, and swarms of 1 to 64; takes minutes.",
 )
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path),
-              help="Write the figures: .csv, .json, .parquet or .xlsx; with --suite, FILE_scaling "
-              "and a picture too.")  # fmt: skip
+              help="Write the results: .csv, .json, .parquet or .xlsx; with --suite also "
+              "FILE_scaling and a picture.")  # fmt: skip
 @overwrite_option
 def benchmark(
     *,
@@ -64,8 +64,8 @@ def benchmark(
 ) -> None:
     """Time the same training by this program, by PyTorch and by a plain vmap, on this machine.
 
-    All methods start from the same weights and use the same batches and optimiser: LSTMs or MLPs
-    with a linear readout, squared error, Adam. They take turns; shown are medians of the repeats.
+    All methods train LSTMs or MLPs with a linear readout by squared error and Adam, from the same
+    initial weights and on the same batches. They take turns; medians of the repeats are shown.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def benchmark(
     """
     files = _files(output, suite=suite, overwrite=overwrite) if output is not None else []
     _check(sizes)
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave PyTorch some of a GPU
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leaves memory to PyTorch
     from forecaster.benchmark import Job, available, compare, scaling
     from forecaster.benchmark import suite as all_sizes
 
@@ -94,7 +94,7 @@ def benchmark(
     results, scaled = [], []
     precision = sizes["precision"]
     jobs = all_sizes() if suite else [Job(**sizes)]
-    if precision != "float32":  # of what has no LSTM there is nothing to compare
+    if precision != "float32":  # networks without LSTMs do not change with it
         jobs = [dataclasses.replace(j, precision=precision) for j in jobs if j.network == "lstm"]
     for job in jobs:
         compared = compare(job, methods, repeats, on_run=show)
@@ -111,7 +111,7 @@ def benchmark(
 
 
 def _check(sizes: dict[str, Any]) -> None:
-    """Raise BadParameter for sizes that do not go together."""
+    """Raise BadParameter if the sizes contradict each other."""
     if sizes["windows"] < sizes["batch"]:
         raise click.BadParameter(
             f"expected at least one batch, {sizes['batch']} windows; got {sizes['windows']}",
@@ -125,7 +125,7 @@ def _check(sizes: dict[str, Any]) -> None:
 
 
 def _files(output: Path, *, suite: bool, overwrite: bool) -> list[Output]:
-    """What is written: the figures, and of a suite those of its swarms and their picture."""
+    """Return the files to write: the results, and with ``suite`` the scaling and its picture."""
     figures = check_output(output, overwrite=overwrite)
     if not suite or figures.streamed:
         return [figures]

@@ -19,18 +19,18 @@ _METHODS = ("float16", "int8", "pruned-50", "pruned-80", "int8-pruned-50", "smal
     "--write",
     "method",
     type=click.Choice(_METHODS),
-    help="Save it like this, as a new run.",
+    help="Save the model by this method, as a new run.",
 )
 @home_option
 def compress(*, run: str | None, method: str | None, home: "Home") -> None:
     """Show what a smaller file of a run would save and cost.
 
-    By default of the run that `predict --all` takes.
+    Without RUN, the run is the one that `predict --all` takes.
 
     Compares weights in half precision, as bytes (with a scale per column), and without the smallest
-    ones, on the rows that were held back to calibrate. Those rows also chose the weights: on later
-    ones the loss may be a little smaller. "99th": 99 % of the series are affected less. Only
-    --write changes anything: it adds a run, and `predict` takes the latest.
+    ones, on the rows that were held back to calibrate. These rows also chose the weights, so on
+    later rows the loss may be a little smaller. "99th": 99 % of the series lose less. Nothing is
+    changed unless you add --write, which saves a new run; `predict` takes the latest run.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from forecaster.ingest import CovariateFiles
     from forecaster.storage import UnfinishedFit
 
-_FOR_PAGES = 0.25  # of the memory, that tables may take for figures and a report to be made
+_FOR_PAGES = 0.25  # figures and report are made if the tables take less than this part of memory
 _groups_option = click.option(
     "--groups",
     metavar="FILE.csv",
@@ -50,26 +50,26 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @source_options
 @covariate_options
 @click.option("--windows", type=click.IntRange(1),
-              help="How many of the latest cutoffs to forecast from.  [default: 250, or fewer of "
-              "short series]")  # fmt: skip
+              help="Number of latest cutoffs to forecast from.  [default: 250, or fewer if series "
+              "are short]")  # fmt: skip
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
-              help="Times between two cutoffs.")  # fmt: skip
+              help="Steps from one cutoff to the next.")  # fmt: skip
 @click.option("--baselines", default="naive,drift,ewma", show_default=True, metavar="NAMES",
               help="Comma-separated; any of naive, drift, seasonal_naive, empirical, ewma, har, "
               "garch, gjr, ets, theta, torch.")  # fmt: skip
 @click.option("--torch-sample", type=click.IntRange(1), default=50, show_default=True,
-              help="How many series PyTorch trains, evenly picked.")  # fmt: skip
+              help="Number of series that PyTorch trains, evenly picked.")  # fmt: skip
 @click.option("--refit", type=click.IntRange(0), default=0, show_default=True,
               help="Train again after this many cutoffs; 0: only at the first.")  # fmt: skip
 @click.option("--ends", type=click.Choice(["auto", "common", "own"]), default="auto",
-              show_default=True, help="Forecast all series from common cutoffs, or each towards "
-              "its own end; auto: own where times only count rows.")  # fmt: skip
+              show_default=True, help="Forecast all series from common cutoffs, or each up to its "
+              "own end; auto: own if times only count rows.")  # fmt: skip
 @click.option("--horizon", type=int, help="Steps to forecast.  [default: 5]")
 @click.option("--lookback", type=int, help="Latest rows a forecast is made from.  [default: 60]")
 @click.option(
     "--validation",
     type=int,
-    help="Latest rows held back to calibrate.  [default: a quarter, 252 at most]",
+    help="Latest rows held back to calibrate.  [default: a quarter, at most 252]",
 )
 @click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
@@ -81,13 +81,13 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @market_option
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")
 @click.option("--memory", metavar="SIZE",
-              help="Memory to work in, such as 2GB; series that do not fit into it together are "
-              "read, trained, measured and written in shards.  [default: 60 % of what is "
-              "free]")  # fmt: skip
+              help="Memory to work in, such as 2GB; if the series do not fit into it together, "
+              "they are read, trained, scored and written in shards.  [default: 60 % of free "
+              "memory]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]",
-              help="Continue the evaluation in shards that was interrupted; of several, the one of "
-              "this name (see `status`).")  # fmt: skip
+              help="Continue an interrupted evaluation in shards; NAME chooses one of several "
+              "(see `status`).")  # fmt: skip
 @click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an evaluation in --output.")
@@ -106,10 +106,11 @@ def evaluate(
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
-    Networks learn nothing from after the first cutoff (with --refit, from after a later one).
-    Writes all forecasts, scores per series and horizon, tests, figures, and a report to open in a
-    browser. One whose series do not fit into memory together (--memory) can be continued by
-    --resume after an interruption; it has no figures and no report where its tables are too large.
+    Networks learn nothing from after the first cutoff (with --refit, from after the cutoff they
+    are trained at). Writes all forecasts, scores per series and horizon, tests, figures, and a
+    report to open in a browser. If the series do not fit into memory together (--memory), the
+    evaluation goes in shards: --resume continues it after an interruption, and figures and report
+    are left out if its tables are too large for them.
 
     \b
     Examples:
@@ -168,7 +169,7 @@ def evaluate(
 
 
 def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
-    refuse_others(ctx, "resume", "continues with what was asked for before", but="ray")
+    refuse_others(ctx, "resume", "continues with the options given at first", but="ray")
     from forecaster.pipeline import resume_evaluation
 
     with cluster(ray) as executor, resumable("evaluate") as on_begin, bars() as bar:
@@ -179,7 +180,7 @@ def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None)
 
 
 def _calls(bar: Bars, on_begin: "Callable[[UnfinishedFit], None]") -> dict[str, Any]:
-    """What is called meanwhile."""
+    """Return the callbacks that show progress."""
     from forecaster.evaluation import BacktestCallbacks
     from forecaster.pipeline import Callbacks
 
@@ -192,7 +193,7 @@ def _calls(bar: Bars, on_begin: "Callable[[UnfinishedFit], None]") -> dict[str, 
 
 
 def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":
-    """Add pages to an evaluation's folder before it appears, where its tables fit into memory."""
+    """Return a function that adds figures and report if the evaluation's tables fit into memory."""
 
     def finish(evaluation: "Evaluation") -> None:
         from forecaster.evaluation import Evaluation, bytes_of_tables
@@ -203,8 +204,8 @@ def _pages_within(memory: int | None) -> "Callable[[Evaluation], None]":
             return _write_pages(Evaluation.read(evaluation.folder))
         say(
             f"No figures and no report: the tables of {evaluation.summary.series:,} series take "
-            f"about {need / 1e9:.1f} GB in memory; `forecaster report DIR` makes it where there is "
-            f"{need / _FOR_PAGES / 1e9:.0f} GB. The tables are there as Parquet."
+            f"about {need / 1e9:.1f} GB in memory; `forecaster report DIR` makes the report on a "
+            f"machine with {need / _FOR_PAGES / 1e9:.0f} GB. The tables are saved as Parquet."
         )
 
     return finish
@@ -242,7 +243,7 @@ def report(
 ) -> None:
     """Rebuild the HTML report of an evaluation, by default of the latest under --home.
 
-    With groups, their summaries are written beside it as CSV, too.
+    With --groups, also write their summaries beside it as CSV.
 
     \b
     Examples:
@@ -271,7 +272,7 @@ def report(
 
 
 def _groups_beside(page: Path) -> Path:
-    """Where the groups of a page are written: ``groups.csv``, or after the name of the page."""
+    """Return the file for a page's groups: ``groups.csv``, or one named after the page."""
     return page.with_name("groups.csv" if page.name == "report.html" else f"{page.stem}-groups.csv")
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from forecaster.ingest import CovariateFiles
     from forecaster.pipeline import RunFacts, SavedFit
 
-_WORSE = 1.02  # times the error of a simple forecast, from which on a fit is not worth having
+_WORSE = 1.02  # a fit is called worse from this multiple of a simple forecast's error
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
     "transform", "season", "market", "start", "members", "precision",
@@ -48,13 +48,13 @@ _SETTINGS = (
 @click.option(
     "--validation",
     type=int,
-    help="Latest rows held back to calibrate.  [default: a quarter, 252 at most]",
+    help="Latest rows held back to calibrate.  [default: a quarter, at most 252]",
 )
 @click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
 @click.option(
     "--head",
     type=click.Choice(["student_t", "point"]),
-    help="What is learned: a distribution, or a value by squared error.  [default: student_t]",
+    help="Predict a distribution, or one value by squared error.  [default: student_t]",
 )
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
 @click.option(
@@ -70,29 +70,29 @@ _SETTINGS = (
 @click.option(
     "--transform",
     type=click.Choice(TRANSFORMS),
-    help="What a network sees of a series: log returns of prices, or its errors against a "
-    "combination of simple forecasts.  [default: auto]",
+    help="What networks see of a series, such as log returns of prices, or errors of a combination "
+    "of simple forecasts.  [default: auto]",
 )
 @click.option(
     "--season",
     type=int,
     multiple=True,
-    help="Steps in a season; again for a longer one.  [default: from the dates or the values]",
+    help="Steps in a season; repeat for a longer one.  [default: from the dates or the values]",
 )
 @market_option
 @click.option(
     "--start-from",
     "start_from",
     type=click.Choice(["pooled", "independent"]),
-    help="Start each series' networks from one that all series trained, or from nothing, so that "
-    "no series has a part in another's forecast.  [default: pooled]",
+    help="Start each series' networks from one trained on all series, or from random weights, so "
+    "that series do not influence each other.  [default: pooled]",
 )
 @click.option("--members", type=int, help="Networks averaged for each series.  [default: 3]")
 @click.option(
     "--precision",
     type=click.Choice(["float32", "bfloat16"]),
-    help="Of an LSTM's or GRU's matrix products; bfloat16 is faster on some processors "
-    "(`status` says whether on this one).  [default: float32]",
+    help="Precision of the matrix products of LSTM and GRU; bfloat16 is faster on some processors "
+    "(see `status`).  [default: float32]",
 )
 @click.option(
     "--tune",
@@ -103,16 +103,16 @@ _SETTINGS = (
 @click.option(
     "--memory",
     metavar="SIZE",
-    help="Memory to train in, such as 2GB; series that do not fit into it together are read, "
-    "trained and written in shards.  [default: 60 % of what is free]",
+    help="Memory to train in, such as 2GB; if the series do not fit into it together, they are "
+    "read, trained and written in shards.  [default: 60 % of free memory]",
 )
 @ray_option
-@click.option("--run", metavar="NAME", help="What the run is called.  [default: its time]")
+@click.option("--run", metavar="NAME", help="Name of the run.  [default: its time]")
 @click.option(
     "--config",
     metavar="FILE.toml",
-    help="More settings, in a flat table; options take precedence. All of them are described by "
-    "`python -c 'import forecaster; help(forecaster.Config)'`.",
+    help="More settings, in a flat table; options take precedence. "
+    "`python -c 'import forecaster; help(forecaster.Config)'` describes all of them.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option(
@@ -120,7 +120,7 @@ _SETTINGS = (
     is_flag=False,
     flag_value=THE_ONLY,
     metavar="[NAME]",
-    help="Continue the fit that was interrupted; of several, the one of this name (see `status`).",
+    help="Continue an interrupted fit; NAME chooses one of several (see `status`).",
 )
 @click.option("--discard", metavar="NAME", help="Delete an interrupted fit or evaluation.")
 @home_option
@@ -151,10 +151,10 @@ def fit(
     """Train the networks of all series at the same time.
 
     The latest rows (--validation) of each series are held back: they decide when its training
-    stops, and they calibrate its bands. A fit that was interrupted, by Ctrl-C, SIGTERM or a crash,
-    is continued by --resume, and the model is the same as without the interruption. Several fits
-    may train under one home at the same time; of those in shards (--memory) only one for each
-    source, since it keeps the stored series locked until it ends.
+    stops, and they calibrate its bands. After an interruption by Ctrl-C, SIGTERM or a crash,
+    --resume continues the fit, and the model is the same as without the interruption. Several fits
+    may train under one home at the same time, but only one fit in shards (--memory) per source,
+    since it keeps the stored series locked until it ends.
 
     \b
     Examples:
@@ -211,8 +211,8 @@ def fit(
 def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None) -> None:
     if ctx.params["memory"] is not None:
         raise UsageError(
-            "--resume goes on with as many series at a time as the fit was begun with; leave out "
-            "--memory, or begin anew without --resume"
+            "--resume continues with the shards that the fit began with; leave out --memory, or "
+            "start again without --resume"
         )
     why = "continues with the settings of the interrupted fit"
     refuse_others(ctx, "resume", why, but="ray")
@@ -227,12 +227,12 @@ def _resume(ctx: click.Context, home: "Home", name: str | None, ray: str | None)
 
 
 def _check_tuned(settings: dict[str, Any]) -> None:
-    """Raise UsageError for settings that a search does not keep."""
+    """Raise UsageError for settings that contradict a search."""
     for name, searched in (("start", "independent"), ("members", 1)):
         if settings.get(name, searched) != searched:
             raise UsageError(
-                f"--tune searches settings of one network per series, each by itself; {name} is "
-                f"{searched} then. Leave out {name} = {settings[name]}, or --tune"
+                f"--tune searches settings of one independent network per series, so {name} has to "
+                f"be {searched}. Leave out {name} = {settings[name]}, or --tune"
             )
 
 
@@ -250,14 +250,15 @@ def _finish(ctx: click.Context, result: "SavedFit") -> None:
     name_skipped(result.facts.skipped, result.facts.config)
     if result.again is not None:
         say(
-            "Of some of them the workers were lost; what was trained is kept, and `forecaster fit "
-            f"--resume {result.again}` tries these again, for a run of all."
+            "Some of them were skipped because their workers were lost. All trained networks are "
+            f"kept; `forecaster fit --resume {result.again}` tries the others again and makes a "
+            "run of all series."
         )
     ctx.exit(PARTLY if result.facts.skipped or result.stale else 0)
 
 
 def _products(facts: "RunFacts") -> dict[str, str]:
-    """What was multiplied, where that was asked for."""
+    """Return the precision of the products, if it was asked for."""
     asked = facts.config.precision != "float32"
     return {"Products": str(facts.provenance["products"])} if asked else {}
 
@@ -294,7 +295,7 @@ def _print_summary(result: "SavedFit") -> None:
 
 
 def _error(report: "pd.DataFrame") -> str:
-    """Over the validation span, against what is there for nothing."""
+    """Return the median error over the validation span, relative to simple forecasts."""
     text = f"{report['mae_relative_to_naive'].median():.4f} of that of 'unchanged'"
     seasonal = report["mae_relative_to_seasonal_naive"]
     if seasonal.notna().any():
@@ -303,7 +304,7 @@ def _error(report: "pd.DataFrame") -> str:
 
 
 def _worse_than_simple(report: "pd.DataFrame") -> str | None:
-    """What to say of networks whose forecasts are not worth their training."""
+    """Return a warning if the forecasts are worse than a simple one."""
     rivals = {
         "'unchanged'": report["mae_relative_to_naive"],
         "the season before": report["mae_relative_to_seasonal_naive"],
@@ -320,7 +321,7 @@ def _worse_than_simple(report: "pd.DataFrame") -> str | None:
 
 
 def _networks(facts: "RunFacts") -> str:
-    """How many there are, of what kind, and where they started."""
+    """Return the number of networks, their kind, and their start."""
     config = facts.config
     each = f"{config.members} {config.column} for each of {len(facts.report)} series"
     pooled = config.start == "pooled"
@@ -328,7 +329,7 @@ def _networks(facts: "RunFacts") -> str:
 
 
 def _masked(facts: "RunFacts") -> dict[str, str]:
-    """Sessions that were left out as wrong, by flag."""
+    """Return the number of sessions left out as wrong, by flag."""
     counts = facts.provenance.get("masked") or {}
     if not counts:
         return {}
@@ -337,7 +338,7 @@ def _masked(facts: "RunFacts") -> dict[str, str]:
 
 
 def _covariates(facts: "RunFacts") -> dict[str, str]:
-    """What else the networks see."""
+    """Return the covariates that the networks see."""
     known = facts.covariates
     parts = {"known ahead": known.future, "of each series": (*known.numbers, *known.words)}
     words = [f"{', '.join(names)} ({what})" for what, names in parts.items() if names]
@@ -345,7 +346,7 @@ def _covariates(facts: "RunFacts") -> dict[str, str]:
 
 
 def _choices(facts: "RunFacts") -> dict[str, str]:
-    """What a search chose, as counts."""
+    """Return the settings that a search chose, with the number of series for each."""
     if not facts.provenance.get("tuned"):
         return {}
     counts = {

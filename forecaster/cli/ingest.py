@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 @click.option(
     "--refresh",
     is_flag=True,
-    help="Read everything again: Yahoo's history, which then replaces what is stored, or a file "
-    "that seems not to have changed.",
+    help="Read everything again: Yahoo's history, which then replaces the stored one, or a file "
+    "that seems unchanged.",
 )
 @click.option(
     "--requests-per-second", type=click.FloatRange(0, min_open=True), default=2.0,
-    show_default=True, help="To Yahoo, at the most.",
+    show_default=True, help="Maximum rate of requests to Yahoo.",
 )  # fmt: skip
 @click.option(
     "--workers", type=click.IntRange(1, 32), default=4, show_default=True,
-    help="Requests to Yahoo under way at the same time.",
+    help="Number of simultaneous requests to Yahoo.",
 )  # fmt: skip
 @home_option
 @click.pass_context
@@ -71,10 +71,10 @@ def ingest(
     requests_per_second: float,
     workers: int,
 ) -> None:
-    """Fetch series and store them, without training. Run again, it fetches only what is missing.
+    """Fetch series and store them, without training. A second call fetches only what is missing.
 
-    Whatever has arrived is kept: after an interruption, run the same command again. Yahoo's terms
-    allow personal use only.
+    Series that have arrived are kept: after an interruption, run the same command again. Yahoo's
+    terms allow personal use only.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def ingest(
         again = "fetched again" if name in arrived.ids else "could not be fetched again"
         say(
             f"{printable(name, lines=False)}: {again}; "
-            f"what there was is in {arrived.store.quarantine_folder}: {why}"
+            f"the damaged file is in {arrived.store.quarantine_folder}: {why}"
         )
     show(
         f"Stored {len(arrived.ids)} series from {opened.name} in {arrived.store.folder}; "
@@ -120,7 +120,7 @@ def ingest(
               help="The file to write: .csv, .json, .parquet or .xlsx.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(FORMATS),
               help="[default: by the ending of --output]")  # fmt: skip
-@click.option("--source", help="Which stored source.  [default: the only one there is]")
+@click.option("--source", help="Name of the stored source.  [default: the only one]")
 @click.option("--adjusted", is_flag=True,
               help="Prices after dividends, on the scale of adj_close.")  # fmt: skip
 @overwrite_option
@@ -135,7 +135,7 @@ def export(
     overwrite: bool,
     home: "Home",
 ) -> None:
-    """Write the stored series, unchanged, as one long table; by default those of all series.
+    """Write stored series, unchanged, as one long table; by default all series.
 
     \b
     Examples:

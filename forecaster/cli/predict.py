@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 _FULL_TABLES = 5  # for more series than this, one line each
 _MOST_JUMPS = 10
 _PIPED = ("csv", "json")  # formats for standard output
-_LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
+_LATE = 2  # sessions; a source may be late by this many without a warning
 
 
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All series of the model.")
-@click.option("--run", metavar="NAME", help="Which run (see `runs`).  [default: the latest of real "
-              "data that knows the tickers]")  # fmt: skip
+@click.option("--run", metavar="NAME", help="Name of the run (see `runs`).  [default: the latest "
+              "run on real data that knows the tickers]")  # fmt: skip
 @click.option(
     "--level", type=float, multiple=True, default=(80, 95), show_default=True,
-    help="Bands in percent; repeat for more.",
+    help="Coverage of a band in percent; repeat for more bands.",
 )  # fmt: skip
 @click.option(
     "--format",
@@ -64,13 +64,13 @@ _LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
               ".parquet or .xlsx.")  # fmt: skip
 @click.option(
     "--paths", "n_paths", type=click.IntRange(1),
-    help="So many sample paths over the horizon, of all series together, instead of bands.",
+    help="Draw this many sample paths of all series together, instead of bands.",
 )  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page: .html.")
 @click.option("--groups", metavar="FILE.csv", help="Groups for the page, such as sectors: a CSV "
               "with the columns ticker and group.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw a PNG, SVG or PDF.")
-@click.option("--history", type=click.IntRange(2), help="Latest rows that --plot shows.  "
+@click.option("--history", type=click.IntRange(2), help="Number of latest rows that --plot shows.  "
               "[default: 63]")  # fmt: skip
 @covariate_options
 @date_format_option
@@ -100,10 +100,11 @@ def predict(
 ) -> None:
     """Forecast with a saved model and the stored series.
 
-    Where several runs could answer, it is said which one does, and why newer ones do not.
+    If several runs know the tickers, standard error says which one was taken, and why newer ones
+    were not.
 
-    With --paths, futures of all series together are drawn, so that the risk of a basket, or the
-    spread of a sum, can be asked for: a summary is shown, or the paths are written to --output.
+    --paths draws joint futures of all series, which give the risk of a basket or the spread of a
+    sum. It shows a summary, or writes the paths to --output.
 
     \b
     Examples:
@@ -114,10 +115,10 @@ def predict(
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
     """
     if everything == bool(tickers):
-        raise UsageError("name tickers, or --all for every series of the model (not both)")
+        raise UsageError("name tickers, or use --all for every series of the model (not both)")
     for drawn, option in ((plot, "--plot draws"), (report, "--report shows")):
         if n_paths is not None and drawn is not None:
-            raise UsageError(f"{option} bands, which --paths does not make; leave one of them out")
+            raise UsageError(f"{option} bands, and --paths makes none; leave one of them out")
     _check_reading(reading, covariates)
     if groups is not None and report is None:
         raise UsageError("--groups is for the page; add --report FILE.html")
@@ -154,7 +155,7 @@ def predict(
 
 def _warn(result: "Prediction") -> None:
     if result.simulated:
-        say("Simulated prices: the forecasts are of an invented market.")
+        say("Simulated prices: these are forecasts of an invented market.")
         return
     for name, day in list(result.jumped.items())[:_MOST_JUMPS]:
         say(
@@ -168,7 +169,7 @@ def _warn(result: "Prediction") -> None:
         end = f"{_last(result, name)[1]}, {count:,} {unit} ago"
         say(
             f"Warning: the data are stale: {name} ends {end}"
-            + (f", and so are {len(late) - 1} more" if len(late) > 1 else "")
+            + (f", and {len(late) - 1} more series are late" if len(late) > 1 else "")
             + f". {_how_to_update(str(result.model.provenance.get('source')))}"
         )
 
@@ -183,14 +184,14 @@ def _how_to_update(source: str) -> str:
 def _check_reading(
     reading: dict[str, str | tuple[str, ...] | None], covariates: "CovariateFiles"
 ) -> None:
-    """Raise UsageError for options of how files are read that have no file, or do not fit one."""
+    """Raise UsageError for options on reading files if there is no file, or they do not fit it."""
     if not covariates and (given := [name for name, value in reading.items() if value]):
         raise UsageError(
-            f"--{given[0].replace('_', '-')} says how files of covariates are read; add --future "
-            "FILE or --static FILE (stored series are as `ingest` and `fit` have read them)"
+            f"--{given[0].replace('_', '-')} says how to read files of covariates; add --future "
+            "FILE or --static FILE (stored series were read by `ingest` or `fit`)"
         )
     if any(said.split("=")[0] in ("target", "wide") for said in reading["columns"] or ()):
-        raise UsageError("--columns: of covariates, id=NAME and time=NAME can be said, no more")
+        raise UsageError("--columns: covariates only take id=NAME and time=NAME")
 
 
 def _print_tables(
@@ -209,7 +210,7 @@ def _print_tables(
 
 
 def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
-    """One series by date."""
+    """Return a table of one series' forecasts, a row per date."""
     from rich.table import Table
 
     from forecaster.series import show_times
@@ -227,9 +228,9 @@ def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
 
 
 def _overview(result: "Prediction", levels: Sequence[float], *, narrow: bool = False) -> "Table":
-    """The last date of every series, one line each; ``narrow``: without the latest values.
+    """Return a table of the last date's forecasts, a row per series.
 
-    A date that all of them have stands above.
+    ``narrow``: without the latest values, and with a date that all series share in the title.
     """
     from rich.table import Table
 
@@ -268,12 +269,12 @@ def _cells(result: "Prediction", row: "pd.Series", levels: Sequence[float]) -> l
 
 
 def _last(result: "Prediction", name: str) -> tuple[tuple[str, float], str]:
-    """The latest value of a series and what it is called, and its time."""
+    """Return a series' latest value with its kind ("close" or "value"), and its time."""
     return _lasts(result, [name])[name]
 
 
 def _lasts(result: "Prediction", names: Sequence[str]) -> dict[str, tuple[tuple[str, float], str]]:
-    """The same of some series."""
+    """Return the same for several series."""
     from forecaster.forecasting import price_factor
     from forecaster.series import show_time
 
@@ -301,7 +302,7 @@ def _export(result: "Prediction", form: str | None, file: Output | None) -> None
             say(f"Wrote {file.path}")
         return
     text = (write_csv(frame) if form == "csv" else as_json(frame)).rstrip("\n")
-    # A file or a program gets what there is; a terminal would obey what controls it.
+    # Files and programs get the text as it is; a terminal would obey control characters in it.
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
@@ -326,7 +327,7 @@ def _write_page(
     source = str(result.model.provenance.get("source"))
     record = read_record(home, source)
     for path, why in record.damaged.items():
-        say(f"Warning: {path}: left out, it cannot be read: {why}")
+        say(f"Warning: {path}: left out, since it cannot be read: {why}")
     made = Forecasts(
         result.panel, result.frame, result.model.config.column, tuple(levels),
         run_name(result.run), source, result.late, result.jumped, record.frames.get(source),

@@ -1,4 +1,4 @@
-"""What is said of work that was interrupted, and what its options do not go with."""
+"""Messages about interrupted work, and checks for options that contradict --resume."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from forecaster.storage import UnfinishedFit
 
 THE_ONLY = ""
-"""The fit that was interrupted, for --resume without a name."""
+"""The value of --resume without a name: there is only one interrupted fit."""
 
 
 def refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> None:
-    """Raise UsageError for options that mean nothing beside this one; all ``but`` one."""
+    """Raise UsageError if other options were given beside this one, apart from ``but``.
+
+    ``why``: continues "--option" in the message.
+    """
     from click.core import ParameterSource
 
     for name in ctx.params.keys() - {"home", option, but}:
@@ -28,9 +31,10 @@ def refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> N
 
 @contextlib.contextmanager
 def resumable(command: str = "fit") -> Iterator[Callable[["UnfinishedFit"], None]]:
-    """Say how to continue when the block is interrupted, or its result cannot be written.
+    """Say how to continue if the block is interrupted, or its result cannot be written.
 
-    ``command``: that continues it. Gives what is to be called with the fit when it begins.
+    ``command``: the command that continues it. Yields a function to call with the fit once it has
+    begun.
     """
     begun: list[UnfinishedFit] = []
     try:

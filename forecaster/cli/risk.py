@@ -1,4 +1,4 @@
-"""What ``forecaster predict --paths`` shows: what prices may lose, or other series' values."""
+"""The tables of ``forecaster predict --paths``: the risk of prices, or values of other series."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -15,9 +15,9 @@ _SUM = "sum"
 
 
 def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
-    """Simple returns from the latest price to the last step: a row per path, a column per series.
+    """Return simple returns from the latest price to the last step: (path, series).
 
-    The last column is a basket that holds as much money in each of them.
+    The last column is a basket with equal amounts of money in all series.
     """
     from forecaster.forecasting import price_factor
 
@@ -31,7 +31,7 @@ def returns_over_horizon(result: "Prediction") -> pd.DataFrame:
 
 
 def values_at_the_end(result: "Prediction") -> pd.DataFrame:
-    """Values at the last step: a row per path, a column per series, and one of their sum."""
+    """Return values at the last step, (path, series), with their sum as the last column."""
     frame, model = result.frame, result.model.config.column
     ends = frame.groupby(["unique_id", "sample_id"], sort=False)[model].last()
     values = cast(pd.DataFrame, ends.unstack("unique_id"))[list(result.panel.ids)]
@@ -39,7 +39,7 @@ def values_at_the_end(result: "Prediction") -> pd.DataFrame:
 
 
 def values_table(result: "Prediction", most: int) -> Table:
-    """Values at the last step of the first series, and of the sum of all."""
+    """Return a table of values at the last step: the first ``most`` series, and the sum of all."""
     values = values_at_the_end(result)
     names = [*list(result.panel.ids)[:most], *([_SUM] if _SUM in values else [])]
     steps, count = result.model.config.horizon, len(result.panel.ids)
@@ -61,7 +61,10 @@ def values_table(result: "Prediction", most: int) -> Table:
 
 
 def risk_table(result: "Prediction", most: int) -> Table:
-    """Returns over the horizon of the first series and of a basket of all, with what tails hold."""
+    """Return a table of returns over the horizon, with value at risk and expected shortfall.
+
+    Rows: the first ``most`` series, and a basket of all.
+    """
     returns = returns_over_horizon(result)
     names = [*list(result.panel.ids)[:most], *([_BASKET] if _BASKET in returns else [])]
     steps, count = result.model.config.horizon, len(result.panel.ids)

@@ -29,9 +29,9 @@ _SHORT = 12  # characters of a hash
 def runs(ctx: click.Context, *, home: "Home") -> None:
     """List the runs, and compare, rename and remove them.
 
-    A run is what `fit` saves. `predict` takes the latest one of real data that knows the tickers,
-    or the one named by --run. Errors are relative to "unchanged", over the validation span of each
-    run, the median over its series.
+    A run is a model saved by `fit`. `predict` takes the latest run on real data that knows the
+    tickers, or the one that --run names. Errors are medians over a run's series, over its
+    validation span, relative to "unchanged".
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def runs(ctx: click.Context, *, home: "Home") -> None:
 @click.argument("second")
 @home_option
 def compare(*, first: str, second: str, home: "Home") -> None:
-    """Show which settings and data of two runs differ, and their errors.
+    """Show the settings and data in which two runs differ, and their errors.
 
     \b
     Example:
@@ -67,7 +67,7 @@ def compare(*, first: str, second: str, home: "Home") -> None:
 @click.argument("new")
 @home_option
 def rename(*, old: str, new: str, home: "Home") -> None:
-    """Give a run another name; its place among the runs stays.
+    """Give a run another name; the order of the runs does not change.
 
     \b
     Example:
@@ -75,7 +75,7 @@ def rename(*, old: str, new: str, home: "Home") -> None:
     """
     from forecaster.storage import rename_run
 
-    show(f"{old} is called {new} now: {rename_run(home, old, new)}")
+    show(f"{old} is now called {new}: {rename_run(home, old, new)}")
 
 
 @runs.command()
@@ -91,7 +91,7 @@ def remove(*, names: Sequence[str], home: "Home") -> None:
     from forecaster.storage import remove_run
 
     for name in names:
-        home.find_run(name)  # all of them are there before any goes
+        home.find_run(name)  # raises before any is removed if one does not exist
     for name in dict.fromkeys(names):
         show(f"Removed {name}: {remove_run(home, name)}")
 
@@ -162,7 +162,7 @@ def _print_differences(first: "Run", second: "Run") -> None:
 
 
 def _facts(run: "Run") -> dict[str, str]:
-    """What a run was made of, as text."""
+    """Return a run's settings and data, as text."""
     given = {name: _shown(run.provenance.get(name)) for name in _FACTS}
     given["data_sha256"] = given["data_sha256"][:_SHORT]
     facts = {_FACTS[name]: value for name, value in given.items()}
@@ -180,7 +180,7 @@ def _shown(value: object) -> str:
 
 
 def _print_errors(first: "Run", second: "Run") -> None:
-    """Errors of each run, and of the series that both have."""
+    """Print the errors of each run, and those over the series that both runs have."""
     from rich.table import Table
 
     table = Table("error, relative to", first.name, second.name,
@@ -205,8 +205,8 @@ def _print_errors(first: "Run", second: "Run") -> None:
     if any(getattr(first.config, name) != getattr(second.config, name)
            for name in ("horizon", "validation")) or _span(first) != _span(second):  # fmt: skip
         show(
-            "Horizon, held-back rows or data differ, so these errors are not of the same days; "
-            "`forecaster evaluate` forecasts the same ones."
+            "Horizon, held-back rows or data differ, so these errors are of different days; "
+            "`forecaster evaluate` compares forecasts of the same days."
         )
 
 

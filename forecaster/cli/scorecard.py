@@ -30,12 +30,12 @@ def scorecard(
     *, tickers: tuple[str, ...], run: str | None, output: Path | None, report: Path | None,
     overwrite: bool, home: "Home",
 ) -> None:  # fmt: skip
-    """Say how the forecasts that were really made have done since.
+    """Score the past forecasts of `predict` against what came.
 
-    Each `predict` is kept in the home's record. After `ingest`, its forecasts are compared with
-    what came: the share that bands covered, and CRPS and absolute error relative to those
-    of "unchanged" (below 1 is better). Splits and dividends since then are allowed for. A forecast
-    that was made again from the same day, by the same run, counts once.
+    `predict` keeps its forecasts in the home's record. After `ingest` has stored the outcomes, this
+    shows the share that the bands covered, and CRPS and absolute error relative to "unchanged"
+    (below 1 is better). Splits and dividends since then are allowed for. If the same run forecast
+    from the same day more than once, that counts once.
 
     \b
     Examples:
@@ -49,12 +49,12 @@ def scorecard(
 
     record = read_record(home)
     for path, why in record.damaged.items():
-        say(f"Warning: {path}: left out, it cannot be read: {why}")
+        say(f"Warning: {path}: left out, since it cannot be read: {why}")
     if not record.frames:
         return show(f"No forecast under {home} yet; `forecaster predict` makes some.")
     card = score_record(home, record.of(tickers, run))
     if card.simulated:
-        say("Simulated prices: the forecasts are of an invented market.")
+        say("Simulated prices: these are forecasts of an invented market.")
     if file is None and page is None and len(card.known):
         print_table(_table(card), _table(card, narrow=True))
     if file is not None:
@@ -70,7 +70,7 @@ def scorecard(
 
 
 def _table(card: "Scorecard", *, narrow: bool = False) -> "Table":
-    """``narrow``: without the counts of forecasts, and with shorter headings."""
+    """Return the table; ``narrow``: without counts of forecasts, and with shorter headings."""
     from rich.table import Table
 
     def shown(cells: Sequence[str]) -> Sequence[str]:
@@ -105,7 +105,7 @@ def _cells(row: "pd.Series", levels: Sequence[str]) -> list[str]:
 
 
 def _exported(card: "Scorecard") -> "pd.DataFrame":
-    """The table by series, after a row of all, which no series is called."""
+    """Return the table by series, after a row of all series together, called "(all)"."""
     import pandas as pd
 
     total = card.total().to_frame().T.assign(by="(all)")

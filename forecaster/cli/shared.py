@@ -25,7 +25,7 @@ PARTLY = 3
 
 
 def home_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--home``, handed over as a Home; of a command in a group, that of the group will do."""
+    """Add ``--home``, passed on as a Home; a subcommand also takes the ``--home`` of its group."""
     return click.option(
         "--home",
         envvar="FORECASTER_HOME",
@@ -44,28 +44,28 @@ source_option = click.option(
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),
-    help="The sign before a fraction in CSV files.  [default: what each file shows]",
+    help="Decimal sign in CSV files.  [default: as each file's numbers show]",
 )
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace files that exist, which are refused otherwise."
+    "--overwrite", is_flag=True, help="Replace existing files; without it they are an error."
 )
 columns_option = click.option(
     "--columns",
     multiple=True,
     metavar="ROLES",
-    help="What the columns of files are, where their names do not say so: "
-    "id=store,time=day,target=sales, or wide where each column is a series.",
+    help="Roles of columns in files, if their names do not tell: id=store,time=day,target=sales, "
+    "or wide if each column is a series.",
 )
 date_format_option = click.option(
     "--date-format",
     metavar="FORMAT",
-    help="How files write their dates, such as %d/%m/%Y.  [default: what each file shows]",
+    help="Format of dates in files, such as %d/%m/%Y.  [default: as each file's dates show]",
 )
 tickers_option = click.option(
     "--tickers",
     metavar="FILE|LIST",
-    help="Tickers between commas, or a file of them, one a line; sp500.txt and dow30.txt are "
-    "included. Or of members over time: date,tickers or ticker,start,end.  "
+    help="Tickers separated by commas, or a file with one a line; sp500.txt and dow30.txt are "
+    "included. Or a file of members over time: date,tickers or ticker,start,end.  "
     "[default: every series of the source]",
 )
 
@@ -73,20 +73,20 @@ tickers_option = click.option(
 market_option = click.option(
     "--market",
     metavar="TICKER",
-    help="An index of the same source, such as SPY, whose changes and volatility each series' "
-    "networks see beside its own. It is forecast only if it is listed, too.",
+    help="An index of the same source, such as SPY; all networks see its changes and volatility "
+    "beside those of their own series. It is forecast only if it is listed as well.",
 )
 ray_option = click.option(
     "--ray",
     metavar="auto|ADDRESS",
-    help="Train on the nodes of a Ray cluster: the one of this machine, or that of HOST:PORT. "
-    "The networks are the same.",
+    help="Train on the nodes of a Ray cluster: auto, the one that this machine belongs to, or "
+    "HOST:PORT. The networks are the same.",
 )
 
 
 @contextlib.contextmanager
 def cluster(address: str | None) -> "Iterator[Executor | None]":
-    """The executor that ``--ray`` names; None, this process, without it."""
+    """Yield the executor that ``--ray`` names, or None, for this process, without it."""
     if address is None:
         yield None
         return
@@ -97,16 +97,16 @@ def cluster(address: str | None) -> "Iterator[Executor | None]":
 
 
 def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--future`` and ``--static``, handed over as ``covariates``.
+    """Add ``--future`` and ``--static``, passed on together as ``covariates``.
 
-    They are read as the command's other options say that files are read.
+    The command's other options (``--decimal``, ``--columns``, ...) say how these files are read.
     """
     file = click.Path(path_type=Path)
 
-    @click.option("--static", type=file, metavar="FILE", help="What each series is: a row "
-                  "unique_id,... with numbers or words, such as its sector.")  # fmt: skip
-    @click.option("--future", type=file, metavar="FILE", help="Numbers that are known in advance: "
-                  "unique_id,ds,... (or ds,... for all), up to the horizon.")  # fmt: skip
+    @click.option("--static", type=file, metavar="FILE", help="Facts about each series: rows "
+                  "unique_id,... with numbers or words, such as a sector.")  # fmt: skip
+    @click.option("--future", type=file, metavar="FILE", help="Numbers known in advance: rows "
+                  "unique_id,ds,... (or ds,... for all series), up to the horizon.")  # fmt: skip
     @functools.wraps(command)
     def with_files(*args: Any, future: Path | None, static: Path | None, **options: Any) -> Any:
         from forecaster.ingest import CovariateFiles, Reading
@@ -119,7 +119,7 @@ def covariate_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--tickers``, ``--source``, how files are read, ``--start``, ``--end`` and ``--mask``."""
+    """Add ``--tickers``, ``--source``, ``--start``, ``--end``, ``--mask``, and those on files."""
     date = click.DateTime(["%Y-%m-%d"])
     for option in (
         click.option(
@@ -128,7 +128,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             metavar="FLAGS",
             callback=lambda ctx, option, value: _flags(value),
-            help="Rows with these flags (see `status`) are left out of training: none, or any of "
+            help="Leave rows with these flags (see `status`) out of training: none, or any of "
             "copied, reversed, unconfirmed, jump, ohlc, frozen, zero_volume.",
         ),
         click.option("--end", type=date, help="Last date, YYYY-MM-DD."),
@@ -144,7 +144,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
-    """What ``--columns`` and ``--date-format`` say."""
+    """Return the roles and the date format that ``--columns`` and ``--date-format`` give."""
     from forecaster.ingest import Columns, parse_columns
 
     options = parse_columns(columns)
@@ -153,13 +153,13 @@ def as_columns(columns: tuple[str, ...], date_format: str | None) -> "Columns":
 
 
 def _flags(value: str) -> tuple[str, ...]:
-    """Flags between commas; ``none`` for no flags."""
+    """Split flags at commas; ``none`` means no flags."""
     words = tuple(word.strip() for word in value.split(",") if word.strip())
     return () if words == ("none",) else words
 
 
 def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None]":
-    """The tickers of a file or a list, and when each belonged to the universe, if it says so."""
+    """Return the tickers of a file or list, and the times of membership if the file has them."""
     if path is None:
         return None, None
     from forecaster.ingest import listed_tickers, read_membership, read_universe
@@ -173,7 +173,7 @@ def read_tickers(path: str | None) -> "tuple[list[str] | None, Membership | None
 
 
 def _home_of_group(ctx: click.Context) -> "Home | None":
-    """The home that was named before the name of a subcommand, if none is named behind it."""
+    """Return the home given before a subcommand's name, unless one is given after it."""
     from click.core import ParameterSource
 
     if ctx.parent is None or ctx.get_parameter_source("home") is ParameterSource.COMMANDLINE:
@@ -193,7 +193,7 @@ def _home(value: str | None) -> "Home":
 
 
 def say(message: str) -> None:
-    """Print to standard error, which is kept free of results."""
+    """Print a message, not a result, to standard error."""
     click.echo(printable(message), err=True)
 
 
@@ -203,15 +203,15 @@ def show(message: str) -> None:
 
 
 def say_reasons(reasons: Mapping[str, object]) -> None:
-    """Name series with their reasons, a line each."""
+    """Print series with their reasons to standard error, a line each."""
     for name, reason in reasons.items():
         say(f"  {printable(name, lines=False)}: {reason}")
 
 
 def name_stale(stale: Mapping[str, str]) -> None:
-    """Name every series that could not be updated, with the reason."""
+    """Print the series that could not be updated, with the reasons."""
     if stale:
-        say(f"Not updated, what was stored is kept, {len(stale)}:")
+        say(f"Not updated ({len(stale)}); their stored rows are kept:")
         say_reasons(stale)
 
 
@@ -229,7 +229,7 @@ def name_skipped(skipped: Mapping[str, "Skipped"], config: "Config | None" = Non
 
 
 class Bars:
-    """Progress on a terminal, one bar at a time: series that arrive, then networks that train."""
+    """A progress bar on a terminal: first for series that arrive, then for networks that train."""
 
     def __init__(self, bar: "Progress"):
         self._bar = bar
@@ -238,19 +238,19 @@ class Bars:
         self._shard = ""
 
     def sharding(self, done: int, total: int) -> None:
-        """How many shards of a fit are done: which one the bars to come are of."""
+        """Name the shard that the next bars belong to, after ``done`` finished ones."""
         self._shard = f", shard {done + 1} of {total}"
 
     def fetching(self, done: int, total: int) -> None:
-        """How many series have arrived, or have failed to."""
+        """Show the number of series that have arrived or failed."""
         self._show("Fetching", done, total, "")
 
     def counting(self, label: str) -> Callable[[int, int], None]:
-        """A callback ``(done, total)`` that shows a bar with this label."""
+        """Return a callback ``(done, total)`` that shows a bar with this label."""
         return lambda done, total: self._show(label, done, total, "")
 
     def training(self, now: "TrainingProgress") -> None:
-        """How far the networks are; at first, that their programs are being compiled."""
+        """Show the progress of training; at first, that programs are being compiled."""
         import numpy as np
 
         if now.compiling:
@@ -279,7 +279,7 @@ class Bars:
 
 @contextlib.contextmanager
 def bars() -> Iterator[Bars]:
-    """Progress bars on standard error, gone at the end; nothing where there is no terminal."""
+    """Yield progress bars on standard error, removed at the end; without a terminal, no bars."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     columns = (
@@ -291,7 +291,7 @@ def bars() -> Iterator[Bars]:
 
 
 def _terminal() -> "Console":
-    """Standard error when it is a terminal; otherwise nothing is drawn."""
+    """Return standard error as a console that draws nothing unless it is a terminal."""
     from rich.console import Console
 
     terminal = Console(stderr=True)

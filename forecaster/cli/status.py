@@ -18,27 +18,26 @@ if TYPE_CHECKING:
     from forecaster.home import Home
     from forecaster.ingest import Store
 
-_SHOWN = 20  # series without --all
+_SHOWN = 20  # number of series without --all
 _MOST_DATES = 60
-_DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # others come in hundreds
+_DATED = ("copied", "reversed", "unconfirmed", "jump", "ohlc", "closed")  # the rarer flags
 
 
 @click.command()
 @click.argument("tickers", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Show every series.")
 @click.option(
-    "--verify", is_flag=True, help="Read all files and check them against what was written."
+    "--verify", is_flag=True, help="Read all files and compare their hashes with the stored ones."
 )
 @home_option
 @click.pass_context
 def status(
     ctx: click.Context, *, home: "Home", tickers: tuple[str, ...], everything: bool, verify: bool
 ) -> None:
-    """Show what is stored, what looks wrong with it, what was trained, and what was interrupted.
+    """Show stored data, problems in them, trained runs and interrupted fits.
 
-    Of the series, those with the most to look at come first. Flags: copied, reversed and
-    unconfirmed sessions are left out of training (--mask); jumps without a split or dividend are
-    for you to judge.
+    Series with the most problems come first. Flags: copied, reversed and unconfirmed sessions are
+    left out of training (--mask); jumps without a split or dividend are for you to judge.
 
     \b
     Examples:
@@ -67,7 +66,7 @@ def status(
 
 
 def _sources_table(stores: Sequence["Store"], *, narrow: bool = False) -> "Table":
-    """``narrow``: without paths, gaps, and columns that hold nothing but zeros."""
+    """Return a table of the sources; ``narrow``: without paths, gaps and columns of zeros."""
     from rich.table import Table
 
     rows = [
@@ -89,7 +88,7 @@ def _sources_table(stores: Sequence["Store"], *, narrow: bool = False) -> "Table
 
 
 def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) -> None:
-    """The series asked for, or those with the most to look at; and what was set aside."""
+    """Print the named series, or those with the most problems, and the files set aside."""
     names = _choose_series(store, tickers, everything=everything)
     if not names:
         return
@@ -112,7 +111,7 @@ def _choose_series(store: "Store", tickers: Sequence[str], *, everything: bool) 
 
 
 def _series_table(store: "Store", names: Sequence[str], *, narrow: bool = False) -> "Table":
-    """``narrow``: without the first days and the gaps."""
+    """Return a table of some series; ``narrow``: without the first days and the gaps."""
     from rich.table import Table
 
     shown = ("last", "rows") if narrow else ("first", "last", "rows", "gaps")
@@ -130,7 +129,7 @@ def _series_table(store: "Store", names: Sequence[str], *, narrow: bool = False)
 
 
 def _print_flags(store: "Store", names: Sequence[str]) -> None:
-    """The flagged rows of some series, date by date."""
+    """Print the flagged rows of some series, date by date."""
     from rich.table import Table
 
     try:
@@ -165,7 +164,7 @@ def _print_models(home: "Home") -> None:
 
 
 def _print_unfinished(home: "Home") -> None:
-    """Fits that are under way, and those that wait to be resumed."""
+    """Print the fits that are running, and those that can be resumed."""
     from rich.table import Table
 
     from forecaster.storage import unfinished_fits
@@ -186,13 +185,13 @@ def _print_unfinished(home: "Home") -> None:
 
 
 def _describe_run(folder: "Path") -> list[str]:
-    """The cells of a run's row; says what is wrong with a damaged one."""
+    """Return the cells of a run's row; if the run is damaged, print why."""
     from forecaster.home import run_name
     from forecaster.storage import SHARDS, Run, check_whole
 
     try:
         run = Run.read(folder)
-        if not (folder / SHARDS).exists():  # of a run in shards, weights are looked at when needed
+        if not (folder / SHARDS).exists():  # weights of shards are checked when they are used
             check_whole(folder)
     except ModelError as error:
         say(str(error))
@@ -200,14 +199,14 @@ def _describe_run(folder: "Path") -> list[str]:
     errors = [error for error in run.error if error is not None]
     return [
         run_name(folder), run.networks, str(len(run.ids)),
-        # `fc.save` may have put it here, without a source.
+        # A model saved by `fc.save` has no source.
         run.source or "unknown", run.provenance.get("last", "unknown"),
         f"{statistics.median(errors):.4f}" if errors else "nan",
     ]  # fmt: skip
 
 
 def _verify(store: "Store") -> int:
-    """Check all files of a store; says which are damaged and returns how many."""
+    """Check all files of a store; print the damaged ones and return their number."""
     damages = store.damages()
     for why in damages.values():
         say(why)
@@ -223,7 +222,7 @@ def _verify(store: "Store") -> int:
 
 
 def _print_processor() -> None:
-    """Which code trains LSTMs and GRUs, how to get the faster one, and what bfloat16 comes to."""
+    """Print which code trains LSTMs and GRUs, and how bfloat16 is computed."""
     from forecaster.swarm.recurrence import processor_status
 
     (instructions, why), products = processor_status()

@@ -1,4 +1,4 @@
-"""How a command is stopped from outside: Ctrl-C, a batch system, a terminal that is closed."""
+"""Stop a command from outside: by Ctrl-C, by a batch system, by closing its terminal."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _SIGNALS = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asks the program to end; whatever keeps its state on Ctrl-C keeps it now too."""
+    """A signal asks the program to end; code that keeps its state on Ctrl-C does so now too."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
@@ -21,13 +21,13 @@ class Stopped(KeyboardInterrupt):
 
 
 def exit_code(interruption: KeyboardInterrupt) -> int:
-    """What a shell expects after a signal: 130 after Ctrl-C, 143 after SIGTERM."""
+    """Return the code that a shell expects after a signal: 130 for Ctrl-C, 143 for SIGTERM."""
     number = interruption.number if isinstance(interruption, Stopped) else signal.SIGINT
     return 128 + number
 
 
 def word(interruption: KeyboardInterrupt) -> str:
-    """What happened, as the beginning of a message."""
+    """Return what happened, as the beginning of a message."""
     if isinstance(interruption, Stopped):
         return f"Stopped by {interruption}"
     return "Interrupted"
@@ -37,8 +37,8 @@ def word(interruption: KeyboardInterrupt) -> str:
 def stoppable() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block by :class:`Stopped`, as Ctrl-C does by its exception.
 
-    Only the first counts: a second one, which batch systems like to send, must not interrupt the
-    writing of a checkpoint. A signal that is ignored, as SIGHUP under ``nohup``, stays ignored.
+    Only the first signal counts: a second one, which batch systems often send, must not interrupt
+    the writing of a checkpoint. A signal that is ignored, as SIGHUP under ``nohup``, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -66,7 +66,8 @@ def stoppable() -> Iterator[None]:
     told = sys.unraisablehook
     for number in before:
         signal.signal(number, stop)
-    # Python drops what is raised while it collects garbage, where JAX has callbacks: ask again.
+    # Python drops exceptions raised during garbage collection, where JAX has callbacks; the hook
+    # then sends the signal again.
     sys.unraisablehook = lost
     try:
         yield

@@ -1,4 +1,4 @@
-"""Standard output and error as a command finds them: closed, full, or in a narrow encoding."""
+"""Handle standard output and error that are closed, full, or in a narrow encoding."""
 
 import contextlib
 import io
@@ -14,10 +14,10 @@ from forecaster.errors import WriteError
 
 
 class _Closed(io.TextIOBase):
-    """Standard output that the caller has closed: whoever writes to it is told."""
+    """Standard output that the caller has closed: writing to it raises an error."""
 
     def writable(self) -> bool:
-        """It takes calls, though no text."""
+        """Return True, so that :meth:`write` is called."""
         return True
 
     def write(self, text: str, /) -> NoReturn:
@@ -28,17 +28,17 @@ class _Closed(io.TextIOBase):
 
 
 def prepare_streams() -> None:
-    """Make standard output and error fit to be written to, whatever the caller made of them.
+    """Make standard output and error writable, however the caller set them up.
 
-    A character that their encoding lacks is shown as its number. Where one is closed, its
-    descriptor is occupied: a file that is opened next would get it, and with it what libraries
+    Characters that their encoding lacks are shown as numbers. The descriptor of a closed stream is
+    reserved: otherwise the next file opened would get it, and with it the messages that libraries
     write to standard error.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # Takes the lowest number that is free, which is this; for child processes too.
+            # Opens the lowest free descriptor, which is this one; child processes inherit it.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         sys.stdout = _Closed()
@@ -48,10 +48,10 @@ def prepare_streams() -> None:
 
 
 def say_output_failed(error: OSError) -> None:
-    """Say why the output could not be written, and drop what is left of it."""
+    """Say why the output could not be written, and drop the rest of it."""
     say(f"Error: output: {error.strerror or error}, so the output is lost")
     with contextlib.suppress(OSError, AttributeError, io.UnsupportedOperation):
-        # The interpreter would try once more at its end.
+        # Otherwise the interpreter would try to write again when it exits.
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())
         os.close(nothing)
@@ -59,8 +59,8 @@ def say_output_failed(error: OSError) -> None:
 
 @contextlib.contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Show the package's own warnings in one line each, and none of its libraries'."""
-    drawing = logging.getLogger("matplotlib")  # says that it builds a cache, or has no folder
+    """Show the package's own warnings in one line each, and hide those of its libraries."""
+    drawing = logging.getLogger("matplotlib")  # logs that it builds a cache, or has no folder
     level = drawing.level
     drawing.setLevel(logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""Tables on a terminal of any width: those that do not fit are written below each other."""
+"""Print tables on a terminal of any width; one that does not fit is printed cell below cell."""
 
 import os
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_WITHOUT_A_TERMINAL = 120  # columns, or as many as a table needs
-_FOLDED = 60  # columns of a terminal, from which on cells of several lines can be read
+_WITHOUT_A_TERMINAL = 120  # characters; a wider table gets the width it needs
+_FOLDED = 60  # characters; on narrower terminals, cells of several lines are hard to read
 _FEW_COLUMNS = 3
 
 
 def console(width: int | None = None) -> "Console":
-    """Where tables and lines are printed, as wide as the terminal, or as ``width``."""
+    """Return a console for tables and lines, as wide as the terminal, or ``width`` characters."""
     from rich.console import Console
 
     class Plain(Console):
-        """Shows names and paths as they are: brackets are no markup, and nothing is obeyed."""
+        """Show names and paths as they are: no markup, no control characters."""
 
         def render_str(self, text: str, **options: Any) -> "Text":
             return super().render_str(printable(text, lines=False), **options)
@@ -35,13 +35,13 @@ def console(width: int | None = None) -> "Console":
 
 
 def print_table(table: "Table", *narrower: "Table") -> None:
-    """Print a table, or where it is too wide the first that fits of others that say less.
+    """Print a table; if it is too wide, print the first of ``narrower`` that fits.
 
-    Where none does, its rows one below the other, so that none is cut: a stacked row begins with
-    its first cell; the others follow, a line each, with their heading.
+    If none fits, print the table's rows below each other, so that nothing is cut: the first cell of
+    a row, then a line for each other cell, with its heading.
     """
     screen = console()
-    if not (screen.is_terminal or os.environ.get("COLUMNS")):  # nobody's eyes: lines stay lines
+    if not (screen.is_terminal or os.environ.get("COLUMNS")):  # for programs: a row stays a line
         return console(max(screen.width, _width(screen, table))).print(table)
     for one in (table, *narrower):
         if _width(screen, one) <= screen.width:
@@ -50,7 +50,7 @@ def print_table(table: "Table", *narrower: "Table") -> None:
 
 
 def print_folded(table: "Table") -> None:
-    """Print a table whose long cells may have several lines; stacked where it is far too wide."""
+    """Print a table whose long cells may take several lines; stacked if it is far too wide."""
     screen = console()
     for column in table.columns:
         column.overflow = "fold"
@@ -60,22 +60,22 @@ def print_folded(table: "Table") -> None:
 
 
 def short_source(source: str) -> str:
-    """A source without the folders of its path."""
+    """Return a source's name without the folders of its path."""
     kind, sign, path = source.partition(":")
     return f"{kind}:{path.rstrip('/').rpartition('/')[2]}" if sign else source
 
 
 def _width(screen: "Console", table: "Table") -> int:
-    """Of a table, however wide the screen is."""
+    """Return the width that a table needs, however wide the screen is."""
     from rich.measure import Measurement
 
     return Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum
 
 
 def show_facts(facts: Mapping[str, str]) -> None:
-    """Print facts by name, a line each; where lines are too long for the terminal, below the name.
+    """Print facts by name, a line each; a fact too long for the terminal goes below its name.
 
-    Nothing is cut or broken: paths stay whole to be copied.
+    Nothing is cut or wrapped, so that paths can be copied whole.
     """
     width = max(map(len, facts)) + 2
     screen = console()

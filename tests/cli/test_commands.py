@@ -133,8 +133,8 @@ USAGE = [
         "'AAPL,M$FT' is neither a file nor a list of tickers: 'M",
     ),
     (("fit", "--tickers", "dow3.txt"), "dow3.txt: cannot be read: No such file"),
-    (("predict",), "name tickers, or --all"),
-    (("predict", "AAPL", "--all"), "name tickers, or --all"),
+    (("predict",), "name tickers, or use --all"),
+    (("predict", "AAPL", "--all"), "name tickers, or use --all"),
     (("predict", "AAPL", "--level", "100"), "expected percent above 0 and below 100; got 100"),
     (("predict", "AAPL", "--level", "0.8"), "did you mean 80?"),
     (("predict", "AAPL", "--output", "f.xls"), "cannot write '.xls'; expected .csv, .json, "),
@@ -202,7 +202,7 @@ def test_series_that_went_bad_after_the_fit_are_named(tmp_path, settings):
     pd.concat([table, twice]).to_csv(tmp_path / "p.csv", index=False)
     result = run("ingest", *source)
     assert result.exit_code == 3 and "TWICE: more than one row for 2021-07-13" in result.stderr
-    assert "Not updated, what was stored is kept, 1:" in result.stderr
+    assert "Not updated (1); their stored rows are kept:" in result.stderr
     result = run("predict", "--all", "--format", "csv", "--home", tmp_path / "home")
     assert result.exit_code == 0 and "TWICE" in result.stdout
 
@@ -323,7 +323,7 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
         if isinstance(option, click.Option)
     }
     settings = dataclasses.asdict(fc.Config())
-    settings |= {"start_from": settings["start"], "validation": "a quarter, 252 at most"}
+    settings |= {"start_from": settings["start"], "validation": "a quarter, at most 252"}
     settings["season"] = "from the dates or the values"
     most = {stage: fc.Config().limits(stage)[0] for stage in ("from pooled", "independent")}
     settings["epochs"] = f"{most['from pooled']} from a common start, else {most['independent']}"

@@ -85,9 +85,9 @@ def test_they_are_read_as_the_options_say_and_later_as_they_were_then(files, set
     said = error(*predict, "--future", same, code=1)
     assert "american.csv, line 14, column 'ds': '01/13/2024' is not a date" in said
     said = error(*predict, "--date-format", "%m/%d/%Y", code=2)
-    assert "--date-format says how files of covariates are read; add --future" in said
+    assert "--date-format says how to read files of covariates; add --future" in said
     said = error(*predict, "--future", same, "--columns", "wide", code=2)
-    assert "id=NAME and time=NAME can be said" in said
+    assert "covariates only take id=NAME and time=NAME" in said
     renamed = pd.read_csv(same).rename(columns={"ds": "target_day"})
     renamed.to_csv(files / "renamed.csv", index=False)
     reading = ("--date-format", "%m/%d/%Y", "--columns", "time=target_day")

@@ -36,7 +36,7 @@ def test_status_shows_series_flags_and_what_to_look_at(tmp_path):
     assert said.exit_code == 1 and "29 of 30 files are sound" in said.stdout
     assert "T5" in said.stderr and "damaged" in said.stderr
     again = run("ingest", "--source", f"files:{tmp_path / 'p.csv'}", "--home", tmp_path)
-    assert again.exit_code == 0 and "T5: fetched again; what there was is in" in again.stderr
+    assert again.exit_code == 0 and "T5: fetched again; the damaged file is in" in again.stderr
     assert "30 of 30 files are sound" in run("status", "--verify", "--home", tmp_path).stdout
 
 

@@ -47,13 +47,13 @@ def test_runs_are_compared(two):
     assert "hidden" not in shown  # which does not differ
     assert "'unchanged'" in shown and "real is better on 0 of the 5 series that both have" in shown
     same = run("runs", "compare", "demo", "demo", "--home", two).stdout
-    assert "have the same settings and data" in same and "not of the same days" not in same
+    assert "have the same settings and data" in same and "are of different days" not in same
     rest = two.find_run("demo") / "model.json"
     rest.write_text(rest.read_text().replace('"start": "2023-01-01"', '"start": "2024-01-01"'))
     shown = run("runs", "compare", "real", "demo", "--home", two).stdout
     assert "--start" in shown and "2024-01-01" in shown and "start from" not in shown
     rest.write_text(rest.read_text().replace('"horizon": 3', '"horizon": 4'))
-    assert "not of the same days" in run("runs", "compare", "real", "demo", "--home", two).stdout
+    assert "are of different days" in run("runs", "compare", "real", "demo", "--home", two).stdout
 
 
 def test_runs_are_renamed_and_removed(two):

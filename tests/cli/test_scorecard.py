@@ -76,7 +76,7 @@ def test_what_is_not_in_the_record(recorded, tmp_path):
     assert "no forecast of a run 'x'" in said
     (recorded.record / "20240101-000000-000-000000000000.parquet").write_bytes(b"no")
     shown = run("scorecard", "--home", recorded)
-    assert shown.exit_code == 0 and "left out, it cannot be read" in shown.stderr
+    assert shown.exit_code == 0 and "left out, since it cannot be read" in shown.stderr
 
 
 def test_a_page_of_forecasts_is_written(home, tmp_path):

@@ -70,7 +70,7 @@ def test_a_signal_before_training_says_so(monkeypatch, tmp_path, name, code):
     monkeypatch.setattr("forecaster.pipeline.fit_to_home", stop)
     message = error("fit", "--source", "simulated", "--home", tmp_path, code=code)
     assert message == (
-        f"Stopped by {name}. Nothing half-done was left behind; run the same command again.\n"
+        f"Stopped by {name}. Nothing is left half-written; run the same command again.\n"
     )
 
 
@@ -224,7 +224,7 @@ def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, numbe
         running.send_signal(number)
         _, said = running.communicate(timeout=30)
     assert running.returncode == 128 + number, said
-    assert f"Stopped by {number.name}. Nothing half-done was left behind" in said
+    assert f"Stopped by {number.name}. Nothing is left half-written" in said
     assert set(Store.open(Home(home), "yahoo").ids) == {f"T{i}" for i in range(5)}
     assert not list(home.rglob(".lock-holder"))
 
