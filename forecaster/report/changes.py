@@ -1,4 +1,4 @@
-"""Forecasts beside earlier ones of the record."""
+"""Compare forecasts with earlier ones from the record."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -16,12 +16,12 @@ _A_WEEK, _TOO_OLD = np.timedelta64(7, "D"), np.timedelta64(21, "D")
 
 
 class Compared(NamedTuple):
-    """An earlier forecast of each series, at the same steps ahead; NaN where there is none.
+    """An earlier forecast of each series, at the same steps ahead; NaN if there is none.
 
-    - ``when``: the time, or the times, that they were made from
-    - ``origins``: by series, as numbers; None where there is none
-    - ``width`` (series, step): of the band, as a share of the value then
-    - ``median`` (series, step): in the prices of now
+    - ``when``: the origin of these forecasts, or the first and the last, as text
+    - ``origins``: by series, as numbers; None if there is none
+    - ``width`` (series, step): of the band, as a share of the value at that time
+    - ``median`` (series, step): on the scale of today's prices
     """
 
     when: str
@@ -30,11 +30,11 @@ class Compared(NamedTuple):
     median: np.ndarray
 
     def width_changes(self, width: np.ndarray) -> np.ndarray:
-        """By how much widths are larger now, as a share of what they were; (series, step)."""
+        """Return the relative increase of widths since then, (series, step)."""
         return width / np.where(self.width > 0, self.width, np.nan) - 1
 
     def median_changes(self, median: np.ndarray, base: np.ndarray) -> np.ndarray:
-        """By how much medians are higher now, as a share of ``base``; (series, step)."""
+        """Return the increase of medians since then, as a share of ``base``; (series, step)."""
         return (median - self.median) / base
 
 
@@ -45,11 +45,12 @@ def compared_with(
     level: float,
     steps: Sequence[int],
 ) -> dict[str, Compared]:
-    """The forecasts before, and those of about a week ago where they are others.
+    """Return the previous forecasts (``LAST``), and those of a week ago (``WEEK``) if they differ.
 
-    - ``record``: of one source; ``latest``: by series, ``origin`` and ``base`` of now
-    - ``known``: by series, its latest values in the units of the forecast, by time
-    - ``level``, ``steps``: the band, and how far ahead
+    - ``record``: the recorded forecasts of one source
+    - ``latest``: by series, ``origin`` and ``base`` of the new forecast
+    - ``known``: by series, its latest values by time, in the units of the forecast
+    - ``level``, ``steps``: the band whose width is compared, and the steps ahead
     """
     low, high = bounds_of(COLUMN, level)
     if (
@@ -88,7 +89,7 @@ def _compared(
     )
     each = rows.drop_duplicates("unique_id").set_index("unique_id").reindex(latest.index)
     base, scale = latest["base"].to_numpy(), np.ones(len(latest))
-    if (each["target"].dropna() != "y").all():  # prices, which may have been adjusted since
+    if (each["target"].dropna() != "y").all():  # prices may have been adjusted since then
         base = each["value"].to_numpy(float)
         now = [known[str(name)].get(time, np.nan) for name, time in each["origin"].items()]
         scale = np.array(now, float) / base

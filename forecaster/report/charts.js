@@ -1,19 +1,19 @@
 "use strict";
-// Figures that are drawn in the browser, by uPlot. A figure is a box and what is in it:
+// Figures drawn in the browser by uPlot, each in a box:
 //   charts.draw(box, { label, x, y, layers, ... }) returns { update(changes), scale("x" or "y"), destroy() }
-// - label: what a screen reader says; the numbers themselves belong in a table beside it
+// - label: the text for screen readers; put the numbers in a table beside the figure
 // - x, y: { label, format, range: [low, high], time, names }; format: a function of (value, step),
-//   or "share" (0.12 is 12 %) or "number"; time: seconds since 1970; names: one a row, on y
+//   or "share" (0.12 is 12 %) or "number"; time: seconds since 1970; names: a name per row, on y
 // - layers, from the lowest to the highest, each { kind, name, colour, ... }:
 //     line, steps   x, y; dash, width       band   x, low, high
 //     fans          fans: [{ x, low, high }]; paths  fans: [{ x, y }] (each by itself)
 //     points        x, y, ids; size, hollow intervals   x, y, low, high, ids
 //     bars          from, to, y             rule   x or y or diagonal: true
 //     box           row, low, middle, high (of a row of y.names: a bar with a notch)
-//   colour: a CSS variable such as "--c1"; rank: its place in the legend
-// - follow: when looked at closer, the y axis follows what is seen; flat: only x can be looked at closer
+//   colour: a CSS variable such as "--c1"; rank: its position in the legend
+// - follow: on zooming in, the y axis adapts to the visible part; flat: only the x axis zooms
 // - height: in pixels, or a function of the width; pick(id): on a click; tip(hit): lines of text
-// Drag to look closer. Colours follow the page's, and the figure follows the width of its box.
+// Dragging zooms in. Colours follow the page's theme, and the figure follows the width of its box.
 const charts = (() => {
   const live = new Set();
   const { css, made, tinted, formats, formatOf, ticks, day, extent, finite, under, over, last, paint, swatch } = marks;
@@ -52,7 +52,7 @@ const charts = (() => {
       : (u, values) => 14 + 6.7 * Math.max(2, ...(values || [""]).map((text) => text.length)),
   });
 
-  // What is nearest to the pointer -------------------------------------------------------------------
+  // The mark nearest to the pointer ------------------------------------------------------------------
   const nearest = (u, layers, left, top) => {
     let best = null, least = 26 * 26;
     for (const layer of layers) {
@@ -67,7 +67,7 @@ const charts = (() => {
     }
     return best;
   };
-  const position = (x, value) => {  // of the last x that is not beyond the value
+  const position = (x, value) => {  // of the last x up to the value
     let low = 0, high = x.length - 1, at = -1;
     while (low <= high) {
       const middle = (low + high) >> 1;
@@ -75,7 +75,7 @@ const charts = (() => {
     }
     return at;
   };
-  const nearestOf = (layer, value) => {  // of a line, or of the fan or path that spans the value
+  const nearestOf = (layer, value) => {  // the nearest x of a line, or of the fan or path that spans it
     if (layer.fans) {
       const fan = layer.fans.find(({ x }) => value >= (x[0] + (x[1] ?? x[0])) / 2 && value <= x[x.length - 1] + 1e-9);
       return fan ? { ...nearestOf({ x: fan.x }, value), part: fan } : { at: -1, part: layer };
@@ -130,7 +130,7 @@ const charts = (() => {
     const height = () => typeof spec.height === "function" ? spec.height(width) : spec.height || Math.max(220, Math.min(340, 0.55 * width));
     function options(layers) {
       const x = spec.x || {}, y = spec.y || {};
-      // Lines that are hidden do not change the axes, or hiding one would move the others.
+      // Hidden lines still count for the ranges, so that hiding one does not move the others.
       const xs = x.range || extent(spec.layers, "x", x.room ?? 0.02), ys = y.range || extent(spec.layers, "y", y.room ?? 0.06);
       const { tables, series, bands } = columnsOf(layers);
       const data = uPlot.join([[[...xs]], ...tables]);
@@ -208,7 +208,7 @@ const charts = (() => {
       frame.setAttribute("aria-label", spec.label);
       above.textContent = (spec.y && spec.y.label) || "";
       below.textContent = (spec.x && spec.x.label) || "";
-      if (width < 40) return;  // folded away; drawn when it is seen
+      if (width < 40) return;  // folded away: drawn once it is visible
       plot = new uPlot(...options(shown()), canvas);
     }
     const sized = new ResizeObserver(() => {
@@ -231,7 +231,7 @@ const charts = (() => {
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => live.forEach((handle) => handle.render()));
 
-  // Shares of values that are no greater, as steps from 0 to 1.
+  // The empirical distribution function of values, as steps from 0 to 1.
   function ecdf(values) {
     const x = finite(values).sort((a, b) => a - b), points = { x: [], y: [] };
     x.forEach((value, n) => {
@@ -246,7 +246,7 @@ const charts = (() => {
     return sorted.length ? sorted[below] + (at - below) * ((sorted[below + 1] ?? sorted[below]) - sorted[below]) : null;
   }
 
-  // Numbers of few characters: `width` letters of 64 each, between two values; the last is "none".
+  // Reverses `pack` of packing.py: numbers between two values, `width` letters each; the last code is "none".
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   function unpack(text, low, high, width) {
     const most = 64 ** width - 1, values = [];

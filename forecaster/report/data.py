@@ -1,4 +1,4 @@
-"""What the script of an evaluation's page draws from."""
+"""The data that the script of an evaluation's page draws."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ _MOST_COUNTED = 64**2 - 2
 
 
 def page_data(evaluation: Evaluation) -> Json:
-    """Everything, by the names that ``evaluation.js`` knows."""
+    """Return all data of the page, by the names that ``evaluation.js`` uses."""
     models, score = numbers.ordered(evaluation), evaluation.sharpest_score
     scores = list(dict.fromkeys([score, "mae"]))
     ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
@@ -60,7 +60,7 @@ def page_data(evaluation: Evaluation) -> Json:
 
 
 def rounded(values: Iterable[float], digits: int = 5) -> list[Json]:
-    """Numbers of so many digits; None for what is not finite."""
+    """Round numbers to significant digits; None stands for a number that is not finite."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
 
 
@@ -69,7 +69,7 @@ def _columns(table: pd.DataFrame) -> dict[str, Json]:
 
 
 def _measured(evaluation: Evaluation, measure: str, score: str, ids: list[str]) -> Json:
-    """By horizon and model, a number for each series."""
+    """Return a number for each series, by horizon and model."""
     return {
         str(horizon): _columns(MEASURES[measure](evaluation, score, horizon).reindex(ids))
         for horizon in numbers.horizons_shown(evaluation)
@@ -77,7 +77,7 @@ def _measured(evaluation: Evaluation, measure: str, score: str, ids: list[str]) 
 
 
 def _compared(evaluation: Evaluation, score: str, ids: list[str]) -> Json:
-    """By horizon and other model: differences, half of their intervals, and where they are sure."""
+    """Return differences to each other model, by horizon, with half intervals and significance."""
     out: dict[str, Json] = {}
     for horizon in numbers.horizons_shown(evaluation):
         table = differences(evaluation, score, horizon)
@@ -96,7 +96,7 @@ def _compared(evaluation: Evaluation, score: str, ids: list[str]) -> Json:
 
 
 def _coverage(evaluation: Evaluation) -> Json:
-    """By horizon and model, nominal levels and the shares held."""
+    """Return nominal levels and covered shares, by horizon and model."""
     held = coverage(evaluation)
     together = held.groupby(["model", "level"], sort=False)["held"].mean().reset_index()
     held = pd.concat([held, together.assign(horizon=0)])
@@ -114,7 +114,7 @@ def _coverage(evaluation: Evaluation) -> Json:
 
 
 def _widths(evaluation: Evaluation) -> Json:
-    """By model, levels and median widths one step ahead."""
+    """Return levels and median widths one step ahead, by model."""
     out: dict[str, Json] = {}
     for name in numbers.ordered(evaluation):
         widths = numbers.median_widths(evaluation, name).dropna()
@@ -124,7 +124,7 @@ def _widths(evaluation: Evaluation) -> Json:
 
 
 def _groups(evaluation: Evaluation) -> dict[str, Json]:
-    """The columns of the groups' summaries."""
+    """Return the columns of the groups' summaries."""
     table = numbers.by_group(evaluation)
     return {
         str(name): rounded(table[name]) if table[name].dtype.kind in "if" else table[name].tolist()
@@ -133,7 +133,7 @@ def _groups(evaluation: Evaluation) -> dict[str, Json]:
 
 
 def _pit(evaluation: Evaluation, ids: list[str]) -> Json:
-    """Edges; by model the counts of all series, and those of each, packed."""
+    """Return the edges of the PIT's bins and, by model, the counts of all series and of each."""
     edges, counts = numbers.pits(evaluation)
     out: dict[str, Json] = {}
     for name, table in counts.items():
@@ -147,7 +147,7 @@ def _pit(evaluation: Evaluation, ids: list[str]) -> Json:
 
 
 def _where(evaluation: Evaluation, score: str) -> Json:
-    """Scores relative to "unchanged" by horizon, by date and by decile of volatility."""
+    """Return scores relative to "unchanged" by horizon, by date and by decile of volatility."""
     dates = numbers.relative_by_date(evaluation, score)
     steps = numbers.relative_by_horizon(evaluation, score)
     deciles = numbers.relative_by_volatility(evaluation, score)

@@ -1,4 +1,4 @@
-"""What the page shows of one series, in few characters: forecast fans over time, the worst days."""
+"""The page's data of one series, in few characters: forecast fans over time, the worst days."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,28 +11,25 @@ from forecaster.report.html import Json
 from forecaster.report.packing import pack
 
 HISTORY = 250
-"""Rows of a series that its fans lie on."""
+"""Number of latest rows of a series that are shown, with the fans over them."""
 WORST = 8
 
 
 def time_axis(evaluation: Evaluation) -> pd.Index:
-    """All times of cutoffs and outcomes, in order."""
+    """Return all times of cutoffs and outcomes, in order."""
     keys = evaluation.forecasts([])
     return pd.Index(np.unique(np.concatenate([keys["cutoff"].to_numpy(), keys["ds"].to_numpy()])))
 
 
 def as_numbers(times: pd.Index) -> list[int]:
-    """Times as seconds since 1970, or as they are where they are numbers."""
+    """Return dates as seconds since 1970, and times that are numbers unchanged."""
     if pd.api.types.is_datetime64_any_dtype(times):
         return (times.to_numpy().astype("datetime64[s]").astype(np.int64)).tolist()
     return [int(time) for time in times]
 
 
 def of_all_series(evaluation: Evaluation, times: pd.Index) -> dict[str, Json]:
-    """By series, its recent values, fans of forecasts that do not overlap, and its worst days.
-
-    ``times``: what positions are of. See :func:`of_series`.
-    """
+    """Return :func:`of_series` for each series by name; ``times``: the time axis of positions."""
     levels = [level for level in QUOTED_LEVELS if str(level) in evaluation.summary.levels]
     bounds = [bound for level in levels[::-1] for bound in bounds_of(evaluation.model, str(level))]
     unit = volatility(evaluation)
@@ -47,16 +44,21 @@ def of_all_series(evaluation: Evaluation, times: pd.Index) -> dict[str, Json]:
 def of_series(
     rows: pd.DataFrame, times: pd.Index, columns: Sequence[str], unit: float
 ) -> Mapping[str, Json]:
-    """One series.
+    """Return a series' recent values, fans of forecasts that do not overlap, and its worst days.
 
     - ``rows``: its forecasts, in order of cutoffs and horizons
-    - ``columns``: the forecast and the bounds of its bands; ``unit``: its volatility
+    - ``times``: the time axis that positions refer to
+    - ``columns``: the forecast and the bounds of its bands
+    - ``unit``: its volatility
 
-    ``at``: the positions of its rows on the time axis, or the first where no row is missing;
-    ``y``: the values there, packed between the two of ``range``; ``from``: positions in ``y`` of
-    the cutoffs of fans; ``steps``: how far each goes; ``fans``: their forecasts and bounds, packed;
-    ``worst``: position on the time axis, value before, value, forecast and bounds, error in
-    volatilities.
+    In the result:
+
+    - ``at``: positions of its rows on the time axis, or only the first if no row is missing
+    - ``y``: the values there, packed between the two numbers of ``range``
+    - ``from``, ``steps``: each fan's position in ``y``, and its number of steps
+    - ``fans``: their forecasts and bounds, packed
+    - ``worst``: for each of the worst days its position on the time axis, the value before, the
+      value, the forecast and bounds, and the error in volatilities
     """
     rows = rows.assign(step=horizon_of(rows))
     before = rows.drop_duplicates("cutoff").set_index("cutoff")["Naive"]
@@ -81,7 +83,7 @@ def of_series(
 
 
 def _apart(rows: pd.DataFrame, known: pd.Index) -> list[object]:
-    """Cutoffs whose forecasts do not overlap, from the last one back."""
+    """Choose cutoffs whose forecasts do not overlap, from the last one backwards."""
     ends = rows.groupby("cutoff")["ds"].max()
     chosen: list[object] = []
     for cutoff, end in ends[::-1].items():

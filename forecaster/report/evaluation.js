@@ -1,5 +1,5 @@
 "use strict";
-// The page of an evaluation: what is chosen, and the figures and tables that follow from it.
+// The page of an evaluation: its controls, and the figures and tables that depend on them.
 const data = JSON.parse(document.getElementById("data").textContent);
 const { made, formats } = charts;
 const ours = data.model, others = data.models.filter((name) => name !== ours);
@@ -31,7 +31,7 @@ function select(label, options, chosen, change) {
 }
 
 // Errors of every series ---------------------------------------------------------------------------
-// A few far outliers would squeeze all others into a corner: they are named, and shown on demand.
+// A few far outliers would squeeze all others together: they are named, and shown on demand.
 let everything = false;
 function limits(columns) {
   const all = known(columns.flat()), q = (p) => charts.quantile(all, p);
@@ -45,7 +45,7 @@ function beyond(columns, range) {
     .filter(([, , v]) => v !== null && (v < range[0] || v > range[1])));
 }
 function strips(name, rows, range, label) {
-  // rows: [text, colour, values, ids]; points are spread by their order, so that none hides another
+  // rows: [text, colour, values, ids]; points are shifted by their order, so that none hides another
   const layers = [{ kind: "rule", x: state.measure === "relative" ? 1 : 0, dash: [3, 3] }];
   rows.forEach(([text, hue, values, ids], row) => {
     const usable = values.map((v, n) => [v, ids[n]]).filter(([v]) => v !== null).sort((a, b) => a[0] - b[0]);
@@ -171,7 +171,7 @@ function drawWhere() {
   const { horizon, ...rest } = data.where[state.score], y = { label: `${NAMES[state.score]}, \u201cunchanged\u201d = 1` };
   const columns = (table) => Object.fromEntries(data.models.filter((name) => name !== "Naive" && table && table[name] && known(table[name]).length && !(table.whole && data.sampled === name))
     .map((name) => [name, { x: table.x, y: table[name] }]));
-  // A sample of the series is not set beside all of them, day by day.
+  // PyTorch's sample of the series is not comparable with all series, day by day.
   const date = { ...rest.date, whole: true }, decile = rest.decile && { ...rest.decile, whole: true };
   const one = [{ kind: "rule", y: 1 }];
   lines("by-horizon", columns(horizon), { label: "steps ahead", format: (v) => Number.isInteger(v) ? String(v) : "", room: 0.04 }, y, one);
@@ -297,7 +297,7 @@ function worstDays(id, worst) {
   return outer;
 }
 
-// What is chosen -----------------------------------------------------------------------------------------
+// Controls -----------------------------------------------------------------------------------------------
 const lists = { score: [], horizon: [], measure: [] };
 const OPTIONS = {
   score: ["Score", data.scores.map((score) => [score, NAMES[score]])],
@@ -338,6 +338,6 @@ for (const name of ["strips", "ecdf"]) numbersBelow(box(`${name}-numbers`), perS
 if (data.groups) numbersBelow(box("strips-groups-numbers"), () => ({ caption: what(), head: ["group", "series", ours], rows: data.ids.map((id, n) => [data.groups[n], id, three(measured(ours)[n])]).sort() }));
 for (const name of ["forest", "scatter"]) numbersBelow(box(`${name}-numbers`), pairNumbers);
 for (const name of ["coverage", "widths", "pit", "by-horizon", "by-date", "by-volatility"]) numbersBelow(box(`${name}-numbers`), () => numbers[name]());
-// At first, the series in the middle.
+// At first, the series with the median error.
 const ranked = data.ids.map((id, n) => [measured(ours)[n], id]).filter(([v]) => v !== null).sort((a, b) => a[0] - b[0]);
 showSeries(ranked.length ? ranked[ranked.length >> 1][1] : data.ids[0]);

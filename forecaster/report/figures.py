@@ -1,4 +1,4 @@
-"""The figures of an evaluation for files, each a matplotlib Figure."""
+"""The figures of an evaluation that are written to files, each a matplotlib Figure."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 INK, PALE = "#222222", "#cccccc"
 SHOWN = 5
-"""Models that are laid over each other at most."""
+"""Maximum number of models in one figure."""
 _COLOURS = (
     "#1f5fa8", "#c4402a", "#6c727c", "#2a7a47", "#946200", "#7648a0", "#007384", "#a33f70",
 )  # fmt: skip
@@ -38,29 +38,29 @@ _NAMES = {"mae": "absolute error", "crps": "CRPS"}
 
 
 def shown(evaluation: Evaluation) -> list[str]:
-    """The models that are laid over each other: ours, PyTorch's where it trained some, others."""
+    """Return the models of a figure: ours, PyTorch's if it trained any, and others."""
     return numbers.ordered(evaluation)[:SHOWN]
 
 
 def colours(evaluation: Evaluation) -> dict[str, str]:
-    """A colour for each model, the same as on the page."""
+    """Return each model's colour, the same as on the page."""
     return {name: _COLOURS[slot - 1] for name, slot in numbers.slots(evaluation).items()}
 
 
 def error_distributions(evaluation: Evaluation) -> "Figure":
-    """ECDFs and a row of points per model: errors over series, in both units, by each score."""
+    """Draw each model's errors over the series, in both units: as ECDFs and as rows of points."""
     return _distributions(evaluation, shown(evaluation), common=False)
 
 
 def by_torch(evaluation: Evaluation) -> "Figure":
-    """The same for our networks and those that PyTorch trained, on the series that both have."""
+    """Draw the same for our networks and PyTorch's, on the series that both have."""
     return _distributions(evaluation, [evaluation.model, TORCH], common=True)
 
 
 def paired(evaluation: Evaluation) -> "Figure":
-    """Our error of every series against another model's: differences, pairs and their ratios.
+    """Draw each series' error against another model's: differences, pairs and ratios.
 
-    The other is PyTorch's networks where there are any, else the strongest.
+    The other model is PyTorch's if it trained any networks, else the strongest.
     """
     figure, (forest, scatter, ecdf) = _axes(1, 3, _WIDE)
     other = TORCH if evaluation.summary.has_torch else strongest(evaluation)
@@ -80,7 +80,7 @@ def paired(evaluation: Evaluation) -> "Figure":
 
 
 def calibration(evaluation: Evaluation) -> "Figure":
-    """What bands hold less what they say, the PIT, and the width of bands."""
+    """Draw the coverage of bands less their level, the PIT, and the width of bands."""
     figure, (held, transform, widths) = _axes(1, 3, _WIDE)
     _draw_coverage(held, evaluation)
     _draw_pit(transform, evaluation)
@@ -93,7 +93,7 @@ def calibration(evaluation: Evaluation) -> "Figure":
 
 
 def where(evaluation: Evaluation) -> "Figure":
-    """Errors relative to "unchanged" by horizon, by date and by volatility of the series."""
+    """Draw errors relative to "unchanged" by horizon, by date and by volatility of the series."""
     figure, axes = _axes(1, 3, _WIDE)
     score = evaluation.sharpest_score
     whole = [TORCH] if numbers.sampled_torch(evaluation) else []
@@ -123,12 +123,12 @@ FIGURES: Mapping[str, Callable[[Evaluation], "Figure"]] = {
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, Callable[[Evaluation], "Figure"]]:
-    """By name, how each figure of an evaluation is drawn."""
+    """Return the functions that draw an evaluation's figures, by name."""
     return {**FIGURES, **({"by_torch": by_torch} if evaluation.summary.has_torch else {})}
 
 
 def _styles(evaluation: Evaluation) -> dict[str, dict]:
-    """How the line of each model is drawn, ours last, so that it lies on top."""
+    """Return the style of each model's line; ours is drawn on top."""
     slots, paint = numbers.slots(evaluation), colours(evaluation)
     return {
         name: {
@@ -141,7 +141,7 @@ def _styles(evaluation: Evaluation) -> dict[str, dict]:
 
 
 def _distributions(evaluation: Evaluation, models: list[str], *, common: bool) -> "Figure":
-    """A row of axes per score; ``common``: of the series that all models have."""
+    """Draw a row of axes per score; ``common``: only of the series that all models have."""
     scores = [name for name in ("mae", "crps") if name in evaluation.scores]
     figure, rows = _axes(len(scores), 3, _TALL if len(scores) > 1 else _WIDE)
     styles = _styles(evaluation)
@@ -166,7 +166,7 @@ def _draw_ecdf(ax: "Axes", values: np.ndarray, **style: object) -> None:
 
 
 def _draw_strips(ax: "Axes", table: pd.DataFrame, paint: Mapping[str, str]) -> None:
-    """A row of points for each model, with the middle half and the median below them."""
+    """Draw a row of points for each model, with a bar of the middle half and the median below."""
     for row, name in enumerate(map(str, table)):
         errors = np.sort(table[name].dropna().to_numpy())
         if not len(errors):
@@ -182,7 +182,7 @@ def _draw_strips(ax: "Axes", table: pd.DataFrame, paint: Mapping[str, str]) -> N
 
 
 def _kinds(table: pd.DataFrame) -> dict[str, tuple[np.ndarray, str]]:
-    """Which differences are significant, and the colour of each kind."""
+    """Return, by kind of difference, its rows as a mask, and its colour."""
     sure, lower = numbers.significant(table).to_numpy(), (table["difference"] < 0).to_numpy()
     return {
         "not significant": (~sure, _UNSURE),

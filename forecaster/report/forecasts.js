@@ -1,5 +1,5 @@
 "use strict";
-// The page of forecasts: what is chosen, and the figures and tables that follow from it.
+// The page of forecasts: its controls, and the figures and tables that depend on them.
 const data = JSON.parse(document.getElementById("data").textContent);
 const { made, formats, day } = charts;
 const box = (name) => document.getElementById(name);
@@ -78,7 +78,7 @@ function drawOne(id) {
   state.series = id;
   table.mark(id);
   const n = place.get(id), { t, y, x, parts } = unpacked(id), last = y.length - 1;
-  // So much of the past that what is forecast can be seen.
+  // Show only so much of the past that the forecast remains visible.
   const from = whole ? 0 : Math.max(0, y.length - Math.max(60, 6 * x.length));
   const past = t.slice(from), fan = [t[last], ...x], layers = [];
   data.levels.forEach((level, k) => {
@@ -164,7 +164,7 @@ function drawGroups() {
   groups = seriesTable(box("group-table"), { caption: "Medians over the series of each group", name: "groups", rows: lines, sort: { key: "width", up: false }, columns: [{ key: "id", label: "group", text: true }, { key: "series", label: "series" }, ...shown] });
 }
 
-// What is chosen -------------------------------------------------------------------------------------
+// Controls -------------------------------------------------------------------------------------------
 const NAMES = { last: "the last forecast", [data.week]: "about a week ago" };
 const lists = { step: [], against: [] };
 function select(where, key, label, options) {

@@ -1,4 +1,4 @@
-"""The page of forecasts: of every series, what is expected, how sure that is, and what changed."""
+"""The page of forecasts: for each series its median, its bands, and what changed."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,9 +18,9 @@ from forecaster.report.packing import pack
 from forecaster.series import Panel, show_time
 
 HISTORY = 250
-"""Rows of a series that its figure shows at most."""
+"""Maximum number of rows in a series' figure."""
 _STEPS = 6
-_LATE = 2  # sessions; a weekend's delay of the source is nothing to warn of
+_LATE = 2  # sessions; a source may be late by this many without a warning
 _TABLE = (
     "<p>Click a heading to sort, a row to open the series. The search also finds {what}.</p>"
     "<div class='controls' id='choices'></div><div id='table'></div>"
@@ -32,15 +32,15 @@ _ONE = (
 
 
 class Forecasts(NamedTuple):
-    """What the page is of.
+    """The forecasts to show.
 
-    - ``panel``: what was forecast from; ``frame``: of :func:`forecaster.predict`
-    - ``model``, ``levels``: its columns: of the medians, and of the bands in percent
-    - ``run``, ``source``: where they come from
-    - ``late``, ``jumped``: by series, sessions since its latest row; the day of a jump there
-    - ``record``: the forecasts that were made of the source before, see
-      :class:`forecaster.record.Record`; None: there is nothing to compare with
-    - ``groups``: of series, such as sectors
+    - ``panel``, ``frame``: the series, and the result of :func:`forecaster.predict`
+    - ``model``, ``levels``: the frame's column of medians, and its bands in percent
+    - ``run``, ``source``: the name of the run, and the source of the series
+    - ``late``, ``jumped``: by series, sessions since its latest row, and the day of a jump there
+    - ``record``: earlier forecasts of the source, see :class:`forecaster.record.Record`; None:
+      there are none to compare with
+    - ``groups``: the group of each series, such as its sector
     """
 
     panel: Panel
@@ -66,28 +66,28 @@ class Forecasts(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What is counted where series are late: sessions of an exchange, or steps."""
+        """The unit in which series are late: sessions of an exchange, or steps."""
         return "sessions" if self.panel.frequency.nyse else "steps"
 
     @property
     def horizon(self) -> int:
-        """How many steps ahead."""
+        """The number of steps ahead."""
         return len(self.frame) // len(self.ids)
 
     @property
     def steps(self) -> list[int]:
-        """Those that can be chosen for the table."""
+        """The steps ahead that can be chosen for the table."""
         return sorted({int(n) for n in np.linspace(1, self.horizon, _STEPS).round()})
 
     def column(self, name: str) -> np.ndarray:
-        """A column of the frame, (series, horizon)."""
+        """Return a column of the frame, (series, horizon)."""
         return self.frame[name].to_numpy(float).reshape(len(self.ids), -1)
 
 
 def build_forecasts(made: Forecasts, path: Path) -> Path:
-    """Write forecasts as one HTML file that loads nothing from elsewhere; returns its path.
+    """Write forecasts as one HTML file that opens offline; return its path.
 
-    Raises UsageError when the library that draws figures is not there.
+    Raises UsageError if the library that draws figures is missing.
     """
     html.check_uplot()
     latest, known = _latest(made)
@@ -107,10 +107,10 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
 
 
 def _latest(made: Forecasts) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
-    """By series its latest ``value``, the ``base`` that widths are shares of, and the ``origin``.
+    """Return each series' latest ``value``, ``base`` and ``origin``, and its latest rows.
 
-    Also its latest rows in the units of the forecast. The base is the value of a price; where
-    values may be zero, the mean of their sizes.
+    Values and rows are in the units of the forecast. Widths are shares of the base: the latest
+    value of a price; the mean absolute value of other series, whose values may be zero.
     """
     from forecaster.forecasting import price_factor
 
@@ -128,7 +128,7 @@ def _latest(made: Forecasts) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
 
 
 def _widths(made: Forecasts, latest: pd.DataFrame) -> np.ndarray:
-    """The widths of the quoted band as shares of the base, (series, step)."""
+    """Return the widths of the quoted band as shares of the base, (series, step)."""
     low, high = (made.column(name) for name in bounds_of(made.model, made.level))
     width = (high - low) / latest["base"].to_numpy()[:, None]
     return width[:, [step - 1 for step in made.steps]]
@@ -158,7 +158,7 @@ def _notices(made: Forecasts) -> Iterator[str]:
 def _cards(
     made: Forecasts, latest: pd.DataFrame, compared: Mapping[str, Compared]
 ) -> Iterator[html.Card]:
-    """The headlines, of the last step."""
+    """Yield the headlines, which are about the last step."""
     width = _widths(made, latest)
     widths = 100 * width[:, -1]
     ahead = "one step ahead" if made.horizon == 1 else f"{made.horizon} steps ahead"
@@ -187,7 +187,7 @@ def _cards(
     jumped = sum(name in made.jumped for name in made.ids)
     yield html.Card(
         str(late + jumped),
-        "with data to look at",
+        "with data to check",
         f"{late} stale, {jumped} jumped on the latest day",
     )
 
@@ -204,12 +204,10 @@ def _sections(made: Forecasts, compared: Mapping[str, Compared]) -> Iterator[htm
     if compared:
         overview += html.figure(
             "moves", "What changed",
-            f"Right of zero the median is higher than it was; above zero the {level} band is "
-            "wider.",
+            f"Right of zero the median has risen; above zero the {level} band has become wider.",
         )  # fmt: skip
     lists = "<div class='panels' id='most'></div>" if compared else (
-        "<p class='note'>There is no earlier forecast of these series in the record, so nothing to "
-        "compare with yet.</p>"
+        "<p class='note'>The record has no earlier forecast of these series to compare with.</p>"
     )  # fmt: skip
     controls = "<div class='controls' id='more-choices'></div>"
     yield html.Section(
@@ -225,13 +223,14 @@ def _sections(made: Forecasts, compared: Mapping[str, Compared]) -> Iterator[htm
 def _reading(made: Forecasts) -> str:
     of = "its latest price" if made.panel.target != "y" else "the mean size of its latest values"
     items = [
-        f"A width is that of the {made.level:g} % band, as a share of {of}: the outcome should lie "
-        f"in the band {made.level:g} times of 100. Wider is less sure, not better or worse.",
-        "The chance of a rise is that of a value above the latest one. Near 50 % says that nothing "
-        "is known of the direction, which for prices is the rule.",
-        "Changes are against an earlier forecast of the record, at the same number of steps ahead; "
-        "prices of then are adjusted for splits and dividends since. Another run may have made it.",
-        "“forecaster scorecard” says how the forecasts that were made have done since.",
+        f"Widths are those of the {made.level:g} % band, as shares of {of}: the outcome should lie "
+        f"in the band {made.level:g} times out of 100. Wider means less sure, not better or worse.",
+        "The chance of a rise is the probability of a value above the latest one. Near 50 % the "
+        "direction is unknown, as it usually is for prices.",
+        "Changes are relative to an earlier forecast in the record, at the same number of steps "
+        "ahead, with its prices adjusted for later splits and dividends. Another run may have made "
+        "that forecast.",
+        "“forecaster scorecard” scores past forecasts against what came.",
     ]
     return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
 
@@ -242,7 +241,7 @@ def _data(
     known: Mapping[str, pd.Series],
     compared: Mapping[str, Compared],
 ) -> Json:
-    """What ``forecasts.js`` draws from."""
+    """Return the data that ``forecasts.js`` draws."""
     base = latest["base"].to_numpy()[:, None]
     at = [step - 1 for step in made.steps]
     width = _widths(made, latest)
@@ -288,7 +287,7 @@ def _data(
 def _series(
     made: Forecasts, row: int, known: pd.Series, times: pd.Index, ahead: np.ndarray
 ) -> Json:
-    """Latest values and forecasts of one series, packed between the two numbers of ``range``."""
+    """Return a series' latest values and forecasts, packed between the two numbers of ``range``."""
     levels = sorted(made.levels, reverse=True)
     names = [made.model, *(name for level in levels for name in bounds_of(made.model, level))]
     parts = [made.column(name)[row] for name in names]
@@ -308,7 +307,7 @@ def _series(
 
 
 def _rounded(values: np.ndarray, digits: int = 5) -> Json:
-    """Numbers, or lists of them, of so many digits; None for what is not finite."""
+    """Round an array to significant digits, as lists; None for a number that is not finite."""
     if values.ndim > 1:
         return [_rounded(part, digits) for part in values]
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]

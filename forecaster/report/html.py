@@ -1,4 +1,4 @@
-"""Pages that are one file and load nothing: their frame, their tables and the data in them."""
+"""HTML pages that open offline, each one file: their frame, their tables and their data."""
 
 import html
 import json
@@ -14,13 +14,13 @@ from forecaster.errors import UsageError
 
 UPLOT = "uplot.js"
 SCRIPTS = ("marks.js", "charts.js", "tables.js")
-"""Of all pages: see the comments at their heads."""
+"""Scripts that all pages contain; each explains itself in its first lines."""
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | None"
 
 
 class Card(NamedTuple):
-    """A headline: one number, what it is, and what to think of it."""
+    """A headline: a number, its label, and a note."""
 
     number: str
     label: str
@@ -28,7 +28,7 @@ class Card(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a page: ``name`` for links, its heading, and its HTML."""
+    """A section of a page: ``name`` is its anchor for links."""
 
     name: str
     heading: str
@@ -36,11 +36,11 @@ class Section(NamedTuple):
 
 
 def check_uplot() -> None:
-    """Raise UsageError when the library that draws figures is not there."""
+    """Raise UsageError if the library that draws figures is missing."""
     if not (files("forecaster.report") / UPLOT).is_file():
         raise UsageError(
-            f"forecaster/report/{UPLOT}, which draws the figures of HTML pages, is missing: the "
-            "build puts it there. Install the program (in a checkout: `pip install -e .`)"
+            f"forecaster/report/{UPLOT}, which draws the figures of HTML pages, is missing; the "
+            "build adds it. Install the program (in a clone: `pip install -e .`)"
         )
 
 
@@ -56,14 +56,15 @@ def page(
     cards: Sequence[Card] = (),
     style: str = "",
 ) -> str:
-    """A page as HTML.
+    """Return a page as HTML.
 
-    - ``title``, ``heading``, ``lead``, ``notices``: text; a notice is what must be known first
-    - ``data``: what the script finds in the element ``data``, as JSON
-    - ``script``: the name of the page's own script beside :data:`SCRIPTS`
-    - ``style``: more style, after that of all pages
+    - ``title``, ``heading``, ``lead``: text
+    - ``notices``: warnings at the top of the page
+    - ``data``: the script's data, which goes into the element ``data`` as JSON
+    - ``script``: the name of the page's own script, run after :data:`SCRIPTS`
+    - ``style``: CSS added to that of all pages
 
-    Raises UsageError when the library that draws figures is not there.
+    Raises UsageError if the library that draws figures is missing.
     """
     check_uplot()
     scripts = (f"<script>{resource(name)}</script>" for name in (UPLOT, *SCRIPTS, script))
@@ -82,9 +83,9 @@ def page(
 
 
 def figure(name: str, heading: str, how: str) -> str:
-    """The place of a figure that the page's script draws, and of its numbers.
+    """Return an empty box for a figure that the page's script draws, and one for its numbers.
 
-    ``name``: of its box; ``how``: a sentence on how to read it, as HTML.
+    ``name``: the id of the box; ``how``: a sentence on how to read the figure, as HTML.
     """
     return (
         f'<figure><figcaption><h3>{escape(heading)}</h3><p>{how}</p></figcaption><div id="{name}">'
@@ -93,9 +94,9 @@ def figure(name: str, heading: str, how: str) -> str:
 
 
 def table(frame: pd.DataFrame, caption: str, formats: Mapping[str, str] | None = None) -> str:
-    """A table as HTML, in a box of its own that scrolls; a missing number is a dash.
+    """Return a table as HTML, in a box that scrolls; a missing number becomes a dash.
 
-    ``formats``: by column, how its numbers are written; by default as shares, ``.1%``.
+    ``formats``: number formats by column; the default is ``.1%``.
     """
     forms = {name: (formats or {}).get(str(name), ".1%") for name in frame}
     kinds = {
@@ -115,23 +116,23 @@ def table(frame: pd.DataFrame, caption: str, formats: Mapping[str, str] | None =
 
 
 def facts(entries: Mapping[str, str]) -> str:
-    """Names and what they are, as a list."""
+    """Return names and descriptions as an HTML list."""
     rows = (f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in entries.items())
     return f"<dl>{''.join(rows)}</dl>"
 
 
 def escape(text: str) -> str:
-    """A text that comes from outside, inside HTML."""
+    """Escape a text for HTML."""
     return html.escape(text)
 
 
 def embedded(data: Json) -> str:
-    """JSON that may stand inside a script element."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def resource(name: str) -> str:
-    """A file of this package, as text."""
+    """Read a file of this package as text."""
     return (files("forecaster.report") / name).read_text(encoding="utf-8")
 
 

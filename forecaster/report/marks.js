@@ -1,6 +1,6 @@
 "use strict";
-// What figures are made of and uPlot does not draw: numbers and days in words, ranges, and marks
-// (fans, points, intervals, bars, rules) on its canvas. `charts.js` puts them together.
+// Parts of figures that uPlot lacks: formats of numbers and days, ranges, and marks (fans, points,
+// intervals, bars, rules) on its canvas. `charts.js` puts them together.
 const marks = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const made = (tag, kind, text) => {
@@ -15,7 +15,7 @@ const marks = (() => {
   };
 
   // Numbers ------------------------------------------------------------------------------------
-  const digits = (step) => {  // 0.1 has one, 0.025 has three
+  const digits = (step) => {  // decimals: one for 0.1, three for 0.025
     for (let n = 0; n < 8; n++) if (Math.abs(step * 10 ** n - Math.round(step * 10 ** n)) < 1e-6) return n;
     return 8;
   };
@@ -37,7 +37,7 @@ const marks = (() => {
     const text = `${t.getUTCDate()} ${MONTHS[t.getUTCMonth()]} ${t.getUTCFullYear()}`;
     return seconds % 86400 ? `${text} ${pad(t.getUTCHours())}:${pad(t.getUTCMinutes())}` : text;
   };
-  // Ticks of a time axis: the year stands where it begins, and at the first tick.
+  // Ticks of a time axis: the year is shown where it begins, and at the first tick.
   const ticks = (splits, step) => splits.map((seconds, n) => {
     const t = new Date(1000 * seconds), year = t.getUTCFullYear();
     const fresh = n === 0 || new Date(1000 * splits[n - 1]).getUTCFullYear() !== year;
@@ -62,7 +62,7 @@ const marks = (() => {
     if (spans[layer.kind]) return spans[layer.kind](layer, axis);
     return axis === "x" ? layer.x : [layer.y, layer.low, layer.high].flatMap((part) => part || []);
   };
-  // What of a layer lies between two x, one point more on each side.
+  // The part of a layer between two x, with one more point on each side.
   const between = (layer, [low, high]) => {
     if (layer.fans) return { ...layer, fans: layer.fans.filter(({ x }) => x[x.length - 1] >= low && x[0] <= high) };
     if (!["line", "band"].includes(layer.kind)) return layer;
@@ -80,7 +80,7 @@ const marks = (() => {
     return [stands ? 0 : low - more, high + more];
   };
 
-  // What uPlot does not draw itself ---------------------------------------------------------------
+  // Marks that uPlot does not draw ----------------------------------------------------------------
   const painters = {
     fans(u, context, layer) {
       context.fillStyle = tinted(layer.colour, layer.opacity || 0.2);

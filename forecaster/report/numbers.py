@@ -1,4 +1,4 @@
-"""The numbers that figures, cards and tables of an evaluation show."""
+"""The numbers in the figures, cards and tables of an evaluation."""
 
 from collections.abc import Mapping
 
@@ -19,19 +19,19 @@ from forecaster.evaluation import (
 from forecaster.forecasting import forecast_columns, quantile_columns
 
 SMOOTHED = 21
-"""Cutoffs that a mean by date is taken over."""
+"""Number of cutoffs in a rolling mean by date."""
 UNGROUPED = "(no group)"
 
 
 def ordered(evaluation: Evaluation) -> list[str]:
-    """All models: ours, PyTorch's networks, "unchanged", then the others."""
+    """Return all models: ours, PyTorch's networks, "unchanged", then the others."""
     models = list(evaluation.summary.models)
     first = [n for n in (evaluation.model, TORCH, "Naive", "GARCH", "EWMA") if n in models]
     return first + [name for name in models if name not in first]
 
 
 def slots(evaluation: Evaluation) -> dict[str, int]:
-    """A colour and dash for each model, from 1 to 8; the same models have the same everywhere."""
+    """Return each model's number of colour and dash, from 1 to 8, the same in all evaluations."""
     fixed = {evaluation.model: 1, TORCH: 2, "Naive": 3, "GARCH": 4, "EWMA": 5}
     others = [name for name in ordered(evaluation) if name not in fixed]
     free = [6, 7, 8]
@@ -41,13 +41,13 @@ def slots(evaluation: Evaluation) -> dict[str, int]:
 
 
 def sampled_torch(evaluation: Evaluation) -> bool:
-    """Whether PyTorch trained some of the series only."""
+    """Return whether PyTorch trained only some of the series."""
     summary = evaluation.summary
     return summary.has_torch and (summary.torch_series or 0) < summary.series
 
 
 def horizons_shown(evaluation: Evaluation) -> list[int]:
-    """The horizons to choose from: all together, and each or, of many, a few."""
+    """Return the horizons to choose from: all together, then each, or a few if there are many."""
     last = evaluation.summary.horizon
     if last == 1:
         return [ALL]
@@ -55,15 +55,15 @@ def horizons_shown(evaluation: Evaluation) -> list[int]:
 
 
 def pits(evaluation: Evaluation) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
-    """Probability integral transforms over all horizons.
+    """Compute histograms of the probability integral transform over all horizons.
 
-    Returns edges, which are 0, the quantiles and 1, and by model how many outcomes of every series
-    (row) lie between each two of them; without bands, none.
+    Returns the edges of the bins (0, the quantiles and 1) and, by model, the number of outcomes in
+    each bin (column) for each series (row); nothing if there are no bands.
     """
     levels = evaluation.summary.levels
     names = {name: forecast_columns(name, levels) for name in ordered(evaluation)}
     edges = np.array([0.0, *quantile_columns(names[evaluation.model], evaluation.model), 1.0])
-    if len(edges) < 4:  # the median alone
+    if len(edges) < 4:  # only the median
         return np.zeros(0), {}
     stored = set(evaluation.columns)
     names = {name: columns for name, columns in names.items() if stored.issuperset(columns)}
@@ -76,7 +76,7 @@ def pits(evaluation: Evaluation) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
 
 
 def _counts(frame: pd.DataFrame, bounds: np.ndarray) -> pd.DataFrame:
-    """How many outcomes of each series lie between quantiles; zeros where there is no forecast."""
+    """Count each series' outcomes between quantiles; rows without a forecast count nowhere."""
     known = np.isfinite(bounds).all(1) & np.isfinite(frame["y"].to_numpy())
     below = (frame["y"].to_numpy()[:, None] > bounds).sum(1)
     codes, names = pd.factorize(frame["unique_id"])
@@ -86,12 +86,12 @@ def _counts(frame: pd.DataFrame, bounds: np.ndarray) -> pd.DataFrame:
 
 
 def density(edges: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Counts between edges as a density: 1 everywhere if forecasts are calibrated."""
+    """Turn counts per bin into a density, which is 1 everywhere if forecasts are calibrated."""
     return counts / max(1, counts.sum()) / np.diff(edges)
 
 
 def median_widths(evaluation: Evaluation, model: str, horizon: int = 1) -> pd.Series:
-    """The median over series of the width of a model's bands in volatilities, by level."""
+    """Return the width of a model's bands in volatilities by level, as medians over series."""
     scores = evaluation.scores
     scores = scores[(scores["model"] == model) & (scores["horizon"] == horizon)]
     scores = scores.set_index("unique_id")
@@ -102,23 +102,23 @@ def median_widths(evaluation: Evaluation, model: str, horizon: int = 1) -> pd.Se
 
 
 def relative_by_horizon(evaluation: Evaluation, score: str) -> pd.DataFrame:
-    """Each model's score relative to that of "unchanged", by horizon; means over series."""
+    """Return each model's score relative to "unchanged" by horizon, as means over series."""
     steps = sorted(evaluation.scores["horizon"].unique())
     means = {step: relative(evaluation, score, int(step)).mean() for step in steps}
     return pd.DataFrame(means).T
 
 
 def relative_by_date(evaluation: Evaluation, score: str) -> pd.DataFrame:
-    """Each model's score relative to that of "unchanged", by cutoff; means of 21 cutoffs."""
+    """Return each model's score relative to "unchanged" by cutoff, as means of 21 cutoffs."""
     days = evaluation.daily.pivot(index="cutoff", columns="model", values=score).sort_index()
     means = days.rolling(SMOOTHED, 1).mean()
     return means.div(means["Naive"], axis=0)
 
 
 def relative_by_volatility(evaluation: Evaluation, score: str) -> pd.DataFrame:
-    """Each model's score relative to that of "unchanged", by decile of volatility, from 1; means.
+    """Return each model's mean score relative to "unchanged" by decile of volatility, from 1.
 
-    With fewer than ten series there are as many groups as series; with one, none.
+    Fewer than ten series make a group each; a single series makes none.
     """
     ranks = volatility_share(evaluation).rank(method="first")
     count = min(10, len(ranks))
@@ -131,7 +131,7 @@ def relative_by_volatility(evaluation: Evaluation, score: str) -> pd.DataFrame:
 
 
 def volatility_share(evaluation: Evaluation) -> pd.Series:
-    """The volatility of each series as a share of its mean size at the cutoffs."""
+    """Return each series' volatility as a share of its mean absolute value at the cutoffs."""
     outcomes = evaluation.forecasts([])
     size = outcomes.assign(y=outcomes["y"].abs()).groupby("unique_id")["y"].mean()
     share = volatility(evaluation) / size
@@ -139,12 +139,12 @@ def volatility_share(evaluation: Evaluation) -> pd.Series:
 
 
 def significant(table: pd.DataFrame) -> pd.Series:
-    """Which rows of :func:`~forecaster.evaluation.differences` differ from zero."""
+    """Mark the rows of :func:`~forecaster.evaluation.differences` that differ from zero."""
     return table["p_adjusted"] < ALPHA
 
 
 def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
-    """A row per model: its scores relative to "unchanged", its bands, and ours against it."""
+    """Return a row per model: scores relative to "unchanged", coverage, and how ours compares."""
     score, rows = evaluation.sharpest_score, []
     tables = {name: relative(evaluation, name) for name in _scores_of(evaluation)}
     held = held_shares(evaluation)
@@ -168,7 +168,7 @@ def side_by_side(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def held_shares(evaluation: Evaluation) -> Mapping[float, pd.DataFrame]:
-    """By quoted level, the share that bands of every series (row) and model (column) hold."""
+    """Return the coverage of the bands by quoted level, each a table of (series, model)."""
     scores = evaluation.scores
     known = [level for level in QUOTED_LEVELS if f"coverage-{level}" in scores]
     return {
@@ -180,11 +180,11 @@ def held_shares(evaluation: Evaluation) -> Mapping[float, pd.DataFrame]:
 
 
 def by_group(evaluation: Evaluation) -> pd.DataFrame:
-    """A row per group and model: ``group, model, series`` and means over the group's series.
+    """Return a row per group and model: ``group, model, series`` and means over the series.
 
     ``crps, mae``: relative to "unchanged"; ``coverage-80, coverage-95``; ``ratio``: our score
-    relative to the model's; ``better``: on which share of the series ours is lower. Series without
-    a group come last. Without groups there are no rows.
+    relative to the model's; ``better``: the share of the series on which ours is lower. Series
+    without a group come last. Without groups there are no rows.
     """
     groups, ours, rows = evaluation.summary.groups, evaluation.model, []
     if not groups:
@@ -214,5 +214,5 @@ def by_group(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def _scores_of(evaluation: Evaluation) -> list[str]:
-    """The scores that are shown, the sharpest first."""
+    """Return the scores to show, the sharpest first."""
     return list(dict.fromkeys([evaluation.sharpest_score, "mae"]))

@@ -1,4 +1,4 @@
-"""Numbers as few characters: what many small figures of one page are drawn from."""
+"""Pack numbers into few characters, as data for the many small figures of a page."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ LETTERS = np.array(
 
 
 def pack(values: np.ndarray, low: float, high: float, width: int = 2) -> str:
-    """Values between two others as text, ``width`` letters each.
+    """Return values between ``low`` and ``high`` as text, ``width`` letters each.
 
-    They are rounded to one of 64 to the power of ``width`` less two steps; what is not a finite
-    number is kept as such. ``unpack`` of ``charts.js`` is the way back.
+    They are rounded to one of 64**width - 1 evenly spaced values; a number that is not finite has a
+    code of its own. ``unpack`` in ``charts.js`` reverses it.
     """
     values = np.asarray(values, float).ravel()
     most = 64**width - 1

@@ -1,4 +1,4 @@
-"""The page of an evaluation: its parts in order, and the tables and figures in files."""
+"""The page of an evaluation with its sections, and its tables and figures as files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,11 +33,10 @@ SERIES = (
 
 
 def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
-    """Write the report as one HTML file that loads nothing from elsewhere; returns its path.
+    """Write the report as one HTML file that opens offline; return its path.
 
-    ``path``: by default ``report.html`` in the evaluation's folder.
-
-    Raises UsageError when the library that draws figures is not there.
+    ``path``: by default ``report.html`` in the evaluation's folder. Raises UsageError if the
+    library that draws figures is missing.
     """
     html.check_uplot()
     path = path or evaluation.folder / "report.html"
@@ -59,10 +58,10 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
 
 
 def write_tables(evaluation: Evaluation, folder: Path | None = None) -> list[Path]:
-    """Write ``comparison.csv`` and ``coverage.csv``, and ``groups.csv`` where there are groups.
+    """Write ``comparison.csv``, ``coverage.csv`` and, if there are groups, ``groups.csv``.
 
-    A horizon of 0 in ``comparison.csv`` is the mean over all. ``folder``: by default the
-    evaluation's. Returns the paths.
+    A horizon of 0 in ``comparison.csv`` stands for the mean over all horizons. ``folder``: by
+    default the evaluation's. Returns the paths.
     """
     folder = folder or evaluation.folder
     horizons = (ALL, *range(1, evaluation.summary.horizon + 1))
@@ -78,16 +77,16 @@ def write_tables(evaluation: Evaluation, folder: Path | None = None) -> list[Pat
 
 
 def write_groups(evaluation: Evaluation, path: Path) -> Path:
-    """Write the summary of each group of series as CSV; returns the path."""
+    """Write the summary of each group of series as CSV; return the path."""
     table = numbers.by_group(evaluation).round(5)
     atomic.write_file(path, lambda temporary: write_csv(table, temporary))
     return path
 
 
 def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Path]:
-    """Write the figures as PNG and SVG; returns the paths.
+    """Write the figures as PNG and SVG; return the paths.
 
-    ``folder``: by default ``figures`` in the evaluation's.
+    ``folder``: by default ``figures`` in the evaluation's folder.
     """
     folder = folder or evaluation.folder / "figures"
     paths = []
@@ -106,19 +105,19 @@ def _steps(horizon: int) -> str:
 
 
 def _notices(evaluation: Evaluation) -> Iterator[str]:
-    """What a reader must know before any figure, in a line."""
+    """Yield warnings for the top of the page."""
     summary = evaluation.summary
     if summary.simulated:
         yield "These prices are simulated, not real."
     elif summary.of_prices and not summary.membership:
         yield (
-            "Survivorship: only companies that are in the data are counted, so averages over "
-            "series are flattered (see below)."
+            "Survivorship: only companies in the data are counted, so averages over series look "
+            "too good (see below)."
         )
 
 
 def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
-    """The headlines, over all horizons."""
+    """Yield the headlines, which are about all horizons together."""
     score = evaluation.sharpest_score
     rows = [Comparison(*row) for row in comparison(evaluation).itertuples(index=False)]
 
@@ -150,7 +149,7 @@ def _cards(evaluation: Evaluation) -> Iterator[html.Card]:
 
 
 def _sections(evaluation: Evaluation) -> Iterator[html.Section]:
-    """The parts of the page, in order."""
+    """Yield the sections of the page, in order."""
     lines = (_as_set(line) for line in verdict(evaluation))
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     yield html.Section(
@@ -184,8 +183,8 @@ def _figures(evaluation: Evaluation) -> Iterator[html.Section]:
     pairs = figure(
         "forest", f"How much lower or higher {model} is",
         "A line for each series, sorted: the difference as a share of the other's error, with its "
-        "95 % interval. Below zero ours is better; coloured where it stays significant among so "
-        "many series.",
+        "95 % interval. Below zero ours is better; coloured if it is significant after correction "
+        "for the number of series.",
     ) + figure(
         "scatter", "Series by series",
         "Below the diagonal ours is better. Filled points differ significantly: Diebold-Mariano, "
@@ -232,14 +231,14 @@ def _side_by_side(evaluation: Evaluation) -> str:
     table = numbers.side_by_side(evaluation)
     forms = {name: ".3f" for name in table if str(name).endswith("= 1")} | {"series": "d"}
     caption = (
-        "All models, means over series and over all horizons; the last columns say on which share "
-        f"of the series {evaluation.model} is better than the model"
+        "All models, means over series and over all horizons; the last columns give the share of "
+        f"the series on which {evaluation.model} is better than the model"
     )
     return html.table(table, caption, {str(k): v for k, v in forms.items()})
 
 
 def _groups(evaluation: Evaluation) -> str:
-    """The figure of groups, their table, and the series that have none."""
+    """Return the figure and the table of groups, and the series without a group."""
     members = evaluation.summary.groups
     ids = [str(name) for name in evaluation.scores["unique_id"].unique()]
     rest = [name for name in ids if name not in members]
@@ -258,14 +257,14 @@ def _every(evaluation: Evaluation) -> str:
         trained = evaluation.summary.torch_series
         note = (
             f"<p class='note'>PyTorch trained {trained} of the {evaluation.summary.series} series, "
-            "evenly picked: its column is blank for the others, its means are over these, and the "
-            "figures by date and by volatility are without it.</p>"
+            "evenly picked: its column is blank for the others, its means are over these series, "
+            "and it is left out of the figures by date and by volatility.</p>"
         )
     return f"{note}<div class='controls' id='table-choices'></div><div id='table'></div>"
 
 
 def _risk(evaluation: Evaluation) -> str:
-    models = {name: place for place, name in enumerate(numbers.ordered(evaluation))}
+    models = {name: position for position, name in enumerate(numbers.ordered(evaluation))}
     risk = value_at_risk(evaluation)
     risk = risk.iloc[np.lexsort([risk["model"].map(models), -risk["probability"]])]
     risk = risk.assign(probability=[f"{p:.1%}" for p in risk["probability"]])
@@ -290,9 +289,9 @@ def _caveats(evaluation: Evaluation) -> str:
     summary, lines = evaluation.summary, caveats(evaluation)
     if summary.of_prices and not (summary.simulated or summary.membership):
         lines.append(
-            "Survivorship: lists of today's companies leave out those that failed. Averages over "
-            "series are flattered; comparisons between methods on the same series are not. A "
-            "universe file with dates of membership avoids it."
+            "Survivorship: lists of today's companies leave out those that failed. This makes "
+            "averages over series look too good, but not comparisons between methods on the same "
+            "series. A universe file with dates of membership avoids it."
         )
     lines.append(
         "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
@@ -332,7 +331,7 @@ def _provenance(evaluation: Evaluation) -> str:
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }
     if summary.own_ends:
-        facts["Cutoffs"] += "; each series towards its own end, so times are those of the longest"
+        facts["Cutoffs"] += "; each series up to its own end, so the times are those of the longest"
     if summary.membership:
         facts["Series"] += (
             ", each counted while it belonged to the universe (point-in-time membership)"
@@ -365,5 +364,5 @@ def _costs(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def _as_set(line: str) -> str:
-    """A sentence for the terminal as a page has it: quotes as elsewhere, no unit left by itself."""
+    """Adapt a sentence for the terminal to the page: typographic quotes, no break before a unit."""
     return line.replace("'unchanged'", "“unchanged”").replace(" %", "\N{NO-BREAK SPACE}%")

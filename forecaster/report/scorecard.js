@@ -1,5 +1,5 @@
 "use strict";
-// The page of forecasts that were made: figures and a table of what became of them.
+// The page that scores past forecasts: its figures and its table.
 const data = JSON.parse(document.getElementById("data").textContent);
 const { made, formats, day } = charts;
 const box = (name) => document.getElementById(name);

@@ -1,4 +1,4 @@
-"""The page of the forecasts that were made, and what became of them."""
+"""The page that scores past forecasts against what came."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,18 +20,19 @@ _COUNTED = (
     "Forecasts are compared with the stored price of their day, in the units in which they were "
     "made: splits and dividends since then are allowed for.",
     "“Unchanged” is the value at the time of the forecast, with the bands of a random walk whose "
-    "steps are as wide as all before it. The CRPS is over the quantiles that were forecast.",
-    "Errors are in units of the change that was usual over so many steps, so that no series "
-    "outweighs another. Below 1 is better than “unchanged”.",
-    "A forecast that the same run made again from the same day counts once. Forecasts of one day, "
-    "and those some steps apart, err together: many outcomes of few days say little.",
+    "steps are as wide as all earlier ones. The CRPS is over the quantiles that were forecast.",
+    "Errors are in units of the series' usual change over the same number of steps, so that no "
+    "series outweighs another. Below 1 is better than “unchanged”.",
+    "If the same run forecast from the same day more than once, that counts once. Errors of "
+    "forecasts from the same day, or from days close together, are correlated: many outcomes from "
+    "few days say little.",
 )
 
 
 def build_scorecard(card: Scorecard, path: Path) -> Path:
-    """Write a scorecard as one HTML file that loads nothing from elsewhere; returns its path.
+    """Write a scorecard as one HTML file that opens offline; return its path.
 
-    Raises UsageError when the library that draws figures is not there.
+    Raises UsageError if the library that draws figures is missing.
     """
     html.check_uplot()
     total = card.total()
@@ -74,7 +75,7 @@ def _sections(card: Scorecard) -> Iterator[html.Section]:
             "Below 1 the forecasts from that day were better than “unchanged”.",
         ) + html.figure(
             "by-step", "Coverage of the bands, by steps ahead",
-            "Each line should lie on the thin one of its band.",
+            "Each line should lie on the thin line at its band's level.",
         )  # fmt: skip
         yield html.Section("when", "When and how far", f"<div class='panels'>{figures}</div>")
     yield html.Section("every", "Every series", "<div id='table'></div>")
@@ -84,7 +85,7 @@ def _sections(card: Scorecard) -> Iterator[html.Section]:
 
 
 def _data(card: Scorecard) -> Json:
-    """What ``scorecard.js`` draws from."""
+    """Return the data that ``scorecard.js`` draws."""
     dated = pd.api.types.is_datetime64_any_dtype(card.rows["ds"])
     known = card.known
     by_origin, by_step = (
@@ -120,10 +121,11 @@ def _columns(table: pd.DataFrame) -> dict[str, Json]:
 
 
 def _series(rows: pd.DataFrame, levels: list[str]) -> Json:
-    """The latest forecasts of one series and what came, in the units of the last of them.
+    """Return a series' latest forecasts and their outcomes, in the units of the last forecast.
 
-    ``from``, ``steps``: each forecast's origin, and how many values it has; then values at the
-    origins, times, outcomes, medians and bounds, packed between the two numbers of ``range``.
+    ``from``, ``steps``: each forecast's origin and number of steps; ``ds``: the times forecast;
+    ``parts``: values at the origins, outcomes, medians and bounds, each packed between the two
+    numbers of ``range``.
     """
     rows = rows[np.isfinite(rows["scale"])]
     last = rows.sort_values("made").drop_duplicates(["origin", "ds"], keep="last")

@@ -1,8 +1,8 @@
 "use strict";
 // Tables that sort, search and choose their columns.
 //   seriesTable(box, { caption, columns, rows, pick, sort, chosen }) returns { rows, mark, choose }
-// - columns: [{ key, label, hint, format, text }]; format: a function of a value; text: words,
-//   which the search looks through and which stand on the left
+// - columns: [{ key, label, hint, format, text }]; format: a function of a value; text: whether the
+//   column has words, which are searched and aligned to the left
 // - rows: [{ id, values: { key: value } }]; null is shown as nothing, and sorted last
 // - pick(id): on a click, or Enter; sort: { key, up }; chosen: keys of the columns shown at first
 function seriesTable(box, { caption, columns, rows: given, pick, sort: first, chosen, name }) {

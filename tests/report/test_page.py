@@ -65,7 +65,7 @@ def test_real_prices_without_dates_of_membership_come_with_a_warning(report, tmp
     evaluation = Evaluation.read(report.parent)
     evaluation = with_summary(evaluation, provenance=REAL)
     page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert page.index("Survivorship: only companies that are in the data") < page.index("<main")
+    assert page.index("Survivorship: only companies in the data") < page.index("<main")
     evaluation = with_summary(evaluation, membership=True)
     page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Survivorship" not in page and "point-in-time membership" in page
