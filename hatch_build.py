@@ -1,8 +1,8 @@
-"""Build hook: puts into the wheel what is not kept in the sources.
+"""Build hook: add to the wheel the files that are not in the sources.
 
-- the kernels of recurrences and random keys, compiled where there is a C++ compiler; where there is
-  none, or it fails, the package installs all the same and runs on JAX alone
-- uPlot, which draws the figures of HTML pages; uplot-python, needed by the build only, carries it
+- the compiled kernels of recurrences and random keys; if there is no C++ compiler, or it fails, the
+  package is installed without them and runs on JAX alone
+- uPlot, the JavaScript library that draws the figures of HTML pages, from uplot-python
 """
 
 import importlib.util
@@ -17,17 +17,17 @@ _UPLOT = "forecaster/report/uplot.js"
 
 
 class ArtifactsHook(BuildHookInterface):
-    """Adds both to wheels; editable installations find them in the source tree."""
+    """Add both to wheels; editable installations find them in the source tree."""
 
     def initialize(self, version, build_data):
-        """Make them before the wheel is put together."""
+        """Make the files before the wheel is built."""
         if self.target_name != "wheel":
             return
         self._add_uplot(version, build_data)
         self._add_kernel(version, build_data)
 
     def _add_uplot(self, version, build_data):
-        (package,) = importlib.util.find_spec("uplot").submodule_search_locations  # not imported
+        (package,) = importlib.util.find_spec("uplot").submodule_search_locations
         copy = Path(self.root) / _UPLOT
         shutil.copyfile(Path(package) / "static" / "uPlot.iife.js", copy)
         if version != "editable":

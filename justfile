@@ -1,4 +1,4 @@
-# Short words for what CONTRIBUTING.md says at length. `just` alone lists them.
+# Short names for the commands in CONTRIBUTING.md. `just` alone lists them.
 
 _list:
     @just --list --unsorted
@@ -11,13 +11,13 @@ test *paths:
 slow *paths:
     python -m pytest -m slow -n 2 --dist worksteal {{ paths }}
 
-# what a pull request must pass besides the tests
+# the linters, which a pull request must pass besides the tests
 lint:
     ruff check .
     ruff format --check .
     pyright
 
-# what ruff can mend by itself
+# fix and format with ruff
 fix:
     ruff check --fix .
     ruff format .

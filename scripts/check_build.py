@@ -1,4 +1,4 @@
-"""Build the sdist and from it the wheel, install the wheel by itself, and see that it works.
+"""Build the sdist and from it the wheel, install the wheel, and check that it works.
 
     python scripts/check_build.py [--without-compiler] [--keep DIRECTORY]
 
@@ -37,7 +37,7 @@ def main() -> None:
         options.keep = options.keep.resolve()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        os.chdir(room)  # so that nothing is imported from the sources in place of the installation
+        os.chdir(room)  # so that the installation is imported, not the sources
         built = options.keep or room / "built"
         environment = dict(os.environ)
         if options.without_compiler:

@@ -1,4 +1,4 @@
-"""For the site: turns the roles in docstrings, such as ``:func:`forecaster.fit```, into links.
+"""For the site: turn roles in docstrings, such as ``:func:`forecaster.fit```, into links.
 
 mkdocstrings loads this file as an extension of griffe; see zensical.toml.
 """
@@ -11,7 +11,7 @@ _ROLE = re.compile(r":(?:mod|func|class|meth|attr|data|exc):`~?([\w.]+)`")
 
 
 class Roles(griffe.Extension):
-    """Rewrites docstrings as they are read from the sources."""
+    """Rewrite docstrings as they are read from the sources."""
 
     def on_instance(self, *, obj: griffe.Object, **kwargs: object) -> None:
         """Replace the roles in an object's docstring."""
@@ -20,13 +20,13 @@ class Roles(griffe.Extension):
 
 
 def _link(name: str, obj: griffe.Object) -> str:
-    """The name as code, and as a link where the site has an entry for it."""
+    """Return the name as code, linked if the site has an entry for it."""
     full = next((path for path in _meanings(name, obj)), name)
     return f'<autoref identifier="{full}" optional><code>{name}</code></autoref>'
 
 
 def _meanings(name: str, obj: griffe.Object) -> list[str]:
-    """What a name in a docstring can mean, the likeliest first."""
+    """Return the full names that a name in a docstring can mean, the likeliest first."""
     if name.startswith("forecaster."):
         return [name]
     scope = obj if obj.is_class or obj.is_module else obj.parent

@@ -1,8 +1,8 @@
-"""Draws the figures of the gallery again: runs its scripts in their folder, makes the files small.
+"""Draw the figures of the gallery again: run its scripts in their folder, and shrink the files.
 
     python scripts/gallery.py [NAME ...]
 
-Ten minutes on two cores for all of them. A figure keeps 64 colours, which nobody misses.
+All of them take ten minutes on two cores. A figure is reduced to 64 colours, without visible loss.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     python scripts/pictures.py
 
-The forecast is of the simulated market and takes some seconds to train; the evaluation is drawn
-from the tables in scripts/evaluation_2015.
+The forecast is of the simulated market and takes seconds to train; the evaluation is drawn from the
+tables in scripts/evaluation_2015.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def forecast() -> Figure:
-    """Ten sessions of a simulated Apple, with three bands."""
+    """Draw a forecast of ten sessions of a simulated Apple, with three bands."""
     panel = fc.load_panel("simulated", tickers=["AAPL"])
     model = fc.fit(panel, fc.Config(horizon=10), seed=0)
     frame = fc.predict(model, panel, level=[50, 80, 95])
@@ -45,7 +45,7 @@ def forecast() -> Figure:
 
 
 def evaluation() -> Figure:
-    """Left: how far bands are from holding what they say. Right: CRPS against the others."""
+    """Draw, left, the coverage of bands less their level and, right, CRPS against the others."""
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     held(left, pd.read_csv(TABLES / "coverage.csv"))
@@ -63,7 +63,7 @@ def held(axes, coverage: pd.DataFrame) -> None:
     for model, colour in COLOURS.items():
         rows = tomorrow[tomorrow["model"] == model].sort_values("level")
         off = 100 * rows["held"] - rows["level"]
-        wide = model == "LSTM"  # seen below the one that equals it
+        wide = model == "LSTM"  # so that it shows below an equal line
         axes.plot(
             rows["level"], off, "o", ls=LINES[model], lw=5 if wide else 1.5, ms=7 if wide else 4,
             alpha=0.6 if wide else 1, color=colour, label=NAMES.get(model, model),

@@ -1,7 +1,7 @@
-"""Ten variational autoencoders, one for each digit: they draw it, and tell it from the others.
+"""Ten variational autoencoders, one for each digit: they draw digits, and classify them.
 
-Kingma & Welling (2014), arXiv 1312.6114. A member's bound says how well it can explain an image,
-so the member with the best bound classifies, although no member ever saw another digit.
+Kingma & Welling (2014), arXiv 1312.6114. A member's bound says how well it can explain an image, so
+the member with the best bound gives the class, although no member ever saw another digit.
 """
 
 import sys
@@ -35,12 +35,12 @@ def layer(params, x):
 
 
 def decode(params, z):
-    """Images, (example, 64), as logits of pixels, from (example, latent)."""
+    """Return images (example, 64), as logits of pixels, from (example, latent)."""
     return layer(params["out"], jnp.tanh(layer(params["up"], z)))
 
 
 def bound(params, x, key=None):
-    """The negative evidence lower bound of each image; without a key at the mean of its code."""
+    """Return each image's negative evidence lower bound; without a key at the mean of its code."""
     code = layer(params["code"], jnp.tanh(layer(params["in"], x)))
     z, log_variance = jnp.split(code, 2, -1)
     surprise = (z**2 + jnp.exp(log_variance) - log_variance - 1).sum(-1) / 2

@@ -1,9 +1,9 @@
-"""Neural bandits: whom to make an offer is learned from the answers, by a swarm of beliefs.
+"""Neural bandits: a swarm of beliefs learns from answers which visitors to make an offer.
 
-An agent is ten networks that began differently and each learn from half of the answers. For every
-visitor one of them, drawn at random, decides: Thompson sampling with an ensemble (Osband et al.
-2016, arXiv 1602.04621). Beside it agents that follow the mean of their beliefs, and those that make
-one visitor in ten an offer whatever they believe. All agents of all kinds are one swarm.
+An agent has ten networks that start differently, and each learns from half of the answers. For
+every visitor one of them, drawn at random, decides: Thompson sampling with an ensemble (Osband et
+al. 2016, arXiv 1602.04621). For comparison, other agents follow the mean of their beliefs, or make
+one visitor in ten an offer whatever they believe. All agents of all kinds form one swarm.
 """
 
 import sys
@@ -21,7 +21,7 @@ kinds, beliefs, visitors = ["sampling", "mean", "mean, one in ten at random"], 1
 
 
 def network(rngs):
-    """The chance that an offer is accepted, as a logit, from four features of the visitor."""
+    """Return the logit of the chance that an offer is accepted, from four features of the visitor."""
     return nnx.Sequential(nnx.Linear(4, 32, rngs=rngs), nnx.relu, nnx.Linear(32, 1, rngs=rngs))
 
 

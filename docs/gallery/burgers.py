@@ -1,7 +1,8 @@
 """Four physics-informed networks solve Burgers' equation, each with its own viscosity.
 
-The loss is the residual of u_t + u u_x = v u_xx on random points, by derivatives of the network
-(Raissi et al. 2019, doi:10.1016/j.jcp.2018.10.045). Start and edges hold by construction.
+The loss is the residual of u_t + u u_x = v u_xx on random points, from derivatives of the network
+(Raissi et al. 2019, doi:10.1016/j.jcp.2018.10.045). Initial and boundary conditions hold by
+construction.
 """
 
 import sys
@@ -29,7 +30,7 @@ def init(key):
 
 
 def network(params, tx):
-    """u at one point (t, x): -sin(pi x) at t = 0, and zero at x = -1 and 1."""
+    """Return u at one point (t, x): -sin(pi x) at t = 0, and zero at x = -1 and 1."""
     h = tx
     for layer in params[:-1]:
         h = jnp.tanh(h @ layer["w"] + layer["b"])

@@ -23,7 +23,7 @@ def functions(rngs):
 
 
 def move(state, action):
-    """Position, speed, angle, angular speed after 20 ms; whether the pole had fallen before."""
+    """Return position, speed, angle, angular speed after 20 ms; whether the pole had fallen."""
     _, speed, angle, turning = state
     push = (20.0 * action - 10 + 0.05 * turning**2 * jnp.sin(angle)) / 1.1
     falling = (9.8 * jnp.sin(angle) - jnp.cos(angle) * push) / (2 / 3 - jnp.cos(angle) ** 2 / 22)
@@ -32,7 +32,7 @@ def move(state, action):
 
 
 def rollout(params, state, key):
-    """What all carts of an agent saw and did in some steps, and the returns from there."""
+    """Return the observations and actions of an agent's carts in some steps, and the returns."""
 
     def act(state, key):
         out = functions.apply(params, state)
@@ -43,7 +43,7 @@ def rollout(params, state, key):
         seen = {"action": action, "before": taken, "value": out[:, 2], "fallen": fallen}
         return jnp.where(fallen[:, None], start, after), (state, seen)
 
-    def back(carry, step):  # TD(0.95): a mixture of what came and what was expected
+    def back(carry, step):  # TD(0.95): a mixture of rewards and expectations
         carry = jnp.where(step["fallen"], 0, 1 + 0.99 * carry)
         return 0.95 * carry + 0.05 * step["value"], carry
 

@@ -1,6 +1,6 @@
 """Ten-fold cross-validation of twelve weight decays: 120 networks, one call.
 
-``kfold_weights`` says which examples each fold learns from; the data themselves are kept once. The
+``kfold_weights`` selects the examples that each fold learns from; the data are kept once. The
 choice is by the mean over the folds, as in scikit-learn's GridSearchCV.
 """
 
@@ -23,7 +23,7 @@ def network(rngs):
 
 
 def measured(count, random):
-    """Six inputs, of which two matter, and a noisy target."""
+    """Draw six inputs, of which two matter, and a noisy target."""
     x = random.normal(size=(count, 6)).astype(np.float32)
     y = np.sin(2 * x[:, :1]) + x[:, 1:2] ** 2 / 2
     return x, (y + random.normal(0, 0.5, y.shape)).astype(np.float32)

@@ -1,7 +1,7 @@
 """Twenty convolutional networks that know what they do not know.
 
-Each learns from a bootstrap sample of 300 of scikit-learn's digits. Where the members are sure by
-themselves but disagree, more examples would help (Houlsby et al. 2011, arXiv 1112.5745).
+Each learns from a bootstrap sample of 300 of scikit-learn's digits. If each member is sure but they
+disagree, more examples would help (Houlsby et al. 2011, arXiv 1112.5745).
 """
 
 import sys

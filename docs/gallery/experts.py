@@ -1,8 +1,8 @@
 """A mixture of experts: networks that share the work, and one that learns whom to ask.
 
-Expectation-maximisation (Jacobs et al. 1991, Neural Computation 3): who explained an example well
-is responsible for it and learns from it; the gate learns to tell from the inputs who that will be.
-Responsibilities are nothing but the weights of the next fit.
+Expectation-maximisation (Jacobs et al. 1991, Neural Computation 3): an expert that explained an
+example well is responsible for it and learns from it; the gate learns to predict the responsible
+expert from the inputs. Responsibilities are the example weights of the next fit.
 """
 
 import sys
@@ -29,7 +29,7 @@ def network(outputs, hidden=12):
 
 
 def measured(count, random):
-    """Another law in each of four regions."""
+    """Return targets by a different law in each of four regions."""
     x = random.uniform(-1, 1, (count, 2)).astype(np.float32)
     a, b = x.T
     laws = [2 + a, -2 + np.sin(4 * a), -1 - b, 1 + a * b]

@@ -1,8 +1,8 @@
 """Federated averaging: twenty clients with two kinds of digits each, and one model of all ten.
 
-Clients train on their own examples, the weights are averaged, and all go on from the average
-(McMahan et al. 2017, arXiv 1602.05629). With ``opt_state=True`` the moments of Adam are averaged,
-too: every client goes on as if it had made all of these steps.
+Clients train on their own examples, the weights are averaged, and all continue from the average
+(McMahan et al. 2017, arXiv 1602.05629). With ``opt_state=True`` Adam's moments are averaged as
+well, and every client continues as if it had made all of these steps.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """A hundred Gaussian processes: the hyperparameters of each series, by its marginal likelihood.
 
-No network at all: a member's params are three logarithms (amplitude, length scale, noise), its loss
-is the negative log marginal likelihood of its series (Rasmussen & Williams 2006, eq. 2.30).
+There is no network: a member's params are three logarithms (amplitude, length scale, noise), and
+its loss is the negative log marginal likelihood of its series (Rasmussen & Williams 2006, eq.
+2.30).
 """
 
 import sys
@@ -23,7 +24,7 @@ def init(key):
 
 
 def covariance(params, x):
-    """Of the function that a series is a noisy picture of, between all inputs, (x, x)."""
+    """Return the covariance (x, x) of the function behind a noisy series, between all inputs."""
     distance = (x[:, None] - x) / jnp.exp(params["scale"])
     return jnp.exp(2 * params["amplitude"] - distance**2 / 2)
 

@@ -1,7 +1,7 @@
-"""A thousand pendulums: the length and friction of each, from its own noisy film.
+"""A thousand pendulums: fit the length and friction of each to its own noisy film.
 
 A member is an ordinary differential equation, solved by Runge-Kutta inside ``apply``; its params
-are what it does not know. No network is involved.
+are the unknown constants of the equation. There is no network.
 """
 
 import sys
@@ -24,7 +24,7 @@ def init(key):
 
 
 def solve(params, times):
-    """The angle at each time; length and friction are given by their logarithms."""
+    """Return the angle at each time; length and friction are given as logarithms."""
     pull, friction = 9.81 / jnp.exp(params["length"]), jnp.exp(params["friction"])
 
     def slope(state):

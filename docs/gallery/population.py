@@ -1,8 +1,8 @@
 """Population-based training: learning rates that are found, and change, while networks train.
 
-After every few epochs the worst quarter of the population copies members of the best, with their
-optimisers' states, and tries other learning rates from there (Jaderberg et al. 2017, arXiv
-1711.09846). Beside it the same networks with the rates that they began with: a random search.
+Every few epochs the worst quarter of the population copies members of the best, with their
+optimisers' states, and continues with other learning rates (Jaderberg et al. 2017, arXiv
+1711.09846). For comparison, the same networks keep their first rates: a random search.
 """
 
 import sys

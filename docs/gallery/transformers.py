@@ -1,7 +1,7 @@
 """A small transformer for each of 24 series, each with a period of its own.
 
-One block of causal attention, ordinary Flax NNX; each member stops by itself when its validation
-windows say so. The end of every series is forecast a step ahead, beside the value before.
+One block of causal attention in ordinary Flax NNX; each member stops early by its own validation
+windows. The end of every series is forecast one step ahead, and compared with the last value.
 """
 
 import sys
@@ -28,7 +28,7 @@ class Transformer(nnx.Module):
         self.out = nnx.Linear(width, 1, rngs=rngs)
 
     def __call__(self, x):
-        """The next value after each step of windows (example, step)."""
+        """Predict the next value after each step of windows (example, step)."""
         h = self.inner(x[..., None]) + self.position[...]
         h += self.attention(self.norm(h), mask=nnx.make_causal_mask(x))
         h += self.down(nnx.gelu(self.up(self.last(h))))
