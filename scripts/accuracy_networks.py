@@ -1,21 +1,21 @@
-"""Accuracy of each network against its time and size, on the same panels.
+"""Measure the accuracy of each network against its time and size, on the same panels.
 
     python scripts/accuracy_networks.py [--series 16] [--epochs 40] [--quick]
 
 Trains every network, a few of them with several layers, on a sample of three panels in the folder
 that FORECASTER_TEST_DATA names: prices (us_stocks_2000_2015, ten years, the last one withheld), M4
-weekly and M4 hourly (the last cutoffs withheld); settings are the same for all networks of a panel
-and chosen for none. Writes ``accuracy_networks.csv`` beside this script, a row per
-panel and network:
+weekly and M4 hourly (the last cutoffs withheld). All networks of a panel have the same settings,
+which were not chosen for any of them. Writes ``accuracy_networks.csv`` beside this script, a row
+per panel and network:
 
-- ``parameters``, of one series' network
-- ``crps``, of its forecasts at withheld cutoffs over that of the LSTM with one layer, and ``mae``
-  over that of the last value: geometric means over series
-- ``coverage_80``: of the band, and ``better``: the share of series with a CRPS below the LSTM's
-- ``epochs``, the mean until training stopped
-- ``seconds``: of one core, to train one network, ``per_epoch`` in milliseconds: processor time, not
-  time on the clock, so that other work on the machine counts little; nothing is compiled in it
-- ``seconds_to_compile``: what the first fit and its forecasts took beyond that, on the clock
+- ``parameters``: of one series' network
+- ``crps``, ``mae``: of forecasts at withheld cutoffs, relative to the LSTM with one layer and to
+  the last value; geometric means over series
+- ``coverage_80``, ``better``: coverage of the band; share of series with a CRPS below the LSTM's
+- ``epochs``: mean number of epochs until training stopped
+- ``seconds``, ``per_epoch``: processor time of one core to train one network, in seconds, and per
+  epoch in milliseconds, without compilation; other work on the machine hardly affects it
+- ``seconds_to_compile``: additional time of the first fit and its forecasts, by the clock
 """
 
 import argparse
@@ -96,7 +96,7 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
 
 
 def m4(path: Path, least: int, options: argparse.Namespace) -> fc.Panel:
-    """Series of so many rows at least, which all end at the same time."""
+    """Return series with at least ``least`` rows, shifted to end at the same time."""
     table = sample(pd.read_parquet(path), "unique_id", least, options.series)
     table = table.assign(unique_id=table["unique_id"].astype(str))
     latest = table.groupby("unique_id")["ds"].transform("max")
@@ -104,14 +104,14 @@ def m4(path: Path, least: int, options: argparse.Namespace) -> fc.Panel:
 
 
 def sample(table: pd.DataFrame, name: str, least: int, count: int) -> pd.DataFrame:
-    """Series with so many rows at least, evenly picked."""
+    """Return ``count`` series with at least ``least`` rows, evenly picked."""
     sizes = table.groupby(name, observed=True).size()
     long = sorted(sizes.index[sizes >= least])
     return table[table[name].isin(long[:: max(1, len(long) // count)][:count])]
 
 
 def measure(job: Job, seed: int) -> tuple[dict[str, float], pd.Series]:
-    """What a network's training takes, and the CRPS of each series."""
+    """Measure a network's training and accuracy; return its row, and the CRPS of each series."""
     panel, config = job.panel, job.config
     cutoff = len(panel.times) - 1 - config.horizon - (job.n_windows - 1) * job.step_size
     known = panel.until(panel.times[cutoff])
@@ -120,7 +120,7 @@ def measure(job: Job, seed: int) -> tuple[dict[str, float], pd.Series]:
         panel, config, job.n_windows, job.step_size, level=LEVELS, seed=seed
     )
     first, began = time.perf_counter() - began, time.process_time()
-    model = fc.fit(known, config, seed)  # again, now that it is compiled
+    model = fc.fit(known, config, seed)  # a second time, without compilation
     seconds = time.process_time() - began
     scores = fc.evaluate(frame).set_index(["model", "unique_id"])
     own, epochs = scores.loc[config.column], model.report["epochs"].sum()

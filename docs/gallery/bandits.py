@@ -21,7 +21,7 @@ kinds, beliefs, visitors = ["sampling", "mean", "mean, one in ten at random"], 1
 
 
 def network(rngs):
-    """Return the logit of the chance that an offer is accepted, from four features of the visitor."""
+    """Predict the logit of the chance that an offer is accepted from four features of a visitor."""
     return nnx.Sequential(nnx.Linear(4, 32, rngs=rngs), nnx.relu, nnx.Linear(32, 1, rngs=rngs))
 
 

@@ -1,8 +1,7 @@
 """Four physics-informed networks solve Burgers' equation, each with its own viscosity.
 
-The loss is the residual of u_t + u u_x = v u_xx on random points, from derivatives of the network
-(Raissi et al. 2019, doi:10.1016/j.jcp.2018.10.045). Initial and boundary conditions hold by
-construction.
+The loss is the residual of u_t + u u_x = v u_xx at random points (Raissi et al. 2019,
+doi:10.1016/j.jcp.2018.10.045). Initial and boundary conditions hold by construction.
 """
 
 import sys

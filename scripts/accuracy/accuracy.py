@@ -1,22 +1,23 @@
-"""How good forecasts are: stocks against others, baskets, and markets whose truth is known.
+"""Measure how good forecasts are: stocks beside other methods, baskets, simulated markets, M4.
 
     python scripts/accuracy/accuracy.py [stocks statistical baskets simulated m4] [--every 4]
         [--quick]
 
 ``FORECASTER_TEST_DATA`` names the folder with ``us_stocks_2000_2015.parquet`` and M4's training
-files; ``pip install '.[garch,statistical]'`` brings the rivals. Each part writes a CSV
-beside this script, two of them a figure; nothing is refitted within a year, and no setting but the
-start of the networks differs from the default:
+files; the other methods need ``pip install -e ".[garch,statistical]"``. Each part writes a CSV
+beside this script, and two of them a figure. Nothing is refitted within a year, and no setting
+differs from the default but the start of the networks:
 
-- ``stocks.csv``: every fourth stock, ten years up to a year, then each day of it. A row per year,
-  model and days ahead: ``crps``, the mean over stocks of its CRPS (19 quantiles) relative to that
-  of GARCH(1,1)-t, ``better``, the share of stocks for which it is lower; the shares of outcomes
-  inside the 80 and 95 % bands, below the 5 % and above the 95 % quantile; and inside the 80 % band
-  on the tenth of days whose bands were widest (``calm``: the tenth with the narrowest)
-- ``statistical.csv``: the same with ETS and Theta, which are slow: a tenth of these stocks, each
+- ``stocks.csv``: every fourth stock, trained on ten years, then forecast on each day of the next
+  year. A row per year, model and days ahead: ``crps``, the mean over stocks of its CRPS (19
+  quantiles) relative to that of GARCH(1,1)-t; ``better``, the share of stocks for which it is
+  lower; the shares of outcomes inside the 80 and 95 % bands, below the 5 % and above the 95 %
+  quantile; and the share inside the 80 % band on the tenth of days with the widest bands (``calm``:
+  with the narrowest)
+- ``statistical.csv``: the same with ETS and Theta, which are slow: a tenth of these stocks, every
   fifth day
-- ``baskets.csv``: how often the return over five days of equal-weight baskets lies inside the 80 %
-  band of sample paths: of all these stocks, and of a hundred random baskets of ten
+- ``baskets.csv``: how often the five-day return of equally weighted baskets lies inside the 80 %
+  band of sample paths: of a basket of all these stocks, and of a hundred random baskets of ten
 - ``simulated.csv``: CRPS relative to that of the true distribution, 200 series each: random walks
   one and five steps ahead, and GARCH(1,1) with Student-t errors one step ahead
 - ``m4.csv``: M4's hourly and weekly series, and every twentieth with ETS and Theta, see ``m4.py``
@@ -83,7 +84,7 @@ def arguments() -> argparse.Namespace:
 
 
 def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Rows of one year after the other, of the default and of independent networks."""
+    """Yield rows, year by year, of the default and of independent networks."""
     with tempfile.TemporaryDirectory() as cache:
         for year in options.years:
             panel, days = prices(year, options.every)
@@ -98,7 +99,7 @@ def stocks(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def statistical(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Rows of one year after the other, of the default, ETS and Theta."""
+    """Yield rows, year by year, of the default, ETS and Theta."""
     with tempfile.TemporaryDirectory() as cache:
         for year in options.years:
             panel, days = prices(year, 10 * options.every)
@@ -113,7 +114,7 @@ def statistical(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 def compared(
     panel: fc.Panel, config: fc.Config, backtest: BacktestOptions
 ) -> Iterator[dict[str, object]]:
-    """The rows of all models."""
+    """Return the rows of all models."""
     with tempfile.TemporaryDirectory() as folder:
         evaluate_to_folder(Path(folder) / "result", panel, config, backtest)
         for row in scored(Path(folder) / "result"):
@@ -121,7 +122,7 @@ def compared(
 
 
 def prices(year: int, every: int) -> tuple[fc.Panel, int]:
-    """Ten years and the one after them, and how many days that has."""
+    """Return the prices of ten years and the next one, and the number of days of the latter."""
     table = pd.read_parquet(
         Path(os.environ["FORECASTER_TEST_DATA"]) / "us_stocks_2000_2015.parquet"
     )
@@ -160,7 +161,7 @@ def scored(folder: Path) -> Iterator[dict[str, object]]:
 
 
 def competition(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Rows of M4's hourly series, then of the weekly ones; then of a part, with ETS and Theta."""
+    """Yield rows of M4's hourly and weekly series, then of a part of them with ETS and Theta."""
     origins = 1 if options.quick else 2
     yield from m4(options.config, origins=origins, every=100 if options.quick else 1)
     every = 200 if options.quick else 20
@@ -168,7 +169,7 @@ def competition(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Rows of one year after the other: every fifth day, so that no two returns overlap."""
+    """Yield rows, year by year: every fifth day, so that no two returns overlap."""
     for year in options.years:
         panel, days = prices(year, options.every)
         end, horizon = len(panel.times) - 1, options.config.horizon
@@ -203,7 +204,7 @@ def baskets(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Random walks and a GARCH market, three years and the one after them."""
+    """Yield rows of random walks and a GARCH market: three years to train on, one to forecast."""
     rows, days = 1010, 250
     random = np.random.default_rng(0)
     shocks = 0.01 * random.normal(size=(options.series, rows))
@@ -223,7 +224,7 @@ def simulated(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def garch(series: int, rows: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (series, row) of GARCH(1,1), and the standard deviation of each before it came."""
+    """Simulate returns (series, row) of GARCH(1,1), with each one's conditional deviation."""
     alpha = random.uniform(0.04, 0.12, series)
     beta = 0.98 - alpha
     variance = np.full(series, 0.015**2)
@@ -239,7 +240,7 @@ def garch(series: int, rows: int, random: np.random.Generator) -> tuple[np.ndarr
 def validated(
     shocks: np.ndarray, options: argparse.Namespace, days: int
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Forecasts of each of the latest days, and the prices that they were made from."""
+    """Return forecasts of each of the latest days, and the prices that they were made from."""
     dates = pd.bdate_range("2010-01-01", periods=shocks.shape[1])
     closes = 100 * np.exp(np.cumsum(shocks, axis=1))
     parts = [
@@ -254,7 +255,7 @@ def validated(
 
 
 def relative(part: pd.DataFrame, true: np.ndarray) -> float:
-    """Mean CRPS relative to that of the true quantiles (forecast, 19)."""
+    """Return the mean CRPS relative to that of the true quantiles (forecast, 19)."""
     lower = [f"LSTM-lo-{level}" for level in LEVELS[::-1]]
     ours = part[[*lower, "LSTM", *(f"LSTM-hi-{level}" for level in LEVELS)]].to_numpy()
     y = part["y"].to_numpy()[:, None]

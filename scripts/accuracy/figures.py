@@ -1,4 +1,4 @@
-"""Figures of the tables that ``accuracy.py`` makes.
+"""Draw figures of the tables that ``accuracy.py`` makes.
 
     python scripts/accuracy/figures.py [FOLDER]
 
@@ -19,7 +19,7 @@ import pandas as pd
 
 OURS, OTHERS, GRID = "#0b6e99", "#7a7a7a", "#dddddd"
 MARKERS = ("o", "s", "^", "D")
-FARTHEST = 1.03  # what is worse is drawn at the edge, with its figure
+FARTHEST = 1.03  # worse values are drawn at the edge, with their numbers
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def draw_stocks(table: pd.DataFrame, path: Path) -> None:
-    """CRPS of each model relative to GARCH, by year and days ahead; ours above the others."""
+    """Draw each model's CRPS relative to GARCH, by year and days ahead; ours above the others."""
     order = table.groupby("model")["crps"].mean().sort_values().index[::-1]
     figure, axes = plt.subplots(1, 2, figsize=(10, 0.36 * len(order) + 1.5), sharey=True)
     for axis, ahead in zip(axes, sorted(table["ahead"].unique()), strict=True):
@@ -60,7 +60,7 @@ def draw_stocks(table: pd.DataFrame, path: Path) -> None:
 
 
 def draw_m4(table: pd.DataFrame, path: Path) -> None:
-    """OWA of each model on M4's hourly and weekly series, by origin."""
+    """Draw each model's OWA on M4's hourly and weekly series, by origin."""
     kinds = list(table["panel"].unique())
     rows = -(-len(kinds) // 2)
     figure, axes = plt.subplots(rows, 2, figsize=(10, 2.8 * rows), squeeze=False)
@@ -92,7 +92,7 @@ def draw_m4(table: pd.DataFrame, path: Path) -> None:
 
 
 def label(model: str) -> str:
-    """What a model is called in a figure."""
+    """Return a model's name in a figure."""
     said = {
         "LSTM": "this program",
         "LSTM pooled": "this program",
@@ -109,7 +109,7 @@ def label(model: str) -> str:
 
 
 def finish(figure: plt.Figure, path: Path) -> None:
-    """Write a figure and let go of it."""
+    """Write a figure and close it."""
     figure.tight_layout()
     figure.savefig(path, dpi=130)
     plt.close(figure)

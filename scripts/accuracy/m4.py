@@ -1,11 +1,11 @@
-"""M4's hourly and weekly series, scored as the competition did, at their latest horizons.
+"""Score M4's hourly and weekly series as the competition did, at their latest horizons.
 
-A part of ``accuracy.py``. What is withheld are the last rows of the training files, 48 hours and 13
-weeks: origin 0 is one horizon before a series' end, origin 1 two. Our networks are told the horizon
-and nothing else; ETS and Theta are those of ``statsforecast``, on some of the series. OWA is the
-mean of sMAPE and MASE, each relative to Naive2, the last value of the series with its season taken
-out (Makridakis, Spiliotis & Assimakopoulos 2020, International Journal of Forecasting 36). A series
-without a forecast counts as Naive2.
+A part of ``accuracy.py``. The last rows of the training files are withheld, 48 hours and 13 weeks:
+origin 0 is one horizon before a series' end, origin 1 two. The horizon is the only setting of our
+networks; ETS and Theta are those of ``statsforecast``, on some of the series. OWA is the mean of
+sMAPE and MASE, each relative to Naive2, the last value of the deseasonalised series (Makridakis,
+Spiliotis & Assimakopoulos 2020, International Journal of Forecasting 36). A series without a
+forecast counts as Naive2.
 """
 
 import os
@@ -24,7 +24,7 @@ SIMPLE, STATISTICAL = ("naive", "seasonal_naive"), ("naive", "seasonal_naive", "
 
 
 class Kind(NamedTuple):
-    """Series of a frequency: how far they are forecast, and the steps in a season of MASE."""
+    """The series of a frequency: their horizon, and the steps in a season for MASE."""
 
     horizon: int
     season: int
@@ -36,12 +36,12 @@ KINDS = {"hourly": Kind(48, 24), "weekly": Kind(13, 1)}
 def m4(
     config: fc.Config, *, origins: int = 2, every: int = 1, rivals: tuple[str, ...] = SIMPLE
 ) -> Iterator[dict[str, object]]:
-    """A row per kind, origin and model; ``every`` so many of the series."""
+    """Yield a row per kind, origin and model, for every ``every``-th series."""
     for kind, (horizon, season) in KINDS.items():
         frame = pd.read_parquet(
             Path(os.environ["FORECASTER_TEST_DATA"]) / f"m4_{kind}_train.parquet"
         ).set_axis(["unique_id", "ds", "y"], axis=1)
-        # As text: as categories, those that are left out would come back as empty series.
+        # As text, because unused categories would come back as empty series.
         frame["unique_id"] = frame["unique_id"].astype(str)
         frame = frame[frame["unique_id"].isin(frame["unique_id"].unique()[::every])]
         for origin in range(origins):
@@ -57,7 +57,7 @@ def m4(
 
 
 def forecasts(known: pd.DataFrame, config: fc.Config, rivals: tuple[str, ...]) -> pd.DataFrame:
-    """All models' forecasts of the last horizon of each series."""
+    """Return all models' forecasts of the last horizon of each series."""
     with tempfile.TemporaryDirectory() as folder:
         options = BacktestOptions(1, baselines=rivals)
         result = Path(folder) / "m4"
@@ -68,7 +68,7 @@ def forecasts(known: pd.DataFrame, config: fc.Config, rivals: tuple[str, ...]) -
 def scored(
     made: pd.DataFrame, series: Mapping[str, np.ndarray], horizon: int, season: int
 ) -> Iterator[dict[str, object]]:
-    """A row per model, from its forecasts and the series with the rows that were withheld."""
+    """Return a row per model, from its forecasts and the series with the withheld rows."""
     of_series = dict(list(made.groupby("unique_id")))
     models = [column.removesuffix("-lo-80") for column in made if column.endswith("-lo-80")]
     errors = {model: [] for model in ("Naive2", *models)}
@@ -94,7 +94,7 @@ def scored(
 def both_errors(
     past: np.ndarray, came: np.ndarray, forecast: np.ndarray, season: int
 ) -> tuple[float, float]:
-    """SMAPE in percent, and MASE."""
+    """Return sMAPE in percent, and MASE."""
     missed = np.abs(came - forecast)
     scale = np.abs(past[season:] - past[:-season]).mean()
     smape = 200 * (missed / (np.abs(came) + np.abs(forecast))).mean()
@@ -102,7 +102,7 @@ def both_errors(
 
 
 def naive2(past: np.ndarray, horizon: int, season: int) -> np.ndarray:
-    """The last value, with the season by classical decomposition where there is one."""
+    """Forecast the last value, with the season of a classical decomposition if there is one."""
     if season == 1 or not is_seasonal(past, season):
         return np.full(horizon, past[-1])
     smooth = pd.Series(past).rolling(season).mean()
@@ -116,7 +116,7 @@ def naive2(past: np.ndarray, horizon: int, season: int) -> np.ndarray:
 
 
 def is_seasonal(past: np.ndarray, season: int) -> bool:
-    """Whether the autocorrelation a season apart is significant at 10 %."""
+    """Return whether the autocorrelation at the lag of a season is significant at 10 %."""
     if len(past) < 3 * season:
         return False
     x = past - past.mean()

@@ -1,10 +1,10 @@
-"""What knowing promotions in advance is worth: the error with and without ``panel.with_future``.
+"""Measure the value of knowing promotions in advance, with and without ``panel.with_future``.
 
     python scripts/accuracy/promotions.py
 
 Twenty simulated series of 400 days: a wandering level, 40 % more on a random fifth of the days, and
-noise of standard deviation 1, whose mean size alone is 0.8. The mean absolute error three days
-ahead over the days that were held back is printed, and written to ``promotions.csv`` beside this.
+noise of standard deviation 1, with a mean absolute value of 0.8. Prints the mean absolute error
+three days ahead over the held-back days, and writes it to ``promotions.csv`` beside this script.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ SERIES, DAYS, HORIZON = 20, 400, 3
 
 
 def market() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Sales, and the promotions up to a horizon beyond."""
+    """Simulate sales, and promotions up to one horizon beyond their end."""
     random = np.random.default_rng(0)
     days = pd.date_range("2020-01-01", periods=DAYS + HORIZON)
     sales, plans = [], []

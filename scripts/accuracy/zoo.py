@@ -1,14 +1,14 @@
-"""Any panel with the defaults: errors beside those of the last value and of the season before.
+"""Measure the defaults on many kinds of panels, beside the last value and the season before.
 
     python scripts/accuracy/zoo.py [NAME ...] [--output zoo.csv]
 
 Simulated panels of forty series each: random walks of every frequency, trends, seasons (one, two,
 found in the values), intermittent and count series, noise, autoregressions. With the horizon as
-the only setting, each is forecast from a rolling origin. Weekly and yearly walks have few rows, and
-so many origins overlap that forty of them say little: errors relative to naive were 0.987 to 1.026
-by the seed alone; there are 160 and 400. With ``FORECASTER_TEST_DATA`` there are also samples of
+the only setting, each is forecast from a rolling origin. Weekly and yearly walks have few rows and
+overlapping origins, so forty of them say little (errors relative to naive varied from 0.987 to
+1.026 with the seed); there are 160 and 400. With ``FORECASTER_TEST_DATA`` there are also samples of
 M4's weekly and hourly series, from one origin, and forty stocks given as ``y``. Rows of panels that
-are not named stay as they are in the file.
+are not named are kept in the file.
 
 A row per panel: ``naive`` and ``season``, the mean over series of the mean absolute error relative
 to those of the last value and of the season before; ``worst``, the larger of both; ``coverage``,
@@ -32,7 +32,7 @@ SERIES = 40
 
 
 class Case(NamedTuple):
-    """A panel: how it is made, the steps in its season, and how it is forecast."""
+    """A panel: the function that makes it, the steps in its season, and its cutoffs."""
 
     make: Callable[[], pd.DataFrame]
     season: int
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 def framed(values: np.ndarray, frequency: str | None) -> pd.DataFrame:
-    """A long frame of simulated series (series, row)."""
+    """Return a long frame of simulated series (series, row)."""
     rows = values.shape[1]
     ds = (
         np.arange(rows) if frequency is None else pd.date_range("2000-01-01", None, rows, frequency)
@@ -57,7 +57,7 @@ def framed(values: np.ndarray, frequency: str | None) -> pd.DataFrame:
 def walks(
     rows: int, seed: int, scale: float = 0.01, *, series: int = SERIES, positive: bool = True
 ) -> np.ndarray:
-    """Random walks with the tails of stocks, of the logarithm where they are positive."""
+    """Simulate random walks with the tails of stocks; positive ones walk in the logarithm."""
     steps = np.random.default_rng(seed).standard_t(5, (series, rows))
     return 100 * np.exp(scale * steps.cumsum(1)) if positive else steps.cumsum(1)
 
@@ -65,7 +65,7 @@ def walks(
 def seasonal(
     rows: int, seasons: dict[int, float], noise: float, *, trend: float = 0.0, log: bool = False
 ) -> np.ndarray:
-    """Seasons of some strength on a level that wanders."""
+    """Simulate seasons of some strength on a wandering level."""
     random, steps, out = np.random.default_rng(0), np.arange(rows), []
     for _ in range(SERIES):
         pattern = np.zeros(rows)
@@ -79,7 +79,7 @@ def seasonal(
 
 
 def autoregressive(rows: int, weight: float, mean: float, seed: int) -> np.ndarray:
-    """Of the first order, around a mean."""
+    """Simulate autoregressions of the first order around a mean."""
     shocks = np.random.default_rng(seed).normal(size=(SERIES, rows))
     y = np.zeros((SERIES, rows))
     for step in range(1, rows):
@@ -88,20 +88,20 @@ def autoregressive(rows: int, weight: float, mean: float, seed: int) -> np.ndarr
 
 
 def intermittent(rows: int, share: float, seed: int) -> np.ndarray:
-    """Sales on some days only."""
+    """Simulate sales on some days only."""
     random = np.random.default_rng(seed)
     return random.binomial(1, share, (SERIES, rows)) * random.poisson(4.0, (SERIES, rows)) * 1.0
 
 
 def counts(rows: int) -> np.ndarray:
-    """Small counts with a weekly season, zeros among them."""
+    """Simulate small counts with a weekly season, including zeros."""
     random, steps = np.random.default_rng(5), np.arange(rows)
     phase = random.uniform(0, 6, (SERIES, 1))
     return random.poisson(3 * np.exp(0.8 * np.sin(2 * np.pi * steps / 7 + phase))) * 1.0
 
 
 def m4(kind: str, series: int) -> pd.DataFrame:
-    """Every so many of the series of M4's training part."""
+    """Return every n-th series of M4's training part."""
     frame = pd.read_parquet(data_folder() / f"m4_{kind}_train.parquet")
     frame = frame.set_axis(["unique_id", "ds", "y"], axis=1)
     ids = frame["unique_id"].unique()
@@ -109,7 +109,7 @@ def m4(kind: str, series: int) -> pd.DataFrame:
 
 
 def stocks() -> pd.DataFrame:
-    """Adjusted closes of forty stocks over eight years."""
+    """Return adjusted closes of forty stocks over eight years."""
     columns = ["ticker", "date", "adj_close"]
     frame = pd.read_parquet(data_folder() / "us_stocks_2000_2015.parquet", columns=columns)
     frame = frame.set_axis(["unique_id", "ds", "y"], axis=1).dropna()
@@ -120,7 +120,7 @@ def stocks() -> pd.DataFrame:
 
 
 def data_folder() -> Path:
-    """Where real data are."""
+    """Return the folder of real data."""
     return Path(os.environ["FORECASTER_TEST_DATA"])
 
 
@@ -186,7 +186,7 @@ def main() -> None:
 
 
 def measured(case: Case) -> dict[str, float]:
-    """The row of one panel."""
+    """Measure one panel; return its row."""
     began = time.perf_counter()
     panel = fc.load_panel(case.make())
     frame = fc.cross_validation(
@@ -209,7 +209,7 @@ def measured(case: Case) -> dict[str, float]:
 
 
 def before(frame: pd.DataFrame, panel: fc.Panel, season: int) -> np.ndarray:
-    """The seasonal naive forecast of each row: what the same part of the season brought last."""
+    """Return each row's seasonal naive forecast: the last value at the same phase."""
     out = np.full(len(frame), np.nan)
     ahead = frame.groupby(["unique_id", "cutoff"]).cumcount().to_numpy()
     for row, name in enumerate(panel.ids):

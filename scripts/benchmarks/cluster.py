@@ -1,15 +1,15 @@
-"""What a Ray cluster of 10, 100 and 1,000 workers would make of a large fit: a simulation.
+"""Simulate a large fit on a Ray cluster of 10, 100 and 1,000 workers.
 
     python scripts/benchmarks/cluster.py
 
-The queue is the program's own (`forecaster.distributed.queue.dispatch`), as is the size of shards;
-workers, their losses, the driver and its disk are simulated in virtual time. The first cases are of
-the queue alone, as of `swarm.fit`. In the last three the driver also reads and prepares all series
-by itself, some at a time, while nobody trains, as `forecaster fit` does: in groups that fit into
-its memory, and all together; the workers validate what they have trained, in parts of their own.
-For comparison, in the first of these the driver validates, too, as it did before. Writes
+The queue (`forecaster.distributed.queue.dispatch`) and the size of shards are the program's own;
+workers, their losses, the driver and its disk are simulated in virtual time. The first cases
+simulate the queue alone, as used by `swarm.fit`. In the last three the driver also reads and
+prepares all series while no worker trains, as `forecaster fit` does: some series at a time, as many
+as fit into its memory, or all together. Workers validate the networks that they have trained; for
+comparison, in the first of these three the driver validates, as in earlier versions. Writes
 `cluster.csv` beside this script, and the figure `cluster.png`. Efficiency: the seconds of training
-over workers times the time that all of it takes, against workers that never wait and are never
+divided by the number of workers times the total time; 1 means workers that never wait and are never
 lost.
 """
 
@@ -32,13 +32,13 @@ OUT = Path(__file__).with_suffix(".csv")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What a cluster is like; times in seconds.
+    """A cluster to simulate; times in seconds.
 
     - ``network``: a core's seconds for a network, as measured on stocks of five years
-    - ``uneven``: spread (sigma of the logarithm) of what networks of a shard take beside others
+    - ``uneven``: spread (sigma of the logarithm) of the time per network between shards
     - ``slow``: share of the workers that are three times as slow
     - ``lost``: mean time between two losses of a worker; ``back``: until it is replaced
-    - ``sent``, ``disk``: what the driver does for a shard, and the bytes it writes in a second
+    - ``sent``, ``disk``: the driver's time per shard, and the bytes that it writes in a second
     """
 
     network: float = 0.028
@@ -55,7 +55,7 @@ class Case:
     group: int | None = None  # networks that are in memory together; None: all
 
 
-# Measured by driver.py, see there, as shares of the time of training.
+# Measured by driver.py, as shares of the time of training.
 MEASURED = pd.read_csv(OUT.with_name("driver.csv")).median()
 SHARES = Case.network * MEASURED / MEASURED["training"]
 ALONE, VALIDATED = SHARES["driver"] + SHARES["pickling"], SHARES["validating"]
@@ -78,7 +78,7 @@ class SimulatedCrew:
 
     def __init__(self, case: Case, workers: int, random: np.random.Generator):
         self.case, self.random, self.now = case, random, 0.0
-        self.each = case.network  # seconds that what is done to a network takes
+        self.each = case.network  # seconds of the present task per network
         self.workers = [Worker(str(k), str(k)) for k in range(workers)]
         slow = random.random(workers) < case.slow
         self.speed = dict(zip(self.workers, np.where(slow, 1 / 3, 1.0), strict=True))
@@ -100,7 +100,7 @@ class SimulatedCrew:
         seconds = work / self.speed[worker]
         died = self.random.exponential(case.lost) if np.isfinite(case.lost) else np.inf
         outcome = part if died > seconds else Lost("simulated")
-        if self.each == case.network:  # training alone is what is to be done
+        if self.each == case.network:  # only training counts as useful work
             self.work += work if died > seconds else 0.0
         self._plan(self.now + min(died, seconds), worker, outcome)
 
@@ -122,7 +122,7 @@ class SimulatedCrew:
 
 
 def simulate(case: Case, workers: int, networks: int, seed: int = 0) -> tuple[float, float]:
-    """Seconds that all of it takes, and the efficiency."""
+    """Return the total time in seconds, and the efficiency."""
     crew = SimulatedCrew(case, workers, np.random.default_rng(seed))
     usual = int(USUAL / case.network)
 
@@ -157,9 +157,9 @@ def _parts(networks: int, size: int):
 def main():
     rows = []
     for name, case in CASES.items():
-        # With a driver that is busy by itself, a thousand would have nothing to do.
+        # A driver that prepares series itself cannot keep a thousand workers busy.
         for workers in (2, 10, 100) if case.alone else (2, 10, 100, 1000):
-            # Where there are few workers one loss more or less counts.
+            # With few workers, one loss more or less matters.
             draws = range(20 if workers <= 10 else 2)
             each = [simulate(case, workers, 5_000 * workers, seed) for seed in draws]
             seconds, efficiency = np.mean(each, axis=0)

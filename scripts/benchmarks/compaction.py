@@ -1,10 +1,10 @@
-"""What compaction saves when members converge unevenly.
+"""Measure the time that compaction saves when members converge unevenly.
 
     python scripts/benchmarks/compaction.py [--members 256] [--epochs 100] [--repeats 3]
 
 Trains the same swarm of small LSTMs twice in turn: all members for all epochs, and half of them
 stopping after a tenth of the epochs. Writes the wall times and their ratio, pair by pair, to
-``compaction.csv`` beside this script. The work that is really done is 55 % of the whole.
+``compaction.csv`` beside this script. The second run does 55 % of the work of the first.
 """
 
 import argparse

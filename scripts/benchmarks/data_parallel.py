@@ -1,4 +1,4 @@
-"""When it pays that two devices share each batch of one network.
+"""Measure when it pays that two devices share each batch of one network.
 
     python scripts/benchmarks/data_parallel.py [--models lstm perceptron]
         [--hidden 32 256 1024] [--seconds 0.3] [--repeats 5] [--output FILE]
@@ -9,13 +9,13 @@ each. A training step is timed in turns:
 
 - ``one``: one network on one device
 - ``shared``: the same network, both devices sharing its batch, ``data_parallel=2``
-- ``apart``: two networks, each with a device and a batch of its own: twice the work without
-  anything to add up, which is what lanes do. Where both cores are free it takes as long as ``one``
+- ``apart``: two networks, each on its own device with its own batch: twice the work with nothing to
+  sum, as in lanes. If both cores are free it takes as long as ``one``
 
-``efficiency`` is the work per second of ``shared`` to that of ``apart``: 1.0 where the split costs
-nothing. Both have the same cores, so it also holds on a machine that is busy, where ``speedup``,
-the time of ``one`` to that of ``shared``, says little. Steps of more than a second are measured
-once, others over as many as fill ``--seconds``. Writes each repeat and the medians to
+``efficiency`` is the work per second of ``shared`` divided by that of ``apart``: 1.0 means that the
+split costs nothing. Both use the same cores, so it is also valid on a busy machine, where
+``speedup``, the time of ``one`` divided by that of ``shared``, says little. Steps of more than a
+second are measured once, others repeated for ``--seconds``. Writes each repeat and the medians to
 ``data_parallel.csv`` beside this script; takes some four minutes on two cores.
 """
 
@@ -32,7 +32,7 @@ import pandas as pd
 STEPS, FEATURES, INPUTS = 2, 4, 64
 HIDDEN, BATCHES = (32, 256, 1024), (256, 4096)
 MOST_EPOCHS = 1000  # of a block
-SIDES = {  # networks, and what of the machine they take
+SIDES = {  # number of networks, and the devices they use
     "one": (1, {"lanes": 1}),
     "shared": (1, {"lanes": 1, "data_parallel": 2}),
     "apart": (2, {"lanes": 2}),
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def measure(case: dict, options: argparse.Namespace) -> list[dict]:
-    """Milliseconds of a step of each side, in turns, and what follows from them."""
+    """Return milliseconds of a step of each side, in turns, with efficiency and speedup."""
     step = stepper(**case)
     for side in SIDES:  # compile
         step(side, 1)
@@ -73,7 +73,7 @@ def measure(case: dict, options: argparse.Namespace) -> list[dict]:
 
 
 def stepper(model: str, hidden: int, batch: int):
-    """``step(side, epochs)``: seconds of a step, the mean of so many; an epoch is a step."""
+    """Return ``step(side, epochs)``: the mean seconds of a step over ``epochs`` one-step epochs."""
     from forecaster import swarm
 
     shape = (batch, STEPS, FEATURES) if model == "lstm" else (batch, INPUTS)
@@ -94,7 +94,7 @@ def stepper(model: str, hidden: int, batch: int):
             block=epochs, chunk=1, hyperparams=settings, **machine,
             on_progress=lambda now: ended.update({now.epochs_done: time.perf_counter()}),
         )  # fmt: skip
-        # The second block: without what a fit does before the first.
+        # The second block, which does not contain the start of the fit.
         return (ended[2 * networks * epochs] - ended[networks * epochs]) / epochs
 
     return step

@@ -1,15 +1,14 @@
-"""What the driver of a fit on a cluster does itself, beside its workers: processor time of its own.
+"""Measure the processor time of the driver of a fit on a cluster, apart from its workers.
 
     python scripts/benchmarks/driver.py PRICES.parquet [FEW] [MANY] [REPEATS]
 
-A whole `forecaster fit` of stocks in a file, whose workers are in this process: what they are sent
-and send back is pickled as for a cluster, and the processor time of their work is taken off. So is
-that of the network that all series start from, which is trained once however many there are.
-What a fit takes however many series there are, such as reading the file, is taken off, too: two
-numbers of series are measured in turns, by default 20 and 60. Writes `driver.csv` beside this
-script: milliseconds for each further network, of the driver alone, of validating (which the driver
-did before it went to the workers), of pickling and of training. It is processor time, so that other
-programs count less.
+Runs a whole `forecaster fit` of stocks in a file, with its workers in this process: their messages
+are pickled as for a cluster, and the processor time of their work is subtracted. So is that of the
+pooled network, which is trained once for any number of series. The fixed cost of a fit, such as
+reading the file, is removed by measuring two numbers of series in turns, by default 20 and 60.
+Writes `driver.csv` beside this script: milliseconds per further network, of the driver alone, of
+validating (by the driver in earlier versions, now by the workers), of pickling and of training. It
+is processor time, so that other programs matter less.
 """
 
 import sys
@@ -60,7 +59,7 @@ class Counted:
 
 
 def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
-    """Seconds of each part of the work."""
+    """Return the seconds of each part of the work."""
     pooled, start = 0.0, parts.train_pooled
 
     def timed(*args, **options):

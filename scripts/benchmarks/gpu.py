@@ -1,23 +1,22 @@
-"""What a GPU is worth, in less than eight minutes: are its numbers right, and how fast is it.
+"""Check a GPU in less than eight minutes: are its numbers right, and how fast is it?
 
     python scripts/benchmarks/gpu.py [--minutes 8] [--output FOLDER] [--quick]
 
-Needs this tree, jax for the GPU, flax, optax, pandas and pyarrow; with torch also PyTorch's side.
-One after the other, until the time is up (what did not fit in is named):
+Needs this tree, jax for the GPU, flax, optax, pandas and pyarrow; with torch it also measures
+PyTorch. Runs these parts until the time is up, and names those left out:
 
 1. numbers: LSTM and GRU forward and their gradients, with masks, and whole fits with their
-   forecasts, against the same on the machine's CPU in another process; with products in full
-   precision, and as they are by default (TensorFloat-32 on a GPU that has it)
-2. the published job: 500 LSTMs of 32 units, 1,000 epochs, some epochs of which are trained and
-   scaled; beside PyTorch's cuDNN loop, and all of its models at once by ``torch.func`` under
+   forecasts, compared with the same on the machine's CPU in another process; with products in full
+   precision, and by default (TensorFloat-32 on a GPU that has it)
+2. the published job: 500 LSTMs of 32 units, 1,000 epochs, of which some are trained and the time is
+   scaled; beside PyTorch's cuDNN loop, and PyTorch's models all at once by ``torch.func`` under
    ``torch.compile``
 3. swarms of 1 to 4,096 such networks, beside a plain ``vmap`` and the loop
 4. the speed suite of ``forecaster benchmark`` with 500 members
 
-Writes ``gpu_numbers.csv``, ``gpu_speed.csv`` and ``gpu.txt``, the summary that it prints. On a
-machine without a GPU all of it runs on the CPU, and ``--quick`` tries it in a few minutes, on four
-devices with ``XLA_FLAGS=--xla_force_host_platform_device_count=4``. Exits with 1 where a number is
-wrong.
+Writes ``gpu_numbers.csv``, ``gpu_speed.csv`` and ``gpu.txt``, the printed summary. On a machine
+without a GPU everything runs on the CPU, and ``--quick`` tries it in a few minutes, on four devices
+with ``XLA_FLAGS=--xla_force_host_platform_device_count=4``. Exits with 1 if a number is wrong.
 """
 
 import argparse
@@ -88,7 +87,7 @@ def arguments() -> argparse.Namespace:
 
 
 def machine() -> str:
-    """What this runs on, in a line."""
+    """Describe the machine in one line."""
     import jax
 
     from forecaster import swarm
@@ -106,7 +105,7 @@ def machine() -> str:
 
 
 def numbers() -> dict[str, np.ndarray]:
-    """Results on the default device, by name."""
+    """Compute the results on the default device, by name."""
     import jax
 
     from forecaster import swarm
@@ -115,7 +114,7 @@ def numbers() -> dict[str, np.ndarray]:
     out: dict[str, np.ndarray] = {}
     for precision in BOUNDS:
         with jax.default_matmul_precision("default" if precision == "default" else "float32"):
-            # Independent networks do not blur what one of them gets wrong.
+            # With independent networks an error of one of them is not averaged away.
             start = "independent" if precision == "highest" else "pooled"
             for name, values in [*recurrences(), *a_fit(start)]:
                 out[f"{precision}: {name}"] = np.asarray(values)
@@ -123,7 +122,7 @@ def numbers() -> dict[str, np.ndarray]:
 
 
 def recurrences() -> Iterator[tuple[str, Any]]:
-    """Forward and gradients of both cells, with a mask."""
+    """Compute outputs and gradients of both cells, with a mask."""
     import jax
     import jax.numpy as jnp
 
@@ -157,7 +156,7 @@ def recurrences() -> Iterator[tuple[str, Any]]:
 
 
 def a_fit(start: str) -> Iterator[tuple[str, Any]]:
-    """Losses and forecasts of a few simulated series."""
+    """Fit a few simulated series; return losses and forecasts."""
     import forecaster as fc
 
     random = np.random.default_rng(1)
@@ -175,10 +174,10 @@ def a_fit(start: str) -> Iterator[tuple[str, Any]]:
 
 
 def compared(options: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """A row per result: how far it is from the CPU's, relative to the largest there."""
+    """Return a row per result: its difference from the CPU's, relative to the largest value."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cpu.npz"
-        # One device, and not the compiled kernel: what the GPU's program is written after.
+        # One device without the compiled kernel: the same program as on the GPU.
         settings = {"JAX_PLATFORMS": "cpu", "FORECASTER_KERNEL": "off", "XLA_FLAGS": ""}
         script = [sys.executable, str(Path(__file__).resolve()), "--reference", str(path)]
         with subprocess.Popen(script, env={**os.environ, **settings}) as other:
@@ -199,7 +198,7 @@ def compared(options: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def said_of_numbers(table: pd.DataFrame) -> str:
-    """The check of the numbers, in a line."""
+    """Sum up the check of the numbers in one line."""
     wrong = table[~table["right"]]
     worst = table.groupby(table["result"].str.split(":").str[0])["difference"].max()
     parts = ", ".join(f"{name} {value:.1e}" for name, value in worst.items())
@@ -214,7 +213,7 @@ def said_of_numbers(table: pd.DataFrame) -> str:
 
 
 def measured(options: argparse.Namespace, clock: Clock) -> Iterator[str]:
-    """Measure one job after the other, as long as there is time; a line for each."""
+    """Measure one job after another, as long as there is time; print a line for each."""
     rows: list[dict[str, object]] = []
     left_out: list[str] = []
     longest = 0.0
@@ -243,7 +242,7 @@ def measured(options: argparse.Namespace, clock: Clock) -> Iterator[str]:
 
 
 def said(row: dict[str, Any]) -> str:
-    """A method's time, in words."""
+    """Describe a method's time in words."""
     text = f"{row['method']} {1e3 * row['seconds_per_model_epoch']:.3g} ms a model and epoch"
     return text if row["method"] == "ours" else f"{text} ({row['ratio_to_ours']:.3g} of ours)"
 
@@ -251,7 +250,7 @@ def said(row: dict[str, Any]) -> str:
 def works(
     options: argparse.Namespace,
 ) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
-    """What is measured, the most important first."""
+    """List the jobs to measure, the most important first."""
     quick = options.quick
     published = dataclasses.replace(PUBLISHED, epochs=2 if quick else 50)
     if quick:
@@ -266,13 +265,13 @@ def works(
 
 
 def by_methods(job: Job, methods: list[str]) -> list[dict[str, Any]]:
-    """A job by ours and these methods, where they can run here."""
+    """Time a job by our method and those of these that can run here."""
     names, _ = available(methods)
     return [dataclasses.asdict(result) for result in compare(job, names, repeats=3)]
 
 
 def published_job(job: Job) -> list[dict[str, Any]]:
-    """The job with its seconds for 500 models and 1,000 epochs."""
+    """Time the published job, scaled to 500 models and 1,000 epochs."""
     rows = by_methods(job, ["torch"])
     for row in rows:
         each = row["seconds_per_model_epoch"]
@@ -282,7 +281,7 @@ def published_job(job: Job) -> list[dict[str, Any]]:
 
 
 def compiled_ensemble(job: Job) -> list[dict[str, Any]]:
-    """All models of a job at once by PyTorch: ``torch.func`` under ``torch.compile``."""
+    """Train all models of a job at once in PyTorch: ``torch.func`` under ``torch.compile``."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -315,7 +314,7 @@ def compiled_ensemble(job: Job) -> list[dict[str, Any]]:
 
 
 def ensemble_step(job: Job, device: str) -> tuple[Callable[..., Any], Any, list[Any]]:
-    """A step of Adam for all models of a job, its state, and the batches of an epoch."""
+    """Return a step of Adam for all models of a job, its state, and the batches of an epoch."""
     import torch
 
     members = range(job.members)

@@ -1,9 +1,9 @@
-"""How fast many series get into the store and out of it again: one Parquet file of 3,000 tickers
-with 20 years each, ingested, ingested again without a change, and loaded as a panel.
+"""Time the store with many series: ingest one Parquet file of 3,000 tickers with 20 years each,
+ingest it again without a change, and load it as a panel.
 
     python scripts/benchmarks/ingest_speed.py --output scripts/benchmarks/ingest_speed.csv
 
-Each step runs in a process of its own, as a command does; seconds include its start.
+Each step runs in a process of its own, like a command; seconds include its start.
 """
 
 import argparse
@@ -34,7 +34,7 @@ print(panel.values.shape)
 
 
 def make_file(path: Path, tickers: int, sessions: int) -> None:
-    """Random walks as prices with cents, written as one long table."""
+    """Write random walks, as prices rounded to cents, as one long table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -59,7 +59,7 @@ def make_file(path: Path, tickers: int, sessions: int) -> None:
 
 
 def run(step: str, file: Path, home: Path) -> tuple[float, float]:
-    """Seconds and peak memory (GB) of one step."""
+    """Run one step; return its seconds and its peak memory (GB)."""
     import resource
 
     code = f"file, home = {str(file)!r}, {str(home)!r}\n" + _STEPS[step]

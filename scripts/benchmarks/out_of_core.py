@@ -2,9 +2,10 @@
 
     python scripts/benchmarks/out_of_core.py [--members 10000] [--epochs 6] [--memory 1073741824]
 
-Writes examples of all members to a file, more than the budget, then trains one small LSTM (hidden
-8) per member in a process of its own, which reads members as they are due. Writes the data's size,
-the budget and that process's peak memory (resident, everything included) to ``out_of_core.csv``.
+Writes examples of all members to a file larger than the budget, then trains one small LSTM (hidden
+8) per member in a process of its own, which reads members when they are trained. Writes the size of
+the data, the budget and the peak memory of that process (resident, everything included) to
+``out_of_core.csv``.
 """
 
 import argparse

@@ -1,13 +1,14 @@
-"""How long the published stock experiment takes here: 500 LSTMs, 1,000 epochs.
+"""Time the published stock experiment on this machine: 500 LSTMs, 1,000 epochs.
 
     python scripts/benchmarks/published_job.py [--epochs 50] [--repeats 3] [--precision bfloat16]
 
-Hidden 32, lookback 20, one input, 348 training windows in batches of 32, Adam. So many epochs are
-trained, by ours with and without the compiled kernel, and a few of the models by a pool of
-PyTorch processes and by a PyTorch loop (on a GPU: by ours and the loop); their times are scaled to
-1,000 epochs of 500 models. Published: 224.51 s on an RTX 2070 Super, 9,560.44 s by a PyTorch loop.
-Writes ``published_job.csv`` beside this script, or ``published_job_bfloat16.csv``, where ours in
-float32 takes its turns too, and PyTorch multiplies in bfloat16 by autocast.
+Hidden 32, lookback 20, one input, 348 training windows in batches of 32, Adam. Trains ``--epochs``
+epochs of all models by this program, with and without the compiled kernel, and of a few models by a
+pool of PyTorch processes and by a PyTorch loop (on a GPU: by this program and the loop); the times
+are scaled to 1,000 epochs of 500 models. Published: 224.51 s on an RTX 2070 Super, 9,560.44 s by a
+PyTorch loop. Writes ``published_job.csv`` beside this script. With ``--precision bfloat16`` it
+writes ``published_job_bfloat16.csv``, with this program in float32 as another method, and PyTorch
+in bfloat16 by autocast.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def main() -> None:
     columns = ["method", "members", "hidden", "lookback", "batch"]
     columns += ["precision"] if half else []
     table = table[[*columns, "seconds_per_model_epoch"]]
-    if half:  # what the processor made of it
+    if half:  # the precision that the processor used
         table.loc[table["method"] == "ours", "precision"] = products
     table = table.assign(
         epochs_trained=options.epochs,

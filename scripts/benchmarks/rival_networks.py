@@ -1,4 +1,4 @@
-"""The networks of ``rivals.py``: in JAX and optax alone, in Flax, and in PyTorch."""
+"""The networks of ``rivals.py``: in plain JAX and optax, in Flax, and in PyTorch."""
 
 import functools
 import itertools
@@ -12,7 +12,7 @@ HEADS = 2  # of a transformer's attention; its feed-forward layer is twice as wi
 
 
 class Plain(NamedTuple):
-    """A network and its training in JAX and optax alone: functions of one member."""
+    """A network and its training in plain JAX and optax: functions of one member."""
 
     init: Callable[[Any], Any]  # of a key
     apply: Callable[[Any, Any], Any]  # of weights and inputs
@@ -21,7 +21,7 @@ class Plain(NamedTuple):
 
 
 def plain(work: Work) -> Plain:
-    """The network of a work in JAX and optax alone."""
+    """Return a task's network in plain JAX and optax."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -165,7 +165,7 @@ def _gru(work: Work) -> tuple[list[tuple[int, ...]], Callable[..., Any]]:
 
 
 def flax_module(work: Work) -> Callable[[Any], Any]:
-    """The network of a work as a function that builds a Flax module."""
+    """Return a function that builds a task's network as a Flax module."""
     from flax import nnx
 
     if work.network in ("lstm", "gru", "transformer", "cnn"):
@@ -241,7 +241,7 @@ _FLAX = {"lstm": _flax_recurrent, "gru": _flax_recurrent, "cnn": _flax_cnn,
 
 
 def torch_module(work: Work) -> Callable[[], Any]:
-    """The network of a work in PyTorch, as a function that builds one."""
+    """Return a function that builds a task's network in PyTorch."""
     import torch
     from torch import nn
 
@@ -280,7 +280,7 @@ def torch_module(work: Work) -> Callable[[], Any]:
 
 
 def _torch_layers(work: Work) -> Any:
-    """A network of layers one after another."""
+    """Return the layers of a network in order."""
     from torch import nn
 
     if work.network == "cnn":

@@ -1,4 +1,4 @@
-"""The sides of ``rivals.py``: each makes a function that does a work and returns a mean loss."""
+"""The methods of ``rivals.py``: each makes a function that runs a task and returns a mean loss."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from rival_work import Work
 
 
 def per_member(work: Work) -> tuple[np.ndarray, np.ndarray]:
-    """The data of a work with a member axis first."""
+    """Return a task's data with a leading member axis."""
     x, y = work.data()
     return tuple(np.broadcast_to(each, (work.members, *each.shape)) for each in (x, y))
 
@@ -48,7 +48,7 @@ def by_ours(work: Work) -> Callable[[], Any]:
 
 
 def by_vmap(work: Work) -> Callable[[], Any]:
-    """One vmap, one scan over the steps, one program."""
+    """Train by one vmap and one scan over the steps, in one program."""
     import jax
     import jax.numpy as jnp
 
@@ -117,9 +117,9 @@ def by_turbanet(work: Work) -> Callable[[], Any]:
 
 
 def by_torch(work: Work) -> Callable[[], Any]:
-    """An ensemble as PyTorch's tutorial on them has it: functional_call under vmap, one Adam.
+    """Train an ensemble as in PyTorch's tutorial: functional_call under vmap, one Adam.
 
-    Recurrent networks, which its vmap does not know, one after another.
+    Its vmap does not support recurrent networks, which are trained one after another.
     """
     import torch
 
@@ -160,14 +160,14 @@ def by_torch(work: Work) -> Callable[[], Any]:
 
 
 def _torch_loss(work: Work, predicted: Any, y: Any) -> Any:
-    """Each member's loss, of predictions (member, example, output)."""
+    """Return each member's loss, from predictions (member, example, output)."""
     if work.classes:
         return -(predicted.log_softmax(-1) * y).sum(-1).mean(1)
     return ((predicted - y) ** 2).mean((1, 2))
 
 
 def _trained(work: Work, network: Any, x: Any, y: Any) -> float:
-    """The last loss of one network that goes on training by itself."""
+    """Train one network further; return its last loss."""
     import torch
 
     adam = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
@@ -181,7 +181,7 @@ def _trained(work: Work, network: Any, x: Any, y: Any) -> float:
 
 
 def by_sklearn(work: Work) -> Callable[[], Any]:
-    """Networks of scikit-learn in its bagging, on all cores; no early stop, no bootstrap."""
+    """Train scikit-learn's networks in its bagging, on all cores; no early stop, no bootstrap."""
     import warnings
 
     from sklearn.ensemble import BaggingClassifier, BaggingRegressor
@@ -213,7 +213,7 @@ MAKERS = {"ours": by_ours, "vmap": by_vmap, "turbanet": by_turbanet, "torch": by
 
 
 def takes_part(side: str, work: Work) -> bool:
-    """Whether a side has such a network, or such a call."""
+    """Return whether a method has such a network, or such a call."""
     if side == "sklearn":
         short = work.members <= 256 and work.members * work.steps < 50_000  # else for minutes
         return work.network == "mlp" and work.kind == "fit" and short

@@ -1,24 +1,25 @@
-"""What ``rivals.py`` has all sides train: networks, members, steps, data."""
+"""The tasks of ``rivals.py``, the same for all methods: networks, members, steps, data."""
 
 import dataclasses
 
 import numpy as np
 
-# Steps of a row of the sweep: members x steps are about so many, at most and at least these.
+# For each row of the sweep: the approximate members x steps, and the limits of its steps.
 _MEMBER_STEPS, _MOST, _FEWEST = 8192, 300, 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is trained, full batch, by Adam.
+    """A task, trained with full batches by Adam.
 
-    - ``sizes``: of layers; of an LSTM or a GRU: features, hidden units, outputs; of a transformer:
-      features, width, outputs; of a convolutional network: channels of each layer, outputs
-    - ``members``, ``steps``, ``examples``: how many
+    - ``sizes``: the sizes of layers; for an LSTM or a GRU: features, hidden units, outputs; for a
+      transformer: features, width, outputs; for a convolutional network: channels of each layer,
+      outputs
+    - ``members``, ``steps``, ``examples``: their numbers
     - ``kind``: ``fit``; or ``predict`` and ``step``: single calls on new data, ``steps`` times
     - ``network``: ``mlp``, ``cnn``, ``transformer``, ``lstm`` or ``gru``
     - ``time``: steps of a sequence
-    - ``digits``: of a perceptron: its data are the digits' pixels
+    - ``digits``: whether a perceptron's data are the digits' pixels
     - ``sweep``: part of the sweep over numbers of members
     """
 
@@ -34,11 +35,11 @@ class Work:
 
     @property
     def classes(self) -> bool:
-        """Whether targets are classes, as numbers 0.0 and 1.0, and the loss is the entropy."""
+        """Whether targets are classes, as 0.0 and 1.0, and the loss is the cross-entropy."""
         return self.network == "cnn" or self.digits
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs (example, ...) and targets (example, output), the same for all sides."""
+        """Return inputs (example, ...) and targets (example, output), the same for all methods."""
         if self.network == "cnn":
             return digits(self.examples)
         if self.digits:
@@ -53,7 +54,7 @@ class Work:
 
 
 def digits(examples: int) -> tuple[np.ndarray, np.ndarray]:
-    """scikit-learn's digits, images (example, 8, 8, 1), and their classes (example, 10)."""
+    """Return scikit-learn's digits: images (example, 8, 8, 1) and classes (example, 10)."""
     from sklearn.datasets import load_digits
 
     found = load_digits()

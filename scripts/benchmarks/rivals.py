@@ -1,20 +1,21 @@
-"""Small networks by ours and by what else trains many at once: first result, and repeated calls.
+"""Time many small networks by this program and by other libraries: first and repeated calls.
 
     python scripts/benchmarks/rivals.py [--only NAME]... [--repeats 5] [--sides ours,vmap,torch]
     python scripts/benchmarks/rivals.py --figure-only
 
-Without ``--only`` it takes about half an hour on two cores; with it, rows of other works stay as
-they are in the file.
+Without ``--only`` it takes about half an hour on two cores; with it, the file's rows of other tasks
+are kept.
 
-The examples of TurbaNet (its README and tests, two spirals), larger networks, networks of the
-digits' size, convolutional networks on the digits, transformers, LSTMs and GRUs, and 1 to 1,024
-members of one size; full batches, Adam, the same data for all sides (``rival_work.py``,
-``rival_sides.py``). A first call is made in a process of its own, which has imported its libraries
-and compiles everything; repeated calls take turns in one process. Writes ``rivals.csv`` beside this
-script: seconds of the first call, the median of the repeated ones, milliseconds of an epoch (of all
-members), and how many times as long as ours each took; draws ``rivals.png`` from it.
+The tasks are the examples of TurbaNet (its README and tests, two spirals), larger networks,
+networks of the digits' size, convolutional networks on the digits, transformers, LSTMs and GRUs,
+and 1 to 1,024 members of one size; with full batches, Adam, and the same data for all methods
+(``rival_work.py``, ``rival_sides.py``). A first call runs in a process of its own, which has
+imported its libraries and compiles everything; repeated calls take turns in one process. Writes
+``rivals.csv`` beside this script: seconds of the first call, the median of the repeated calls,
+milliseconds of an epoch (of all members), and the ratio of each time to this program's; draws
+``rivals.png`` from it.
 
-TurbaNet takes part where it can be imported (``pip install --ignore-requires-python turbanet``).
+TurbaNet is measured if it can be imported (``pip install --ignore-requires-python turbanet``).
 """
 
 import argparse
@@ -32,11 +33,11 @@ from rival_sides import MAKERS, takes_part
 from rival_work import WORK
 
 TABLE = Path(__file__).with_suffix(".csv")
-_ENOUGH = 6.0  # seconds of repeated calls after which a side is not called a third time
+_ENOUGH = 6.0  # seconds of repeated calls after which a method is not called a third time
 
 
 def first_call(side: str, name: str) -> float:
-    """Seconds from the networks' making to the first result, in this process."""
+    """Return the seconds from making the networks to the first result, in this process."""
     libraries = {"torch": ["torch"], "turbanet": ["turbanet"], "sklearn": ["sklearn.ensemble"]}
     for library in ["optax", "sklearn.datasets", *libraries.get(side, [])]:
         importlib.import_module(library)
@@ -55,7 +56,7 @@ def first_call(side: str, name: str) -> float:
 
 
 def first_calls(name: str, sides: list[str], repeats: int) -> dict[str, float]:
-    """The median of first calls, each in a process of its own, in turns."""
+    """Return the median of first calls, each in a process of its own, in turns."""
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for side in sides * repeats:
         command = [sys.executable, __file__, "--first", side, "--only", name]
@@ -65,9 +66,9 @@ def first_calls(name: str, sides: list[str], repeats: int) -> dict[str, float]:
 
 
 def repeated_calls(name: str, sides: list[str], repeats: int) -> dict[str, float]:
-    """The median of repeated calls, in turns, the order reversed every other time.
+    """Return the median of repeated calls, in turns, the order reversed every other time.
 
-    Sides that take long take fewer turns, two at the least.
+    Slow methods take fewer turns, but at least two.
     """
     from forecaster import swarm
 
@@ -103,7 +104,7 @@ def main() -> None:
 
 
 def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each side of a work."""
+    """Return a row for each method of a task."""
     work, rows = WORK[name], []
     sides = [side for side in options.sides.split(",") if takes_part(side, work) and _has(side)]
     firsts = min(1, options.first_repeats) if work.sweep else options.first_repeats
@@ -123,7 +124,7 @@ def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """How many times as long as ours each side takes, and time by the number of members."""
+    """Draw each method's time relative to this program's, and time by the number of members."""
     import matplotlib.pyplot as plt
 
     sweep = [name for name, work in WORK.items() if work.sweep]

@@ -1,16 +1,15 @@
-"""What many series cost: time, memory and disk of ingest, fit and predict, by their number.
+"""Measure time, memory and disk of ingest, fit and predict by the number of series.
 
     python scripts/benchmarks/scale.py [--series 1000,3000,10000] [--steps 1000] [--memory 2GB]
     python scripts/benchmarks/scale.py --series 1000 --steps 100000
     python scripts/benchmarks/scale.py --figure-only
 
 Simulated random walks with heavy tails (``unique_id, ds, y``) in a Parquet file, sorted by series.
-Each command is a process of its own under a new home; its time, the processor's time and the peak
-of its memory are the kernel's (``wait4``), the disk's what lies under the home. ``--epochs`` and
-``--members`` make a fit short enough to be measured in many sizes; what does not depend on them
-(reading, writing, forecasting, memory) is that of any fit. Adds its rows to ``scale.csv`` beside
-this script, in place of those of the same size and settings, and draws ``scale.png`` from all of
-them.
+Each command runs in a process of its own under a new home; its time, processor time and peak memory
+come from the kernel (``wait4``), disk use from the files under the home. ``--epochs`` and
+``--members`` make fits short enough to be measured in many sizes; reading, writing, forecasting and
+memory do not depend on them. Adds its rows to ``scale.csv`` beside this script, replacing rows of
+the same size and settings, and draws ``scale.png`` from all rows.
 """
 
 import argparse
@@ -44,7 +43,7 @@ def main() -> None:
 
 
 def measure(folder: Path, series: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Each command's cost, for so many series."""
+    """Measure each command's cost for a number of series."""
     data, home = folder / "panel.parquet", folder / "home"
     make_panel(data, series, options.steps)
     source = ("--source", f"files:{data}", "--home", str(home))
@@ -71,12 +70,12 @@ def measure(folder: Path, series: int, options: argparse.Namespace) -> Iterator[
 
 
 def make_panel(path: Path, series: int, steps: int) -> None:
-    """A panel of random walks, written a part at a time."""
+    """Write a panel of random walks, some series at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     random = np.random.default_rng(0)
-    # A hundred thousand weekdays before today's would begin before nanoseconds do.
+    # A hundred thousand weekdays before today would begin before the range of nanoseconds.
     first = "1680-01-01" if steps > 80_000 else "2000-01-03"
     times = pd.bdate_range(first, periods=steps).to_numpy("datetime64[ns]")
     fields = [("unique_id", pa.string()), ("ds", pa.timestamp("ns")), ("y", pa.float64())]
@@ -91,7 +90,7 @@ def make_panel(path: Path, series: int, steps: int) -> None:
 
 
 def run(command: tuple[str, ...]) -> tuple[float, float, int]:
-    """Seconds, the processor's seconds, and the peak of memory in bytes of a command."""
+    """Run a command; return seconds, processor seconds, and peak memory in bytes."""
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "forecaster", *command],
@@ -109,13 +108,13 @@ def run(command: tuple[str, ...]) -> tuple[float, float, int]:
 
 
 def disk(folder: Path) -> int:
-    """Bytes of the files in a folder; one that has two names counts once."""
+    """Return the bytes of the files in a folder; a file with two names counts once."""
     files = {s.st_ino: s.st_size for p in folder.rglob("*") if p.is_file() and (s := p.stat())}
     return sum(files.values())
 
 
 def write(row: dict[str, Any]) -> None:
-    """Put a row into the table, in place of one with the same keys."""
+    """Put a row into the table, replacing the row with the same keys."""
     table = pd.DataFrame([row])
     if TABLE.exists():
         table = pd.concat([pd.read_csv(TABLE), table], ignore_index=True)
@@ -126,9 +125,9 @@ def write(row: dict[str, Any]) -> None:
 
 
 def draw(table: pd.DataFrame) -> None:
-    """Time and memory by the number of series, logarithmic; dashed where time is extrapolated.
+    """Draw time and memory by the number of series, logarithmic; extrapolated time is dashed.
 
-    Of the settings that were measured in the most sizes.
+    Uses the settings that were measured in the most sizes.
     """
     import matplotlib.pyplot as plt
 
@@ -155,7 +154,7 @@ def draw(table: pd.DataFrame) -> None:
 
 
 def extrapolated(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """From the two largest sizes on to a million: what each further series has cost there."""
+    """Extrapolate to a million series, by the cost per series between the two largest sizes."""
     each = max(0.0, (y[-1] - y[-2]) / (x[-1] - x[-2]))
     further = np.geomspace(x[-1], 1e6, 20)
     return further, y[-1] + each * (further - x[-1])

@@ -1,10 +1,10 @@
-"""How long the commands take from the shell, beside another tree's: medians, both in turns.
+"""Time commands from the shell in this tree and in another one: medians, both in turns.
 
     python scripts/benchmarks/starts.py FILE.parquet --beside OTHER_TREE
 
-Fits once on 30 series of a file with this tree, then runs each command on that home, so often, with
-this tree and with the other one. Programs are compiled, and bytecode is written, before the clock
-runs. Writes ``starts.csv`` beside this script: seconds of the processor and by the wall clock.
+Fits 30 series of a file once with this tree, then runs each command repeatedly on that home, with
+this tree and with the other one. Programs are compiled, and bytecode is written, before times are
+taken. Writes ``starts.csv`` beside this script: processor seconds, and seconds by the wall clock.
 """
 
 import argparse
@@ -30,7 +30,7 @@ MOST = 30  # series
 
 
 def run(tree: Path, words: tuple[str, ...], home: Path) -> tuple[float, float]:
-    """Seconds of the processor and by the clock of one command."""
+    """Run one command; return processor seconds, and seconds by the clock."""
     environment = os.environ | {
         "PYTHONPATH": str(tree),
         "PYTHONPYCACHEPREFIX": str(home.parent / "bytecode"),
@@ -47,7 +47,7 @@ def run(tree: Path, words: tuple[str, ...], home: Path) -> tuple[float, float]:
 
 
 def prepare(file: Path, home: Path) -> str:
-    """Fit on some series of a file; gives the ticker that is asked for."""
+    """Fit some series of a file; return the ticker to predict."""
     import pandas as pd
 
     frame = pd.read_parquet(file)
@@ -59,7 +59,7 @@ def prepare(file: Path, home: Path) -> str:
 
 
 def measured(trees: dict[str, Path], repeats: int, ticker: str, home: Path) -> list[list[object]]:
-    """Rows for the table: a command, a tree, and the medians of its seconds."""
+    """Return rows of the table: command, tree, and the medians of its seconds."""
     rows: list[list[object]] = []
     for name, template in COMMANDS.items():
         words = tuple(word.format(ticker=ticker, folder=home.parent) for word in template)

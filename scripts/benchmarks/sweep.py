@@ -1,9 +1,9 @@
-"""What a sweep over learning rates costs: nothing but the training.
+"""Measure the cost of a sweep over learning rates beyond the training itself.
 
     python scripts/benchmarks/sweep.py [--series 50] [--rates 20] [--epochs 20] [--repeats 3]
 
 Trains the same swarm of small LSTMs twice in turn, on the same data: every series with each of the
-learning rates, and as many members with one rate. Counts the programs that are compiled, and writes
+learning rates, and the same number of members with one rate. Counts compiled programs, and writes
 wall times and their ratio, pair by pair, to ``sweep.csv`` beside this script.
 """
 
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def count_programs() -> list[str]:
-    """A list that grows by one with every program that XLA compiles."""
+    """Return a list that grows by one with every program that XLA compiles."""
     compilations: list[str] = []
 
     def listen(event: str, duration: float, **_) -> None:

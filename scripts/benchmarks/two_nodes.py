@@ -1,11 +1,11 @@
-"""Two Ray nodes of one core each against two lanes of one process, on the same machine, in turns.
+"""Compare two Ray nodes of one core each with two lanes of one process, in turns on one machine.
 
     python scripts/benchmarks/two_nodes.py --series 600 --repeats 3
 
-Starting the cluster, its workers and compiling are apart: each side trains once before it counts.
-Seconds are the clock's; on a machine that does other work besides, those of the processors say more
-(of the process that trains, or of the driver and the nodes' workers together). The networks must
-have the same bits. Needs `pip install '.[ray]'`.
+Start-up of the cluster and its workers, and compilation, are not counted: each side trains once
+before. Seconds are by the clock; on a busy machine processor seconds say more (of the process that
+trains, or of the driver and the nodes' workers together). The networks must have the same bits.
+Needs ray: `pip install -e ".[ray]"`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main():
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--epochs", type=int, default=20)
     asked = options.parse_args()
-    os.environ |= {"RAY_worker_niceness": "0"}  # otherwise they make way for everybody else
+    os.environ |= {"RAY_worker_niceness": "0"}  # otherwise workers have the lowest priority
     from ray.cluster_utils import Cluster
 
     store: dict[str, Any] = {"object_store_memory": 300 * 2**20}
@@ -63,7 +63,7 @@ def main():
 
 
 def processor_seconds() -> float:
-    """Of this process and of all workers of nodes, so far."""
+    """Return the processor seconds of this process and of all nodes' workers so far."""
     total = 0.0
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

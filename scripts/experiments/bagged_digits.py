@@ -1,12 +1,12 @@
-"""A bagged ensemble of digit classifiers: single model, average member, ensemble.
+"""Compare a single digit classifier, the average member of a bagged ensemble, and the ensemble.
 
     python scripts/experiments/bagged_digits.py [--quick] [--mnist DIR]
 
 MLPs with layers of 64 and 32 units; 50 members learn from bootstrap samples, and their
-probabilities are averaged. Beside them a single PyTorch model and scikit-learn's BaggingClassifier
-of the same MLPs. Without --mnist on scikit-learn's 1,797 digits (8 x 8 pixels); with it on MNIST,
-whose four IDX files must lie in DIR (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-...;
-also as .gz).
+probabilities are averaged. For comparison: a single PyTorch model and scikit-learn's
+BaggingClassifier of the same MLPs. The data are scikit-learn's 1,797 digits (8 x 8 pixels), or with
+--mnist MNIST, whose four IDX files must be in DIR (train-images-idx3-ubyte,
+train-labels-idx1-ubyte, t10k-...; also as .gz).
 Published on MNIST: 92.9 % single, 93.8 % average member, 94.4 % ensemble.
 """
 
@@ -38,7 +38,7 @@ def classifier(pixels: int):
 
 
 def digits(seed: int):
-    """Pixels from 0 to 1, (example, pixel), and labels, of training and test."""
+    """Return pixels from 0 to 1, (example, pixel), and labels, for training and test."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -53,7 +53,7 @@ def digits(seed: int):
 
 
 def mnist(folder: Path):
-    """The same of MNIST, from its IDX files."""
+    """Return the same for MNIST, from its IDX files."""
 
     def read(name: str) -> np.ndarray:
         for path, opened in ((folder / name, open), (folder / f"{name}.gz", gzip.open)):
@@ -81,7 +81,7 @@ def mnist(folder: Path):
 
 
 def scores(name: str, probabilities: np.ndarray, y: np.ndarray) -> dict:
-    """Accuracy, and precision, recall and F1 averaged over classes."""
+    """Return accuracy, and precision, recall and F1 averaged over classes."""
     from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
     said = probabilities.argmax(1)
@@ -169,7 +169,7 @@ def main() -> None:
         limit = max(np.abs(matrix).max(), 1e-9)
         hide = matrix.copy()
         if not difference:
-            np.fill_diagonal(hide, 0)  # the errors are what there is to see
+            np.fill_diagonal(hide, 0)  # show only the errors
             limit = max(hide.max(), 1e-9)
         place.imshow(
             hide, cmap="PuOr_r" if difference else "Blues", vmax=limit, vmin=-limit * difference

@@ -26,7 +26,7 @@ def policy(rngs):
 
 
 def move(state, action):
-    """One step of 20 ms; the state is position, speed, angle, angular speed."""
+    """Move by one step of 20 ms; the state is position, speed, angle, angular speed."""
     _, speed, angle, turning = state
     force = jnp.where(action == 1, 10.0, -10.0)
     sine, cosine = jnp.sin(angle), jnp.cos(angle)
@@ -37,7 +37,7 @@ def move(state, action):
 
 
 def episode(act, key):
-    """States (step, 4), actions (step,) and whether the pole still stood, (step,)."""
+    """Return states (step, 4), actions (step,) and whether the pole still stood, (step,)."""
     first, key = jax.random.split(key)
 
     def step(carry, key):
@@ -52,17 +52,17 @@ def episode(act, key):
 
 
 def surrogate(params, batch, key):
-    """Its gradient is that of the expected return: log-probabilities times what came after."""
+    """Return log-probabilities times later rewards, with the expected return's gradient."""
     act = lambda x: APPLY(params, x)  # noqa: E731
     seeds = jax.random.split(jax.random.wrap_key_data(batch.inputs[0]), EPISODES)
     states, actions, alive = jax.vmap(lambda k: episode(act, k))(seeds)
     reward = alive.astype(float)
-    to_go = jnp.cumsum(reward[:, ::-1], 1)[:, ::-1]  # what was still to come
+    to_go = jnp.cumsum(reward[:, ::-1], 1)[:, ::-1]  # later rewards
     mean = (to_go * reward).sum(0) / jnp.maximum(reward.sum(0), 1)
     advantage = jax.lax.stop_gradient((to_go - mean) / 50)
     chosen = jnp.take_along_axis(nnx.log_softmax(act(states)), actions[..., None], -1)[..., 0]
     loss = -(chosen * advantage * reward).sum() / reward.sum()
-    # The value that is shown is the mean length; the gradient is the surrogate's.
+    # The value is the mean length, for display; the gradient is the surrogate's.
     return loss + jax.lax.stop_gradient(reward.sum(1).mean() - loss)
 
 

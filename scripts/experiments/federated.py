@@ -2,10 +2,10 @@
 
     python scripts/experiments/federated.py [--quick]
 
-Each client sees digits of two classes mostly. Clients train by themselves for a few epochs, the
-weights are averaged, and all go on from the average (McMahan et al. 2017, arXiv 1602.05629).
-Compared: the average, a client that never shares, and one model that sees all data, and so takes
-as many more steps in a round.
+Each client sees mostly digits of two classes. Clients train by themselves for a few epochs, the
+weights are averaged, and all continue from the average (McMahan et al. 2017, arXiv 1602.05629).
+Compared are the average, a client that never shares, and one model that sees all data, and so takes
+more steps in a round.
 """
 
 import harness
@@ -18,7 +18,7 @@ from forecaster.swarm import Shared, Swarm
 
 
 def split(y: np.ndarray, clients: int, random) -> list[np.ndarray]:
-    """Rows of each client: four in five of two classes, the rest of any."""
+    """Return the rows of each client: four in five of two classes, the rest of any class."""
     rows = []
     for client in range(clients):
         local = np.flatnonzero(np.isin(y, [client % 10, (client + 1) % 10]))
@@ -41,7 +41,7 @@ def main() -> None:
     }  # fmt: skip
     inputs, labels = np.stack([x[r] for r in rows]), np.stack([y[r] for r in rows])
     clients = Swarm(classifier(64), ids, **common)
-    clients = clients.with_params(clients.select(ids[:1]))  # all start alike
+    clients = clients.with_params(clients.select(ids[:1]))  # all start with the same weights
     alone, central = clients, Swarm(classifier(64), ["central"], **common)
     everything = np.unique(np.concatenate(rows))
 

@@ -1,15 +1,15 @@
-"""500 stocks: the published experiment, as published and honestly; ours and a PyTorch loop.
+"""Repeat the published experiment on 500 stocks, as published and without looking ahead.
 
     python scripts/experiments/five_hundred_stocks.py --source files:prices.parquet [--as-published]
 
 One LSTM a stock (hidden 32, lookback 20, close only, batch 32, Adam 1e-5, 1,000 epochs, 2 years).
---as-published scales each series by all of it, splits windows at random, and keeps the weights that
-are best on the windows it is then judged by. Without it, scaling and training see the first 70 % of
-days, the next 10 % choose the epoch, and the last 20 % are forecast. Each side trains for --minutes
-at the most: as many epochs as ours has time for, by PyTorch for as many stocks as there is time
-for; times are scaled to all and errors compared on the same stocks. Then how long this program's
-default training takes until it is as good, on the same days. Published:
-9,560.44 s by a PyTorch loop, 224.51 s by TurbaNet, 42.6 times as fast, on an RTX 2070 Super.
+--as-published scales each series by its whole history, splits windows at random, and keeps the
+weights that are best on the windows it is then judged by. Without it, scaling and training see the
+first 70 % of days, the next 10 % choose the epoch, and the last 20 % are forecast. Each side trains
+for at most --minutes: ours for as many epochs as fit, PyTorch the same epochs for as many stocks as
+fit; times are scaled to the whole experiment, and errors compared on the same stocks. Then this
+program's default training is timed, and compared on the same days. Published: 9,560.44 s by a
+PyTorch loop, 224.51 s by TurbaNet, 42.6 times as fast, on an RTX 2070 Super.
 """
 
 import time
@@ -40,7 +40,7 @@ class Network(nnx.Module):
 
 
 class Windows(NamedTuple):
-    """Windows of all stocks, (stock, window, ...), and the scale to prices, (stock, 1)."""
+    """The windows of all stocks, (stock, window, ...), and the scale to prices, (stock, 1)."""
 
     train: tuple[np.ndarray, np.ndarray]
     choose: tuple[np.ndarray, np.ndarray]  # for the best epoch
@@ -49,7 +49,7 @@ class Windows(NamedTuple):
 
 
 def cut(prices: np.ndarray, as_published: bool, seed: int) -> Windows:
-    """Windows of LOOKBACK scaled closes and the next one."""
+    """Cut windows of LOOKBACK scaled closes and the next close."""
     known = prices if as_published else prices[:, : int(0.7 * prices.shape[1])]
     low, scale = known.min(1, keepdims=True), np.ptp(known, axis=1)[:, None]
     scaled = ((prices - low) / scale).astype(np.float32)
@@ -73,7 +73,7 @@ def cut(prices: np.ndarray, as_published: bool, seed: int) -> Windows:
 
 
 def errors(forecasts: np.ndarray, windows: Windows) -> pd.DataFrame:
-    """Of each stock: RMSE and MAE in the price's units, and relative to "unchanged"."""
+    """Return each stock's RMSE and MAE in the price's units, and relative to "unchanged"."""
     x, y = windows.test
     last = x[: len(forecasts), :, -1]
     miss = (forecasts - y[: len(forecasts)])[..., 0] * windows.scale[: len(forecasts)]
@@ -88,7 +88,7 @@ def errors(forecasts: np.ndarray, windows: Windows) -> pd.DataFrame:
 
 
 def by_ours(windows: Windows, minutes: float, epochs: int) -> tuple[pd.DataFrame, float, int]:
-    """Errors, seconds for all epochs, and how many were trained."""
+    """Train by this program; return errors, seconds for all epochs, and the epochs trained."""
     ids = [f"s{i}" for i in range(len(windows.scale))]
     swarm = Swarm(Network, ids, loss=optax.squared_error, optimizer=optax.adam,
                   hyperparams={"learning_rate": RATE})  # fmt: skip
@@ -109,7 +109,7 @@ def by_ours(windows: Windows, minutes: float, epochs: int) -> tuple[pd.DataFrame
 
 
 def by_torch(windows: Windows, minutes: float, epochs: int) -> tuple[pd.DataFrame, float, int]:
-    """Errors of the stocks that there was time for, seconds for one of them, and their number."""
+    """Train stocks in PyTorch while time lasts; return errors, seconds per stock, their number."""
     import torch
 
     torch.set_num_threads(1)
@@ -157,9 +157,9 @@ def by_default(panel: fc.Panel, test: int, epochs: int) -> tuple[pd.DataFrame, f
 
 
 def prices_of(source: str, stocks: int, days: int) -> fc.Panel:
-    """The latest days that all of so many stocks have."""
+    """Return the latest days that a number of stocks have in common."""
     tickers = [f"S{i}" for i in range(stocks)] if source == "simulated" else None
-    panel = fc.load_panel(source, tickers, mask=())  # the published work looked for no errors
+    panel = fc.load_panel(source, tickers, mask=())  # the published work kept all sessions
     recent = panel.times[-days:]
     complete = panel.mask[:, -days:].all(1)
     ids = [name for name, whole in zip(panel.ids, complete, strict=True) if whole][:stocks]

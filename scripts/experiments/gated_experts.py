@@ -1,11 +1,11 @@
-"""Specialised sub-models with a learned gate, on the public API of the swarm.
+"""Train specialised sub-models with a learned gate, on the public API of the swarm.
 
     python scripts/experiments/gated_experts.py [--quick]
 
-A function that behaves differently in four regions. Four small networks specialise, each on the
-examples that it explained best in the round before (a hard form of Jacobs et al. 1991); a gate then
-learns, from the inputs alone, whom to ask. Beside it one network with as many weights as experts
-and gate together, and the mean of four networks that all saw everything.
+The function to learn behaves differently in four regions. Four small networks specialise, each on
+the examples that it explained best in the previous round (a hard form of Jacobs et al. 1991); a
+gate then learns from the inputs which expert to ask. For comparison: one network with as many
+weights as experts and gate together, and the mean of four networks that all saw all examples.
 """
 
 import harness
@@ -27,7 +27,7 @@ def regression(hidden: int, outputs: int = 1):
 
 
 def examples(count: int, random) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs (example, 2) and targets (example, 1): another rule in each quadrant."""
+    """Draw inputs (example, 2) and targets (example, 1), by a different rule in each quadrant."""
     x = random.uniform(-1, 1, (count, 2)).astype(np.float32)
     a, b = x.T
     rules = [np.sin(6 * a), a - b, -np.cos(5 * b), 2 * a * b]
@@ -50,7 +50,7 @@ def main() -> None:
     share = random.dirichlet(np.ones(options.experts), len(x)).T.astype(np.float32)
     everyone = (len(names), *x.shape), (len(names), *y.shape)
     inputs, targets = np.broadcast_to(x, everyone[0]), np.broadcast_to(y, everyone[1])
-    for _ in range(options.rounds):  # those who explain an example best learn from it
+    for _ in range(options.rounds):  # an example trains the expert that explains it best
         experts = experts.fit(
             inputs, targets, sample_weight=share, epochs=options.epochs, batch_size=64
         )

@@ -1,4 +1,4 @@
-"""What the experiments share: options, paired timing, provenance, tables and figures."""
+"""Shared parts of the experiments: options, paired timing, provenance, tables and figures."""
 
 import argparse
 import importlib.metadata
@@ -23,7 +23,7 @@ COLOURS = ("#1f6f8b", "#c8553d", "#7a7a7a", "#8a6fa8", "#4f8a3c")
 
 
 def parser(doc: str | None, **defaults: int) -> argparse.ArgumentParser:
-    """Options that every experiment has. ``defaults``: of the numbers it has besides."""
+    """Make a parser with the options of every experiment, and further numbers with defaults."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -40,7 +40,7 @@ def parser(doc: str | None, **defaults: int) -> argparse.ArgumentParser:
 
 
 def folder(options: argparse.Namespace) -> Path:
-    """Where results go; a quick run does not replace those that are committed."""
+    """Return the folder for results; a quick run does not overwrite committed results."""
     if options.output is None and options.quick:
         options.output = Path(tempfile.mkdtemp(prefix="forecaster-experiment-"))
     options.output = options.output or HERE
@@ -51,10 +51,10 @@ def folder(options: argparse.Namespace) -> Path:
 def paired(
     runs: Mapping[str, Callable[[], Any]], repeats: int, warm_up: bool = True
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Time runs in turn, the order reversed every other time.
+    """Time runs in turn, in reversed order every other time.
 
-    Returns ``method, repeat, seconds``, with the seconds of the first run of all, compiling
-    included, as repeat -1, and what each run returned last.
+    Returns a table ``method, repeat, seconds``, in which repeat -1 is the first run, with
+    compilation, and the last result of each run.
     """
     rows, results = [], {}
     for repeat in range(-1 if warm_up else 0, repeats):
@@ -67,13 +67,13 @@ def paired(
 
 
 def medians(table: pd.DataFrame, by: list[str], value: str = "seconds") -> pd.DataFrame:
-    """Median, lowest and highest over the repeats, the first run apart."""
+    """Return median, lowest and highest over the repeats, without the first run."""
     counted = table[table["repeat"] >= 0].groupby(by, sort=False)[value]
     return counted.agg(["median", "min", "max"]).reset_index()
 
 
 def provenance(seed: int) -> dict[str, Any]:
-    """Versions, machine, seed and date, as columns for a table."""
+    """Return versions, machine, seed and date, as columns of a table."""
     import jax
 
     packages = ("jax", "flax", "optax", "numpy", "torch", "scikit-learn")
@@ -97,7 +97,7 @@ def provenance(seed: int) -> dict[str, Any]:
 
 
 def write(options: argparse.Namespace, table: pd.DataFrame, name: str | None = None) -> Path:
-    """Write a table, with the provenance in its last columns, and say where."""
+    """Write a table, with the provenance in its last columns, and print its path."""
     path = folder(options) / f"{name or Path(sys.argv[0]).stem}.csv"
     table.round(6).assign(**provenance(options.seed)).to_csv(path, index=False)
     print(f"wrote {path}", flush=True)
@@ -113,7 +113,7 @@ def figure(options: argparse.Namespace, drawn: Any, name: str | None = None) -> 
 
 
 def axes(count: int = 1, width: float = 5.0, height: float = 3.6) -> tuple[Any, Any]:
-    """Panels side by side; drawn without a display."""
+    """Return axes side by side, drawn without a display."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,16 +1,16 @@
-"""1,660 networks: a loop whose iterations get slower, and the same work in one call.
+"""Train 1,660 networks: in a loop whose iterations get slower, and in one call.
 
     python scripts/experiments/many_series.py [--quick] [--series 1660]
 
-A question that is asked again and again: "training one network per series in a Python loop gets
-slower with every iteration". Three faults are behind it, each reproduced here for --iterations
-models: losses are added up as tensors, so that their graphs stay; results are appended to a table
-by copying it (ten times as many models); a function is compiled anew for every model, which is slow
-from the start. Beside them the loop without faults, and one
-swarm of all series. Then uneven convergence: every series stops by its own validation loss, and
-those that have stopped leave (compaction), against training all for as long as the slowest takes;
-how much that saves depends on how uneven the series are, here waves under very different noise.
-The claim that asynchronous scheduling saves 40 % is about that.
+A frequent question is why "training one network per series in a Python loop gets slower with every
+iteration". There are three causes, each reproduced here for --iterations models: losses are added
+up as tensors, so that their graphs are kept; results are appended to a table by copying it (with
+ten times as many models); a function is compiled again for every model, which is slow from the
+start. For comparison: the loop without these faults, and one swarm of all series. Then uneven
+convergence: every series stops by its own validation loss and leaves the swarm (compaction),
+against training all series for as long as the slowest needs. The saving depends on how uneven the
+series are, here waves under very different noise. The claim that asynchronous scheduling saves
+40 % is about this saving.
 """
 
 import time
@@ -114,7 +114,7 @@ def jax_loop(x, y, epochs: int, recompiles: bool) -> list[float]:
 
 
 def appending(series: int, rows: int) -> list[float]:
-    """Seconds of each append of one model's forecasts to a table by copying all of it."""
+    """Return the seconds of each append of one model's forecasts to a table that is copied."""
     table, seconds = pd.DataFrame({"unique_id": [], "y": []}), []
     for number in range(series):
         began = time.perf_counter()
@@ -125,7 +125,7 @@ def appending(series: int, rows: int) -> list[float]:
 
 
 def convergence(series: int, epochs: int, patience: int, seed: int) -> tuple[dict, float]:
-    """Seconds with and without compaction, and how uneven the members' epochs are."""
+    """Return seconds with and without compaction, and how uneven the members' epochs are."""
     x, y = windows(series, seed)
     weight = np.ones(x.shape[:2], np.float32)
     data = swarm.Supervised(

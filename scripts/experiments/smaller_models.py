@@ -1,10 +1,10 @@
-"""Smaller files of a model: size and loss of CRPS, for the model of 505 stocks.
+"""Measure size and loss of CRPS of smaller model files, for the model of 505 stocks.
 
     python scripts/experiments/smaller_models.py --source files:prices.parquet [--quick]
 
-Fits this program's default model, writes it in each of the ways of `forecaster compress`, and
-compares them on the validation span. Nothing is claimed elsewhere; the question is whether small
-networks can be made smaller for nothing.
+Fits this program's default model, writes it by each method of `forecaster compress`, and compares
+them on the validation span. There is no published claim; the question is whether small networks can
+be made smaller at no cost.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""Small classifiers by PyTorch, one after the other or a process a core, as one would write it."""
+"""Small classifiers in ordinary PyTorch, one after another or in a process per core."""
 
 import concurrent.futures
 import itertools
@@ -52,7 +52,7 @@ def _train(arguments: tuple) -> Any:
 
 
 class Pool:
-    """A process a core, started and warm."""
+    """A process per core, started and warmed up."""
 
     def __init__(self):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -62,7 +62,7 @@ class Pool:
         list(self._pool.map(_train, [(x, y, (2,), 2, 1, 4, 1e-3, 0)] * 2 * (cores or 1)))
 
     def train(self, jobs: list[tuple]) -> list[Any]:
-        """All jobs, arguments of :func:`train`."""
+        """Train all jobs, which are arguments of :func:`train`."""
         return list(self._pool.map(_train, jobs))
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""Two spirals: swarms of 1 to 128 classifiers, by ours, a plain vmap, and PyTorch.
+"""Time swarms of 1 to 128 classifiers of two spirals, by this program, a plain vmap, and PyTorch.
 
     python scripts/experiments/two_spirals.py [--quick] [--repeats 3]
 
 128 points of two interleaved spirals, all in one batch, Adam 1e-3, 1,024 epochs; small networks (16
-hidden units) and large ones (two layers of 256). Time is proportional to epochs: of large networks
---large-epochs are trained, by PyTorch --torch-epochs of any, and the times are scaled. Published,
-on a CPU: 128 small networks 48 s by PyTorch and 2.6 s by TurbaNet; 128 large ones 131 s and 453 s.
+hidden units) and large ones (two layers of 256). Time is proportional to epochs: large networks are
+trained for --large-epochs, PyTorch's for --torch-epochs, and the times are scaled. Published, on a
+CPU: 128 small networks 48 s by PyTorch and 2.6 s by TurbaNet; 128 large ones 131 s and 453 s.
 """
 
 import functools
@@ -26,7 +26,7 @@ NETWORKS = {"small": (16,), "large": (256, 256)}
 
 
 def spirals(points: int = 128, noise: float = 0.05, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Points (point, 2) and labels (point,) of two spirals; Lang and Witbrock (1988)."""
+    """Return points (point, 2) and labels (point,) of two spirals; Lang and Witbrock (1988)."""
     random = np.random.default_rng(seed)
     angle = np.linspace(0.5, 2.5 * np.pi, points // 2)
     arm = np.stack([angle * np.cos(angle), angle * np.sin(angle)], 1) / angle.max()
@@ -61,7 +61,7 @@ def by_ours(hidden: tuple[int, ...], members: int, epochs: int, x, y):
 
 
 def by_vmap(hidden: tuple[int, ...], members: int, epochs: int, x, y):
-    """As published work does it: one vmap, one jitted epoch, a Python loop over epochs."""
+    """Train as in published work: one vmap, one jitted epoch, a Python loop over epochs."""
     adam = optax.adam(RATE)
     keys = jax.random.split(jax.random.key(0), members)
     graph, _ = nnx.split(network(hidden, nnx.Rngs(0)))

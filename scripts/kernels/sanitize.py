@@ -2,13 +2,13 @@
 
     python scripts/kernels/sanitize.py [RUNS] [SEED]
 
-Random shapes for every instruction set that this processor has, RUNS each (3,000 unless given),
-half of them LSTMs and half GRUs, forward and backward, and hashes of random keys, on arrays without
-a number to spare. A tenth as many compare the kernels on matrix units (AMX) with what AVX-512 does
-in their place, bit by bit; where there are no such units, their instructions trap and are done by
-``tile_traps.h``. Those of AVX-512 BF16, where the processor has it, are to give the same but for
-rounding. Exits with 1 when a sanitizer finds something, a result holds a number that was never
-written, or bits differ.
+For every instruction set of this processor it runs RUNS random shapes (default 3,000), half of them
+LSTMs and half GRUs, forward and backward, and hashes of random keys, on arrays of exactly the
+needed size. A tenth as many runs compare the kernels for matrix units (AMX) with their AVX-512
+replacement, bit by bit; without such units, their instructions trap and are emulated by
+``tile_traps.h``. Kernels for AVX-512 BF16, if the processor has it, must agree up to rounding.
+Exits with 1 if a sanitizer finds an error, a result contains a number that was never written, or
+bits differ.
 """
 
 import subprocess
@@ -27,13 +27,13 @@ FLAGS = [
 
 
 def build(folder: Path, extra: Sequence[str] = ()) -> Path:
-    """Compile the kernels and the program that runs them; returns the program."""
+    """Compile the kernels and the program that runs them; return the program."""
     command = [*compiling.compiler(), *FLAGS]
     objects = []
     sets = {name: ("isa", flags) for name, flags in compiling.instruction_sets().items()}
     optional = compiling.bfloat16_sets()
     sets |= {name: ("bfloat16", flags) for name, (flags, _) in optional.items()}
-    without: list[str] = []  # what the compiler does not know
+    without: list[str] = []  # instruction sets that the compiler does not know
     for name, (source, flags) in sets.items():
         target = str(folder / f"{name}.o")
         path = str(compiling.HERE / f"{source}.cc")

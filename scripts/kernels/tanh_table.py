@@ -1,9 +1,10 @@
-"""The polynomials of tanh in ``tanh_table.h``, fitted again.
+"""Fit the polynomials of tanh in ``tanh_table.h`` again.
 
     python scripts/kernels/tanh_table.py [DEGREE]
 
-32 polynomials, one for each whole number that |x| times SCALE rounds to; that of 0 has no constant,
-so that tanh(0) is 0. The scale with the smallest largest error is taken; prints that error.
+There are 32 polynomials, one for each whole number that |x| times SCALE rounds to; the first has no
+constant, so that tanh(0) is 0. Takes the scale with the smallest maximum error, and prints that
+error.
 """
 
 import sys
@@ -16,7 +17,7 @@ TABLE = Path(__file__).parents[2] / "forecaster/swarm/native/tanh_table.h"
 
 
 def fitted(x: np.ndarray, y: np.ndarray, powers: range) -> np.ndarray:
-    """Coefficients with the smallest largest error, by reweighted least squares (Lawson 1961)."""
+    """Fit coefficients with the least maximum error, by reweighted least squares (Lawson 1961)."""
     columns, weights = x[:, None] ** np.array(powers), np.ones_like(x)
     for _ in range(200):
         root = np.sqrt(weights)
@@ -27,7 +28,7 @@ def fitted(x: np.ndarray, y: np.ndarray, powers: range) -> np.ndarray:
 
 
 def polynomials(scale: float, degree: int) -> tuple[np.ndarray, float]:
-    """Coefficients (segment, power) and the largest error, beyond the last segment too."""
+    """Return coefficients (segment, power), and the maximum error, also beyond the last segment."""
     all_of_them, errors = [], [1 - np.tanh((SEGMENTS - 0.5) / scale)]
     nodes = np.cos(np.pi * (np.arange(200) + 0.5) / 200)
     for segment in range(SEGMENTS):
