@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# An analyst's first hour, with its mistakes, on a fresh home: each command, what it printed, and
-# whether that was right.
+# An analyst's first hour, with its mistakes, on a fresh home: prints each command, its output, and
+# whether it was as expected.
 #
 #   bash scripts/first_hour.sh [FOLDER]
 #
-# FOLDER, which must be new or empty, keeps the files; without one they are gone afterwards. The
+# FOLDER, which must be new or empty, keeps the files; without it they are deleted at the end. The
 # settings are far too small to forecast anything well. PYTHON names the interpreter.
 
 set -uo pipefail
@@ -14,14 +14,14 @@ commands=0
 refusals=0
 output=""
 
-# --- what is right -------------------------------------------------------------------------------
+# --- checks --------------------------------------------------------------------------------------
 
 deviation() {
     printf '\nNot as expected, after %s commands: %s\n' "$commands" "$1" >&2
     exit 1
 }
 
-# Runs a command of the program; leaves what it printed, on both streams, in $output.
+# Runs a command of the program; leaves its output, from both streams, in $output.
 run() { # CODE ARGS...
     local expected=$1 code=0
     shift
@@ -47,7 +47,7 @@ never_says() { # PHRASE
 
 files_here() { find . -path ./home -prune -o -type f -exec cksum {} + | sort; }
 
-# A command that must be refused, in words, without a file made or changed.
+# Runs a command that must be refused with a message, without creating or changing a file.
 refuses() { # CODE PHRASE ARGS...
     local code=$1 phrase=$2 before
     shift 2
@@ -93,7 +93,7 @@ $1" || deviation "python: $1"
 
 installed() { "$PYTHON" -c "import $1" 2>/dev/null; }
 
-# --- the files that people have ------------------------------------------------------------------
+# --- files of users ------------------------------------------------------------------------------
 
 make_files() {
     "$PYTHON" - <<'PYTHON'

@@ -1,4 +1,4 @@
-"""Markets with planted faults, for tests of flags and of looking ahead."""
+"""Simulated markets with planted faults, for tests of flags and of looking ahead."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -27,7 +27,7 @@ class Market(NamedTuple):
     adjusted: np.ndarray
 
     def frame(self) -> pd.DataFrame:
-        """The observed bars as a long frame."""
+        """Return the observed bars as a long frame."""
         bars = self.bars.copy()
         bars[..., :4] = bars[..., :4].round(2)
         rows, sessions = np.nonzero(self.observed)
@@ -41,7 +41,7 @@ class Market(NamedTuple):
 
 
 def market(faults: list[Fault], series: int, seed: int) -> Market:
-    """Series of unequal lengths, with planted faults."""
+    """Simulate series of unequal lengths, with planted faults."""
     random = np.random.default_rng(seed)
     shape = (series, len(SESSIONS))
     close = 20 * np.exp(np.cumsum(random.normal(0, 0.01, shape), axis=1))
@@ -66,10 +66,10 @@ def plant(bars: np.ndarray, observed: np.ndarray, fault: Fault) -> None:
         bars[row, at] = bars[row, source]
     elif kind == "again":
         bars[row, source] = bars[row, at]
-    elif kind == "equals":  # prices alone; some volumes are the same by chance
+    elif kind == "equals":  # only prices; some volumes are equal by chance
         for other in (at + 1, source, source + later):
             bars[row, min(other, last), :4] = bars[row, at, :4]
-    elif kind == "copies":  # of several series on a day, from one day or from several
+    elif kind == "copies":  # several series on one day, copied from one day or several
         for other in range(row, len(bars)):
             bars[other, at, :4] = bars[other, min(source + other % 3, last), :4]
     elif kind == "spike":

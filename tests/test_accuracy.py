@@ -1,4 +1,4 @@
-"""No panel is forecast worse than by its last value or the season before, with the defaults."""
+"""With the defaults, no panel is forecast worse than by its last value or the season before."""
 
 import importlib.util
 import os

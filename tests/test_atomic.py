@@ -1,4 +1,4 @@
-"""Writes happen whole or not at all."""
+"""Files are written whole or not at all."""
 
 import os
 import sys
@@ -127,6 +127,6 @@ def test_a_folder_that_cannot_be_made_is_one_error(tmp_path):
 
 
 def test_a_file_that_cannot_be_removed_is_named(tmp_path):
-    atomic.remove_file(tmp_path / "none")  # nothing to do
+    atomic.remove_file(tmp_path / "none")  # no error
     with pytest.raises(WriteError, match=r"cannot be removed: .*Check the disk"):
         atomic.remove_file(tmp_path)  # a folder

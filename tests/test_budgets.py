@@ -1,4 +1,4 @@
-"""How many series a command takes into memory at a time: budgets, and what is free."""
+"""Tests of the number of series in memory at a time: budgets, and free memory."""
 
 import pandas as pd
 import pytest
@@ -16,7 +16,7 @@ from tests.conftest import error, prices, run
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """Seven series."""
+    """Write a file of seven series."""
     path = tmp_path_factory.mktemp("budgets") / "p.csv"
     parts = [prices(f"S{number}", 300 - 5 * number) for number in range(7)]
     pd.concat(parts).to_csv(path, index=False)
@@ -38,7 +38,7 @@ def test_what_is_free_is_that_of_the_container(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("3000000\n")
     (tmp_path / "memory.current").write_text("1000000\n")
     (tmp_path / "memory.stat").write_text("anon 900000\ninactive_file 50000\n")
-    assert free_memory.free_memory() == 2_050_000  # pages of files that were read can be had
+    assert free_memory.free_memory() == 2_050_000  # cached pages of files count as free
     (tmp_path / "memory.max").write_text("max\n")
     assert free_memory.free_memory() > before / 2
     assert memory.parse_memory("1.5 GiB") == 3 * 2**29 and memory.parse_memory("2gb") == 2 * 10**9
@@ -65,8 +65,8 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_works(
 ):
     monkeypatch.setattr(sampling, "MOST_SERIES", 1_000)
     sample = bytes_of_sample(Config(), 10**6, 5_000, 1)
-    assert sample > 20 * bytes_of_series(Config(), 5_000, 1)  # a few series alone would fit
-    assert sample == bytes_of_sample(Config(), 10**5, 5_000, 1)  # whatever there is
+    assert sample > 20 * bytes_of_series(Config(), 5_000, 1)  # a few series by themselves would fit
+    assert sample == bytes_of_sample(Config(), 10**5, 5_000, 1)  # however many series there are
     monkeypatch.setattr("forecaster.pipeline.memory.bytes_of_sample", lambda *size: 1_234 * 10**6)
     least = f"{(memory._PROGRAM + 1_234e6) / 1e9:.1f}GB"
     message = error(

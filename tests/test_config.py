@@ -1,4 +1,4 @@
-"""Settings: their defaults, and errors that name the setting."""
+"""Tests of settings: their defaults, and errors that name the setting."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""CSV that spreadsheets open without running anything."""
+"""Tests that spreadsheets open our CSV without running formulas."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ UNSEEN = [
     for char in map(chr, range(sys.maxunicode + 1))
     if unicodedata.category(char) in ("Cc", "Cf", "Zs", "Zl", "Zp")
     and not unicodedata.name(char, "").startswith(("ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN"))
-]  # those left out are drawn
+]  # the others are drawn at random
 SIGNS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 
 
@@ -38,7 +38,7 @@ def test_no_cell_is_a_formula_wherever_a_program_parts_them(names, separator):
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_nothing_unseen_hides_a_formula(sign):
-    """Programs that strip it would run what follows."""
+    """Programs that strip invisible characters would run the formula behind them."""
     for unseen in [*UNSEEN, "\u200b \ufeff", "\u3164", "\ufe0f"]:
         text = write_csv(pd.DataFrame({"unique_id": [f"{unseen}{sign}1"]}))
         assert next(iter(csv.reader(text.split("\n", 1)[1:])))[0].startswith("'"), ascii(unseen)

@@ -1,4 +1,4 @@
-"""README and site: they build, their links lead somewhere, and what they tell to type works."""
+"""Tests of README and site: they build, their links lead somewhere, and their commands work."""
 
 import importlib
 import inspect
@@ -29,7 +29,7 @@ SOURCES = ("docs", "forecaster", "scripts/docs_roles.py", "zensical.toml", "CHAN
 
 
 def tool(name: str) -> str:
-    """A program of this environment, or of the path."""
+    """Find a program in this environment, or on the path; skip the test if there is none."""
     beside = shutil.which(name, path=str(Path(sys.executable).parent))
     return beside or shutil.which(name) or pytest.skip(f"{name} is not installed")
 
@@ -39,7 +39,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def build(folder: Path, **pages: str) -> subprocess.CompletedProcess[str]:
-    """The site of the sources, with more pages, in a folder of its own."""
+    """Build the site of the sources, with further pages, in a folder of its own."""
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def site(tmp_path_factory) -> Path:
 def test_the_site_builds_without_a_warning(site):
     html = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
     assert len(html) == len(list(DOCS.rglob("*.md"))) + 1  # 404.html
-    # A name without an entry is no warning, but stays as it was written.
+    # A link to a name without an entry gives no warning, but stays unresolved.
     assert not [name for name, text in html.items() if re.search(r"\]\[forecaster[.\w]*\]", text)]
     assert not [name for name, text in html.items() if re.search(r":(class|func|mod|meth):", text)]
 
@@ -124,7 +124,7 @@ def exists(name: str) -> bool:
 
 
 def commands() -> list[str]:
-    """Every line of a block that calls the program."""
+    """Return every line of a code block that calls the program."""
     lines = []
     for page in PAGES:
         for block in re.findall(r"^```(?:bash)?\n(.*?)^```", page.read_text(), re.DOTALL | re.M):
@@ -178,7 +178,7 @@ def test_a_clone_can_be_read_without_the_site():
 
 
 def test_links_of_the_readme_are_absolute_on_the_package_index():
-    """By the substitutions that the build makes; scripts/check_build.py looks at its outcome."""
+    """Applies the build's substitutions; scripts/check_build.py checks the built wheel."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     text = README.read_text()
     for each in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
@@ -195,7 +195,7 @@ def test_the_readme_is_short():
 
 
 def dead_links(page: Path, text: str) -> list[str]:
-    """The links into the tree, relative ones or by an address of ours, that lead nowhere."""
+    """Return the dead links into the tree, relative ones or by an address of this project."""
     return [link for link in links_of(text) if not leads_somewhere(page, text, link)]
 
 
@@ -219,7 +219,7 @@ def leads_somewhere(page: Path, text: str, link: str) -> bool:
             return False
         target = ROOT / path
     elif re.match(r"\w+:", address):
-        return True  # somebody else's
+        return True  # another project's address
     else:
         target = page.parent / address if address else page
     if not target.exists():
@@ -228,7 +228,7 @@ def leads_somewhere(page: Path, text: str, link: str) -> bool:
 
 
 def whole(page: Path) -> str:
-    """A page with the files that it includes."""
+    """Return a page with the files that it includes."""
     return re.sub(
         r'^--8<-- "(.+)"$',
         lambda found: (ROOT / found[1]).read_text(),
@@ -238,7 +238,7 @@ def whole(page: Path) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """What links to a page's headings are called, in a clone as on the site."""
+    """Return the anchors of a page's headings, which are the same in a clone and on the site."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     plain = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
@@ -257,7 +257,7 @@ def test_the_address_is_the_same_everywhere():
 
 @pytest.fixture
 def prices_here(panel, tmp_path, monkeypatch):
-    """A folder to work in, with the simulated market as the reader's own prices."""
+    """Work in a folder with the simulated market as the reader's own prices."""
     monkeypatch.chdir(tmp_path)
     frame = panel.to_frame().rename(columns={"unique_id": "ticker", "ds": "date"})
     frame.to_parquet("prices.parquet")
@@ -283,7 +283,7 @@ def test_the_section_on_frames_is_true():
     sales = closes.reset_index().melt("Date").set_axis(["day", "store", "net"], axis=1)
     downloaded = pd.concat({"Close": closes, "Open": closes}, axis=1)
     names = {"closes": closes, "sales": sales, "yf": Mock(download=Mock(return_value=downloaded))}
-    for line in section.splitlines():  # the panels that would be fitted
+    for line in section.splitlines():  # make the panels that would be fitted
         panel = eval(line.replace("fc.fit", "fc.load_panel"), {"fc": fc}, names)
         assert panel.ids == ("AAPL", "MSFT") and panel.mask.sum() == 18
 

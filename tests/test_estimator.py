@@ -1,4 +1,4 @@
-"""The estimator keeps the conventions of Nixtla's libraries, and gives what the functions give."""
+"""The estimator follows the conventions of Nixtla's libraries, and equals the functions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The experiments run, in their quick form, and write what they say."""
+"""The experiments run in their quick form, and write the files that they promise."""
 
 import subprocess
 import sys

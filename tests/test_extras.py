@@ -1,4 +1,4 @@
-"""What to type for a missing library, and that nothing names somebody else's project."""
+"""Messages about missing libraries name this distribution, never another project."""
 
 import re
 import tomllib
@@ -46,7 +46,7 @@ def test_nobody_is_told_to_install_the_project_that_has_our_name_on_pypi():
 
 
 def files() -> list[Path]:
-    """The texts and programs that tell a user what to install."""
+    """Return the texts and programs that tell users what to install."""
     found = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
     for folder in ("forecaster", "docs", "notebooks", "scripts"):
         found += [

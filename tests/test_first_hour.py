@@ -1,4 +1,4 @@
-"""An analyst's first hour, as ``scripts/first_hour.sh`` walks it, mistakes included."""
+"""Run ``scripts/first_hour.sh``: an analyst's first hour, mistakes included."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The names under the home folder, which are what older versions wrote."""
+"""The names under the home folder are those of older versions."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_the_names_on_disk(tmp_path):
     assert home.baselines_cache == tmp_path / "cache" / "baselines"
     assert home.evaluations == tmp_path / "evaluations"
     assert home.unfinished == tmp_path / "unfinished"
-    assert list(tmp_path.iterdir()) == []  # naming makes nothing
+    assert list(tmp_path.iterdir()) == []  # naming a path creates nothing
 
 
 def test_names_are_as_older_versions_wrote_them():

@@ -1,7 +1,7 @@
-"""The numbers of an evaluation once more, by other means: formulas written out, and ``arch``.
+"""Recompute the numbers of an evaluation by other means: explicit formulas, and ``arch``.
 
-Everything is recomputed from the prices and from what the command wrote, with nothing of the
-package in between: always of a few simulated stocks, among the slow tests of twenty real ones.
+Everything is recomputed from the prices and from the command's output, without code of the
+package: for a few simulated stocks, and among the slow tests for twenty real ones.
 """
 
 import itertools
@@ -22,7 +22,7 @@ QUANTILES = [0.025, *(n / 20 for n in range(1, 20)), 0.975]
 
 @pytest.fixture(scope="module", params=["simulated", pytest.param("real", marks=pytest.mark.slow)])
 def prices(request):
-    """Prices of stocks over eight years, their closes adjusted, a row for a day and ticker."""
+    """Return eight years of adjusted prices, a row per day and ticker."""
     if request.param == "real":
         return real_prices(request.getfixturevalue("real_data"))
     frames = [item.frame for item in open_source("simulated").fetch(TICKERS)]
@@ -45,7 +45,7 @@ def real_prices(folder):
 
 @pytest.fixture(scope="module")
 def folder(prices, settings, tmp_path_factory):
-    """The evaluation of these stocks that the command writes."""
+    """Run the command's evaluation of these stocks; return its folder."""
     here = tmp_path_factory.mktemp("independent")
     prices.to_parquet(here / "prices.parquet", index=False)
     few = prices["ticker"].nunique() == len(TICKERS)
@@ -78,7 +78,7 @@ def adjusted(prices):
 
 
 def column(model: str, quantile: float) -> str:
-    """The column of a quantile; the bands are 10, 20, ... 90 and 95 percent."""
+    """Return the column of a quantile; the bands are 10, 20, ... 90 and 95 percent."""
     if quantile == 0.5:
         return model
     level = round(abs(2 * quantile - 1) * 100)
@@ -176,7 +176,7 @@ def test_garch_by_its_recursion_from_an_estimate_of_our_own(forecasts, adjusted)
             h = row["horizon"]
             move = (mu * h + unit * math.sqrt(sum(ahead[:h]))) / 100
             wanted = series[cutoff] * math.exp(move)
-            # Two estimates of the same likelihood end a little apart.
+            # Two optimisers of the same likelihood end a little apart.
             assert row["GARCH-hi-95"] / series[cutoff] - 1 == pytest.approx(
                 wanted / series[cutoff] - 1, rel=0.03
             )
@@ -193,7 +193,7 @@ def test_quantiles_are_in_order(forecasts, folder):
 
 @pytest.mark.slow
 def test_every_forecast_of_five_hundred_stocks_is_consistent(real_data, tmp_path):
-    """Bands inside each other, the median within, and the chance of a rise as they say."""
+    """Bands are nested, contain the median, and agree with the chance of a rise."""
     source = f"files:{real_data / 'sp500_2013_2018.parquet'}"
     result = run("fit", "--source", source, "--home", tmp_path)
     assert result.exit_code == 0, result.output
@@ -203,7 +203,7 @@ def test_every_forecast_of_five_hundred_stocks_is_consistent(real_data, tmp_path
     )
     assert result.exit_code == 0, result.output
     frame = pd.read_parquet(tmp_path / "all.parquet")
-    assert frame["unique_id"].nunique() == 505  # seven too short ones by the network of all
+    assert frame["unique_id"].nunique() == 505  # seven short ones by the pooled network
     names = [f"LSTM-lo-{n}" for n in (95, 80, 60, 40, 20)]
     names += ["LSTM", *(f"LSTM-hi-{n}" for n in (20, 40, 60, 80, 95))]
     assert (np.diff(frame[names].to_numpy(), axis=1) > 0).all()
@@ -216,6 +216,6 @@ def test_every_forecast_of_five_hundred_stocks_is_consistent(real_data, tmp_path
     )
     rises = frame["probability_of_rise"]
     assert rises.between(0.05, 0.95).all()
-    # The median is above the last price just where a rise is the likelier.
+    # The median is above the last price exactly if a rise is more likely than not.
     sure = (rises - 0.5).abs() > 1e-4
     assert ((frame["LSTM"] > now) == (rises > 0.5))[sure].all()

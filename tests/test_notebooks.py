@@ -1,4 +1,4 @@
-"""The notebooks as they are committed: with their pictures, without an error or a warning."""
+"""The committed notebooks contain their pictures, and no error or warning."""
 
 import base64
 import io
@@ -17,7 +17,7 @@ PICTURES = {
     "04_swarm_engine": 2,
     "05_any_panel": 3,
 }
-MOST_BYTES = 700_000  # of one, so that a clone stays small
+MOST_BYTES = 700_000  # per notebook, so that a clone stays small
 
 
 def outputs_of(name: str) -> list:

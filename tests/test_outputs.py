@@ -1,4 +1,4 @@
-"""Files that commands write: the ending says the format, and nothing is replaced unasked."""
+"""Output files: the ending gives the format, and nothing is replaced without --overwrite."""
 
 import importlib.util
 import json
@@ -93,7 +93,7 @@ def test_a_workbook_has_dates_as_dates_and_text_as_text(tmp_path):
     assert rows[1][1].value == pd.Timestamp("2026-01-02") and rows[1][1].is_date
     assert rows[1][1].number_format == "yyyy-mm-dd"
     assert rows[2][0].value == "=1+1" and rows[2][0].data_type == "s"
-    assert rows[2][2].value is None and rows[3][1].value is None  # no number, no date
+    assert rows[2][2].value is None and rows[3][1].value is None  # missing number, missing date
     assert rows[3][0].value == "c\\x07" and rows[3][2].value == "inf"
 
 

@@ -1,4 +1,4 @@
-"""From a source to a saved model and forecasts of it, as functions."""
+"""Tests of the functions from a source to a saved model and its forecasts."""
 
 import os
 import subprocess
@@ -73,7 +73,7 @@ def test_a_wrong_mask_and_a_missing_fit_are_clear_errors(data, config, tmp_path)
 
 
 def test_two_fits_in_threads_of_one_process_are_two_runs(home, data, config, tmp_path):
-    """Each as it would be alone, and neither in the other's way."""
+    """Each is as it would be alone, and neither disturbs the other."""
     both = Home(tmp_path)
     with ThreadPoolExecutor(2) as pool:
         saved = list(pool.map(lambda seed: fit_to_home(both, data, config, seed), (0, 1)))
@@ -124,7 +124,7 @@ in_child(refused)
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_after_the_import_fits_and_one_after_a_fit_is_refused(tmp_path):
-    """JAX would hang there without a word."""
+    """Otherwise JAX would hang there silently."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORK, tmp_path], timeout=300,
         capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(Path.cwd())},

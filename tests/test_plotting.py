@@ -1,4 +1,4 @@
-"""Pictures draw the numbers of their frames."""
+"""Tests that pictures draw the numbers of their frames."""
 
 import io
 
@@ -56,7 +56,7 @@ def test_several_series_have_one_legend_and_labels_on_every_panel():
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_names_are_drawn_as_they_are_written(kind):
-    """Not as formulas, which these are not."""
+    """A ``$`` in a name must not begin a formula."""
     odd = r"$\frac{x$"
     panel = fc.Panel.from_frame(pd.DataFrame({"unique_id": odd, "ds": DAYS[:4], "y": 1.0}))
     forecast = pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Panels, models and pictures show themselves: in a few lines, and as images in notebooks."""
+"""Panels, models and pictures are shown in a few lines, and in notebooks as images."""
 
 import base64
 import io
@@ -33,13 +33,13 @@ CELLS = [
     "panel",
     "from matplotlib import pyplot as plt\n"
     'figure, axes = plt.subplots()\n_ = fc.plot_forecast(panel, forecast, "a", ax=axes)',
-    'fc.plot_forecast(panel, forecast, "a")',  # pyplot is there now
+    'fc.plot_forecast(panel, forecast, "a")',  # after pyplot was imported
 ]
 
 
 @pytest.fixture(scope="module")
 def outputs() -> list[list]:
-    """What each cell shows, in a plain notebook."""
+    """Return the output of each cell, in a plain notebook."""
     cells = [nbformat.v4.new_code_cell(source) for source in (PLAIN, *CELLS)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()

@@ -1,4 +1,4 @@
-"""Workflows of the public host: sound, with few rights, true to README and pyproject."""
+"""Workflows are valid, have few rights, and agree with README and pyproject."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-# actionlint where it is installed; jactionlint, which comes with the test extra, makes its checks.
+# actionlint if installed; otherwise jactionlint, of the extra `test`, with the same checks.
 CHECKERS = {"actionlint": [], "jactionlint": ["--profile", "correctness"]}
 
 
@@ -55,7 +55,7 @@ def test_a_mistake_would_be_noticed(tmp_path, old, new):
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda path: path.stem)
 def test_rights_are_few_and_actions_are_of_a_major_version(file):
     text = file.read_text()
-    assert "\npermissions:\n  contents: read\n\n" in text  # more only in the job that needs it
+    assert "\npermissions:\n  contents: read\n\n" in text  # more only in jobs that need it
     used = re.findall(r"uses: (\S+)", text)
     assert used and all(re.fullmatch(r"[\w-]+/[\w-]+@v\d+", name) for name in used)
     assert text.count("actions/checkout@") == text.count("persist-credentials: false")
@@ -73,6 +73,6 @@ def test_they_run_what_the_readme_says_on_the_pythons_that_are_declared():
 
 
 def declared() -> list[str]:
-    """The versions of Python in pyproject.toml."""
+    """Return the versions of Python in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))

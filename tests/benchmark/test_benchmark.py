@@ -1,4 +1,4 @@
-"""The same training by every method: the same losses, and figures that can be read."""
+"""All methods reach the same losses, and their results are readable."""
 
 import dataclasses
 import subprocess
@@ -29,7 +29,7 @@ def test_every_method_does_the_same_work(network, layers, against):
     results = compare(job, against, repeats=1)
     assert [result.method for result in results] == ["ours", *against]
     for result in results:
-        # The loss after 20 steps of Adam from the same weights, every member's.
+        # Each member's loss after 20 steps of Adam from the same weights.
         assert result.loss_difference < 1e-4
         assert result.seconds_per_model_epoch > 0 and result.gflops > 0
     assert results[0].ratio_to_ours == 1 and results[0].loss_difference == 0
@@ -42,12 +42,12 @@ def test_all_multiply_in_bfloat16_where_the_job_does(units):
     assert [ours.precision, full.precision, torch.precision] == ["bfloat16", "float32", "bfloat16"]
     assert 0 < full.loss_difference < 1e-2 and 0 < torch.loss_difference < 3e-2
     in_full = compare(SMALL, ["torch"], repeats=1)[1]
-    assert abs(full.loss_difference) > in_full.loss_difference  # it is bfloat16, not float32
+    assert abs(full.loss_difference) > in_full.loss_difference  # so bfloat16 was really used
 
 
 def test_the_work_is_counted_by_hand():
     job = Job(hidden=4, lookback=3, batch=2, features=1, windows=5, layers=2)
-    assert job.steps == 2  # the fifth window fills no batch
+    assert job.steps == 2  # the fifth window does not fill a batch
     each_step = 2 * (1 + 4) * 16 + 2 * (4 + 4) * 16
     assert job.flops == 3 * each_step * 3 * 2 * 2
     mlp = Job("mlp", hidden=4, lookback=3, batch=2, features=1, windows=5, layers=2)

@@ -1,4 +1,4 @@
-"""What is to be run on a GPU runs, in its quick form, on several devices of the CPU."""
+"""The GPU script runs in its quick form on several devices of the CPU."""
 
 import os
 import subprocess

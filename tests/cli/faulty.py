@@ -1,11 +1,11 @@
-"""Every command that writes, with a fault at one operation on the disk after another.
+"""Run every command that writes with a fault at each of its operations on the disk in turn.
 
     LD_PRELOAD=disk.so python -m tests.cli.faulty DISK.SO FOLDER COMMAND KIND FIRST STEP
 
 KIND: kill, ENOSPC or EIO. At the n-th write, creation, sync, rename or removal, for n = FIRST,
 FIRST + STEP, ..., the command is killed or gets an error, in a process forked before JAX starts.
 Then the old state must be there or the new one, whole; an error must be told in one clear line; and
-the command, run again, must lead to the new state. Prints how many faults there were.
+the command, run again, must lead to the new state. Prints the number of faults.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ for module in (
 
 
 class Ended(NamedTuple):
-    """How a process ended: its exit code, None when it was killed; what it said, what failed."""
+    """The end of a process: its exit code (None: it was killed), its output, what failed."""
 
     code: int | None
     said: str
@@ -60,19 +60,19 @@ class Ended(NamedTuple):
 
 
 class Command:
-    """A command in a folder that holds ``home`` and ``out``; ``states`` are what counts there."""
+    """A command in a folder with ``home`` and ``out``, and the states allowed there."""
 
     arguments: tuple[str, ...]
 
     def prepare(self, folder: Path) -> None:
-        """What is there before: ``home`` with prices and a model."""
+        """Make the state before the command: ``home`` with prices and a model."""
 
     def state(self, folder: Path) -> object:
-        """The state of the folder, read as a user would; raises when it is neither old nor new."""
+        """Read the state of the folder as a user would; raise if it is neither old nor new."""
         raise NotImplementedError
 
     def again(self, folder: Path, *, done: bool) -> tuple[str, ...]:
-        """What leads to the new state after a fault; ``done``: or keeps it."""
+        """Return the command that reaches the new state after a fault, or with ``done`` keeps it."""
         return self.arguments
 
 
@@ -84,7 +84,7 @@ class Fit(Command):
                  "--seed", "1", "--home", "{folder}/home")  # fmt: skip
 
     def state(self, folder) -> object:
-        """The bits of all models, each as often as it is there."""
+        """Return the bits of all models, with repetitions."""
         home = Home(folder / "home")
         for run in home.runs():
             load(run)
@@ -93,14 +93,14 @@ class Fit(Command):
     def again(self, folder, *, done):
         home = Home(folder / "home")
         if begun := home.unfinished_fits():
-            idle = unfinished_fits(home) if not done else []  # which would tidy up
+            idle = unfinished_fits(home) if not done else []  # unfinished_fits would tidy up
             assert len(begun) < 2 and not any(fit.running or fit.holder for fit in idle)
             return ("fit", "--resume", "--home", "{folder}/home")
         return STATUS if done else self.arguments
 
 
 class Shards(Fit):
-    """The same, a series at a time."""
+    """The same with one series per shard."""
 
     def state(self, folder) -> object:
         runs = Home(folder / "home").runs()
@@ -116,7 +116,7 @@ class Compress(Fit):
     arguments = ("compress", "{old}", "--write", "int8", "--home", "{folder}/home")
 
     def again(self, folder, *, done):
-        return STATUS if done else self.arguments  # would make another
+        return STATUS if done else self.arguments  # another fit would make another run
 
 
 class Predict(Command):
@@ -155,7 +155,7 @@ class Evaluate(Command):
         run(folder, tuple(part.format(windows=3, folder=folder) for part in self.arguments))
 
     def state(self, folder):
-        """Cutoffs and files of the one evaluation, each of which can be read."""
+        """Return cutoffs and files of the evaluation, and check that each file can be read."""
         (path,) = (p for p in (folder / "out").iterdir() if not p.name.startswith(".tmp-"))
         evaluation = Evaluation.read(path)
         rows = len(evaluation.forecasts([]))
@@ -172,7 +172,7 @@ COMMANDS: dict[str, type[Command]] = {
 
 
 def forked(work: Callable[[], object], folder: Path) -> Ended:
-    """Work in a process of its own; what it says goes to files beside the folder."""
+    """Run work in a process of its own; its output goes to files beside the folder."""
     said, note = folder.with_name("said.txt"), folder.with_name("note.pickle")
     note.unlink(missing_ok=True)
     child = os.fork()
@@ -202,7 +202,7 @@ def forked(work: Callable[[], object], folder: Path) -> Ended:
 
 
 def run(folder: Path, arguments: tuple[str, ...], number: int = 0, kind: str = "") -> Ended:
-    """A command; with a number, that operation on the disk fails."""
+    """Run a command; with a number, that operation on the disk fails."""
 
     def work() -> None:
         if number:
@@ -214,14 +214,14 @@ def run(folder: Path, arguments: tuple[str, ...], number: int = 0, kind: str = "
 
 
 def state_of(command: Command, folder: Path) -> object:
-    """The state of a folder, read in a process of its own: this one must start no threads."""
+    """Read the state of a folder in a process of its own, since this one must start no threads."""
     ended = forked(lambda: command.state(folder), folder)
     assert ended.code == 0, ended.said
     return ended.result
 
 
 def compare(command: Command, folder: Path, kind: str, first: int, step: int) -> int:
-    """Fail at one operation after another; returns how many faults there were."""
+    """Fail at one operation after another; return the number of faults."""
     kept, old_run = folder.with_name("kept"), Home(folder / "home").runs()[0].name
 
     def go(arguments: tuple[str, ...], number: int = 0) -> Ended:
@@ -237,7 +237,7 @@ def compare(command: Command, folder: Path, kind: str, first: int, step: int) ->
     assert whole.code == 0, whole.said
     old, new = state_of(command, kept), state_of(command, folder)
     assert new != old
-    shutil.rmtree(kept / "home" / "cache")  # with all that is compiled
+    shutil.rmtree(kept / "home" / "cache")  # with all compiled programs
     shutil.copytree(folder / "home" / "cache", kept / "home" / "cache")
     number, faults, told, errors = first, 0, 0, 0
     while True:
@@ -250,7 +250,7 @@ def compare(command: Command, folder: Path, kind: str, first: int, step: int) ->
         state = state_of(command, folder)
         assert state in (old, new), where
         assert "Traceback" not in ended.said, where
-        if ended.code == 0:  # only tidying up failed, or to remember the forecast
+        if ended.code == 0:  # only tidying up or recording the forecast failed
             assert state == new, where
             warned = ended.said.count("Warning: not in the record")
             assert warned <= 1, where
@@ -267,13 +267,13 @@ def compare(command: Command, folder: Path, kind: str, first: int, step: int) ->
         assert again.code == 0, (where, again)
         assert state_of(command, folder) == new, where
         number += step
-    if kind != "kill":  # not only tidying up has failed
+    if kind != "kill":  # more than tidying up has failed
         assert told > faults / 3 and errors > 0, (told, errors, faults)
     return faults
 
 
 def make(command: Command, folder: Path) -> Path:
-    """A home with prices of two series and a model, and what the command finds beside it."""
+    """Make a home with prices of two series and a model, and the files that the command needs."""
     begin = folder / "work"
     (begin / "out").mkdir(parents=True)
     table = pd.concat([prices("AAA", 160), prices("BBB", 161).iloc[1:]], ignore_index=True)

@@ -48,7 +48,7 @@ def test_fit_names_what_it_skipped_and_exits_with_3(tmp_path, settings):
     assert "was skipped by the fit: 60 rows" in error(
         "predict", "SHORT", "--home", tmp_path, code=1
     )
-    late = run("predict", "LONG", "--home", tmp_path).stderr  # of no exchange's sessions
+    late = run("predict", "LONG", "--home", tmp_path).stderr  # not the sessions of an exchange
     assert re.search(r"stale: LONG ends 2021-\S+, [\d,]+ steps ago\. Once there are new", late)
 
 
@@ -258,7 +258,7 @@ def test_a_series_that_left_the_store_is_named_and_takes_no_other_forecast_away(
     shutil.copytree(home, tmp_path / "home")
     before = run("predict", "--all", "--format", "csv", "--home", home).stdout
     store = Store.open(Home(tmp_path / "home"), "simulated")
-    with store.locked():  # as when its file is damaged and the source knows it no longer
+    with store.locked():  # as if its file were damaged and the source no longer had it
         store.quarantine({"AAPL": "damaged"})
     result = run("predict", "--all", "--format", "csv", "--home", tmp_path / "home")
     assert result.exit_code == 3 and "AAPL: no longer stored" in result.stderr
@@ -286,7 +286,7 @@ def test_an_end_beyond_all_dates_is_no_end(end, tmp_path, settings):
 
 @pytest.mark.slow
 def test_as_a_real_process_from_fit_to_forecast(tmp_path, settings, compiled):
-    """Twice with the same seed: the same bits; quiet where there is no terminal."""
+    """Fits with the same seed have the same bits, and print no progress without a terminal."""
     (tmp_path / "t.txt").write_text("AAPL\nXOM")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "cache").symlink_to(compiled)
@@ -327,7 +327,7 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
     settings["season"] = "from the dates or the values"
     most = {stage: fc.Config().limits(stage)[0] for stage in ("from pooled", "independent")}
     settings["epochs"] = f"{most['from pooled']} from a common start, else {most['independent']}"
-    settings.pop("start")  # in the commands the first day
+    settings.pop("start")  # there it is the first day
     compared = {name: match[1] for name, match in helps.items() if match and name in settings}
     assert len(compared) >= 6
     assert compared == {name: str(settings[name]) for name in compared}

@@ -1,4 +1,4 @@
-"""``--future`` and ``--static``, from a fit to a forecast."""
+"""Tests of ``--future`` and ``--static``, from a fit to a forecast."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ DAYS = pd.date_range("2024-01-01", periods=163)
 
 @pytest.fixture
 def files(tmp_path):
-    """Sales of three shops over 160 days, promotions three days beyond, and what the shops are."""
+    """Write sales of three shops over 160 days, promotions for three more days, and shop facts."""
     random = np.random.default_rng(0)
     plans = pd.DataFrame({"date": DAYS, "promotion": (random.random(163) < 0.3).astype(int)})
     sales = [
@@ -59,7 +59,7 @@ def test_a_model_without_any_refuses_them(home, tmp_path):
 
 
 def test_they_are_read_as_the_options_say_and_later_as_they_were_then(files, settings):
-    """Days first and decimal commas, as in the file of the series; `predict` needs no option."""
+    """Files with days first and decimal commas; `predict` then needs no option."""
     home = ("--home", files / "home")
     for name in ("sales", "plans"):
         table = pd.read_csv(files / f"{name}.csv")

@@ -1,4 +1,4 @@
-"""Nothing is lost and nothing half-written taken for whole, whatever command is writing."""
+"""Faults of the disk lose nothing, and half-written files are never taken for whole."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ KINDS = ["kill", "ENOSPC", "EIO"]
 
 @pytest.fixture(scope="session")
 def disk(tmp_path_factory) -> Path:
-    """The failing disk, compiled."""
+    """Compile the library that makes the disk fail."""
     if not sys.platform.startswith("linux"):
         pytest.skip("needs Linux: LD_PRELOAD and /proc")
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -31,7 +31,7 @@ def disk(tmp_path_factory) -> Path:
 
 
 def faults(disk: Path, folder: Path, command: str, kind: str, first: int, step: int) -> int:
-    """How many faults a command was put to, at every ``step``-th operation on the disk."""
+    """Run a command with a fault at every ``step``-th operation; return the number of faults."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.cli.faulty", disk, folder, command, kind, f"{first}",
          f"{step}"],
@@ -43,7 +43,7 @@ def faults(disk: Path, folder: Path, command: str, kind: str, first: int, step: 
 
 
 def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path):
-    """A short sample; the slow test below takes every write of every command."""
+    """Test a sample; the slow test below takes every write of every command."""
     assert faults(disk, tmp_path, "export", "ENOSPC", 2, 3) >= 2
 
 
@@ -60,7 +60,7 @@ ALONE = ["unshare", "-m"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [
 
 @pytest.fixture
 def mounted(tmp_path):
-    """Run a shell script that may mount file systems nobody else sees; gives what it said."""
+    """Run a shell script that may mount private file systems; return its output."""
 
     def go(script: str) -> str:
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -80,7 +80,7 @@ def mounted(tmp_path):
 
 
 def test_a_home_that_may_only_be_read_is_read(mounted, home, tmp_path):
-    """Forecasts, status and exports work; what writes says why it cannot, once."""
+    """Forecasts, status and exports work; commands that write say once why they cannot."""
     shutil.copytree(home, tmp_path / "home")
     run, again = (part.split("\n-> ") for part in mounted("""
         mount --bind home home && mount -o remount,ro,bind home
@@ -114,7 +114,7 @@ def test_every_command_in_a_home_that_may_only_be_read(mounted, home, tmp_path):
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_loses_nothing(mounted, home, settings, tmp_path):
-    """A real file system without room: each command says so; with room again, all of it works."""
+    """On a full file system each command says so; with room again, all of them work."""
     shutil.copytree(home / "prices", tmp_path / "prices")
     shutil.copytree(home / "models", tmp_path / "models")
     (tmp_path / "t.txt").write_text("AAPL\nMSFT\nKO\nIBM\nXOM")

@@ -1,4 +1,4 @@
-"""``--market``, from a fit to a forecast."""
+"""Tests of ``--market``, from a fit to a forecast."""
 
 import shutil
 
@@ -15,7 +15,7 @@ HOME = ("AAA", "BBB", "CCC")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, settings):
-    """Three stocks and an index in a file, and a fit of two of the stocks beside the index."""
+    """Write three stocks and an index to a file, and fit two of the stocks with the index."""
     folder = tmp_path_factory.mktemp("market")
     table = pd.concat([prices(name, 300) for name in (*HOME, "SPY")])
     table.to_csv(folder / "p.csv", index=False)
@@ -93,7 +93,7 @@ def test_a_fit_goes_on_only_with_the_index_as_it_was(folder, settings, monkeypat
 
 @pytest.mark.slow
 def test_a_fit_in_shards_sees_it_too(folder, settings, monkeypatch):
-    """With the bits of one in one piece; the index, which is listed here, is forecast too."""
+    """The bits are those of one piece; the index is listed here, so it is forecast too."""
     pooled = ("--start-from", "pooled", "--market", "SPY")
     fit = [*fitting(folder, settings), *pooled]
     assert (done := run(*fit, "--run", "whole")).exit_code == 0, done.stderr
@@ -122,7 +122,7 @@ def test_an_evaluation_sees_it_too(folder, settings):
 
 
 def test_rows_that_came_without_those_of_the_index_are_refused(folder):
-    """The last of the file's tests: the home's prices are others afterwards."""
+    """This test is the last of the file, since it changes the home's prices."""
     table = pd.read_csv(folder / "p.csv")
     days = pd.bdate_range(table["date"].max(), periods=7)[1:].strftime("%Y-%m-%d")
     latest = table[table["ticker"] != "SPY"].groupby("ticker").tail(1)

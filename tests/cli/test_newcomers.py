@@ -1,4 +1,4 @@
-"""Tickers that a model was not fitted on, but whose prices are stored."""
+"""Tests of tickers that a model was not fitted on, but whose prices are stored."""
 
 from tests.conftest import error, run
 

@@ -1,4 +1,4 @@
-"""Files and folders whose names are bytes that are no text, and locales that lack what they say."""
+"""File names that are not valid text, and locales that lack their characters."""
 
 import io
 import os
@@ -34,7 +34,7 @@ def folder(tmp_path):
 def test_prices_from_such_files_are_stored_and_come_out(folder):
     table = prices("AAA", 60)
     for ending, write in (("csv", table.to_csv), ("parquet", table.to_parquet)):
-        written = io.BytesIO()  # since pandas 2 opens a file anew by its name
+        written = io.BytesIO()  # pandas 2 opens a file again by its name
         write(written, index=False)
         (folder / f"{ODD}.{ending}").write_bytes(written.getbuffer())
     (folder / "each").mkdir()
@@ -75,7 +75,7 @@ def test_an_evaluation_in_a_folder_of_such_a_name(folder):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX locale")
 def test_stores_are_the_same_in_the_plain_locale(tmp_path):
-    """There names with umlauts are bytes that are no text."""
+    """In that locale names with umlauts are not valid text."""
     home, source = tmp_path / "hömé", tmp_path / "kurs ö.parquet"
     prices("AAA", 60).to_parquet(source)
     assert run("ingest", "--source", f"files:{source}", "--home", home).exit_code == 0

@@ -1,4 +1,4 @@
-"""The commands about stored prices, as a user types them."""
+"""Tests of the commands about stored prices, as a user types them."""
 
 import pandas as pd
 import pytest
@@ -75,7 +75,7 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
 
 
 def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
-    """A session copied from a later one counts as wrong only once that has come."""
+    """A session copied from a later one counts as wrong only after the later one has come."""
     from forecaster.pipeline.fitting import _training_panel
 
     table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
@@ -156,7 +156,7 @@ def test_ingest_names_what_is_missing(tmp_path):
 
 
 def test_a_share_class_is_found_however_it_is_written(tmp_path):
-    """In the file as ``BRK.B``, on the command line in three ways."""
+    """The file has ``BRK.B``; the command line spells it in three ways."""
     prices("BRK.B", 60).to_csv(tmp_path / "p.csv", index=False)
     source, home = f"files:{tmp_path / 'p.csv'}", ("--home", tmp_path / "home")
     assert run("ingest", "--source", source, *home).exit_code == 0

@@ -1,4 +1,4 @@
-"""What is shown while a command works, and what is not."""
+"""Tests of the output while a command works."""
 
 import dataclasses
 import os
@@ -24,7 +24,7 @@ def test_the_bar_says_that_it_compiles_before_it_trains():
 
 
 def test_what_the_compiler_writes_does_not_reach_the_user():
-    """XLA is made to complain, of a folder that it cannot make."""
+    """XLA is made to complain about a folder that it cannot create."""
     code = "import jax; jax.jit(lambda x: x + 1)(1.0)"
     quiet = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     said = [

@@ -1,4 +1,4 @@
-"""A fit that is interrupted, and gone on with."""
+"""Tests of a fit that is interrupted and resumed."""
 
 from tests.conftest import error, prices, run
 
@@ -13,7 +13,7 @@ def test_an_interruption_exits_with_130(monkeypatch, tmp_path):
 
 
 def test_an_interrupted_fit_is_gone_on_with(monkeypatch, tmp_path, settings):
-    """Ctrl-C in the second block: exit 130, then --resume ends with the bits of a whole fit."""
+    """After Ctrl-C in the second block (exit 130), --resume ends with the bits of a whole fit."""
     from forecaster.swarm.execution.schedule import Schedule
 
     (tmp_path / "t.txt").write_text("AAPL\nKO\nXOM")

@@ -1,4 +1,4 @@
-"""``runs``, and which run the other commands take."""
+"""Tests of ``runs``, and of the run that other commands choose."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from tests.conftest import error, run
 
 @pytest.fixture
 def two(home, tmp_path):
-    """A home with the run ``real``, and after it ``demo`` of the same series, simulated."""
+    """Make a home with the run ``real``, then ``demo`` on the same series, simulated."""
     shutil.copytree(home, tmp_path / "home")
     copied = Home(tmp_path / "home")
     (fitted,) = copied.runs()
@@ -44,7 +44,7 @@ def test_no_runs_yet_and_damaged_ones(two, tmp_path):
 def test_runs_are_compared(two):
     shown = run("runs", "compare", "real", "demo", "--home", two).stdout
     assert "source" in shown and "files:/nowhere.csv" in shown and "simulated" in shown
-    assert "hidden" not in shown  # which does not differ
+    assert "hidden" not in shown  # this setting does not differ
     assert "'unchanged'" in shown and "real is better on 0 of the 5 series that both have" in shown
     same = run("runs", "compare", "demo", "demo", "--home", two).stdout
     assert "have the same settings and data" in same and "are of different days" not in same
@@ -60,7 +60,7 @@ def test_runs_are_renamed_and_removed(two):
     assert "called mine" in run("runs", "--home", two, "rename", "real", "mine").stdout
     assert "already" in error("runs", "rename", "mine", "demo", "--home", two, code=2)
     assert "no run 'real'" in error("runs", "remove", "demo", "real", "--home", two, code=2)
-    assert len(two.runs()) == 2  # all of them or none
+    assert len(two.runs()) == 2  # either all or none are removed
     assert run("runs", "remove", "demo", "mine", "--home", two).exit_code == 0
     assert two.runs() == []
 
@@ -76,12 +76,12 @@ def test_predict_and_compress_say_which_run_they_take(two):
     rest = two.find_run("real") / "model.json"
     rest.write_text(rest.read_text().replace('"AAPL"', '"GONE"'))
     done = run("predict", "AAPL", "--format", "json", "--home", two)
-    assert len(json.loads(done.stdout)) == 3  # nothing else is there
+    assert len(json.loads(done.stdout)) == 3  # and nothing else
     assert done.stderr.startswith("Run: demo (simulated, 5 series, horizon 3, fitted 2099-01-01")
     other = run("predict", "AAPL", "--run", "old", "--format", "json", "--home", two)
     assert other.stdout == done.stdout and "Run:" not in other.stderr
     assert "no run 'ol'" in error("predict", "AAPL", "--run", "ol", "--home", two, code=2)
-    refused = error("compress", "--home", two, code=1)  # of real, whose prices are not stored
+    refused = error("compress", "--home", two, code=1)  # the prices of ``real`` are not stored
     assert refused.startswith("Run: real (files:/nowhere.csv")
 
 

@@ -1,4 +1,4 @@
-"""``predict`` keeps what it says, and ``scorecard`` says how it has done."""
+"""``predict`` records its forecasts, and ``scorecard`` scores them."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What commands load: an answer that needs no JAX does not wait for it."""
+"""Tests of the modules that commands load: those that need no JAX do not load it."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ print(json.dumps(list(sys.modules)))
 
 
 def loaded_by(*commands: tuple) -> set[str]:
-    """The modules that a process has loaded after some commands."""
+    """Return the modules that a process has loaded after some commands."""
     words = json.dumps([[str(word) for word in command] for command in commands])
     done = subprocess.run(
         [sys.executable, "-c", LOADED, words], capture_output=True, text=True, check=True

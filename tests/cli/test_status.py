@@ -1,4 +1,4 @@
-"""``status`` shows all that can be shown, whatever lies in the home."""
+"""``status`` shows all that can be shown, whatever is in the home."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ from tests.storage.mutants import change_json, mutate
 
 @pytest.fixture
 def saved(model, tmp_path):
-    """A home with a model of the library, which knows of no source."""
+    """Make a home with a model saved by the library, which has no source."""
     return fc.save(model, tmp_path / "home" / "models" / "20260101-000000-000-lstm")
 
 

@@ -1,4 +1,4 @@
-"""Stopped from outside: what was done is kept, what holds others up is gone, the exit code says."""
+"""A stopped command keeps its progress, releases its locks, and exits with the right code."""
 
 import contextlib
 import os
@@ -44,12 +44,12 @@ def test_only_the_first_signal_counts_and_ignored_ones_stay_ignored():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_arrives_while_garbage_is_collected_is_not_lost(number):
-    """Python drops exceptions raised there, and JAX has Python code called there."""
+    """Python drops exceptions raised there, and JAX runs Python code there."""
 
     class Garbage:
         def __del__(self):
             os.kill(os.getpid(), number)
-            sum(range(10))  # the handler runs here
+            sum(range(10))  # the signal handler runs here
 
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -92,7 +92,7 @@ def models(home: Path) -> set[bytes]:
 
 
 def test_two_fits_in_one_home_are_both_gone_on_with(monkeypatch, tmp_path, settings):
-    """SIGTERM, twice as batch systems send it, and Ctrl-C; both end with the bits of whole fits."""
+    """After SIGTERM (sent twice, as by batch systems) and Ctrl-C both end with the same bits."""
     (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
     arguments = (
         "fit", "--tickers", tmp_path / "t.txt", "--source", "simulated", "--start", "2024-01-01",
@@ -138,7 +138,7 @@ def test_two_fits_in_one_home_are_both_gone_on_with(monkeypatch, tmp_path, setti
     assert "2 unfinished fits" in said and first.name in said and second.name in said
     assert "leave out --seed" in error("fit", "--discard", "x", "--seed", 3, "--home", home, code=2)
     assert run("fit", "--resume", first.name, "--home", home).exit_code == 0
-    assert run("fit", "--resume", "--home", home).exit_code == 0  # the only one now
+    assert run("fit", "--resume", "--home", home).exit_code == 0  # now there is only one
     assert models(home) == models(tmp_path / "whole") and len(models(home)) == 2
     assert not (home / "unfinished").exists()
     assert "Unfinished" not in run("status", "--home", home).stdout
@@ -161,7 +161,7 @@ def test_an_interrupted_fit_is_removed_when_asked_to(monkeypatch, tmp_path, sett
 
 @pytest.fixture
 def saved(monkeypatch, tmp_path, settings) -> Path:
-    """A home with the model of a fit whose process ended before it tidied up."""
+    """Make a home with the model of a fit whose process ended before it tidied up."""
 
     def stop(self):
         raise KeyboardInterrupt
@@ -186,7 +186,7 @@ def test_a_saved_fit_that_is_resumed_gives_its_model(saved):
 
 def test_a_saved_fit_is_none_of_the_unfinished(saved):
     kept = saved / "unfinished" / "20990101-000000-000-lstm"
-    shutil.copytree(Home(saved).unfinished_fits()[0], kept)  # one without a model
+    shutil.copytree(Home(saved).unfinished_fits()[0], kept)  # an interrupted fit without a model
     shown = run("status", "--home", saved).stdout
     assert shown.count("interrupted │") == 1 and kept.name in shown
     assert Home(saved).unfinished_fits() == [kept]
@@ -194,7 +194,7 @@ def test_a_saved_fit_is_none_of_the_unfinished(saved):
 
 def test_of_a_saved_fit_and_another_the_other_is_resumed(saved):
     (first,) = Home(saved).runs()
-    done = run("compress", first.name, "--write", "int8", "--home", saved)  # tells of the same fit
+    done = run("compress", first.name, "--write", "int8", "--home", saved)  # mentions the same fit
     assert done.exit_code == 0, done.output
     shutil.copytree(
         Home(saved).unfinished_fits()[0], saved / "unfinished" / "20990101-000000-000-lstm"
@@ -220,7 +220,7 @@ def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, numbe
         deadline = time.monotonic() + 60
         while len(set(server.charts()) & hanging) < 4 and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(1.5)  # what arrived is committed within a second
+        time.sleep(1.5)  # series that have arrived are committed within a second
         running.send_signal(number)
         _, said = running.communicate(timeout=30)
     assert running.returncode == 128 + number, said
@@ -230,8 +230,8 @@ def test_a_stopped_ingestion_ends_at_once_and_keeps_what_arrived(tmp_path, numbe
 
 
 def stop_once_it_trains(command: list) -> tuple[int, str]:
-    """Send SIGTERM when the progress on a terminal tells of epochs; its exit code, what it said."""
-    import pty  # which Windows lacks
+    """Send SIGTERM once the progress bar shows epochs; return exit code and output."""
+    import pty  # Windows lacks it
 
     reading, writing = pty.openpty()
     running = subprocess.Popen(
@@ -240,7 +240,7 @@ def stop_once_it_trains(command: list) -> tuple[int, str]:
     )  # fmt: skip
     os.close(writing)
     said = b""
-    with contextlib.suppress(OSError):  # Linux has an error where a file has an end
+    with contextlib.suppress(OSError):  # Linux raises an error at the end of a terminal
         while part := os.read(reading, 1 << 16):
             trains = re.search(rb"epoch [1-9]", said)
             said += part
@@ -251,7 +251,7 @@ def stop_once_it_trains(command: list) -> tuple[int, str]:
 
 
 def test_a_real_process_that_trains_is_stopped_and_resumed(tmp_path, settings):
-    """From outside, as a batch system does it, at whatever operation it is just then."""
+    """The signal comes from outside, as from a batch system, at any operation."""
     (tmp_path / "t.txt").write_text("AAPL\nKO\nIBM")
     longer = tmp_path / "long.toml"
     longer.write_text(

@@ -1,4 +1,4 @@
-"""Output that is closed, full, a pipe nobody reads, or in an encoding without the characters."""
+"""Tests of output that is closed, full, an unread pipe, or in an encoding without its letters."""
 
 import ast
 import logging
@@ -23,7 +23,7 @@ SENTENCE = "standard output is closed, so the output is lost"
 
 
 def shell(line: str, **environment) -> subprocess.CompletedProcess:
-    """A command as typed in a shell; ``forecaster`` is this one."""
+    """Run a command in a shell, in which ``forecaster`` is this program."""
     line = line.replace("forecaster ", f"'{sys.executable}' -m forecaster ", 1)
     return subprocess.run(
         ["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, errors="replace",
@@ -51,7 +51,7 @@ def test_a_prediction_into_nothing_is_not_a_success(home):
 
 @POSIX
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
-    """As under ``| head``: the reading end is closed before anything is written."""
+    """As with ``| head``, the reading end is closed before anything is written."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -66,7 +66,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 
 @POSIX
 def test_a_file_never_gets_the_number_of_a_closed_stream(tmp_path):
-    """What a library writes to standard error would land in it."""
+    """Otherwise messages of libraries on standard error would land in that file."""
     script = (
         "from forecaster.cli.streams import prepare_streams; prepare_streams(); import sys, os; "
         "file = open(sys.argv[1], 'w'); file.write(str(file.fileno())); os.write(2, b'noise')"
@@ -80,7 +80,7 @@ def test_a_file_never_gets_the_number_of_a_closed_stream(tmp_path):
 
 @pytest.fixture(scope="module")
 def abroad(tmp_path_factory, settings):
-    """A home with a series whose name neither ASCII nor matplotlib's font has."""
+    """Make a home with a series whose name is neither in ASCII nor in matplotlib's font."""
     folder = tmp_path_factory.mktemp("home")
     prices("KÖLN漢", 250).to_csv(folder / "p.csv", index=False)
     done = run("fit", "--source", f"files:{folder / 'p.csv'}", "--config", settings,
@@ -94,14 +94,14 @@ def test_a_name_that_the_encoding_lacks_is_no_traceback(abroad, form):
     ascii = CliRunner(charset="ascii")
     done = ascii.invoke(main, ["predict", "--all", "--format", form, "--home", str(abroad)])
     assert done.exit_code == 0, done.exception
-    # A table is for reading; CSV goes on as it is, in UTF-8, and JSON has a spelling of its own.
+    # A table is for people; CSV stays UTF-8, and JSON escapes the characters.
     shown = {"table": b"K\\xd6LN\\u6f22", "json": b"K\\u00d6LN\\u6f22"}
     assert shown.get(form, "KÖLN漢".encode()) in done.stdout_bytes
 
 
 @POSIX
 def test_in_the_plain_locale_and_with_nowhere_to_keep_fonts(abroad, tmp_path):
-    """File names are bytes there that are no text; matplotlib has much to say."""
+    """File names are not valid text there, and matplotlib logs much."""
     shutil.copytree(abroad, tmp_path / "hömé")
     (tmp_path / "file").write_text("no folder")
     done = shell(
@@ -115,7 +115,7 @@ def test_in_the_plain_locale_and_with_nowhere_to_keep_fonts(abroad, tmp_path):
 
 
 def test_commands_show_warnings_of_the_package_alone(capsys, monkeypatch):
-    # As outside of pytest, which has a handler at the root: unhandled records go to standard error.
+    # As without pytest, whose root handler would keep records from standard error.
     monkeypatch.setattr(logging.getLogger("matplotlib"), "propagate", False)
     fonts = logging.getLogger("matplotlib.font_manager")
     with quiet_libraries():
@@ -128,7 +128,7 @@ def test_commands_show_warnings_of_the_package_alone(capsys, monkeypatch):
 
 
 def test_every_warning_of_the_package_is_of_its_own_kind():
-    """Otherwise commands would not show it."""
+    """Commands show only these warnings."""
     calls = 0
     for path in sorted((ROOT / "forecaster").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

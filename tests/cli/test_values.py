@@ -1,4 +1,4 @@
-"""The commands on series that are no prices: loads by day, and few months."""
+"""Tests of the commands on series that are not prices: daily loads, and few months."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Pages as a browser shows them: on a desk and on a phone, light and dark."""
+"""Check pages in a browser: on a desktop and a phone screen, light and dark."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ SCHEMES = ("light", "dark")
 
 
 def started(profile: Path) -> Iterator[Any]:
-    """A browser, or a skipped test where there is none."""
+    """Start a browser, or skip the test if there is none."""
     webdriver = pytest.importorskip("selenium.webdriver")
     if not (CHROMIUM and DRIVER):
         pytest.skip("no Chromium with its driver")
@@ -37,7 +37,7 @@ def started(profile: Path) -> Iterator[Any]:
 
 
 def open_page(browser: Any, page: Path, width: int = 1440, scheme: str = "light") -> None:
-    """Open a file on a screen of a width, in light or dark."""
+    """Open a file on a screen of some width, in light or dark."""
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
@@ -46,7 +46,7 @@ def open_page(browser: Any, page: Path, width: int = 1440, scheme: str = "light"
 
 
 def check_quiet(browser: Any, page: Path) -> None:
-    """No message in the console, and nothing asked for but the page itself."""
+    """Check that the console is empty, and that only the page itself was requested."""
     assert browser.get_log("browser") == []
     for entry in browser.get_log("performance"):
         message = json.loads(entry["message"])["message"]
@@ -57,13 +57,13 @@ def check_quiet(browser: Any, page: Path) -> None:
 
 
 def check_fits(browser: Any) -> None:
-    """Nothing is wider than the screen."""
+    """Check that nothing is wider than the screen."""
     wide = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1], wide
 
 
 def check_accessible(browser: Any) -> None:
-    """No violation of WCAG 2 A or AA that axe can find."""
+    """Check that axe finds no violation of WCAG 2 A or AA."""
     found = importlib.util.find_spec("axe_core_python")
     if found is None or found.origin is None:
         pytest.skip("axe-core-python is not installed")
@@ -77,7 +77,7 @@ def check_accessible(browser: Any) -> None:
 
 
 def check_drawn(browser: Any, box: str) -> None:
-    """A figure has colours other than its background's, and says what it shows."""
+    """Check that a figure has more colours than its background, and a text for screen readers."""
     drawn = browser.execute_script(
         "const canvas = document.querySelector(arguments[0] + ' canvas');"
         "if (!canvas) return 0;"
@@ -91,7 +91,7 @@ def check_drawn(browser: Any, box: str) -> None:
 
 
 def check_page(browser: Any, page: Path, figures: tuple[str, ...], width: int, scheme: str) -> None:
-    """A page at a width and in a scheme: figures drawn, nothing too wide, readable, quiet."""
+    """Check a page at one width and scheme: figures drawn, nothing too wide, accessible, quiet."""
     open_page(browser, page, width, scheme)
     for name in figures:
         check_drawn(browser, f"#{name}")

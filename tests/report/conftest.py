@@ -1,4 +1,4 @@
-"""A browser, started once."""
+"""A browser that is started once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the page shows of one series is what was forecast, in few characters."""
+"""Tests of the page's packed data of one series against its forecasts."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ def test_fans_are_the_forecasts_of_cutoffs_that_do_not_overlap(made):
     shown = of_all(made)["S001"]
     frame = made.forecasts(["LSTM", "LSTM-lo-95", "LSTM-hi-80"])
     frame = frame[frame["unique_id"] == "S001"]
-    cutoffs = frame["cutoff"].unique()[[2, 7, 12, 17, 22]]  # from the last one back
+    cutoffs = frame["cutoff"].unique()[[2, 7, 12, 17, 22]]  # from the last one backwards
     low, high = shown["range"]
     values = unpack(shown["y"], low, high, 3)
     known = frame.drop_duplicates("ds").set_index("ds")["y"]
@@ -78,7 +78,7 @@ def test_series_with_gaps_stand_where_they_were_observed(tmp_path):
 
 
 def test_five_hundred_series_stay_under_five_megabytes(tmp_path):
-    """A year of days, five steps ahead, eight models: what each series adds, and what all share."""
+    """Measure the size per series for a year of days, five steps and eight models."""
     models = ("LSTM", "Naive", "EWMA", "GARCH", "GJR", "Drift", "Empirical", "PyTorch")
     sizes = {}
     for count in (2, 8):
@@ -88,5 +88,5 @@ def test_five_hundred_series_stay_under_five_megabytes(tmp_path):
         sizes[count] = len(json.dumps(page_data(made), separators=(",", ":"), allow_nan=False))
     each = (sizes[8] - sizes[2]) / 6
     shared = sizes[2] - 2 * each
-    scripts = 250_000  # uPlot, the page's own and its text
+    scripts = 250_000  # uPlot, the page's own scripts, and its text
     assert each > 1_000 and 500 * each + shared + scripts < 5_000_000, (each, shared)

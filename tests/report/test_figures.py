@@ -1,4 +1,4 @@
-"""Which models the figures in files show, and that they draw their numbers."""
+"""Tests of the models and numbers in the figures that are written to files."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def made(tmp_path):
 
 
 def lines(figure, axes: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The lines of a figure's axes, by label."""
+    """Return the lines of a figure's axes, by label."""
     drawn = figure.axes[axes].get_lines()
     return {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in drawn}
 
@@ -111,7 +111,7 @@ def test_error_distributions_show_every_series_in_both_units(made):
     x = np.asarray(axes[4].get_lines()[0].get_xdata(), float)
     np.testing.assert_allclose(x, np.divide(OURS, 2))
     low, high = axes[3].get_xlim()
-    assert low < min(RATIOS) and max(RATIOS) < high  # the worst is not cut off
+    assert low < min(RATIOS) and max(RATIOS) < high  # the worst value is not cut off
 
 
 def test_networks_of_pytorch_have_a_figure_of_their_own(made, tmp_path):

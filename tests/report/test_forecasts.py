@@ -1,4 +1,4 @@
-"""The page of forecasts, as a file and in a real browser."""
+"""Tests of the page of forecasts, as a file and in a real browser."""
 
 import json
 import re
@@ -23,7 +23,7 @@ EVIL = "<i>Tech</i></script>"
 
 
 def panel_until(rows: int, ids=IDS, split: float = 1.0) -> Panel:
-    """Random walks of prices; ``split``: what the past of the first was divided by since."""
+    """Make random walks of prices; ``split`` divides the past of the first one."""
     walks = np.exp(np.cumsum(np.random.default_rng(7).normal(0, 0.01, (len(ids), 300)), axis=1))
     walks[0] /= split
     frames = [
@@ -34,7 +34,7 @@ def panel_until(rows: int, ids=IDS, split: float = 1.0) -> Panel:
 
 
 def forecast(panel: Panel, width: float) -> pd.DataFrame:
-    """The latest price, in a band that is this share of it on each side, wider by the step."""
+    """Forecast the latest price, with bands of this share of it on each side, wider each step."""
     latest = panel.channel("close")[:, -1]
     ahead = pd.bdate_range(pd.Timestamp(panel.times[-1]) + pd.Timedelta(days=1), periods=AHEAD)
     middle = np.repeat(latest, AHEAD)
@@ -48,7 +48,7 @@ def forecast(panel: Panel, width: float) -> pd.DataFrame:
 
 
 def forecasts(home: Home | None = None, ids=IDS, **changes) -> Forecasts:
-    """Of today; a home's record has those of yesterday, two weeks ago, and two months ago."""
+    """Make today's forecasts, and record some of yesterday, two weeks and two months ago."""
     if home is not None:
         for rows, width in ((250, 0.5), (289, 0.02), (299, 0.04)):
             panel = panel_until(rows, ids, split=0.5 if rows < 299 else 1)
@@ -99,7 +99,7 @@ def test_widths_and_changes_are_those_of_the_frames(page):
     np.testing.assert_allclose(week["width"], 0.03 / 0.02 - 1, rtol=1e-4)
     close = panel_until(300).channel("close")
     np.testing.assert_allclose(last["median"][0], 1 - close[:, 298] / close[:, 299], rtol=1e-4)
-    # The first had a split since then: its prices were twice as high.
+    # The first series has split since then: its prices were twice as high.
     np.testing.assert_allclose(week["median"][2], 1 - close[:, 288] / close[:, 299], rtol=1e-4)
 
 
@@ -152,7 +152,7 @@ def test_series_are_found_sorted_and_opened_by_keyboard(page, browser):
     assert sorted(names()) == ["</b>", "AAA"]
     search.clear()
     search.send_keys(Keys.BACKSPACE)
-    find("#table thead th:nth-child(7) button").click()  # by the change of the median
+    find("#table thead th:nth-child(7) button").click()  # sort by the change of the median
     data = data_of(page)
     moved = zip(data["compared"]["last"]["median"][2], data["ids"], strict=True)
     assert names() == [name for _, name in sorted(moved)]

@@ -1,4 +1,4 @@
-"""What all pages share: their frame, their figures and tables, and the data in them."""
+"""Tests of the parts that all pages share: frame, figures, tables and data."""
 
 import json
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_tables_sort_search_and_choose_columns(demo, browser):
         return browser.find_element("css selector", selector)
 
     browsing.open_page(browser, demo)
-    assert names(browser) == ["BRK-B", "A", "E", "D", "F", "C"]  # without a number: last
+    assert names(browser) == ["BRK-B", "A", "E", "D", "F", "C"]  # a row without a number comes last
     heading = find("#table thead th:nth-child(2) button")
     heading.send_keys(Keys.ENTER)
     assert names(browser) == ["F", "D", "E", "A", "BRK-B", "C"]

@@ -1,4 +1,4 @@
-"""The numbers that figures show, against small evaluations made by hand."""
+"""Tests of the numbers in figures, on small evaluations made by hand."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ DAYS = pd.bdate_range("2024-01-01", periods=40)
 
 
 def forecasts(y: list[float], ahead: list[float] | None = None) -> pd.DataFrame:
-    """One series; every cutoff's first step is of ``y``, its second of ``ahead``."""
+    """Make forecasts of one series: first steps from ``y``, second steps from ``ahead``."""
     rows = [
         {"unique_id": "a", "ds": DAYS[day + h + 1], "cutoff": DAYS[day], "y": value,
          "LSTM": 0.0, "LSTM-lo-80": -1.0, "LSTM-hi-80": 1.0, "LSTM-lo-95": -2.0, "LSTM-hi-95": 2.0}
@@ -119,7 +119,7 @@ def test_models_have_an_order_and_colours_of_their_own(tmp_path):
     assert numbers.ordered(many) == ["LSTM", "PyTorch", "Naive", "GARCH", "EWMA", "Drift", "ETS"]
     assert list(numbers.slots(many).values()) == [1, 2, 3, 4, 5, 6, 7]
     few = numbers.slots(made("LSTM", "Naive", "Drift"))
-    assert few == {"LSTM": 1, "Naive": 3, "Drift": 6}  # as beside others
+    assert few == {"LSTM": 1, "Naive": 3, "Drift": 6}  # the same as beside other models
     assert numbers.sampled_torch(many)
     assert not numbers.sampled_torch(made("LSTM", "PyTorch", torch_series=4))
 

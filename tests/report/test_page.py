@@ -1,4 +1,4 @@
-"""The report of an evaluation, as a file and in a real browser."""
+"""Tests of the report of an evaluation, as a file and in a real browser."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def report(panel, config, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory):
-    """Twelve series, of which PyTorch trained four; one is far off."""
+    """Make an evaluation of twelve series, of which PyTorch trained four; one is an outlier."""
     folder = tmp_path_factory.mktemp("sampled")
     made = synthetic(folder, 12, cutoffs=30, horizon=3, models=("LSTM", "Naive", "PyTorch"))
     rest = ~made.scores["unique_id"].isin([f"S{n:03d}" for n in (0, 3, 6, 9)])
@@ -87,7 +87,7 @@ def test_it_is_one_file_with_everything_in_order(report):
         assert outside not in page
     assert len(re.findall("<ol class='verdict'>.*?</ol>", page)[0].split("<li>")) == 1 + 5
     drawn = page.count("<figcaption><h3>")
-    assert drawn == 11 and page.count("</h3><p>") == drawn  # a sentence on how to read each
+    assert drawn == 11 and page.count("</h3><p>") == drawn  # each has a sentence on how to read it
 
 
 def test_without_the_library_of_figures_nothing_is_written(report, tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_a_series_is_found_by_keyboard_alone_and_opened(report, browser, find):
     assert len(texts(browser, "#one table tbody tr")) == 8  # the worst days
     label = find("#one [role=img]").get_attribute("aria-label")
     assert label.startswith("IBM: values from ")
-    # The numbers of a figure, as a table.
+    # A figure's numbers are also a table.
     find("#one details summary").click()
     wait = WebDriverWait(browser, 5)
     wait.until(lambda _: len(texts(browser, "#one details tbody tr")) > 30)

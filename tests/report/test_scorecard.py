@@ -1,4 +1,4 @@
-"""The page of the forecasts that were made, as a file and in a real browser."""
+"""Tests of the page of the scorecard, as a file and in a real browser."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.report import browsing
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory):
-    """Forecasts from four days, made before all prices were halved by a split."""
+    """Make forecasts from four days, before a split halved all prices."""
     home = Home(tmp_path_factory.mktemp("scorecard") / "home")
     source = store(home, table().groupby("ticker").head(61))
     for until in (40, 50, 59, 60):
