@@ -72,7 +72,7 @@ class Command:
         raise NotImplementedError
 
     def again(self, folder: Path, *, done: bool) -> tuple[str, ...]:
-        """Return the command that reaches the new state after a fault, or with ``done`` keeps it."""
+        """Return the command that leads to the new state after a fault, or (``done``) keeps it."""
         return self.arguments
 
 
