@@ -164,7 +164,7 @@ def _sections(evaluation: Evaluation) -> Iterator[html.Section]:
 
 
 def _figures(evaluation: Evaluation) -> Iterator[html.Section]:
-    """The sections of figures, which the page's script fills."""
+    """Yield the sections of figures, which the page's script fills."""
     model, figure = html.escape(evaluation.model), html.figure
     errors = figure(
         "strips", "Each point is a series",
@@ -172,8 +172,7 @@ def _figures(evaluation: Evaluation) -> Iterator[html.Section]:
         "Further left is better.",
     ) + figure(
         "ecdf", "Share of series below an error",
-        "A curve further up and left is better. Where two models are equal, their dashes lie on "
-        "each other.",
+        "A curve further up and left is better. The curves of equal models lie on each other.",
     )  # fmt: skip
     yield html.Section(
         "errors", "Errors of every series",
@@ -199,17 +198,17 @@ def _figures(evaluation: Evaluation) -> Iterator[html.Section]:
 
 
 def _more_figures(evaluation: Evaluation) -> Iterator[html.Section]:
-    """The sections of bands, of when and where errors are, and of groups."""
+    """Yield the sections of bands, of errors by date and horizon, and of groups."""
     figure = html.figure
     bands = figure(
         "coverage", "Coverage, less the nominal level",
         "At zero a band covers exactly its share of outcomes; above, it is too wide.",
     ) + figure(
         "pit", "Where outcomes fell in the forecast distributions",
-        "Calibrated forecasts have all bars at 1; a hump in the middle says too wide.",
+        "Calibrated forecasts have all bars at 1; a hump in the middle means bands too wide.",
     ) + figure(
         "widths", "How wide the bands are",
-        "Of two models whose bands cover what they say, the one with narrower bands is better.",
+        "Of two models with correct coverage, the one with narrower bands is better.",
     )  # fmt: skip
     yield html.Section("bands", "Bands", f"<div class='panels'>{bands}</div>")
     where = figure(

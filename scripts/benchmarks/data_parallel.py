@@ -101,7 +101,7 @@ def stepper(model: str, hidden: int, batch: int):
 
 
 def lstm(hidden: int, rngs):
-    """One LSTM layer and a readout of its last state."""
+    """Build one LSTM layer with a readout of its last state."""
     from flax import nnx
 
     from forecaster.swarm import LSTM
@@ -118,7 +118,7 @@ def lstm(hidden: int, rngs):
 
 
 def perceptron(hidden: int, rngs):
-    """Two hidden layers."""
+    """Build a perceptron with two hidden layers."""
     from flax import nnx
 
     return nnx.Sequential(

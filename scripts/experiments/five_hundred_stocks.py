@@ -144,8 +144,10 @@ def by_torch(windows: Windows, minutes: float, epochs: int) -> tuple[pd.DataFram
 
 
 def by_default(panel: fc.Panel, test: int, epochs: int) -> tuple[pd.DataFrame, float]:
-    """This program's default training before the test span, for so many epochs at the most, and its
-    errors one day ahead on that span. Seconds include compiling and forecasting."""
+    """Train with this program's defaults before the test span, for at most ``epochs`` epochs.
+
+    Returns its errors one day ahead on that span, and seconds, including compilation.
+    """
     config = fc.Config(validation=100, horizon=1, epochs=epochs)
     began = time.perf_counter()
     first = fc.cross_validation(panel, config, n_windows=test, step_size=1)

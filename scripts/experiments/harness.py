@@ -126,8 +126,10 @@ def axes(count: int = 1, width: float = 5.0, height: float = 3.6) -> tuple[Any, 
 
 
 def log_log(place: Any, table: pd.DataFrame, x: str, title: str, label: str) -> None:
-    """Median lines of each method with bands from the lowest to the highest repeat, which of three
-    hold the median with 75 % confidence."""
+    """Draw each method's median with a band from the lowest to the highest repeat.
+
+    The band of three repeats contains the median with 75 % confidence.
+    """
     for colour, (name, part) in zip(COLOURS, table.groupby("method", sort=False), strict=False):
         place.plot(part[x], part["median"], "o-", ms=3, color=colour, label=name)
         place.fill_between(part[x], part["min"], part["max"], color=colour, alpha=0.2, lw=0)

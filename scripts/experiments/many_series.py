@@ -30,8 +30,10 @@ LOOKBACK, HIDDEN, ROWS, BATCH = 20, 8, 200, 32
 
 
 def windows(series: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy waves of different difficulty as windows (series, example, step, 1) and the next value
-    (series, example, 1)."""
+    """Make noisy waves of different difficulty, as windows and next values.
+
+    Windows are (series, example, step, 1), next values (series, example, 1).
+    """
     random = np.random.default_rng(seed)
     time_ = np.arange(ROWS + LOOKBACK)
     period, noise = random.uniform(5, 60, (series, 1)), random.uniform(0.02, 1.5, (series, 1))
@@ -53,8 +55,10 @@ class Network(nnx.Module):
 
 
 def torch_loop(x, y, epochs: int, keeps_graphs: bool) -> list[float]:
-    """Seconds of each model of a PyTorch loop; with the fault, the total loss stays a tensor and
-    is looked at for every model, through all of its graph."""
+    """Train in a PyTorch loop; return the seconds of each model.
+
+    With the fault, the total loss stays a tensor, whose whole graph is traversed for every model.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -79,7 +83,7 @@ def torch_loop(x, y, epochs: int, keeps_graphs: bool) -> list[float]:
 
 
 def jax_loop(x, y, epochs: int, recompiles: bool) -> list[float]:
-    """Seconds of each model of a JAX loop; with the fault, the step is a new function each time."""
+    """Train in a JAX loop; return each model's seconds. The fault: a new step function each time."""
     adam = optax.adam(1e-3)
     graph, _ = nnx.split(Network(nnx.Rngs(0)))
 

@@ -13,8 +13,11 @@ def train(
     x: np.ndarray, y: np.ndarray, hidden: tuple[int, ...], classes: int, epochs: int,
     batch: int, rate: float, seed: int, test: np.ndarray | None = None,
 ) -> Any:  # fmt: skip
-    """Train one MLP with ReLU by Adam on one thread; returns probabilities (example, class) of
-    ``test``, or of ``x``. One output and the logistic loss where there are two classes."""
+    """Train one MLP with ReLU by Adam on one thread.
+
+    Returns probabilities (example, class) for ``test``, or else for ``x``. Two classes take one
+    output and the logistic loss.
+    """
     import torch
 
     torch.set_num_threads(1)
