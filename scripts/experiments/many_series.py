@@ -83,7 +83,7 @@ def torch_loop(x, y, epochs: int, keeps_graphs: bool) -> list[float]:
 
 
 def jax_loop(x, y, epochs: int, recompiles: bool) -> list[float]:
-    """Train in a JAX loop; return each model's seconds. The fault: a new step function each time."""
+    """Train in a JAX loop; return each model's seconds. Fault: a new step function each time."""
     adam = optax.adam(1e-3)
     graph, _ = nnx.split(Network(nnx.Rngs(0)))
 
