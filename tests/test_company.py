@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.forecasting.fitting.by_shard import fit_in_part, learn_common
+from forecaster.forecasting.fitting.fit import fit_part, learn_common
 from forecaster.swarm.native import kernel_status
 from tests import company
 
@@ -45,9 +45,9 @@ def test_a_single_series_has_the_bits_that_it_has_in_company():
     ]
     panel = fc.Panel.from_frame(pd.concat(frames))
     common = learn_common(panel, config, 0, 320)
-    together = fit_in_part(panel, common, config, 0).model
+    together = fit_part(panel, config, 0, common).model
     for name in panel.ids:
-        alone = fit_in_part(panel.only([name]), common, config, 0).model
+        alone = fit_part(panel.only([name]), config, 0, common).model
         same = np.testing.assert_array_equal
         jax.tree.map(same, alone.params, together.only([name]).params)
 

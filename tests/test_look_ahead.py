@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import forecaster as fc
-from forecaster.evaluation import BacktestOptions, evaluate_to_folder
-from forecaster.evaluation.backtest.evaluate import LEVELS, BacktestCallbacks, Forecasters
+from forecaster.evaluation import LEVELS, BacktestOptions, Forecasters, evaluate_to_folder
 from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins import rolling_origin
@@ -123,7 +122,11 @@ def forecasts(made: Market, refit: bool | int) -> pd.DataFrame:
         mock.patch.object(rolling_origin, "fit", fit_once),
         Runner(options.runner_names, CONFIG.horizon, LEVELS, known, workers=1) as runner,
     ):
-        every = Forecasters.fit(panel, CONFIG, options, runner, BacktestCallbacks())
+        networks = rolling_origin.RollingOrigin.fit(
+            panel, CONFIG, options.n_windows, options.step_size, refit=options.refit,
+            level=LEVELS, seed=options.seed,
+        )  # fmt: skip
+        every = Forecasters(networks, runner)
         return pd.concat([part.frame for part in every.forecasts()], ignore_index=True)
 
 

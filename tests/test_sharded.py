@@ -20,7 +20,7 @@ from forecaster.home import Home
 from forecaster.ingest import Store
 from forecaster.skipped import Kind, Skipped
 from forecaster.storage import OpenRun, Run
-from forecaster.storage.runs import shards
+from forecaster.storage.runs import opened as opening
 from forecaster.swarm.execution.schedule import train_shard
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
@@ -119,9 +119,9 @@ def test_forecasts_are_those_of_one_piece_and_one_ticker_opens_one_shard(
             == sorted(run(*command, "--home", data / "whole").stdout.splitlines())
         )  # fmt: skip
     opened = []
-    read = shards.load_whole
+    read = opening.load_whole
     monkeypatch.setattr(
-        shards,
+        opening,
         "load_whole",
         lambda folder, *rest: opened.append(folder.name) or read(folder, *rest),
     )
@@ -194,18 +194,18 @@ def test_commands_that_list_and_open_runs(sharded):
 def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     data, tmp_path, monkeypatch
 ):
-    from forecaster.pipeline import sharding
+    from forecaster.pipeline import training
 
-    fit_in_part, trained = sharding.fit_in_part, []
+    fit_part, trained = training.fit_part, []
 
     def stopped(panel, *rest, **options):
         if len(trained) == 2:
             raise KeyboardInterrupt
         trained.append(panel.ids)
-        return fit_in_part(panel, *rest, **options)
+        return fit_part(panel, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sharding, "fit_in_part", stopped)
+        patch.setattr(training, "fit_part", stopped)
         message = error(*fitting(data), "--home", tmp_path, code=130)
     assert "--resume" in message and len(trained) == 2
     told = run("status", "--home", tmp_path).stdout
@@ -220,9 +220,9 @@ def test_an_interrupted_fit_goes_on_at_the_first_shard_that_is_not_finished(
     first.write_text(was)
     more = []
     monkeypatch.setattr(
-        sharding,
-        "fit_in_part",
-        lambda panel, *a, **k: more.append(panel.ids) or fit_in_part(panel, *a, **k),
+        training,
+        "fit_part",
+        lambda panel, *a, **k: more.append(panel.ids) or fit_part(panel, *a, **k),
     )
     assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
     assert more == [("FFF", "GGG")]

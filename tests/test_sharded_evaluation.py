@@ -9,7 +9,7 @@ import pytest
 
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.home import Home
-from forecaster.pipeline import evaluating_shards, sharding
+from forecaster.pipeline import measuring, training
 from tests.conftest import error, prices, run
 from tests.swarm.test_shards import Elsewhere
 
@@ -33,7 +33,7 @@ def small(patch, shard=2):
     """Samples of three series, shards of two, and batches of two."""
     patch.setattr(sampling, "MOST_SERIES", 3)
     patch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", 2)
-    patch.setattr(evaluating_shards, "AT_ONCE", 2)
+    patch.setattr(measuring, "AT_ONCE", 2)
     if shard:
         patch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", shard)
 
@@ -87,13 +87,13 @@ def test_an_evaluation_in_shards_has_the_bits_of_one_in_one_piece(data, tmp_path
 
 
 def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
-    fit_in_part, measure_part, trained = sharding.fit_in_part, evaluating_shards.measure_part, []
+    fit_part, measure_part, trained = training.fit_part, measuring.measure_part, []
 
     def stop_training(panel, *rest, **options):
         if len(trained) == 2:
             raise KeyboardInterrupt
         trained.append(panel.ids)
-        return fit_in_part(panel, *rest, **options)
+        return fit_part(panel, *rest, **options)
 
     def stop_measuring(folder, *rest, **options):
         if len(trained) == 4:
@@ -102,7 +102,7 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
         return measure_part(folder, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sharding, "fit_in_part", stop_training)
+        patch.setattr(training, "fit_part", stop_training)
         message = error(
             *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
         )
@@ -121,16 +121,16 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
     )
     with monkeypatch.context() as patch:
         patch.setattr(
-            sharding,
-            "fit_in_part",
-            lambda p, *a, **k: trained.append(p.ids) or fit_in_part(p, *a, **k),
+            training,
+            "fit_part",
+            lambda p, *a, **k: trained.append(p.ids) or fit_part(p, *a, **k),
         )
-        patch.setattr(evaluating_shards, "measure_part", stop_measuring)
+        patch.setattr(measuring, "measure_part", stop_measuring)
         error("evaluate", "--resume", "--home", tmp_path, code=130)
     assert trained == [("AAA", "BBB"), ("CCC", "DDD"), ("FFF", "GGG"), "measured-0000"]
-    monkeypatch.setattr(sharding, "fit_in_part", None)
+    monkeypatch.setattr(training, "fit_part", None)
     monkeypatch.setattr(
-        evaluating_shards,
+        measuring,
         "measure_part",
         lambda f, *a, **k: trained.append(f.name) or measure_part(f, *a, **k),
     )
@@ -152,7 +152,7 @@ def test_one_that_was_killed_once_it_was_written_is_not_made_again(data, tmp_pat
         patch.setattr(UnfinishedFit, "discard", killed)
         error(*evaluating(data), "--home", tmp_path, "--output", out, code=130)
     written = (out / "summary.json").read_bytes()
-    monkeypatch.setattr(evaluating_shards, "join_parts", None)
+    monkeypatch.setattr(measuring, "join_parts", None)
     assert run("evaluate", "--resume", "--home", tmp_path).exit_code == 3
     assert (out / "summary.json").read_bytes() == written and not Home(tmp_path).unfinished.exists()
 
@@ -203,12 +203,20 @@ def test_whatever_is_asked_for_the_shards_do_not_matter(kind, data, tmp_path, mo
         table = table.rename(columns={"ticker": "unique_id"})[["unique_id", "ds", "y"]]
         table.to_csv(tmp_path / "rows.csv", index=False)
         options += ["--source", f"files:{tmp_path / 'rows.csv'}"]
+    measure_part, measured = measuring.measure_part, []
+    monkeypatch.setattr(
+        measuring,
+        "measure_part",
+        lambda f, *a, **k: measured.append(f.name) or measure_part(f, *a, **k),
+    )
     done = run(*evaluating(data), *options, "--home", tmp_path / "a", "--output", tmp_path / "x")
     assert done.exit_code in (0, 3), done.output
-    assert "unfinished" in json.loads((tmp_path / "x" / "summary.json").read_text())
+    assert len(measured) > 1
+    measured.clear()
     small(monkeypatch, shard=99)
     done = run(*evaluating(data), *options, "--home", tmp_path / "a", "--output", tmp_path / "y")
     assert done.exit_code in (0, 3), done.output
+    assert measured == ["measured-0000"]
     summary = json.loads((tmp_path / "y" / "summary.json").read_text())
-    assert "unfinished" not in summary and summary["own_ends" if kind == "own ends" else "series"]
+    assert summary["own_ends" if kind == "own ends" else "series"]
     same(tmp_path / "x", tmp_path / "y")

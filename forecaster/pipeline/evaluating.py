@@ -1,7 +1,8 @@
 """From a source to an evaluation."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from forecaster.evaluation import (
     Evaluation,
     Provenance,
     check_folder,
-    evaluate_to_folder,
 )
 from forecaster.evaluation.baselines import check_available, check_torch
 from forecaster.files import as_text, atomic, from_text
@@ -30,13 +30,12 @@ from forecaster.ingest import (
     flags_of,
     ingested,
     masked_rows,
-    panel_from_store,
 )
-from forecaster.pipeline.evaluating_shards import Job, evaluate_shards
 from forecaster.pipeline.market import wanted_of, with_market_of
+from forecaster.pipeline.measuring import Job, evaluate_shards
 from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
-from forecaster.series import Panel
+from forecaster.pipeline.training import check_covariates
 from forecaster.storage import (
     EvaluationRequest,
     FitRequest,
@@ -85,7 +84,7 @@ def evaluate_from_home(
     - ``executor``: where networks train and slow baselines are made, as for :func:`forecaster.fit`
     - ``fetching``, ``evaluating``: what is called meanwhile
 
-    One in shards that is interrupted is continued by :func:`resume_evaluation`.
+    One that is interrupted is continued by :func:`resume_evaluation`.
     """
     _check(data, config, options, memory)
     atomic.sweep(home.evaluations)
@@ -94,25 +93,23 @@ def evaluate_from_home(
     swarm.keep_compiled(home.cache)
     options = dataclasses.replace(options, cache=home.baselines_cache)
     calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
-    with ingested(
-        home, data.source, wanted_of(data, config),
-        start=data.start, on_series=calls.fetching.on_series, on_wait=calls.fetching.on_wait,
-    ) as arrived:  # fmt: skip
+    with contextlib.ExitStack() as lock:
+        arrived = lock.enter_context(
+            ingested(
+                home, data.source, wanted_of(data, config), start=data.start,
+                on_series=calls.fetching.on_series, on_wait=calls.fetching.on_wait,
+            )
+        )  # fmt: skip
         ids, config = with_market_of(arrived, data, config)
         parts = _portions(arrived.store, ids, data, config, memory, executor)
-        if parts.series_per_shard is not None:
-            arrived = arrived._replace(ids=ids)
-            request = _request(arrived, data, config, options, parts)
-            asked = _as_request(options, folder, arrived.stale, overwrite=overwrite)
-            request = dataclasses.replace(request, evaluation=asked)
-            return _begin(home, arrived.store, request, options, calls)
-        panel = _panel(arrived, ids, data, config)
-    panel = data.covariates.added_to(panel)
-    origin = _provenance(arrived.store, arrived.ids, data.source.name, data.mask, arrived.stale)
-    return evaluate_to_folder(
-        folder, panel, config, options, overwrite=overwrite,
-        provenance=origin, finish=finish, executor=executor, callbacks=evaluating,
-    )  # fmt: skip
+        if options.groups:
+            options.groups.of(ids)  # before the work
+        asked = _as_request(options, folder, arrived.stale, overwrite=overwrite)
+        request = _request(arrived._replace(ids=ids), data, config, options, parts)
+        request = dataclasses.replace(request, evaluation=asked)
+        tell_of_others(home, calls.fetching.on_notice or (lambda message: None))
+        with UnfinishedFit.begin(home, request) as unfinished:
+            return _evaluate(unfinished, arrived.store, lock, options, calls)
 
 
 def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: int | None) -> None:
@@ -146,28 +143,10 @@ def _portions(
     return Portions(None, None)
 
 
-def _panel(arrived: Ingested, ids: list[str], data: DataRequest, config: Config) -> Panel:
-    """All series with all of their rows, and the flags of those that look wrong."""
-    panel = panel_from_store(
-        arrived.store, arrived.ids, dict(arrived.skipped), start=data.start, end=data.end
-    )
-    if config.market is not None:
-        panel = panel.with_market(config.market, forecast=config.market in ids)
-    return panel.with_flags(flags_of(arrived.store.flags(), data.mask)) if data.mask else panel
-
-
-def _provenance(
-    store: Store, ids: list[str], source: str, mask: Sequence[str], stale: Mapping[str, str]
-) -> Provenance:
-    return Provenance(
-        source=source, data_sha256=store.digest(ids), mask=tuple(mask), stale=dict(stale)
-    )
-
-
 def _request(
     arrived: Ingested, data: DataRequest, config: Config, options: BacktestOptions, parts: Portions
 ) -> FitRequest:
-    """The training of an evaluation of series that are read some at a time."""
+    """Return what is to be trained for an evaluation, once the series have arrived."""
     read = ids_to_read(arrived.ids, config)
     masked = masked_rows(arrived.store, read, data.mask, data.end)
     return FitRequest(
@@ -180,40 +159,46 @@ def _request(
         start=None if data.start is None else str(pd.Timestamp(data.start).date()),
         end=None if data.end is None else str(pd.Timestamp(data.end).date()),
         mask=tuple(data.mask),
+        covariates=data.covariates,
+        covariates_sha256=data.covariates.sha256(),
         **parts._asdict(),
     )
 
 
-def _begin(
-    home: Home, store: Store, request: FitRequest, options: BacktestOptions, calls: _Calls
+def _evaluate(
+    unfinished: UnfinishedFit,
+    store: Store,
+    lock: contextlib.ExitStack,
+    options: BacktestOptions,
+    calls: _Calls,
 ) -> Evaluation:
-    """An evaluation in shards, from its beginning."""
-    if options.groups:
-        options.groups.of(request.ids)  # before the work
-    tell_of_others(home, calls.fetching.on_notice or (lambda message: None))
-    with UnfinishedFit.begin(home, request) as unfinished:
-        return _go_on(unfinished, store, options, calls)
+    """Do what is left of an evaluation, and discard what was kept of it.
 
-
-def _go_on(
-    unfinished: UnfinishedFit, store: Store, options: BacktestOptions, calls: _Calls
-) -> Evaluation:
-    """Do what is left of an evaluation in shards, and discard what was kept of it."""
+    ``lock``: keeps the store as it is until all series have been read.
+    """
     request = unfinished.request
     asked = request.evaluation
     assert asked is not None
+    check_covariates(request, "evaluate")
     if calls.fetching.on_begin:
         calls.fetching.on_begin(unfinished)
-    job = Job(unfinished, options, calls.executor, calls.fetching, calls.evaluating)
-    flags = flags_of(store.flags(), request.mask) if request.mask else None
-    origin = _provenance(
-        store, ids_to_read(request.ids, request.config), request.source, request.mask, asked.stale
-    )
-    evaluation = evaluate_shards(
-        job, store, flags, from_text(asked.folder),
-        dataclasses.replace(origin.stamped(), unfinished=unfinished.name), calls.finish,
-        overwrite=asked.overwrite,
+    ids = ids_to_read(request.ids, request.config)
+    origin = Provenance(
+        source=request.source, data_sha256=store.digest(ids), mask=request.mask,
+        stale=dict(asked.stale), unfinished=unfinished.name,
     )  # fmt: skip
+    flags = flags_of(store.flags(), request.mask) if request.mask else None
+    on_training = calls.evaluating.training or calls.fetching.on_training
+    fetching = dataclasses.replace(calls.fetching, on_training=on_training)
+    job = Job(unfinished, store, lock, flags, options, calls.executor, fetching, calls.evaluating)
+    try:
+        evaluation = evaluate_shards(
+            job, from_text(asked.folder), origin.stamped(), calls.finish, overwrite=asked.overwrite
+        )
+    except DataError as error:
+        if not getattr(error, "lost", ()):
+            unfinished.discard()  # to do it again would end in the same error
+        raise
     unfinished.discard()
     return evaluation
 
@@ -227,7 +212,7 @@ def resume_evaluation(
     fetching: Callbacks | None = None,
     evaluating: BacktestCallbacks | None = None,
 ) -> Evaluation:
-    """Continue an evaluation in shards that was interrupted, with the same results.
+    """Continue an evaluation that was interrupted, with the same results.
 
     ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
     running. Others as for :func:`evaluate_from_home`. Raises UsageError when there is none, it is
@@ -245,10 +230,11 @@ def resume_evaluation(
             return there
         check_folder(folder, overwrite=asked.overwrite)
         store = Store.open(home, unfinished.request.source)
-        with store.locked(calls.fetching.on_wait):
+        with contextlib.ExitStack() as lock:
+            lock.enter_context(store.locked(calls.fetching.on_wait))
             unfinished.masked_rows(store)  # which are as they were
             options = _options(unfinished.request, home.baselines_cache)
-            return _go_on(unfinished, store, options, calls)
+            return _evaluate(unfinished, store, lock, options, calls)
 
 
 def _ended(folder: Path, name: str) -> Evaluation | None:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +15,7 @@ import pandas as pd
 from forecaster import __version__, swarm
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.forecasting import Model, check_static, fit, predict
+from forecaster.forecasting import Model, predict, spread_of
 from forecaster.home import Home
 from forecaster.ingest import (
     Date,
@@ -24,23 +24,20 @@ from forecaster.ingest import (
     check_flags,
     ingested,
     masked_rows,
-    panel_from_store,
 )
 from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.pipeline.requests import Callbacks, DataRequest
-from forecaster.pipeline.sharding import Reader, common_spread_of, scan, train_shards
-from forecaster.series import Panel, Scaling, show_time
+from forecaster.pipeline.training import Reader, Scanned, check_covariates, scan, train_shards
+from forecaster.series import Scaling, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import (
     FitRequest,
     OpenRun,
+    SavedPart,
     UnfinishedFit,
     data_digest,
     ids_to_read,
-    load,
-    read_report,
-    save_run,
     save_shards,
     take_saved,
     tell_of_others,
@@ -50,12 +47,12 @@ from forecaster.swarm.recurrence import products_of
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """Of all series of a run.
+    """What a run says of all its series.
 
     - ``config, target, provenance, skipped``: as of a :class:`forecaster.Model`
     - ``report``: how the training of each series went, a row each
     - ``covariates``: what else the networks see
-    - ``shards``: how many it has; None: it is one model
+    - ``shards``: how many it has; None where it is one model
     """
 
     config: Config
@@ -67,19 +64,13 @@ class RunFacts:
     shards: int | None = None
 
     @staticmethod
-    def of(model: Model) -> "RunFacts":
-        """Of a model."""
+    def of(run: OpenRun, model: Model) -> "RunFacts":
+        """Return what is known of a run; ``model``: of any of its series."""
+        shards = len(run.index.folders)
         return RunFacts(
-            model.config, model.target, model.provenance, model.skipped, model.report,
-            model.transform.covariates,
+            model.config, model.target, model.provenance, run.skipped, run.index.frame(),
+            model.transform.covariates, None if shards == 1 else shards,
         )  # fmt: skip
-
-    @staticmethod
-    def of_shards(folder: Path, first: Model) -> "RunFacts":
-        """Of a run in shards; ``first``: the model of one of them."""
-        report, skipped, shards = read_report(folder)
-        facts = RunFacts.of(first)
-        return dataclasses.replace(facts, report=report, skipped=skipped, shards=shards)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +220,9 @@ def resume_fit(
     callbacks = callbacks or Callbacks()
     swarm.keep_compiled(home.cache)
     if folder := take_saved(home, name):
-        return SavedFit(_facts(folder), folder, time.perf_counter() - began)
+        opened = OpenRun.of(folder)
+        facts = RunFacts.of(opened, opened.model(opened.ids[:1]))
+        return SavedFit(facts, folder, time.perf_counter() - began)
     with UnfinishedFit.find(home, name) as unfinished, contextlib.ExitStack() as lock:
         store = Store.open(home, unfinished.request.source)
         lock.enter_context(store.locked(callbacks.on_wait))
@@ -244,30 +237,6 @@ def resume_fit(
     return SavedFit(saved.facts, saved.folder, seconds, again=saved.again)
 
 
-def _facts(folder: Path) -> RunFacts:
-    opened = OpenRun.of(folder)
-    model = opened.model([])
-    return RunFacts.of(model) if opened.whole else RunFacts.of_shards(folder, model)
-
-
-def _training_panel(store: Store, request: FitRequest) -> Panel:
-    """The stored series as a fit learns from them; nothing after its end decides what is masked."""
-    panel = panel_from_store(
-        store, request.read, request.skipped,
-        start=request.start, end=request.end, mask=request.mask, known_by=request.end,
-    )  # fmt: skip
-    if (market := request.config.market) is not None:
-        panel = panel.with_market(market, forecast=market in request.ids)
-    if request.covariates.sha256() != request.covariates_sha256:
-        raise ModelError(
-            "the files of covariates have changed since the fit was interrupted; run `forecaster "
-            "fit` without --resume"
-        )
-    panel = request.covariates.added_to(panel)
-    check_static(panel, request.config, tune=request.tune)
-    return panel
-
-
 def _train_and_save(
     home: Home,
     stored: _Stored,
@@ -275,86 +244,60 @@ def _train_and_save(
     executor: swarm.Executor | None,
     callbacks: Callbacks,
 ) -> _Saved:
-    """Train, save the model as a new run, and discard the unfinished fit."""
-    if unfinished.request.series_per_shard is not None:
-        return _train_in_shards(home, stored, unfinished, executor, callbacks)
-    panel = _training_panel(stored.store, unfinished.request)
-    stored.lock.close()
-    if callbacks.on_begin:
-        callbacks.on_begin(unfinished)
-    request = unfinished.request
-    model = fit(
-        panel,
-        request.config,
-        request.seed,
-        tune=request.tune,
-        checkpoint=unfinished.checkpoint,
-        executor=executor,
-        on_progress=callbacks.on_training,
-    )
-    span = show_time(panel.times[0]), show_time(panel.times[-1])
-    provenance = {**model.provenance, **_provenance(span, stored.masked, unfinished)}
-    model = dataclasses.replace(model, provenance=provenance)
-    folder = save_run(home, model, name=unfinished.run)
-    # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
-    # Covariates need not be known beyond the fit's end yet.
-    with contextlib.suppress(*([ModelError] if panel.future is not None else [])):
-        predict(load(folder), panel.only(model.ids[:1]))
-    unfinished.discard()
-    return _Saved(RunFacts.of(model), folder)
+    """Train, save the model as a new run, and discard the unfinished fit.
 
-
-def _train_in_shards(
-    home: Home,
-    stored: _Stored,
-    unfinished: UnfinishedFit,
-    executor: swarm.Executor | None,
-    callbacks: Callbacks,
-) -> _Saved:
-    """The same, of series that are read, trained, written and forgotten some at a time.
-
-    Where some were lost with their workers, the rest is saved, and the fit kept to try them again.
+    Where series were lost with their workers, the rest is saved, and the fit is kept to try them
+    again.
     """
     request = unfinished.request
-    reader = Reader.of(stored.store, request, stored.masked)
-    scanned = scan(reader)
-    reader = reader.knowing(scanned.layout, scanned.frequency)
+    check_covariates(request, "fit")
+    reader, scanned = scan(Reader.of(stored.store, request, stored.masked))
+    if request.series_per_shard is None:
+        stored.lock.close()  # all series have been read
     if callbacks.on_begin:
         callbacks.on_begin(unfinished)
     parts = train_shards(reader, scanned, unfinished, executor, callbacks)
-    skipped = scanned.skipped | {n: why for part in parts for n, why in part.skipped.items()}
-    said = {"seed": request.seed, "training_seconds": sum(part.seconds for part in parts)}
-    said |= {"tuned": request.tune, "products": products_of(request.config.precision)}
-    span = show_time(scanned.first), show_time(scanned.last)
-    provenance = {**said, **_provenance(span, stored.masked, unfinished)}
+    skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     lost = any(part.lost for part in parts)
+    spread = spread_of(request.config, [part.scores for part in parts], tune=request.tune)
+    provenance = _provenance(scanned, parts, stored.masked, unfinished)
     if lost:
         del provenance["fit"]  # which may be resumed although this run is there
-    spread = common_spread_of(request, scanned, parts)
     folder = save_shards(home, parts, spread, skipped, provenance, unfinished.run)
     stored.lock.close()
     opened = OpenRun.of(folder)
     model = opened.model(opened.ids[:1])
-    predict(model, reader.panel(model.ids[:1]))  # as after a fit in one piece
+    # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
+    # Covariates need not be known beyond the fit's end yet.
+    with contextlib.suppress(*([ModelError] if request.covariates.future else [])):
+        predict(model, reader.panel(model.ids))
     if not lost:
         unfinished.discard()
-    return _Saved(RunFacts.of_shards(folder, model), folder, unfinished.name if lost else None)
+    return _Saved(RunFacts.of(opened, model), folder, unfinished.name if lost else None)
 
 
 def _provenance(
-    span: tuple[str, str], masked: pd.DataFrame, unfinished: UnfinishedFit
+    scanned: Scanned,
+    parts: Sequence[SavedPart],
+    masked: pd.DataFrame,
+    unfinished: UnfinishedFit,
 ) -> dict[str, Any]:
-    """What a run keeps of its data and of the program, beside what training itself reports."""
+    """Return what a run keeps of its training, its data and the program."""
     request = unfinished.request
     return {
+        "seed": request.seed,
+        "training_seconds": sum(part.seconds for part in parts),
+        "tuned": request.tune,
+        "products": products_of(request.config.precision),
+        "computed": next(dict(part.computed) for part in parts if not part.empty),
         "source": request.source,
         "start": request.start,
         "end": request.end,
         "mask": list(request.mask),
         "masked": {str(flag): int(count) for flag, count in masked["flag"].value_counts().items()},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "first": span[0],
-        "last": span[1],
+        "first": show_time(scanned.first),
+        "last": show_time(scanned.last),
         "data_sha256": request.data_sha256,
         "future": request.covariates.future,
         "static": request.covariates.static,

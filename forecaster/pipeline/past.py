@@ -1,6 +1,6 @@
 """Stored series as they were known at the cutoffs of an evaluation, some at a time.
 
-They are on the time axis of all, so that cutoffs are where they are in one piece.
+They are on the time axis of all series, so that every shard has the same cutoffs.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from jaxtyping import Shaped
 
 from forecaster.errors import NoSeries, StoreError
 from forecaster.ingest import Store, panel_from_store
-from forecaster.pipeline.sharding import kind_of_times, shards_of, store_damages
+from forecaster.pipeline.training import kind_of_times, shards_of, store_damages
 from forecaster.series import (
     ENDS,
     Flags,
@@ -32,10 +32,11 @@ from forecaster.storage import FitRequest, ids_to_read
 class Spans(NamedTuple):
     """When all series were observed, after each was read once.
 
-    - ``layout``, ``times``: of the panel that they would make
-    - ``most``: rows of the longest
+    - ``layout``, ``times``: of the panel of all series
+    - ``most``: rows of the longest series
     - ``skipped``: series that cannot be read, with the reason
-    - ``own``: whether times only count the rows of each, see :func:`forecaster.series.aligned_if`
+    - ``own``: whether times only count the rows of each series, see
+      :func:`forecaster.series.aligned_if`
     """
 
     layout: Layout
@@ -47,11 +48,12 @@ class Spans(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Past:
-    """Panels of some stored series with all rows, and the flags of those that look wrong.
+    """Reads panels of some stored series with all rows, and the flags of those that look wrong.
 
     - ``times``: of all series; None: not known yet
     - ``own``: whether each series is evaluated at its own end
     - ``most``: rows of the longest series
+    - ``held``: the panel of all series, where they are one shard
     """
 
     store: Store
@@ -61,11 +63,15 @@ class Past:
     times: Shaped[np.ndarray, " time"] | None = None
     own: bool = False
     most: int = 0
+    held: Panel | None = None
 
     @staticmethod
     def of(store: Store, request: FitRequest, flags: Flags | None, ends: str) -> "Past":
-        """Read all series once. Raises NoSeries when there is none."""
+        """Read all series once. Raises NoSeries or StoreError when there is none."""
         past = Past(store, request, flags, Layout(kind_of_times(store, request.ids)))
+        if request.series_per_shard is None:
+            panel = request.covariates.added_to(past._read(request.ids))
+            past = dataclasses.replace(past, held=panel)
         spans, same = past._scan()
         if not same:
             past = dataclasses.replace(past, layout=spans.layout)
@@ -73,10 +79,12 @@ class Past:
         assert ends in ENDS
         own = ends == "own" or (ends == "auto" and spans.own)
         request = dataclasses.replace(request, skipped=spans.skipped)
-        return Past(store, request, flags, spans.layout, spans.times, own, spans.most)
+        return Past(
+            store, request, flags, spans.layout, spans.times, own, spans.most, past.held
+        )  # fmt: skip
 
     def panel(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
-        """Some series; where their ends are aligned, also how to find their own times again.
+        """Read some series; where their ends are aligned, also what restores their own times.
 
         Raises NoSeries or StoreError when none of them can be read.
         """
@@ -89,6 +97,8 @@ class Past:
 
     def _read(self, ids: Sequence[str]) -> Panel:
         request, market = self.request, self.request.config.market
+        if self.held is not None:
+            return self.held if tuple(ids) == request.ids else self.held.only(ids)
         panel = panel_from_store(
             self.store, ids_to_read(ids, request.config), start=request.start, end=request.end,
             layout=self.layout,
@@ -96,7 +106,7 @@ class Past:
         return panel if market is None else panel.with_market(market, forecast=market in ids)
 
     def _scan(self) -> tuple[Spans, bool]:
-        """What is found, and whether each part of the series has the channels of all."""
+        """Return what is found, and whether every shard has the channels of all series."""
         skipped: dict[str, Skipped] = dict(self.request.skipped)
         axes: list[np.ndarray] = []
         channels: dict[tuple[str, ...], None] = {}
@@ -130,9 +140,9 @@ class Past:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What was known of series at a cutoff, as networks learn from it; see :class:`Past`.
+    """Reads what was known of series at a cutoff, as networks learn from it; see :class:`Past`.
 
-    ``frequency``: that most series had then; None: not known yet
+    ``frequency``: that most series had then; None: that of each panel
     """
 
     past: Past
@@ -151,15 +161,15 @@ class Known:
 
     @property
     def layout(self) -> Layout:
-        """Of the panel of all."""
+        """The layout of the panel of all series."""
         return self.past.layout
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        """Some series, without the rows that were known then to look wrong."""
+        """Read some series, without the rows that were known then to look wrong."""
         return self.with_all_rows(ids).masked()
 
     def with_all_rows(self, ids: Sequence[str]) -> Panel:
-        """Some series, and the flags of then."""
+        """Read some series, with the flags of then."""
         panel, _ = self.past.panel(ids)
         known = panel.until(self.cutoff)
         if self.frequency is None:
@@ -167,5 +177,5 @@ class Known:
         return dataclasses.replace(known, frequency=self.frequency)
 
     def knowing(self, layout: Layout, frequency: Frequency) -> "Known":
-        """The same, with what was seen of all series."""
+        """Return a reader of panels with the frequency of all series."""
         return dataclasses.replace(self, frequency=frequency)

@@ -38,7 +38,7 @@ from m4 import m4
 from scipy import stats
 
 import forecaster as fc
-from forecaster.evaluation.backtest.evaluate import BacktestOptions, evaluate_to_folder
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 
 HERE = Path(__file__).parent
 YEARS = (2011, 2013, 2015)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import forecaster as fc
-from forecaster.evaluation.backtest.evaluate import BacktestOptions, evaluate_to_folder
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 
 SIMPLE, STATISTICAL = ("naive", "seasonal_naive"), ("naive", "seasonal_naive", "ets", "theta")
 

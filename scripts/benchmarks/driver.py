@@ -21,8 +21,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.forecasting.fitting.fit import by_shard as parts
-from forecaster.forecasting.fitting.fit import training
+from forecaster.forecasting.fitting import fit, training
 from forecaster.forecasting.fitting.validating import validate_part
 from forecaster.home import Home
 from forecaster.ingest import open_source
@@ -60,7 +59,7 @@ class Counted:
 
 def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
     """Return the seconds of each part of the work."""
-    pooled, start = 0.0, parts.train_pooled
+    pooled, start = 0.0, fit.train_pooled
 
     def timed(*args, **options):
         nonlocal pooled
@@ -69,14 +68,14 @@ def measure(path: str, tickers: list[str], config: Config) -> dict[str, float]:
         pooled += time.process_time() - began
         return made
 
-    parts.train_pooled = training.train_pooled = timed
+    fit.train_pooled = training.train_pooled = timed
     executor = Counted()
     with tempfile.TemporaryDirectory() as folder:
         request = DataRequest(open_source(f"files:{path}"), tickers)
         began = time.process_time()
         fit_to_home(Home(Path(folder)), request, config, 0, executor=executor)
         total = time.process_time() - began
-    parts.train_pooled = training.train_pooled = start
+    fit.train_pooled = training.train_pooled = start
     its = executor.seconds
     alone = total - pooled - its["training"] - its["validating"]
     return {

@@ -1,5 +1,7 @@
 """Small evaluations made by hand, so that their numbers can be written out in tests."""
 
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from forecaster.evaluation import ALL, Evaluation, Summary
+from forecaster.evaluation.backtest import parts
+from forecaster.evaluation.scores.tables import Tables
 
 SUMMARY: dict[str, Any] = {
     "model": "LSTM",
@@ -113,3 +117,16 @@ def outcomes(
     ]  # fmt: skip
     table = pd.concat(parts, ignore_index=True)
     return table.assign(p_adjusted=2 * table["p_value"])
+
+
+def joined(batches: Sequence[Tables]) -> Tables:
+    """The tables of all series, joined as those of an evaluation are."""
+    summary = Summary.from_dict(SUMMARY)
+    with tempfile.TemporaryDirectory() as folder:
+        part, whole = Path(folder) / "part", Path(folder) / "whole"
+        part.mkdir()
+        whole.mkdir()
+        (part / "forecasts.parquet").touch()
+        Evaluation(part, *parts.side_by_side(batches), summary).write()
+        parts.join_parts([part], whole, summary)
+        return Tables(*(pd.read_parquet(whole / f"{name}.parquet") for name in Tables._fields))

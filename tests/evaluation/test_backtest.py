@@ -24,7 +24,7 @@ from forecaster.evaluation import (
     relative,
     verdict,
 )
-from forecaster.evaluation.backtest.evaluate import Forecasts
+from forecaster.evaluation.backtest.forecasters import Forecasts
 from forecaster.ingest import Membership
 from tests.conftest import error, run
 

@@ -7,6 +7,7 @@ import pytest
 import forecaster as fc
 from forecaster.evaluation.scores import metrics, significance, tables
 from forecaster.evaluation.scores.tables import Tables
+from tests.evaluation.handmade import joined
 
 DAYS = pd.bdate_range("2024-01-01", periods=70)
 
@@ -133,8 +134,8 @@ def test_daily_losses_are_in_units_of_the_naives_over_all_series_and_horizons(ma
         Tables.of_batch(part.reset_index(drop=True), panel, "M", 1)
         for _, part in frame.groupby("unique_id")
     ]
-    combined = Tables.combined(halves)
-    pd.testing.assert_frame_equal(combined.daily, Tables.combined([made]).daily)
+    combined = joined(halves)
+    pd.testing.assert_frame_equal(combined.daily, joined([made]).daily)
     errors = []
     for number in range(2):
         y = values(number)
@@ -147,7 +148,7 @@ def test_daily_losses_are_in_units_of_the_naives_over_all_series_and_horizons(ma
 
 
 def test_p_values_are_adjusted_over_series_for_each_test_apart(made):
-    combined = Tables.combined([made])
+    combined = joined([made])
     for _, rows in combined.tests.groupby(["horizon", "test", "model"]):
         expected = significance.false_discovery(rows["p_value"].to_numpy())
         np.testing.assert_array_equal(rows["p_adjusted"], expected)

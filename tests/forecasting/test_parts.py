@@ -9,8 +9,8 @@ import pytest
 
 import forecaster as fc
 from forecaster.forecasting.fitting import pooled as sampling
-from forecaster.forecasting.fitting.by_shard import (
-    fit_in_part,
+from forecaster.forecasting.fitting.fit import (
+    fit_part,
     learn_common,
     sampled,
     spread_of,
@@ -57,7 +57,7 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
     assert len(sample) == SAMPLE
     common = learn_common(panel.only(sample), config, 1, steps)
     parts = [
-        fit_in_part(panel.only(names), common, config, 1) for names in (ids[:1], ids[1:3], ids[3:])
+        fit_part(panel.only(names), config, 1, common) for names in (ids[:1], ids[1:3], ids[3:])
     ]
     for part in parts:
         alone = whole.only(part.model.ids)
@@ -66,10 +66,10 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
         np.testing.assert_array_equal(alone.normal_scores, part.model.normal_scores)
         pd.testing.assert_frame_equal(alone.report, part.model.report, check_exact=True)
         assert part.model.transform.doubt == whole.transform.doubt
-    spread = spread_of(config, sample, [(part.ids, part.scores) for part in parts])
-    np.testing.assert_array_equal(spread, whole.spread)
-    scores = [(part.ids, part.scores) for part in parts]
-    np.testing.assert_array_equal(spread_of(config, sample, scores, tune=True), 1)
+    scores = [part.sampled_scores for part in parts]
+    assert sum(map(len, scores)) == SAMPLE
+    np.testing.assert_array_equal(spread_of(config, scores), whole.spread)
+    np.testing.assert_array_equal(spread_of(config, scores, tune=True), 1)
 
 
 def test_a_sample_changes_what_is_shared(panel, config, few):

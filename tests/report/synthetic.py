@@ -8,11 +8,10 @@ import pandas as pd
 from scipy import stats
 
 import forecaster as fc
-from forecaster.evaluation import Evaluation, Summary
-from forecaster.evaluation.backtest.evaluate import LEVELS
+from forecaster.evaluation import LEVELS, Evaluation, Summary
 from forecaster.evaluation.scores.tables import Tables
 from forecaster.forecasting import bounds_of
-from tests.evaluation.handmade import SUMMARY
+from tests.evaluation.handmade import SUMMARY, joined
 
 
 def synthetic(
@@ -34,7 +33,7 @@ def synthetic(
         parts.append(_forecasts(names[-1], y, days, cutoffs, horizon, models))
     frame = pd.concat(parts, ignore_index=True)
     panel = fc.Panel.from_frame(pd.concat(values))
-    tables = Tables.combined([Tables.of_batch(frame, panel, models[0], 1)])
+    tables = joined([Tables.of_batch(frame, panel, models[0], 1)])
     frame.drop(columns="latest").to_parquet(folder / "forecasts.parquet")
     described = {
         "models": list(models), "series": series, "cutoffs": cutoffs, "horizon": horizon,

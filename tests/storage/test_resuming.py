@@ -56,14 +56,14 @@ def begin(home, request, *, progress: bool = False) -> UnfinishedFit:
     """An unfinished fit whose process is gone."""
     with UnfinishedFit.begin(home, request) as unfinished:
         if progress:
-            unfinished.checkpoint.path.touch()
+            unfinished.checkpoint_of(0).path.touch()
     return unfinished
 
 
 def test_progress_that_cannot_be_removed_is_an_error_about_that_file(home, request_):
     """Before, an error of the engine's, which the command took for one of its own output."""
     with UnfinishedFit.begin(home, request_) as unfinished:
-        for place in (unfinished.checkpoint, unfinished.checkpoint_of(3)):
+        for place in (unfinished.checkpoint_of(0), unfinished.stage(1).checkpoint_of(0)):
             place.path.mkdir()  # in the place of a file
             with pytest.raises(WriteError, match=f"{place.path.name}: cannot be removed"):
                 checkpoint.forget(place)
@@ -74,7 +74,7 @@ def test_progress_that_cannot_be_removed_is_an_error_about_that_file(home, reque
 def test_what_was_begun_is_found(home, request_):
     begun = begin(home, request_)
     with UnfinishedFit.find(home) as again:
-        assert again.request == request_ and again.checkpoint == begun.checkpoint
+        assert again.request == request_ and again.folder == begun.folder
     assert sorted(json.loads((begun.folder / "request.json").read_text())) == [
         "config", "covariates", "covariates_sha256", "data_sha256", "end", "ids", "mask", "schema",
         "seed", "series_at_a_time", "series_per_shard", "skipped", "source", "start", "tune",
@@ -85,9 +85,9 @@ def test_what_was_begun_is_found(home, request_):
 def test_it_has_progress_once_there_is_a_checkpoint(home, request_):
     unfinished = begin(home, request_)
     assert not unfinished.has_progress
-    unfinished.checkpoint.path.touch()
+    unfinished.checkpoint_of(0).path.touch()
     with UnfinishedFit.find(home) as again:
-        assert again.has_progress and again.checkpoint.resume
+        assert again.has_progress and again.checkpoint_of(0).resume
     with UnfinishedFit.begin(home, request_) as other:  # beside the first, which stays
         assert not other.has_progress and again.has_progress
 
@@ -246,7 +246,7 @@ def test_the_only_fit_of_version_0_2_is_found_and_removed_alone(home, request_):
     newer.folder.joinpath(".lock").unlink()
     newer.folder.rmdir()
     with UnfinishedFit.find(home) as old:
-        assert old.name == "unfinished" and old.checkpoint.resume
+        assert old.name == "unfinished" and old.checkpoint_of(0).resume
     beside = begin(home, request_, progress=True)
     with UnfinishedFit.find(home, "unfinished") as old:
         old.discard()
@@ -262,7 +262,7 @@ def test_many_begin_and_end_at_the_same_time(home, request_):
         try:
             for _ in range(20):
                 with UnfinishedFit.begin(home, request_) as unfinished:
-                    unfinished.checkpoint.path.touch()
+                    unfinished.checkpoint_of(0).path.touch()
                     tell_of_others(home, lambda message: None)
                     assert unfinished.has_progress
                     unfinished.discard()

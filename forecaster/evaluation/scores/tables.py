@@ -4,8 +4,7 @@ Series are forecast in batches, as all forecasts at once need not fit into memor
 reduced to its tables, and those are combined in the end.
 """
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -87,14 +86,6 @@ class Tables(NamedTuple):
         )
         return Tables(scores, tests, daily_losses(frame, losses, scores))
 
-    @staticmethod
-    def combined(batches: Sequence["Tables"]) -> "Tables":
-        """The tables of all series."""
-        scores, tests, daily = zip(*batches, strict=True)
-        return Tables(
-            pd.concat(scores, ignore_index=True), adjusted(pd.concat(tests)), daily_means(daily)
-        )
-
 
 def losses_of(forecasts: pd.DataFrame) -> Losses:
     """Absolute error and CRPS of each forecast, by score and model."""
@@ -128,11 +119,6 @@ def daily_losses(frame: pd.DataFrame, losses: Losses, scores: pd.DataFrame) -> p
         parts.append(frame.loc[usable, ["cutoff"]].assign(model=model, series=1, **part))
     together = pd.concat(parts).dropna(subset="mae")
     return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
-
-
-def daily_means(batches: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Means over all series, from the sums of batches."""
-    return means_of_sums(functools.reduce(added, batches))
 
 
 def added(sums: pd.DataFrame, batch: pd.DataFrame) -> pd.DataFrame:
@@ -235,10 +221,3 @@ def _direction(series: str, model: str, frame: pd.DataFrame) -> Iterator[SeriesT
     yield SeriesTest(series, 1, "direction", model, hits, *direction)
     with_actual, with_latest = significance.echo(y, forecast, latest)
     yield SeriesTest(series, 1, "echo", model, with_latest - with_actual)
-
-
-def adjusted(tests: pd.DataFrame) -> pd.DataFrame:
-    """With ``p_adjusted``: p-values adjusted over series, per horizon, test and model."""
-    groups = tests.groupby(list(TOGETHER))["p_value"]
-    p_adjusted = groups.transform(lambda column: significance.false_discovery(column.to_numpy()))
-    return tests.assign(p_adjusted=p_adjusted).reset_index(drop=True)

@@ -1,11 +1,18 @@
-"""Fit a model: train the networks of a panel's series, and calibrate their bands."""
+"""Fit a model: train the networks of a panel's series, and calibrate their bands.
+
+Series that do not fit into memory together are fitted in parts. What the networks of all series
+share is then learned first (:func:`learn_common`), from the same sample that a fit in one part
+takes; so the parts together equal that fit, bit for bit.
+"""
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, Unpack
 
+import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
@@ -14,19 +21,20 @@ from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import NoSeries, UsageError
 from forecaster.forecasting.bands.conformal import common_spread
-from forecaster.forecasting.fitting.pooled import sample_of
+from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
 from forecaster.forecasting.fitting.training import train
 from forecaster.forecasting.fitting.validating import validated
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
+from forecaster.forecasting.task import param_shapes, series_data, split_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed, behind_market, spacing_of
 from forecaster.skipped import Kind, Skipped
 from forecaster.swarm.recurrence import products_of
 
 Trainer: TypeAlias = Callable[[Config, Transformed, tuple[str, ...], int], tuple[Networks, float]]
-"""From settings, data (series, ...), the series' names and a seed to networks, and the seconds that
-the training took."""
+"""Trains networks, given the settings, data (series, ...), the series' names and a seed; returns
+them, and the seconds that it took."""
 
 
 def fit(
@@ -67,11 +75,11 @@ def fit(
     config, network = with_network(config or Config(), network)
     panel = as_panel(panel, **columns)
     check_static(panel, config, tune=tune)
-    trainer = functools.partial(
-        train, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
+    config, panel = with_declared(config, panel)
+    return fit_part(
+        panel, config, seed, tune=tune, network=network, checkpoint=checkpoint, executor=executor,
         on_progress=on_progress,
-    )  # fmt: skip
-    return fit_with(trainer, panel, config, seed, tuned=tune, executor=executor)
+    ).model  # fmt: skip
 
 
 def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
@@ -83,27 +91,15 @@ def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
         )
 
 
-def fit_with(
-    trainer: Trainer,
-    panel: Panel,
-    config: Config,
-    seed: int,
-    *,
-    tuned: bool = False,
-    executor: swarm.Executor | None = None,
-) -> Model:
+def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model:
     """Fit as :func:`fit` does, with networks that another function trains.
 
-    - ``trainer``: trains the networks of all series; its report may have a column ``why_not``, the
-      reason where a series has no network
-    - ``panel, config, seed``: as for :func:`fit`
-    - ``tuned``: whether the settings were searched; noted in the model's provenance, as is what the
-      precision came to
-    - ``executor``: where the forecasts over the validation span are made
+    ``trainer``: trains the networks of all series; its report may have a column ``why_not``, the
+    reason why a series has no network. Others as for :func:`fit`.
     """
     config, panel = with_declared(config, panel)
-    panel, transform = _prepared(panel.masked(), config, tuned=tuned)
-    return fit_part(trainer, panel, transform, config, seed, tuned=tuned, executor=executor).model
+    panel, common = _whole(panel.masked(), config)
+    return _fitted(trainer, panel, common, config, seed).model
 
 
 def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
@@ -115,51 +111,116 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     return config, panel
 
 
+class Common(NamedTuple):
+    """What the networks of all series of a fit share.
+
+    - ``sample``: the series that it is learned from
+    - ``steps``: rows of the longest history
+    - ``transform``: what networks see of a series; in a fit of several parts without what is known
+      of single series
+    - ``pooled``: the networks that those of each series start from; None where each starts from
+      random weights, or where they are still to be trained from the part itself
+    """
+
+    sample: tuple[str, ...]
+    steps: int
+    transform: Transform
+    pooled: Pooled | None = None
+
+
 class Part(NamedTuple):
-    """A fitted model, and what other parts of the same fit need of it.
+    """The fitted model of some series, and what the whole fit needs of it.
 
     - ``ids``: all series that were trained
     - ``scores``: normal scores of the outcomes of their forecasts over the validation span
-    - ``lost``: those that no worker could train
+    - ``sample``: the series of the whole fit whose scores decide how wide all bands start
+    - ``lost``: series that no worker could train
     """
 
     model: Model
     ids: tuple[str, ...]
     scores: Float[np.ndarray, "series origin horizon"]
+    sample: tuple[str, ...]
     lost: tuple[str, ...] = ()
 
     def only(self, ids: Sequence[str]) -> "Part | None":
-        """Of some series; None where none of them has a network."""
+        """Return the part of these series; None where none of them has a network."""
         wanted = set(ids)
+        if wanted.issuperset(self.ids):
+            return self
         kept = [name for name in self.model.ids if name in wanted]
         if not kept:
             return None
         rows = [row for row, name in enumerate(self.ids) if name in wanted]
         some = tuple(self.ids[row] for row in rows)
         lost = tuple(name for name in self.lost if name in wanted)
-        return Part(self.model.only(kept), some, self.scores[rows], lost)
+        return Part(self.model.only(kept), some, self.scores[rows], self.sample, lost)
+
+    @property
+    def sampled_scores(self) -> Float[np.ndarray, "sampled origin horizon"]:
+        """The scores of those of its series that are in the sample."""
+        chosen = set(self.sample)
+        return self.scores[[row for row, name in enumerate(self.ids) if name in chosen]]
 
 
 def fit_part(
+    panel: Panel,
+    config: Config,
+    seed: int,
+    common: Common | None = None,
+    *,
+    tune: bool = False,
+    network: OwnNetwork | None = None,
+    checkpoint: swarm.Checkpoint | None = None,
+    executor: swarm.Executor | None = None,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+) -> Part:
+    """Fit series that are all of a fit, or with ``common`` a part of a larger one.
+
+    - ``panel``: the series; of a part of a larger fit, only those that can be learned from
+    - ``common``: of :func:`learn_common`; None: these series are all, and what they share is
+      learned from them
+    - others as for :func:`fit`
+
+    The model's spread is that of these series; :func:`spread_of` is that of several parts. Raises
+    NoSeries where no network of them can be used.
+    """
+    config, network = with_network(config, network)
+    if common is None:
+        panel, common = _whole(panel.masked(), config, tuned=tune)
+    else:
+        common = common._replace(transform=common.transform.with_series(panel, config.season))
+    trainer = functools.partial(
+        train, tune=tune, network=network, pooled=common.pooled, checkpoint=checkpoint,
+        executor=executor, on_progress=on_progress,
+    )  # fmt: skip
+    return _fitted(trainer, panel, common, config, seed, tuned=tune, executor=executor)
+
+
+def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
+    """Return the series that can be learned from, and what they share but for pooled networks."""
+    transform = Transform.choose(config.transform, panel, config.season)
+    panel = usable(panel, config, transform)
+    steps = int(panel.mask.sum(1).max())
+    sample = sampled(panel.ids, steps)
+    if config.start == "pooled" and not tuned:  # otherwise no series influences another
+        transform = transform.learning_doubt(panel.only(sample), config.horizon)
+    return panel, Common(tuple(sample), steps, transform)
+
+
+def _fitted(
     trainer: Trainer,
     panel: Panel,
-    transform: Transform,
+    common: Common,
     config: Config,
     seed: int,
     *,
-    steps: int | None = None,
     tuned: bool = False,
     executor: swarm.Executor | None = None,
 ) -> Part:
-    """Fit series that a transform can take, which may be a part of a larger panel.
-
-    - ``transform``: knows these series
-    - ``steps``: of the longest history of the larger panel
-    - ``trainer, config, seed, tuned, executor``: as for :func:`fit_with`
-
-    The model's spread is that of these series.
-    """
-    transformed = transform.apply(panel, config.horizon, steps)
+    """Train the networks of series that the common transform can take, and judge them."""
+    transform = common.transform
+    transformed = transform.apply(panel, config.horizon, common.steps)
     networks, seconds = trainer(config, transformed, panel.ids, seed)
     scores, errors = validated(networks, transform, transformed, panel, executor)
     report = networks.report.assign(**errors)
@@ -175,7 +236,7 @@ def fit_part(
         frequency=panel.frequency,
         transform=transform,
         normal_scores=scores.astype(np.float32),
-        spread=prior_spread(networks.config, scores[sample_of(panel.ids, transformed.z.shape[1])]),
+        spread=np.ones(config.horizon),
         fitted_until=panel.times[transformed.positions[:, -1]],
         spacing=spacing,
         skipped=MappingProxyType({**panel.skipped, **broken}),
@@ -185,23 +246,72 @@ def fit_part(
     )
     if not kept:
         raise NoSeries(model.skipped, lost=lost)
-    return Part(model.only(kept), panel.ids, scores, lost)
+    part = Part(model, panel.ids, scores, common.sample, lost)
+    spread = spread_of(networks.config, [part.sampled_scores])
+    return part._replace(model=dataclasses.replace(model.only(kept), spread=spread))
 
 
-def _prepared(panel: Panel, config: Config, *, tuned: bool) -> tuple[Panel, Transform]:
-    """The series that can be learned from, and what networks see of them."""
-    transform = Transform.choose(config.transform, panel, config.season)
-    panel = usable(panel, config, transform)
-    if config.start == "pooled" and not tuned:  # otherwise no series has a part in another's
-        sample = sample_of(panel.ids, int(panel.mask.sum(1).max()))
-        some = panel.only([panel.ids[row] for row in sample])
-        transform = transform.learning_doubt(some, config.horizon)
-    return panel, transform
+def spread_of(
+    config: Config,
+    scores: Sequence[Float[np.ndarray, "sampled origin horizon"]],
+    *,
+    tune: bool = False,
+) -> Float[np.ndarray, " horizon"]:
+    """Return by horizon how wide all series' bands start.
+
+    - ``scores``: of the series of each part that are in the sample, in the order of the fit
+    - ``tune``: whether settings were searched, by networks that share nothing
+    """
+    known = [some for some in scores if len(some)]
+    if config.start != "pooled" or tune or not known:
+        return np.ones(config.horizon)
+    return common_spread(np.concatenate(known))
 
 
-def prior_spread(config: Config, scores: Float[np.ndarray, "series origin horizon"]) -> np.ndarray:
-    """What bands start from: the spread of all series' scores where they share anything at all."""
-    return common_spread(scores) if config.start == "pooled" else np.ones(config.horizon)
+def learn_common(
+    sample: Panel,
+    config: Config,
+    seed: int,
+    steps: int,
+    *,
+    tune: bool = False,
+    on_progress: Callable[[swarm.Progress], None] | None = None,
+) -> Common:
+    """Learn what the networks of all series share, for a fit of several parts.
+
+    - ``sample``: the series of :func:`sampled`
+    - ``steps``: rows of the longest history of all series
+    - others as for :func:`fit`
+    """
+    config, network = with_network(config, None)
+    transform = Transform.choose(config.transform, sample, config.season)
+    bare = dataclasses.replace(transform, natures={})
+    if config.start != "pooled" or tune:
+        return Common(sample.ids, steps, bare)
+    transform = transform.learning_doubt(sample, config.horizon)
+    transformed = transform.apply(sample, config.horizon, steps)
+    pooled = train_pooled(
+        config, split_of(config, steps), transformed.features.shape[-1], network,
+        series_data(config, transformed), seed, on_progress=on_progress,
+    )  # fmt: skip
+    return Common(sample.ids, steps, dataclasses.replace(bare, doubt=transform.doubt), pooled)
+
+
+def sampled(ids: Sequence[str], steps: int) -> list[str]:
+    """Return the series that stand for all of these in what they share.
+
+    ``ids``: of all series that can be learned from; ``steps``: rows of the longest.
+    """
+    return [ids[int(row)] for row in sample_of(ids, steps)]
+
+
+def usable_rows(panel: Panel, config: Config) -> tuple[dict[str, int], dict[str, Skipped]]:
+    """Return the rows of each series that can be learned from, and why the others cannot."""
+    try:
+        kept = usable(panel, config, Transform.choose(config.transform, panel, config.season))
+    except NoSeries as error:
+        return {}, error.skipped
+    return dict(zip(kept.ids, map(int, kept.mask.sum(1)), strict=True)), dict(kept.skipped)
 
 
 def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
@@ -233,3 +343,37 @@ def _lost(report: pd.DataFrame) -> tuple[str, ...]:
     if "why_not" not in report:
         return ()
     return tuple(map(str, report.index[report["why_not"].astype(bool)]))
+
+
+def bytes_of_series(config: Config, steps: int, channels: int) -> int:
+    """About how much memory a series takes while it is trained; measured, with a margin.
+
+    ``steps``: of the longest history; ``channels``: of the panel.
+    """
+    config, network = with_network(config, None)
+    shapes = jax.tree.leaves(param_shapes(config, _features(config), network))
+    weights = sum(math.prod(leaf.shape) for leaf in shapes) * config.members
+    validated = config.longest_validation * config.horizon * (config.members + 4) * 8
+    return steps * _bytes_of_step(config, channels) + 64 * weights + 4 * validated
+
+
+def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> int:
+    """About how much memory it takes to learn what so many series share; measured, with a margin.
+
+    ``series``: of all; others as for :func:`bytes_of_series`.
+    """
+    sampled = min(series, most_sampled(steps))
+    each = _bytes_of_step(config, channels) if config.start == "pooled" else 48 * channels
+    return 2 * sampled * steps * each // 3
+
+
+def _features(config: Config) -> int:
+    kinds = ("log_return", "combined") if config.transform == "auto" else (config.transform,)
+    kinds = ("log_return",) if config.market is not None else kinds
+    made = (Transform(kind, market=config.market) for kind in kinds)
+    return max(transform.feature_count(config.horizon) for transform in made)
+
+
+def _bytes_of_step(config: Config, channels: int) -> int:
+    """Of a series' panel, features and targets, and what is made on the way to them."""
+    return 24 * channels + 28 * _features(config) + 56 * config.horizon + 120

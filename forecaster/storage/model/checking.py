@@ -4,10 +4,11 @@ A folder may have been damaged, edited by hand, or made to do harm: nothing in i
 memory is asked for beyond the size of its files, and what passes is a model that can forecast.
 """
 
+import contextlib
 import datetime
 import json
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -186,31 +187,41 @@ def _weights(arrays: Arrays, kind: str) -> dict[str, np.ndarray]:
 
 
 def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What a run's ``model.json`` says that needs no arrays; see :class:`forecaster.storage.Run`.
+    """Return what a ``model.json`` says of all series; see :class:`forecaster.storage.Run`.
 
     Raises ModelError where that is no model's.
     """
-    try:
-        ids = unique(texts(rest, "ids"), "ids")
-        config = Config.from_dict(field(dict, rest, "config"), "config")
-        report = _report(rest, ids)
+    with as_model_error(folder):
         known = Transform.from_dict(field(dict, rest, "transform")).covariates
         return {
-            "ids": ids,
-            "skipped": skipped_from_json(field(dict, rest, "skipped")),
-            "config": config,
+            "config": Config.from_dict(field(dict, rest, "config"), "config"),
             "provenance": _provenance(field(dict, rest, "provenance")),
-            "error": _numbers(report["mae_relative_to_naive"]),
-            "seasonal_error": _numbers(report["mae_relative_to_seasonal_naive"]),
             "covariates": (known.future, (*known.numbers, *known.words)),
         }
-    except Exception as error:  # the file is whatever somebody made of it
-        reason = shortened(error)
-        raise ModelError(f"{folder}: not a model of this program: {reason}. {ADVICE}") from error
 
 
-def _numbers(column: pd.Series) -> list[float | None]:
-    return [None if pd.isna(value) else float(value) for value in column]
+def series_of(
+    rest: Mapping[str, Any], folder: Path
+) -> tuple[tuple[str, ...], dict[str, Skipped], pd.DataFrame]:
+    """Return what the ``model.json`` of one model says of each series.
+
+    That are the series with networks, why others have none, and how each training went, a row per
+    series. Raises ModelError where that is no model's.
+    """
+    with as_model_error(folder):
+        ids = unique(texts(rest, "ids"), "ids")
+        return ids, skipped_from_json(field(dict, rest, "skipped")), _report(rest, ids)
+
+
+@contextlib.contextmanager
+def as_model_error(folder: Path) -> Iterator[None]:
+    """Raise any error of the block as a ModelError that names the folder of the model."""
+    try:
+        yield
+    except Exception as error:  # the files are whatever somebody made of them
+        raise ModelError(
+            f"{folder}: not a model of this program: {shortened(error)}. {ADVICE}"
+        ) from error
 
 
 def shortened(error: Exception) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,11 @@ from forecaster.home import Home, run_name
 from forecaster.skipped import skipped_to_json
 from forecaster.storage.model.checking import (
     ADVICE,
+    as_model_error,
     checked,
     model_of,
     read_bytes,
     read_json,
-    shortened,
 )
 from forecaster.storage.model.encoding import Encoding
 
@@ -158,7 +158,7 @@ def load_whole(
     rest = read_rest(folder) if rest is None else rest
     arrays = _read_arrays(folder, rest)
     rest, network = _with_network(rest, network, folder)
-    with _as_model_error(folder):
+    with as_model_error(folder):
         return model_of(rest, arrays, network)
 
 
@@ -170,37 +170,28 @@ def check_whole(folder: Path) -> None:
     """
     rest = read_rest(folder)
     arrays = _read_arrays(folder, rest)
-    with _as_model_error(folder):
+    with as_model_error(folder):
         checked(rest, arrays)
-
-
-@contextlib.contextmanager
-def _as_model_error(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # the files are whatever somebody made of them
-        raise ModelError(
-            f"{folder}: not a model of this program: {shortened(error)}. {ADVICE}"
-        ) from error
 
 
 def _read_arrays(folder: Path, rest: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of a model, if they are those that ``rest``, its ``model.json``, speaks of."""
     from safetensors.numpy import load as from_bytes
 
-    _check_schema(rest, folder / REST)
+    check_schema(rest, folder)
     raw = read_bytes(folder / ARRAYS)
     if hashlib.sha256(raw).hexdigest() != rest.get("arrays_sha256"):
         raise ModelError(
             f"{folder / ARRAYS}: damaged; its content is not what was saved ({len(raw)} bytes). "
             f"{ADVICE}"
         )
-    with _as_model_error(folder):
+    with as_model_error(folder):
         return from_bytes(raw)
 
 
-def _check_schema(rest: Mapping[str, Any], path: Path) -> None:
-    schema = rest.get("schema")
+def check_schema(rest: Mapping[str, Any], folder: Path) -> None:
+    """Raise ModelError unless ``rest``, the ``model.json`` of a folder, is of this version."""
+    path, schema = folder / REST, rest.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool):
         raise ModelError(f"{path}: cannot be read (it has no schema version). {ADVICE}")
     if schema != SCHEMA:

@@ -1,58 +1,99 @@
-"""A run that is forecast with: of one in shards, only those that are needed are read."""
+"""A run that is forecast with: only the shards that are needed are read."""
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forecaster.forecasting import Model
 from forecaster.skipped import Skipped
-from forecaster.storage.model.files import load_whole, read_rest
-from forecaster.storage.runs.shards import Index, is_sharded, load_shards, read_index
+from forecaster.storage.model.files import check_schema, load_whole, read_rest
+from forecaster.storage.runs.index import Index, is_sharded, read_index
+
+if TYPE_CHECKING:
+    from forecaster.forecasting import Model, OwnNetwork
+
+
+def load(
+    folder: str | Path,
+    network: "OwnNetwork | None" = None,
+    *,
+    ids: Sequence[str] | None = None,
+) -> "Model":
+    """Read a model that :func:`save` wrote.
+
+    - ``network``: the class of its networks where it is a user's own; by default the one that it
+      was fitted with, if its module has been imported
+    - ``ids``: the series to read, as the model spells them; by default all. Only the shards that
+      hold them are opened
+
+    Raises ModelError when there is none, when a file is damaged or holds anything but a model, or
+    when its schema version is not one that this program reads; KeyError for a series that it lacks.
+    """
+    run = OpenRun.of(Path(folder))
+    return run.model(run.ids if ids is None else ids, network)
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenRun:
     """The series of a run, and their networks when they are asked for.
 
-    - ``ids``, ``skipped``: the series with networks, and those without, with the reason
-    - ``whole``: its model; None of a run in shards
+    ``rest``: its ``model.json``
     """
 
     folder: Path
-    ids: tuple[str, ...]
-    skipped: dict[str, Skipped]
-    whole: Model | None
-    _index: Index | None = None
+    rest: dict[str, Any]
+    index: Index
 
     @staticmethod
     def of(folder: Path) -> "OpenRun":
-        """Open a run. Raises ModelError when it is damaged."""
+        """Open a run. Raises ModelError when its list of series is damaged."""
         rest = read_rest(folder)
-        if is_sharded(rest):
-            index = read_index(folder, rest)
-            return OpenRun(folder, index.ids, index.skipped, None, index)
-        model = load_whole(folder, rest)
-        return OpenRun(folder, model.ids, dict(model.skipped), model)
+        if not is_sharded(rest):
+            check_schema(rest, folder)
+        return OpenRun(folder, rest, read_index(folder, rest))
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The series with networks."""
+        return self.index.ids
+
+    @property
+    def skipped(self) -> dict[str, Skipped]:
+        """The series without networks, with the reason."""
+        return self.index.skipped
 
     def by_shard(self, ids: Sequence[str]) -> list[list[str]]:
-        """These series, those of each shard together; all together where there are no shards."""
-        if self._index is None or len(ids) < 2:
+        """Group these series by shard."""
+        if len(self.index.folders) == 1 or len(ids) < 2:
             return [list(ids)]
-        shard_of = dict(zip(self.ids, self._index.shard.tolist(), strict=True))
+        shard_of = dict(zip(self.ids, self.index.shard.tolist(), strict=True))
         groups: dict[int, list[str]] = {}
         for name in ids:
             groups.setdefault(shard_of[name], []).append(name)
         return list(groups.values())
 
-    def model(self, ids: Sequence[str]) -> Model:
-        """A model that holds these series; without any, one of some series."""
-        if self.whole is not None:
-            return self.whole
-        assert self._index is not None
+    def model(self, ids: Sequence[str], network: "OwnNetwork | None" = None) -> "Model":
+        """Return a model of these series, in this order; without any, one of the first shard.
+
+        ``network``: as for :func:`load`. Raises ModelError when a shard is damaged, KeyError for a
+        series without a network.
+        """
+        from forecaster.forecasting import join_models
+
         if not ids:
-            first = np.flatnonzero(self._index.shard == self._index.shard[0])
+            first = np.flatnonzero(self.index.shard == self.index.shard[0])
             ids = [self.ids[row] for row in first]
-        model = load_shards(self.folder, self._index, ids)
-        return dataclasses.replace(model, skipped=self.skipped)
+        models: list[Model] = []
+        wanted = set(ids)
+        for number in self.index.numbers(ids):
+            folder = self.index.folders[number]
+            model = load_whole(folder, self.rest if folder == self.folder else None, network)
+            held = [name for name in model.ids if name in wanted]
+            models.append(model if len(held) == len(model.ids) else model.only(held))
+        if not models:
+            raise KeyError(next(iter(ids)))
+        joined = join_models(models)
+        joined = joined if joined.ids == tuple(ids) else joined.only(list(ids))
+        return dataclasses.replace(joined, skipped=self.skipped)

@@ -71,7 +71,7 @@ class FitRequest:
     - ``versions``: of the program, and which code computes; what an older program did not say is
       missing
     - ``series_per_shard``: how many series are saved together, see
-      :mod:`forecaster.storage.runs.shards`; None: all
+      :mod:`forecaster.storage.unfinished.parts`; None: all
     - ``series_at_a_time``: how many are in memory together, those of some shards
     - ``evaluation``: where it is an evaluation, whose networks are trained on what was known at its
       cutoffs

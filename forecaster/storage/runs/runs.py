@@ -16,7 +16,7 @@ from forecaster.home import Home, renamed, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.skipped import Skipped
 from forecaster.storage.model.checking import facts_of, read_json
-from forecaster.storage.runs.shards import is_sharded, sharded_facts
+from forecaster.storage.runs.index import read_index
 
 _FILE = "model.json"
 _MOST_TOLD = 3  # newer runs that were not taken
@@ -77,9 +77,14 @@ class Run:
     def read(folder: Path) -> "Run":
         """Read what a run says of itself. Raises ModelError when it is damaged."""
         rest = read_json(folder / _FILE)
-        facts = sharded_facts(folder, rest) if is_sharded(rest) else facts_of(rest, folder)
+        facts, index = facts_of(rest, folder), read_index(folder, rest)
         source = facts["provenance"].get("source", "")
-        return Run(folder, source, **facts)
+        return Run(
+            folder, source, index.ids, index.skipped,
+            error=index.column("mae_relative_to_naive"),
+            seasonal_error=index.column("mae_relative_to_seasonal_naive"),
+            **facts,
+        )  # fmt: skip
 
     def knows(self, tickers: Sequence[str]) -> int:
         """How many of some tickers it has a network for."""

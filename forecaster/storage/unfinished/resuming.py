@@ -3,7 +3,7 @@
 unfinished/<name>/request.json       data, settings, seed, and what decides the bits beside them
 unfinished/<name>/swarm.checkpoint   state of all networks, once there is any; a search has one a
                                      stage
-unfinished/<name>/shards/            finished shards, see forecaster.storage.runs.shards
+unfinished/<name>/shards/            finished shards, see forecaster.storage.unfinished.parts
 unfinished/<name>/.lock              held by the process that trains
 
 A folder counts once it has a request, and the process that writes it holds the lock by then: one
@@ -26,6 +26,7 @@ from forecaster.files import HOLDER, LOCK, FolderLock, atomic, holder_of, is_hel
 from forecaster.home import Home, run_name
 from forecaster.ingest import Store, masked_rows
 from forecaster.storage.model.files import runs_by_fit
+from forecaster.storage.runs.index import SHARDS, shard_name
 from forecaster.storage.runs.request import (
     FitRequest,
     check_versions,
@@ -33,7 +34,7 @@ from forecaster.storage.runs.request import (
     read_request,
     write_request,
 )
-from forecaster.storage.runs.shards import SHARDS, finished_parts, remove_parts, shard_name
+from forecaster.storage.unfinished.parts import finished_parts, remove_parts
 
 EVALUATION = "evaluation"
 """In place of a model, in the name of an evaluation that is under way."""
@@ -99,7 +100,6 @@ class UnfinishedFit:
 
     folder: Path
     request: FitRequest
-    checkpoint: "Checkpoint"
     lock: FolderLock = dataclasses.field(repr=False, compare=False)
     new: bool = False
 
@@ -134,8 +134,7 @@ class UnfinishedFit:
         except BaseException:
             _remove(folder, lock)
             raise
-        checkpoint = _checkpoint(folder / _CHECKPOINT)
-        return UnfinishedFit(folder, request, checkpoint, lock, new=True)
+        return UnfinishedFit(folder, request, lock, new=True)
 
     @staticmethod
     def find(home: Home, name: str | None = None, *, command: str = "fit") -> "UnfinishedFit":
@@ -154,8 +153,7 @@ class UnfinishedFit:
         except BaseException:
             lock.release()
             raise
-        checkpoint = _checkpoint(folder / _CHECKPOINT, resume=_has_progress(folder))
-        return UnfinishedFit(folder, request, checkpoint, lock)
+        return UnfinishedFit(folder, request, lock)
 
     @property
     def name(self) -> str:
@@ -192,7 +190,7 @@ class UnfinishedFit:
 
     @property
     def shards(self) -> Path:
-        """Where the finished shards of a fit that goes through in shards are."""
+        """The folder of the finished shards."""
         return self.folder / SHARDS
 
     def stage(self, number: int) -> "UnfinishedFit":
@@ -209,16 +207,25 @@ class UnfinishedFit:
         return self.shards / f"measured-{shard_name(number)}"
 
     def checkpoint_of(self, shard: int) -> "Checkpoint":
-        """Where the progress of one shard is kept."""
-        path = self.folder / f"{_CHECKPOINT}-{shard_name(shard)}"
-        there = bool(list(self.folder.glob(f"{path.name}*")))
-        return _checkpoint(path, resume=there and not self.new)
+        """Return where the progress of a shard is kept, and whether to resume from there."""
+        from forecaster.swarm import Checkpoint
+
+        path = self.folder / self._checkpoint_name(shard)
+        there = any(self.folder.glob(f"{path.name}*"))
+        return Checkpoint(
+            path, resume=there and not self.new,
+            replace=atomic.write_file, remove=atomic.remove_file,  # errors as of other files
+        )  # fmt: skip
 
     def finish_shard(self, shard: int) -> None:
         """Remove the progress of a shard that is finished."""
-        for path in self.folder.glob(f"{_CHECKPOINT}-{shard_name(shard)}*"):
+        for path in self.folder.glob(f"{self._checkpoint_name(shard)}*"):
             with contextlib.suppress(OSError):  # it is not read again
                 path.unlink()
+
+    def _checkpoint_name(self, shard: int) -> str:
+        whole = self.request.series_per_shard is None
+        return _CHECKPOINT if whole else f"{_CHECKPOINT}-{shard_name(shard)}"
 
     def discard(self) -> None:
         """Remove it, once its model is saved or nobody wants it."""
@@ -402,13 +409,6 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 def _has_progress(folder: Path) -> bool:
     return bool(_checkpoints(folder)) or (folder / SHARDS).exists()
-
-
-def _checkpoint(path: Path, *, resume: bool = False) -> "Checkpoint":
-    """Where the engine keeps its progress, with errors as the rest of the program has them."""
-    from forecaster.swarm import Checkpoint
-
-    return Checkpoint(path, resume=resume, replace=atomic.write_file, remove=atomic.remove_file)
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:

@@ -1,6 +1,8 @@
-"""A fit whose series do not fit into memory together: read, train, write, forget; shard by shard.
+"""Train the networks of stored series, shard by shard: read, train, write, forget.
 
-The bits are those of a fit in one piece; see :mod:`forecaster.forecasting.fitting.by_shard`.
+Where all series fit into memory together, there is one shard, which is read once. With several,
+each series is read once beforehand, to learn what the networks of all share. The bits are the same;
+see :mod:`forecaster.forecasting.fitting.fit`.
 """
 
 import dataclasses
@@ -8,19 +10,18 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from forecaster import swarm
 from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
-    fit_in_part,
+    check_static,
+    fit_part,
     learn_common,
     sampled,
-    spread_of,
     usable_rows,
 )
 from forecaster.ingest import Store, panel_from_store
@@ -41,22 +42,24 @@ from forecaster.storage import (
 class Scanned(NamedTuple):
     """What is known of all series after each was read once.
 
-    - ``layout``, ``frequency``: of the panel that they would make
-    - ``rows``: of each series that can be learned from
+    - ``ids``: the series to train; of several shards, only those that can be learned from
+    - ``steps``: rows of the longest of them
     - ``skipped``: the others, with the reason
     - ``first``, ``last``: the earliest and the latest time
     """
 
-    layout: Layout
-    frequency: Frequency
-    rows: dict[str, int]
+    ids: list[str]
+    steps: int
     skipped: dict[str, Skipped]
     first: Any
     last: Any
 
 
+_R = TypeVar("_R", bound="Reads")
+
+
 class Reads(Protocol):
-    """Panels of some series at a time, for :func:`scan` and :func:`train_shards`."""
+    """Reads panels of some series at a time, for :func:`scan` and :func:`train_shards`."""
 
     @property
     def request(self) -> FitRequest:
@@ -70,23 +73,25 @@ class Reads(Protocol):
 
     @property
     def layout(self) -> Layout:
-        """Of the panel of all."""
+        """The layout of the panel of all series."""
         ...
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        """Some series. Raises NoSeries or StoreError when none of them can be read."""
+        """Read some series. Raises NoSeries or StoreError when none of them can be read."""
         ...
 
-    def knowing(self, layout: Layout, frequency: Frequency) -> "Reads":
-        """The same, with what was seen of all series."""
+    def knowing(self, layout: Layout, frequency: Frequency) -> Self:
+        """Return a reader of panels with the layout and the frequency of all series."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """Panels of some stored series at a time, as those of all would have them.
+    """Reads panels of some stored series at a time, as a panel of all would have them.
 
-    ``masked``: the rows that are left out; ``frequency``: of all, once it is known
+    - ``masked``: the rows that are left out
+    - ``frequency``: of all series, once it is known
+    - ``held``: the panel of all series, where they are one shard, once it has been read
     """
 
     store: Store
@@ -94,13 +99,27 @@ class Reader:
     masked: pd.DataFrame
     layout: Layout
     frequency: Frequency | None = None
+    held: Panel | None = None
+
+    @staticmethod
+    def of(store: Store, request: FitRequest, masked: pd.DataFrame) -> "Reader":
+        """Return a reader of the series of a request; where they are one shard, read them."""
+        reader = Reader(store, request, masked, Layout(kind_of_times(store, request.ids)))
+        if request.series_per_shard is not None:
+            return reader
+        panel = request.covariates.added_to(reader.panel(request.ids))
+        check_static(panel, request.config, tune=request.tune)
+        return dataclasses.replace(reader, held=panel)
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        """Some series. Raises NoSeries or StoreError when none of them can be read."""
+        """Read some series. Raises NoSeries or StoreError when none of them can be read."""
+        if self.held is not None:
+            return self.held if tuple(ids) == self.request.ids else self.held.only(ids)
         request = self.request
         panel = panel_from_store(
-            self.store, ids_to_read(ids, request.config), start=request.start, end=request.end,
-            mask=request.mask, known_by=request.end, layout=self.layout, flagged=self.masked,
+            self.store, ids_to_read(ids, request.config), request.skipped,
+            start=request.start, end=request.end, mask=request.mask, known_by=request.end,
+            layout=self.layout, flagged=self.masked,
         )  # fmt: skip
         if (market := request.config.market) is not None:
             panel = panel.with_market(market, forecast=market in ids)
@@ -109,27 +128,44 @@ class Reader:
         return dataclasses.replace(panel, frequency=self.frequency)
 
     def knowing(self, layout: Layout, frequency: Frequency) -> "Reader":
-        """The same, with what was seen of all series."""
+        """Return a reader of panels with the layout and the frequency of all series."""
         return dataclasses.replace(self, layout=layout, frequency=frequency)
 
-    @staticmethod
-    def of(store: Store, request: FitRequest, masked: pd.DataFrame) -> "Reader":
-        """Before anything was seen of the series."""
-        return Reader(store, request, masked, Layout(kind_of_times(store, request.ids)))
+
+def check_covariates(request: FitRequest, command: str) -> None:
+    """Raise ModelError where the files of covariates have changed since a request was made.
+
+    ``command``: that made it, ``fit`` or ``evaluate``.
+    """
+    if request.covariates.sha256() != request.covariates_sha256:
+        raise ModelError(
+            f"the files of covariates have changed since the {command} was interrupted; run "
+            f"`forecaster {command}` without --resume"
+        )
 
 
-def scan(reader: Reads) -> Scanned:
-    """Read each series once, some at a time. Raises NoSeries when none can be learned from."""
-    scanned, same = _scan(reader)
+def scan(reader: _R) -> tuple[_R, Scanned]:
+    """Read each series once, and return the reader with what was seen of all.
+
+    Raises NoSeries when none can be learned from.
+    """
+    request = reader.request
+    if request.series_per_shard is None:
+        panel = reader.panel(request.ids)
+        steps = int(panel.mask.sum(1).max())
+        times = panel.times[0], panel.times[-1]
+        return reader, Scanned(list(request.ids), steps, dict(request.skipped), *times)
+    layout, frequency, scanned, same = _scan(reader)
+    reader = reader.knowing(layout, frequency)
     if not same:  # what was seen of some series alone is not what all of them are
-        scanned, _ = _scan(reader.knowing(scanned.layout, scanned.frequency))
-    if not scanned.rows:
-        raise NoSeries({**reader.request.skipped, **scanned.skipped})
-    return scanned
+        scanned = _scan(reader)[2]
+    if not scanned.ids:
+        raise NoSeries({**request.skipped, **scanned.skipped})
+    return reader, scanned
 
 
-def _scan(reader: Reads) -> tuple[Scanned, bool]:
-    """What is found, and whether each part of the series looked like all of them."""
+def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
+    """Return what is found, and whether each shard of the series looked like all of them."""
     request = reader.request
     rows: dict[str, int] = {}
     skipped: dict[str, Skipped] = dict(request.skipped)
@@ -161,24 +197,25 @@ def _scan(reader: Reads) -> tuple[Scanned, bool]:
         part == layout.channels and (kind == frequency or not seasonal) for part, kind in seen
     )
     ends = ends or [0]
-    return Scanned(layout, frequency, rows, skipped, min(ends), max(ends)), same
+    steps = max(rows.values(), default=0)
+    return layout, frequency, Scanned(list(rows), steps, skipped, min(ends), max(ends)), same
 
 
 def store_damages(store: Store, names: Sequence[str]) -> dict[str, Skipped]:
-    """Why these series cannot be read."""
+    """Return why these series cannot be read."""
     damages = store.damages(names) or dict.fromkeys(names, "cannot be read")
     return {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damages.items()}
 
 
 def kind_of_times(store: Store, ids: Sequence[str]) -> str:
-    """What most series' times are, by the list of contents: "M" for dates or "i"."""
+    """Return the kind of most series' times, by the store's index: "M" for dates, "i" for steps."""
     firsts = [store.manifest.series[name].first for name in ids]
     whole = sum(first.lstrip("-").isdecimal() for first in firsts)
     return "M" if 2 * (len(firsts) - whole) >= len(firsts) else "i"
 
 
 def shards_of(ids: Sequence[str], size: int | None) -> Iterator[Sequence[str]]:
-    """The series that are trained together."""
+    """Yield the series of each shard, ``size`` at most; None: all in one."""
     size = size or len(ids)
     for low in range(0, len(ids), size):
         yield ids[low : low + size]
@@ -191,25 +228,21 @@ def train_shards(
     executor: swarm.Executor | None,
     callbacks: Callbacks,
 ) -> list[SavedPart]:
-    """Train all shards that are not finished yet; returns all of them.
+    """Train all shards that are not finished yet; return all of them.
 
-    ``executor``: where the networks of each shard train.
-
-    Shards of which something was lost with its workers are trained again.
-
-    Raises NoSeries when no network of any can be used.
+    ``executor``: where the networks of each shard train. Shards some of whose networks were lost
+    with their workers are trained again. Raises NoSeries when no network of any shard can be used.
     """
-    request = unfinished.request
-    ids = list(scanned.rows)
-    sample = sampled(ids, max(scanned.rows.values()))
+    request, ids = unfinished.request, scanned.ids
     shards = list(shards_of(ids, request.series_per_shard))
     together = (request.series_at_a_time or len(ids)) // (request.series_per_shard or len(ids))
     common: Common | None = None
     parts: list[SavedPart] = []
-    on_shard = callbacks.on_shard or (lambda done, total: None)
+    on_shard = callbacks.on_shard if request.series_per_shard is not None else None
     kept = [_kept(unfinished.shards / shard_name(number)) for number in range(len(shards))]
     for first in range(0, len(shards), together):
-        on_shard(first, len(shards))
+        if on_shard is not None:
+            on_shard(first, len(shards))
         group = shards[first : first + together]
         done = [part for part in kept[first : first + together] if part is not None]
         if len(done) < len(group):
@@ -217,8 +250,11 @@ def train_shards(
             if executor is None or executor.is_local:
                 _check_computed(before, swarm.arithmetic())
             began = 0.0
-            if common is None:
-                common = _common(reader, sample, scanned, callbacks.on_training)
+            if common is None and request.series_per_shard is not None:
+                common = learn_common(
+                    reader.panel(sampled(ids, scanned.steps)), request.config, request.seed,
+                    scanned.steps, tune=request.tune, on_progress=callbacks.on_training,
+                )  # fmt: skip
                 began = common.pooled.seconds if common.pooled else 0.0
             done = _train(
                 reader, group, common, unfinished, first, executor, callbacks.on_training, began,
@@ -263,24 +299,10 @@ def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
     return NoSeries({**scanned.skipped, **reasons}, again, lost)
 
 
-def _common(
-    reader: Reads,
-    sample: Sequence[str],
-    scanned: Scanned,
-    on_training: Callable[[swarm.Progress], None] | None,
-) -> Common:
-    request = reader.request
-    steps = max(scanned.rows.values())
-    return learn_common(
-        reader.panel(sample), request.config, request.seed, steps, tune=request.tune,
-        on_progress=on_training,
-    )  # fmt: skip
-
-
 def _train(
     reader: Reads,
     group: Sequence[Sequence[str]],
-    common: Common,
+    common: Common | None,
     unfinished: UnfinishedFit,
     first: int,
     executor: swarm.Executor | None,
@@ -288,42 +310,37 @@ def _train(
     seconds: float,
     before: Sequence[SavedPart],
 ) -> list[SavedPart]:
-    """Read, train and write some shards together.
+    """Read and train the series of some shards together, and write each shard.
 
-    - ``first``: the number of the first of them, with which all seconds are counted, also those
-      given
-    - ``before``: what they must have been computed like
+    - ``common``: what all series share; None: these shards hold all of them
+    - ``first``: the number of the first shard, with which all seconds are counted, also those given
+    - ``before``: finished shards, which must have been computed in the same way
     """
     request = unfinished.request
     part = None
     try:
-        part = fit_in_part(
-            reader.panel([name for names in group for name in names]), common, request.config,
-            request.seed, tune=request.tune, checkpoint=unfinished.checkpoint_of(first),
+        part = fit_part(
+            reader.panel([name for names in group for name in names]), request.config,
+            request.seed, common, tune=request.tune, checkpoint=unfinished.checkpoint_of(first),
             executor=executor, on_progress=on_training,
         )  # fmt: skip
         skipped, lost = part.model.skipped, set(part.lost)
         seconds += part.model.provenance["training_seconds"]
         _check_computed(before, part.model.provenance["computed"])
     except NoSeries as error:
+        if common is None and not error.lost:
+            raise  # there is nothing to keep, and nothing to try again
         skipped, lost = error.skipped, set(error.lost)
     saved: list[SavedPart] = []
     for number, names in enumerate(group):
         own = None if part is None else part.only(names)
-        reasons = {name: skipped[name] for name in names if name in skipped}
+        members = set(names)
+        reasons = {name: why for name, why in skipped.items() if name in members}
         folder = unfinished.shards / shard_name(first + number)
         gone = [name for name in names if name in lost]
-        saved.append(save_part(folder, own, common.sample, reasons, gone, seconds))
+        saved.append(save_part(folder, own, reasons, gone, seconds))
         seconds = 0.0
-    del part
-    gc.collect()
+    if common is not None:
+        del part
+        gc.collect()
     return saved
-
-
-def common_spread_of(
-    request: FitRequest, scanned: Scanned, parts: Sequence[SavedPart]
-) -> np.ndarray:
-    """What bands start from."""
-    sample = sampled(list(scanned.rows), max(scanned.rows.values()))
-    scores = [(part.names, part.scores) for part in parts]
-    return spread_of(request.config, sample, scores, tune=request.tune)

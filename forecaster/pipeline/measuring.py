@@ -1,10 +1,12 @@
-"""An evaluation whose series do not fit into memory together: train, measure, write, forget.
+"""Train the networks of an evaluation, then forecast and measure its series, shard by shard.
 
-First the networks of all series, in shards as of a fit, once for each training that is asked for;
-then, with what bands start from known, some series at a time are forecast and measured. Results are
-those of an evaluation in one piece, bit for bit, but for what a summary says of time and memory.
+First the networks of all series are trained, once for each training that is asked for; then some
+series at a time are forecast and measured. What is finished is kept, so that an interrupted
+evaluation is continued. Results do not depend on the number of shards, bit for bit, but for what
+the summary says of time and memory.
 """
 
+import contextlib
 import dataclasses
 import gc
 import hashlib
@@ -40,11 +42,11 @@ from forecaster.evaluation import (
 )
 from forecaster.evaluation.baselines import Runner
 from forecaster.files import atomic
-from forecaster.forecasting import Model
+from forecaster.forecasting import Model, spread_of
 from forecaster.ingest import Store
 from forecaster.pipeline.past import Known, Past
 from forecaster.pipeline.requests import Callbacks
-from forecaster.pipeline.sharding import common_spread_of, scan, shards_of, train_shards
+from forecaster.pipeline.training import scan, shards_of, train_shards
 from forecaster.series import Flags, OwnEnds, default_season
 from forecaster.skipped import Skipped
 from forecaster.storage import SavedPart, UnfinishedFit, load_parts, part_ids
@@ -53,9 +55,11 @@ from forecaster.storage import SavedPart, UnfinishedFit, load_parts, part_ids
 class Trained(NamedTuple):
     """The networks of one training, as they lie on the disk.
 
-    - ``known``: what they learned from; ``season``: steps in one of most series then
+    - ``known``: what they learned from
+    - ``season``: steps in the season of most series then
     - ``cutoffs``: that they forecast from, positions on the axis of all times
-    - ``parts``: the finished shards; ``spread``: what bands start from
+    - ``parts``: the finished shards
+    - ``spread``: by horizon, how wide bands start
     - ``skipped``: series without a network, with the reason
     - ``shard_of``: by series, the shard with its network
     """
@@ -69,7 +73,7 @@ class Trained(NamedTuple):
     shard_of: dict[str, Path]
 
     def model(self, ids: Sequence[str]) -> Model:
-        """The networks of those of these series that have one; where none has, those of another."""
+        """Return a model of these series' networks; if none has one, that of another series."""
         there = [name for name in ids if name in self.shard_of] or [next(iter(self.shard_of))]
         of_shard: dict[Path, list[str]] = {}
         for name in there:
@@ -79,9 +83,17 @@ class Trained(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """An evaluation in shards that is under way."""
+    """An evaluation that is under way.
+
+    - ``unfinished``: where its progress is kept
+    - ``store``, ``lock``: where the series are, and what keeps other processes from changing them
+    - ``flags``: of rows that are not learned from once the flag is known
+    """
 
     unfinished: UnfinishedFit
+    store: Store
+    lock: contextlib.ExitStack
+    flags: Flags | None
     options: BacktestOptions
     executor: swarm.Executor | None
     callbacks: Callbacks
@@ -90,26 +102,25 @@ class Job:
 
 def evaluate_shards(
     job: Job,
-    store: Store,
-    flags: Flags | None,
     folder: Path,
     provenance: Provenance,
     finish: Callable[[Evaluation], None] | None,
     *,
     overwrite: bool,
 ) -> Evaluation:
-    """Do what of it is not done yet, and write the evaluation's folder, whole or not at all.
+    """Do what is left of an evaluation, and write its folder, whole or not at all.
 
-    - ``flags``: of the rows that are not learned from once that is known
-    - ``finish``: as for :func:`forecaster.evaluation.evaluate_to_folder`
-
-    The result is read in short. Raises NoSeries when no network can be used, DataError when there
-    is no forecast.
+    ``finish``: as for :func:`forecaster.evaluation.evaluate_to_folder`. The result of several
+    shards is read in short. Raises NoSeries when no network can be used, DataError when there is no
+    forecast.
     """
     began = time.perf_counter()
-    options = job.options
+    options, request = job.options, job.unfinished.request
+    in_one = request.series_per_shard is None
     ends = "common" if options.membership is not None else options.ends
-    past = Past.of(store, job.unfinished.request, flags, ends)
+    past = Past.of(job.store, request, job.flags, ends)
+    if in_one:
+        job.lock.close()  # all series have been read
     trained = _trained(job, past)
     fitting = time.perf_counter() - began
     parts = _measured(job, past, trained)
@@ -124,7 +135,7 @@ def evaluate_shards(
     summary = _joined(past, trained, options, summaries, seconds, provenance)
     with atomic.write_folder(folder, replace=overwrite) as temporary:
         join_parts([part for part, its in parts if its.series], temporary, summary)
-        evaluation = Evaluation.read(temporary, in_short=True)
+        evaluation = Evaluation.read(temporary, in_short=not in_one)
         if finish:
             finish(evaluation)
     return dataclasses.replace(evaluation, folder=folder)
@@ -144,25 +155,25 @@ def _trained(job: Job, past: Past) -> list[Trained]:
 
 
 def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
-    """The networks that forecast from some cutoffs."""
-    scanned = scan(known)
-    known = known.knowing(scanned.layout, scanned.frequency)
+    """Train the networks that forecast from some cutoffs."""
+    known, scanned = scan(known)
     stage = job.unfinished.stage(number)
     parts = train_shards(known, scanned, stage, job.executor, job.callbacks)
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
     shard_of = {name: part.folder for part in parts for name in part_ids(part)}
-    spread = common_spread_of(known.request, scanned, parts)
-    season = default_season(scanned.frequency)
-    return Trained(known, season, cutoffs, parts, spread, skipped, shard_of)
+    spread = spread_of(known.request.config, [part.scores for part in parts])
+    frequency = known.frequency or known.with_all_rows(scanned.ids).frequency
+    return Trained(known, default_season(frequency), cutoffs, parts, spread, skipped, shard_of)
 
 
 def _measured(job: Job, past: Past, trained: Sequence[Trained]) -> list[tuple[Path, Summary]]:
     """Forecast and measure all series, or find what is measured already; the parts, in order."""
     torch = _Torch(job, past, trained)
     ids = list(trained[0].shard_of)
-    size = past.request.series_per_shard or len(ids)
-    # With each training come further models of the same series. Batches are those of one piece.
-    size = max(1, size // len(trained) // AT_ONCE) * AT_ONCE
+    size = len(ids)
+    if past.request.series_per_shard is not None:
+        # Each training adds a model of the same series. Batches are those of an evaluation in one.
+        size = max(1, past.request.series_per_shard // len(trained) // AT_ONCE) * AT_ONCE
     parts: list[tuple[Path, Summary]] = []
     on_forecast = job.evaluating.forecast or (lambda done, total: None)
     for number, names in enumerate(shards_of(ids, size)):
@@ -188,7 +199,7 @@ def _measure(
     key: str,
     on_forecast: Callable[[int, int], None],
 ) -> Summary:
-    """Forecast and measure some series, and write what came of it."""
+    """Forecast and measure some series, and write the results; return their summary."""
     config, options = past.request.config, job.options
     networks, own = _rolling(past, trained, names)
     first = trained[0].known
@@ -202,13 +213,14 @@ def _measure(
                 folder, forecasters, options, trained[0].season, own, key, on_forecast=on_forecast
             )
         finally:
-            gc.collect()
+            if past.held is None:
+                gc.collect()
 
 
 def _rolling(
     past: Past, trained: Sequence[Trained], names: Sequence[str]
 ) -> tuple[RollingOrigin, OwnEnds | None]:
-    """The networks of some series, ready to forecast from all cutoffs."""
+    """Return the networks of some series, ready to forecast from all cutoffs."""
     panel, own = past.panel(names)
     parts = [(each.model(names), each.cutoffs) for each in trained]
     return RollingOrigin.of_models(panel, parts, LEVELS, own), own
@@ -224,7 +236,7 @@ class _Torch:
         self._made: tuple[RollingOrigin | None, dict[str, str]] | None = None
 
     def trained(self) -> tuple[RollingOrigin | None, dict[str, str]]:
-        """The networks, and the series on which PyTorch failed, with the reason."""
+        """Return the networks, and the series on which PyTorch failed, with the reason."""
         if self._made is None and self.ids:
             job = self._job
             networks, _ = _rolling(self._past, self._trained, self.ids)
@@ -236,7 +248,7 @@ class _Torch:
 
 
 def _key(names: Sequence[str], trained: Sequence[Trained], torch: Sequence[str]) -> str:
-    """What decides the forecasts of some series, beside the request."""
+    """Return a hash of what decides the forecasts of some series, beside the request."""
     digest = hashlib.sha256("\0".join([*names, "", *torch]).encode("utf-8", "surrogateescape"))
     for each in trained:
         digest.update(each.spread.tobytes())
@@ -257,7 +269,7 @@ def _joined(
     seconds: Seconds,
     provenance: Provenance,
 ) -> Summary:
-    """The summary of the whole."""
+    """Return the summary of the whole evaluation."""
     kept = list(trained[0].shard_of)
     joined = summary_of_parts(summaries, seconds=seconds, provenance=provenance)
     return dataclasses.replace(

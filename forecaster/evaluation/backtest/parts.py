@@ -1,0 +1,318 @@
+"""Measure some series at a time, write each part, and join the parts on the disk.
+
+An evaluation in one piece has one part. A part is a folder like that of an evaluation, but without
+adjusted p-values, since they depend on all series, and with daily losses as sums of each batch, so
+that they add up to the same bits in any number of parts.
+"""
+
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from forecaster.errors import DataError
+from forecaster.evaluation.backtest.forecasters import Forecasters
+from forecaster.evaluation.backtest.options import BacktestOptions
+from forecaster.evaluation.backtest.result import (
+    DAILY,
+    FORECASTS,
+    SCORES,
+    SUMMARY,
+    TESTS,
+    Evaluation,
+)
+from forecaster.evaluation.backtest.summary import Provenance, Seconds, Summary
+from forecaster.evaluation.baselines import memory_used
+from forecaster.evaluation.origins.rolling_origin import FrameWriter, RollingOrigin
+from forecaster.evaluation.scores import significance
+from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
+from forecaster.files import atomic, open_for_arrow
+from forecaster.ingest import Membership
+from forecaster.series import OwnEnds, show_time
+from forecaster.skipped import Kind, Skipped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KEY = "key"
+_NO_TABLES = Tables(
+    pd.DataFrame({"unique_id": [], "model": []}), pd.DataFrame(), pd.DataFrame()
+)  # fmt: skip
+
+
+def measure_part(
+    folder: Path,
+    forecasters: Forecasters,
+    options: BacktestOptions,
+    season: int,
+    own: OwnEnds | None,
+    key: str = "",
+    *,
+    on_forecast: Callable[[int, int], None] | None = None,
+) -> Summary:
+    """Forecast and measure some series, and write the results, whole or not at all.
+
+    - ``folder``: replaces what is there
+    - ``season``: steps in the season of most series at the first cutoff
+    - ``own``: where series' ends were aligned; the forecasts are written at their own times
+    - ``key``: identifies what the part was made of, for :func:`read_part`
+    - ``on_forecast(done, total)``: called after each batch of series
+
+    Returns the summary of the part. Raises WriteError when it cannot be written.
+    """
+    began = time.perf_counter()
+    with atomic.write_folder(folder, replace=True) as temporary:
+        batches = _forecast(
+            temporary / FORECASTS, forecasters, options, season, own, on_forecast=on_forecast
+        )
+        tables = side_by_side(batches) if batches else _NO_TABLES
+        summary = _summarise(
+            forecasters, options, tables, time.perf_counter() - began, own_ends=own is not None
+        )
+        Evaluation(temporary, *tables, summary).write()
+        (temporary / _KEY).write_text(key)
+    return summary
+
+
+def read_part(folder: Path, key: str) -> Summary | None:
+    """Return the summary of a measured part; None where there is none, or one of another key."""
+    if not (folder / _KEY).exists() or (folder / _KEY).read_text() != key:
+        return None
+    return Summary.read(folder / SUMMARY)
+
+
+def _forecast(
+    path: Path,
+    forecasters: Forecasters,
+    options: BacktestOptions,
+    season: int,
+    own: OwnEnds | None,
+    *,
+    on_forecast: Callable[[int, int], None] | None,
+) -> list[Tables]:
+    """Forecast series batch by batch into a Parquet file; return the tables of each batch."""
+    batches, done, total = list[Tables](), 0, len(forecasters.networks.panel.ids)
+    whole, step = forecasters.networks.panel, options.step_size
+    first = whole.times[forecasters.networks.cutoffs[0]]
+    with FrameWriter(path) as writer:
+        for every in forecasters.forecasts():
+            forecasts, panel = every.of_members(options.membership), every.origins.panel
+            done += len(panel.ids)
+            if forecasts.frame.empty:
+                continue
+            batches.append(
+                Tables.of_batch(
+                    forecasts.frame,
+                    panel,
+                    forecasters.model,
+                    step,
+                    first_cutoff=first,
+                    season=season,
+                )
+            )
+            if on_forecast:
+                on_forecast(done, total)
+            stored = forecasts.to_store()
+            writer.write(stored if own is None else own.restored(stored))
+    return batches
+
+
+def side_by_side(batches: Sequence[Tables]) -> Tables:
+    """Return the tables of batches one below the other; daily losses with the batch's number."""
+    scores, tests, daily = zip(*batches, strict=True)
+    numbered = [table.assign(batch=number) for number, table in enumerate(daily)]
+    return Tables(*(pd.concat(parts, ignore_index=True) for parts in (scores, tests, numbered)))
+
+
+def _summarise(
+    forecasters: Forecasters,
+    options: BacktestOptions,
+    tables: Tables,
+    seconds: float,
+    *,
+    own_ends: bool,
+) -> Summary:
+    """Return the summary of a part, without what only all parts together know."""
+    networks, torch = forecasters.networks, forecasters.torch
+    panel, cutoffs = networks.panel, networks.panel.times[networks.cutoffs]
+    return Summary(
+        model=forecasters.model,
+        models=tuple(dict.fromkeys(tables.scores["model"])),
+        series=int(tables.scores["unique_id"].nunique()),
+        cutoffs=len(cutoffs),
+        step_size=options.step_size,
+        horizon=networks.config.horizon,
+        levels=tuple(f"{level:g}" for level in networks.level),
+        first_cutoff=show_time(cutoffs[0]),
+        last_cutoff=show_time(cutoffs[-1]),
+        first=show_time(panel.times[0]),
+        last=show_time(panel.times[-1]),
+        refit=options.refit,
+        seed=options.seed,
+        config=networks.config,
+        target=panel.target,
+        skipped={**panel.skipped, **_without_scores(networks, tables, options.membership)},
+        failed=_failed(forecasters),
+        membership=options.membership is not None,
+        own_ends=own_ends or None,
+        torch_series=len(torch.panel.ids) if torch is not None else None,
+        seconds=Seconds(
+            training=0.0,
+            fitting=0.0,
+            torch=round(torch.parts[0][0].provenance["training_seconds"], 2) if torch else None,
+            baselines={name: round(s, 2) for name, s in forecasters.runner.seconds.items()},
+            all=round(seconds, 2),
+        ),
+        peak_memory_gb=_peak_memory(forecasters),
+        provenance=Provenance(),
+    )
+
+
+def _without_scores(
+    networks: RollingOrigin, tables: Tables, membership: Membership | None
+) -> dict[str, Skipped]:
+    """Return the series without scores: not observed at and after a cutoff, or no members then."""
+    times = networks.panel.times[networks.cutoffs]
+    kind = Kind.NO_SCORES if membership is None else Kind.NO_SCORES_AS_MEMBER
+    reason = Skipped(kind, first=show_time(times[0]), last=show_time(times[-1]))
+    return dict.fromkeys(sorted({*networks.panel.ids} - {*tables.scores["unique_id"]}), reason)
+
+
+def _failed(forecasters: Forecasters) -> dict[str, Mapping[str, str]]:
+    """Return, by each baseline that failed on any series, these series and why."""
+    failed = forecasters.runner.failed | {"torch": dict(forecasters.torch_failed)}
+    return {name: reasons for name, reasons in failed.items() if reasons}
+
+
+def _peak_memory(forecasters: Forecasters) -> dict[str, float]:
+    """Return the GB of this process, and those of the processes of baselines and of PyTorch."""
+    memory = {"forecaster": memory_used()[1], "baselines": sum(forecasters.runner.memory.values())}
+    if forecasters.torch is not None:
+        report = forecasters.torch.parts[0][0].report
+        memory["torch"] = int(report.groupby("process")["process_memory"].max().sum())
+    return {name: round(kib / 2**20, 2) for name, kib in memory.items()}
+
+
+def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary:
+    """Return the summary of all parts together; ``changes``: fields that no single part knows.
+
+    Raises DataError where no part has a forecast.
+    """
+    full = [summary for summary in summaries if summary.series]
+    if not full:
+        raise DataError("no series belonged to the universe at any cutoff; look at its file")
+    kinds = dict.fromkeys(name for part in summaries for name in part.peak_memory_gb)
+    joined = dataclasses.replace(
+        full[0],
+        models=tuple(dict.fromkeys(name for part in full for name in part.models)),
+        series=sum(part.series for part in full),
+        skipped={name: why for part in summaries for name, why in part.skipped.items()},
+        failed=_joined_failures(summaries),
+        peak_memory_gb={
+            kind: max(part.peak_memory_gb.get(kind, 0.0) for part in summaries) for kind in kinds
+        },
+    )
+    return dataclasses.replace(joined, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def _joined_failures(summaries: Sequence[Summary]) -> Mapping[str, Mapping[str, str]]:
+    names = dict.fromkeys(name for part in summaries for name in part.failed)
+    failed: dict[str, dict[str, str]] = {name: {} for name in names}
+    for part in summaries:
+        for name, reasons in part.failed.items():
+            failed[name] |= reasons
+    return failed
+
+
+def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
+    """Write the files of an evaluation from those of its parts.
+
+    One part is in memory at a time, beside a p-value for each test. ``parts``: in order, those with
+    a forecast.
+    """
+    if len(parts) == 1:
+        for name in (FORECASTS, SCORES):
+            _link(parts[0] / name, folder / name)
+    else:
+        _write_tables(folder / FORECASTS, _row_groups(parts))
+        _write_tables(folder / SCORES, (_read(part / SCORES) for part in parts))
+    _write_tables(folder / TESTS, _adjusted(parts))
+    sums: pd.DataFrame | None = None
+    for part in parts:
+        for _, batch in _read(part / DAILY).to_pandas().groupby("batch", sort=False):
+            batch = batch.drop(columns="batch")
+            sums = batch if sums is None else added(sums, batch)
+    assert sums is not None
+    with open_for_arrow(folder / DAILY, "wb") as file:
+        means_of_sums(sums).to_parquet(file, index=False)
+    summary.write(folder / SUMMARY)
+
+
+def _link(source: Path, to: Path) -> None:
+    """Give a file a second name; copy it where the file system has no links."""
+    try:
+        os.link(source, to)
+    except OSError:
+        shutil.copyfile(source, to)
+
+
+def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:
+    """Yield the tests of each part, with p-values adjusted over the series of all parts."""
+    import pyarrow as pa
+
+    p_values: dict[tuple[object, ...], list[np.ndarray]] = {}
+    for part in parts:
+        tests = _read(part / TESTS, [*TOGETHER, "p_value"]).to_pandas()
+        for key, rows in tests.groupby(list(TOGETHER))["p_value"]:
+            p_values.setdefault(tuple(key), []).append(rows.to_numpy())
+    whole = {
+        key: significance.false_discovery(np.concatenate(some)) for key, some in p_values.items()
+    }
+    used = dict.fromkeys(whole, 0)
+    for part in parts:
+        table = _read(part / TESTS)
+        tests = table.select([*TOGETHER, "p_value"]).to_pandas()
+        column = np.full(len(tests), np.nan)
+        for key, rows in tests.groupby(list(TOGETHER)).indices.items():  # pyright: ignore[reportGeneralTypeIssues]
+            begin = used[key]
+            used[key] = begin + len(rows)
+            column[rows] = whole[key][begin : used[key]]
+        frame = table.to_pandas().assign(p_adjusted=column)
+        yield pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _row_groups(parts: Sequence[Path]) -> Iterator["pa.Table"]:
+    import pyarrow.parquet as pq
+
+    for part in parts:
+        with open_for_arrow(part / FORECASTS) as opened:
+            file = pq.ParquetFile(opened)
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number)
+
+
+def _read(path: Path, columns: list[str] | None = None) -> "pa.Table":
+    import pyarrow.parquet as pq
+
+    with open_for_arrow(path) as file:
+        return pq.read_table(file, columns=columns)
+
+
+def _write_tables(path: Path, tables: Iterator["pa.Table"]) -> None:
+    """Write tables of the same columns into one Parquet file."""
+    import pyarrow.parquet as pq
+
+    first = next(tables)
+    with (
+        open_for_arrow(path, "wb") as file,
+        pq.ParquetWriter(file, first.schema, compression="zstd") as writer,
+    ):
+        writer.write_table(first)
+        for table in tables:
+            writer.write_table(table.cast(first.schema))

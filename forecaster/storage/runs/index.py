@@ -1,0 +1,178 @@
+"""The series of a run, and the shards that hold their networks.
+
+    models/<run>/model.json         what all shards share, and the hash of the list of series
+    models/<run>/index.parquet      series, shard, how its training went, or why it has no network
+    models/<run>/shards/0007/       a model as :mod:`forecaster.storage.model.files` writes it
+
+A run of one shard is that model itself, without ``index.parquet`` and ``shards/``.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from forecaster.errors import ModelError
+from forecaster.skipped import Skipped, skipped_frame, skipped_from_json
+from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
+from forecaster.storage.model.files import REST
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = 5
+SHARDS = "shards"
+_INDEX = "index.parquet"
+_SKIPPED = -1  # in place of a shard's number
+_MOST = 1_000_000  # shards
+_KEYS = ("unique_id", "shard", "kind", "needed", "reason", "skipped")
+_ERRORS = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
+
+
+def shard_name(number: int) -> str:
+    """Return the name of a shard's folder."""
+    return f"{number:04d}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """Which series of a run is in which shard.
+
+    - ``folders``: of the shards, each a model
+    - ``ids``: the series with networks, in the order of the fit
+    - ``shard``: the number of the shard of each, (series,)
+    - ``skipped``: the series without networks, with the reason
+    - ``report``: how the training of each went, a column each
+    """
+
+    folders: tuple[Path, ...]
+    ids: tuple[str, ...]
+    shard: np.ndarray
+    skipped: dict[str, Skipped]
+    report: "pd.DataFrame | pa.Table"
+
+    def numbers(self, ids: Sequence[str]) -> list[int]:
+        """Return the numbers of the shards that hold these series."""
+        if len(ids) == len(self.ids):
+            return np.unique(self.shard).tolist()
+        wanted = set(ids)
+        held = [row for row, name in enumerate(self.ids) if name in wanted]
+        return np.unique(self.shard[held]).tolist()
+
+    def column(self, name: str) -> list[float | None]:
+        """Return a column of the report as numbers; None for NaN."""
+        values = self.report[name].to_numpy().astype(float)
+        return [None if value != value else value for value in values.tolist()]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the report, a row per series."""
+        if isinstance(self.report, pd.DataFrame):
+            return self.report
+        return self.report.to_pandas().set_index(pd.Index(self.ids, name="unique_id"))
+
+
+def is_sharded(rest: dict[str, Any]) -> bool:
+    """Return whether a ``model.json`` is that of a run of several shards."""
+    return rest.get("schema") == SCHEMA
+
+
+def read_index(folder: Path, rest: dict[str, Any]) -> Index:
+    """Return which series of a run is in which shard.
+
+    ``rest``: its ``model.json``. Raises ModelError when it is damaged.
+    """
+    if not is_sharded(rest):
+        ids, skipped, report = series_of(rest, folder)
+        return Index((folder,), ids, np.zeros(len(ids), int), skipped, report)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / _INDEX
+    raw = read_bytes(path)
+    if hashlib.sha256(raw).hexdigest() != rest.get("index_sha256"):
+        raise ModelError(f"{path}: damaged; its content is not what was saved. {ADVICE}")
+    try:
+        table = pq.read_table(pa.BufferReader(raw))
+        shard = table["shard"].to_numpy()
+        there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
+        shard = there["shard"].to_numpy()
+        shards = rest.get("shards")
+        if type(shards) is not int or not 0 < shards <= _MOST:
+            raise ValueError(f"shards: expected a number of them; got {shards!r}")
+        if not len(shard) or shard.max() >= shards:
+            raise ValueError("index: expected series, each in one of the shards")
+        ids = tuple(there["unique_id"].to_pylist())
+        if len(set(ids)) < len(ids):
+            raise ValueError("index: a series is there twice")
+        if missing := set(_ERRORS) - set(table.column_names):
+            raise ValueError(f"index: no column {', '.join(missing)}")
+        keys = [name for name in _KEYS if name in table.column_names]
+        folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
+        return Index(folders, ids, shard, _skipped_of(gone), there.drop_columns(keys))
+    except Exception as error:  # the file is whatever somebody made of it
+        reason = shortened(error)
+        raise ModelError(f"{path}: not a list of series: {reason}. {ADVICE}") from error
+
+
+def _skipped_of(gone: "pa.Table") -> dict[str, Skipped]:
+    """Return the series without a network; older versions stored only a text for each."""
+    stored = gone["reason"].to_pylist()
+    if "skipped" in gone.column_names:
+        stored = [json.loads(text) for text in gone["skipped"].to_pylist()]
+    return skipped_from_json(dict(zip(gone["unique_id"].to_pylist(), stored, strict=True)))
+
+
+def write_index(
+    folder: Path,
+    rests: Sequence[dict[str, Any]],
+    shared: dict[str, Any],
+    skipped: dict[str, Skipped],
+) -> None:
+    """Write the two files of a run that say what is in its shards.
+
+    - ``rests``: the ``model.json`` of each shard
+    - ``shared``: fields of ``model.json`` that are the same for all
+    - ``skipped``: series without a network, with the reason
+    """
+    raw = _table_of(rests, skipped)
+    (folder / _INDEX).write_bytes(raw)
+    first = rests[0]
+    root = {
+        "schema": SCHEMA,
+        "shards": len(rests),
+        "index_sha256": hashlib.sha256(raw).hexdigest(),
+        **{name: first[name] for name in ("config", "channels", "target", "frequency")},
+        "transform": {**first["transform"], "natures": {}},
+        **shared,
+    }
+    (folder / REST).write_text(json.dumps(root, indent=1, allow_nan=False), encoding="utf-8")
+
+
+def _table_of(rests: Sequence[dict[str, Any]], skipped: dict[str, Skipped]) -> bytes:
+    """Return the list of series as the bytes of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = [
+        pd.DataFrame({"unique_id": rest["ids"], "shard": number, **rest["report"]})
+        for number, rest in enumerate(rests)
+    ]
+    if skipped:
+        stored = [json.dumps(reason.to_json()) for reason in skipped.values()]
+        rows = skipped_frame(skipped).assign(shard=_SKIPPED, skipped=stored)
+        tables.append(rows.astype({"rows": float}))  # NaN where unknown
+    table = pd.concat(tables, ignore_index=True).astype({"shard": "int32"})
+    for name in _KEYS:
+        if name not in table:
+            table[name] = None
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_pandas(table, preserve_index=False), sink, write_page_checksum=True,
+        compression="zstd",
+    )  # fmt: skip
+    return sink.getvalue().to_pybytes()

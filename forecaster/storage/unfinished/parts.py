@@ -1,0 +1,180 @@
+"""Finished shards of a fit that is under way, and the run that they become.
+
+A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.model.files` writes
+it, with ``part.json`` and, in ``scores.npy``, the scores of its series that are in the sample.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from forecaster.config import Config
+from forecaster.files import atomic
+from forecaster.home import Home
+from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
+from forecaster.storage.model.checking import read_json
+from forecaster.storage.model.files import REST, as_new_run, load_whole, read_rest, write_model
+from forecaster.storage.runs.index import SHARDS, shard_name, write_index
+
+if TYPE_CHECKING:
+    from forecaster.forecasting import Model, Part
+
+_PART, _SCORES = "part.json", "scores.npy"
+
+
+class SavedPart(NamedTuple):
+    """A finished shard of a fit that is under way.
+
+    - ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Part`
+    - ``skipped``: its series without a network, with the reason
+    - ``seconds``: training time that is counted with this shard
+    - ``empty``: whether it has no model, since none of its networks can be used
+    - ``lost``: the skipped series that no worker could train, which may be tried again
+    - ``computed``: which code trained its networks; empty where there is none
+    """
+
+    folder: Path
+    scores: np.ndarray
+    skipped: dict[str, Skipped]
+    seconds: float
+    empty: bool
+    lost: tuple[str, ...] = ()
+    computed: Mapping[str, str] = MappingProxyType({})
+
+
+def save_part(
+    folder: Path,
+    part: "Part | None",
+    skipped: dict[str, Skipped],
+    lost: Sequence[str] = (),
+    seconds: float = 0.0,
+) -> SavedPart:
+    """Write a finished shard, whole or not at all; an earlier one is replaced.
+
+    - ``part``: None where none of its networks can be used
+    - ``skipped``: its series without a network, with the reason
+    - ``lost``: those of them that no worker could train
+    - ``seconds``: training time that is not counted with another shard
+
+    Raises WriteError when it cannot be written.
+    """
+    scores = part.sampled_scores if part else np.zeros((0, 0, 0))
+    said = {
+        "skipped": skipped_to_json(skipped),
+        "seconds": seconds,
+        "empty": part is None,
+        "lost": list(lost),
+        "computed": part.model.provenance["computed"] if part else {},
+    }
+    with atomic.write_folder(folder, replace=True) as temporary:
+        if part is not None:
+            write_model(part.model, temporary)
+        np.save(temporary / _SCORES, scores)
+        (temporary / _PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
+    return _saved_part(folder, said, scores)
+
+
+def read_part(folder: Path) -> SavedPart | None:
+    """Read a finished shard; None where there is none."""
+    if not (folder / _PART).exists():
+        return None
+    return _saved_part(folder, read_json(folder / _PART), np.load(folder / _SCORES))
+
+
+def _saved_part(folder: Path, said: dict[str, Any], scores: np.ndarray) -> SavedPart:
+    return SavedPart(
+        folder, scores, skipped_from_json(said["skipped"]), float(said["seconds"]),
+        bool(said["empty"]), tuple(said.get("lost", ())), dict(said.get("computed", {})),
+    )  # fmt: skip
+
+
+def part_ids(part: SavedPart) -> tuple[str, ...]:
+    """Return the series of a finished shard that have a network."""
+    return () if part.empty else tuple(read_rest(part.folder)["ids"])
+
+
+def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Model":
+    """Read some series of finished shards as one model.
+
+    - ``parts``: by the folder of a shard, which of its series
+    - ``spread``: by horizon, how wide bands start
+    """
+    from forecaster.forecasting import join_models
+
+    model = join_models([load_whole(folder).only(list(ids)) for folder, ids in parts.items()])
+    return dataclasses.replace(model, spread=spread)
+
+
+def finished_parts(folder: Path) -> list[Path]:
+    """Return a file of each finished shard of a fit that is under way, but of those to try again.
+
+    Raises ModelError when one cannot be read.
+    """
+    paths = (folder / SHARDS).glob(f"[0-9]*/{_PART}")
+    return [path for path in paths if not read_json(path).get("lost")]
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the finished shards of a fit that is under way."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder / SHARDS)
+
+
+def save_shards(
+    home: Home,
+    parts: Sequence[SavedPart],
+    spread: np.ndarray,
+    skipped: dict[str, Skipped],
+    provenance: dict[str, Any],
+    name: str | None = None,
+) -> Path:
+    """Save finished shards as a new run, and return its folder.
+
+    - ``spread``: by horizon, how wide bands start
+    - ``skipped``: series without a network, with the reason
+    - ``provenance``: of the whole, see :class:`forecaster.forecasting.Model`
+    - ``name``: of the run; by default its time
+
+    Raises WriteError when it cannot be written.
+    """
+    full = [part for part in parts if not part.empty]
+    shared = {"spread": spread.tolist(), "provenance": provenance}
+
+    def write(folder: Path) -> Path:
+        with atomic.write_folder(folder) as temporary:
+            if len(full) == 1:
+                _copy(full[0].folder, temporary, {**shared, "skipped": skipped_to_json(skipped)})
+                return folder
+            rests = []
+            for number, part in enumerate(full):
+                to = temporary / SHARDS / shard_name(number)
+                to.mkdir(parents=True)
+                rests.append(_copy(part.folder, to, {**shared, "skipped": {}}))
+            write_index(temporary, rests, shared, skipped)
+        return folder
+
+    config = Config.from_dict(read_json(full[0].folder / REST)["config"], "config")
+    return as_new_run(home, config.column.lower(), name, write)
+
+
+def _copy(source: Path, to: Path, changes: dict[str, Any]) -> dict[str, Any]:
+    """Put a model with changes into another folder; return what the index needs of it."""
+    rest = {**read_json(source / REST), **changes}
+    (to / REST).write_text(json.dumps(rest, indent=1, allow_nan=False), encoding="utf-8")
+    for path in source.glob("*.safetensors"):
+        try:
+            os.link(path, to / path.name)  # the same disk; what is there is never changed
+        except OSError:
+            shutil.copyfile(path, to / path.name)
+    return {
+        name: rest[name]
+        for name in ("config", "ids", "report", "channels", "target", "frequency", "transform")
+    }
