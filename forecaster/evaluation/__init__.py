@@ -1,4 +1,4 @@
-"""How good forecasts were: rolling origins, scores, tests, and what they are compared with."""
+"""Measure forecasts: rolling origins, scores, tests, and baselines to compare with."""
 
 import lazy_loader
 

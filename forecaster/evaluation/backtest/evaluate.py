@@ -1,4 +1,4 @@
-"""An evaluation from end to end: forecasts, scores and tests of all series, in a folder."""
+"""Evaluate a panel from end to end: forecasts, scores and tests of all series, in a folder."""
 
 import dataclasses
 import shutil
@@ -34,19 +34,19 @@ def evaluate_to_folder(
     executor: swarm.Executor | None = None,
     callbacks: BacktestCallbacks | None = None,
 ) -> Evaluation:
-    """Forecast from a rolling origin by our networks and baselines; score, test and write it all.
+    """Forecast from a rolling origin by our networks and baselines; score and test the forecasts.
 
-    The folder appears whole or not at all.
+    The results are written into a folder, which appears whole or not at all.
 
-    - ``folder``: must not exist, or be an evaluation to ``overwrite``
-    - ``config``: of our networks and PyTorch's
-    - ``provenance``: of the panel's data
+    - ``folder``: a new folder, or an evaluation to ``overwrite``
+    - ``config``: settings of our networks and PyTorch's
+    - ``provenance``: where the panel's data come from
     - ``finish``: adds files to the evaluation's folder before it appears
-    - ``executor``: where networks train and slow baselines are made
+    - ``executor``: where networks train and slow baselines run
 
     Raises UsageError for an unknown baseline or one whose library is not installed, and for groups
-    of other series; DataError when the panel is too short or no series belonged to the universe at
-    a cutoff.
+    that name other series; DataError when the panel is too short, or when no series belonged to the
+    universe at any cutoff.
     """
     began = time.perf_counter()
     config, options = config or Config(), options or BacktestOptions()
@@ -106,7 +106,7 @@ def evaluate_to_folder(
 
 
 def _aligned(panel: Panel, options: BacktestOptions) -> tuple[Panel, OwnEnds | None]:
-    """The panel, its series' ends aligned where the options say so."""
+    """Align the ends of the panel's series where the options say so."""
     if options.membership is not None and options.ends == "own":
         raise UsageError("dates of membership belong to common cutoffs; leave out ends = own")
     return aligned_if("common" if options.membership is not None else options.ends, panel)

@@ -1,4 +1,4 @@
-"""Our networks, the baselines and PyTorch side by side: the forecasts of an evaluation."""
+"""The forecasts of an evaluation: those of our networks, of the baselines and of PyTorch."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from forecaster.series import Panel
 
 @dataclasses.dataclass(frozen=True)
 class Forecasters:
-    """All that forecasts in an evaluation.
+    """Everything that forecasts in an evaluation.
 
-    - ``networks``: ours
-    - ``runner``: of the baselines
-    - ``torch``: PyTorch's networks, for some of the series or none
+    - ``networks``: our networks
+    - ``runner``: runs the baselines
+    - ``torch``: the networks that PyTorch trained for some series; None: there are none
     - ``torch_failed``: series that PyTorch could not train, with the reason
     """
 
@@ -34,11 +34,11 @@ class Forecasters:
 
     @property
     def model(self) -> str:
-        """The column of our networks."""
+        """The column of our networks' forecasts."""
         return self.networks.config.column
 
     def forecasts(self) -> Iterator["Forecasts"]:
-        """The forecasts of a batch of series after the other."""
+        """Yield the forecasts of one batch of series after another."""
         for origins, forecasts in self.networks.batches():
             parts = [origins.keys, forecasts, self.runner.run(origins)]
             if self.torch is not None:
@@ -48,13 +48,16 @@ class Forecasters:
 
 
 class Forecasts(NamedTuple):
-    """All forecasts of a batch of series; ``frame``: keys, every model's columns and ``latest``."""
+    """All forecasts of a batch of series.
+
+    ``frame``: the keys, the columns of every model, and ``latest``, the value at the cutoff
+    """
 
     origins: Origins
     frame: pd.DataFrame
 
     def of_members(self, membership: Membership | None) -> "Forecasts":
-        """Those from cutoffs at which the series belonged to the universe."""
+        """Return only the forecasts from cutoffs at which the series belonged to the universe."""
         if membership is None:
             return self
         ids, cutoffs = self.frame["unique_id"].to_numpy(), self.frame["cutoff"].to_numpy()
@@ -62,13 +65,13 @@ class Forecasts(NamedTuple):
         return self._replace(frame=frame)
 
     def to_store(self) -> pd.DataFrame:
-        """Forecasts as float32, half the room; the keys stay as they are."""
+        """Return the frame as it is stored: forecasts as float32, the keys unchanged."""
         frame = self.frame.drop(columns=LATEST)
         return frame.astype(dict.fromkeys(frame.columns[len(KEYS) :], np.float32))
 
 
 def torch_sample(ids: Sequence[str], most: int) -> list[str]:
-    """The series that PyTorch trains, evenly picked."""
+    """Return the series that PyTorch trains: ``most`` at most, evenly spaced."""
     return list(ids[:: max(1, len(ids) // max(1, most))][:most])
 
 
@@ -79,9 +82,9 @@ def by_torch(
     on_series: Callable[[int, int], None] | None,
     executor: swarm.Executor | None,
 ) -> tuple[RollingOrigin | None, dict[str, str]]:
-    """Networks of some series trained by PyTorch on what ours have seen, ``known``.
+    """Let PyTorch train networks of some series on ``known``, the data that our networks have seen.
 
-    Also returns the series on which it failed, with the reason.
+    Returns the networks, and the series on which PyTorch failed, with the reason.
     """
     from forecaster.evaluation.baselines import fit_by_torch
 
@@ -96,7 +99,7 @@ def by_torch(
 
 
 def _as_torch(forecasts: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Forecasts under the name of PyTorch."""
+    """Rename the columns of forecasts to those of PyTorch."""
     from forecaster.evaluation.baselines import COLUMN
 
     return forecasts.rename(columns=renamed_columns(forecasts, model, COLUMN))

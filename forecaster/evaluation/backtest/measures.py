@@ -1,6 +1,6 @@
-"""Errors of different series beside each other: relative to "unchanged", in volatilities, in pairs.
+"""Compare errors across series: relative to "unchanged", in volatilities, or in pairs of models.
 
-A horizon of :data:`ALL` stands for all: the mean over the horizons.
+A horizon of :data:`ALL` means the mean over all horizons.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from forecaster.evaluation.scores.tables import ALL
 
 
 def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
-    """A score of every series (row) and model (column), relative to that of "unchanged".
+    """Return a score relative to that of "unchanged" at the same horizon.
 
-    Each horizon is relative to "unchanged" at the same horizon.
+    The table has a row per series and a column per model.
     """
     table = _by_horizon(evaluation, score, horizon)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -24,9 +24,9 @@ def relative(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataF
 
 
 def in_volatility(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
-    """A score of every series (row) and model (column) in units of the series' own volatility.
+    """Return a score in units of each series' volatility, see :func:`volatility`.
 
-    The unit is the root of the mean squared change over one step, at the evaluation's cutoffs.
+    The table has a row per series and a column per model.
     """
     table = _by_horizon(evaluation, score, horizon)
     unit = volatility(evaluation).reindex(table.index.get_level_values("unique_id")).to_numpy()
@@ -40,7 +40,7 @@ MEASURES: Mapping[str, Callable[[Evaluation, str, int], pd.DataFrame]] = {
 
 
 def volatility(evaluation: Evaluation) -> pd.Series:
-    """The root of each series' mean squared change over one step, at the evaluation's cutoffs."""
+    """Return the root mean squared one-step change of each series at the evaluation's cutoffs."""
     scores = evaluation.scores
     naive = scores[(scores["model"] == NAIVE) & (scores["horizon"] == 1)]
     size = naive.set_index("unique_id")["rmse"]
@@ -48,7 +48,7 @@ def volatility(evaluation: Evaluation) -> pd.Series:
 
 
 def ratios(evaluation: Evaluation, score: str, other: str, horizon: int = ALL) -> pd.Series:
-    """Our score of every series relative to another model's, at the same horizons."""
+    """Return our score of each series relative to another model's, at the same horizons."""
     table = _by_horizon(evaluation, score, horizon)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = table[[evaluation.model]].div(table[other], axis=0)
@@ -56,12 +56,12 @@ def ratios(evaluation: Evaluation, score: str, other: str, horizon: int = ALL) -
 
 
 def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.DataFrame:
-    """By series and other model, how much lower or higher our score is, with a 95 % interval.
+    """Return how much lower or higher our score is than each other model's, with a 95 % interval.
 
-    Columns: ``unique_id, model, difference`` (a share of the other's score), ``low, high`` (NaN
+    Columns: ``unique_id, model, difference`` (as a share of the other's score), ``low, high`` (NaN
     where there are too few cutoffs for a test), ``p_adjusted``.
 
-    The interval is that of the Diebold-Mariano test: it allows for errors that overlap.
+    The interval is that of the Diebold-Mariano test, which allows for overlapping errors.
     """
     from scipy import stats
 
@@ -76,9 +76,9 @@ def differences(evaluation: Evaluation, score: str, horizon: int = ALL) -> pd.Da
 
 
 def tests_at(evaluation: Evaluation, horizon: int) -> pd.DataFrame:
-    """The tests of our model against the others at a horizon, with ``difference``.
+    """Return the tests of our model against the others at a horizon, with ``difference``.
 
-    Evaluations of earlier versions have no tests over all horizons: they get rows without p-values.
+    Evaluations of earlier versions have no tests over all horizons; their rows lack p-values.
     """
     tests = evaluation.tests[evaluation.tests["test"].str.endswith("_against")]
     rows = tests[tests["horizon"] == horizon]
@@ -110,7 +110,10 @@ def _by_horizon(evaluation: Evaluation, score: str, horizon: int) -> pd.DataFram
 
 
 def _mean(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
-    """Means over horizons, a row per series in the evaluation's order; none over some of them."""
+    """Return means over horizons, a row per series in the evaluation's order.
+
+    NaN where a score is missing at any horizon.
+    """
     groups = table.replace([np.inf, -np.inf], np.nan).groupby(level="unique_id")
     means = groups.mean().where(groups.count() == groups.size().to_numpy()[:, None])
     return means.reindex(evaluation.scores["unique_id"].unique())

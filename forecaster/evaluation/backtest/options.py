@@ -1,4 +1,4 @@
-"""What to evaluate, against what, and what is called meanwhile."""
+"""The options of an evaluation, and its callbacks."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,25 +8,26 @@ from forecaster import swarm
 from forecaster.ingest import Groups, Membership
 
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)
-"""Bands whose bounds and median are the 19 quantiles from 5 to 95 %, and a wider one."""
+"""The bands of an evaluation, in percent: their bounds and the median are the quantiles 5 %, 10 %,
+..., 95 %; one band more is wider."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BacktestOptions:
-    """What to evaluate, and against what.
+    """What to evaluate, and which baselines to compare with.
 
-    - ``n_windows``: cutoffs to forecast from, the latest ones; None: 250, or fewer of short series
-    - ``step_size``: times between two
+    - ``n_windows``: number of cutoffs, the latest ones; None: 250, or fewer for short series
+    - ``step_size``: times between two cutoffs
     - ``baselines``: names of :data:`forecaster.evaluation.baselines.BASELINES`, and ``torch``, the
       same networks trained by PyTorch; ``naive`` is always among them
-    - ``refit``: train at the first cutoff only (False), at each (True), or every so many
+    - ``refit``: train at the first cutoff only (False), at each (True), or after this many cutoffs
     - ``seed``: of our networks and PyTorch's
-    - ``torch_sample``: how many of the series PyTorch trains, evenly picked
-    - ``membership``: if given, forecasts count only from cutoffs at which the series belonged to
-      the universe
+    - ``torch_sample``: number of series that PyTorch trains, evenly spaced among all
+    - ``membership``: if given, only forecasts from cutoffs at which the series belonged to the
+      universe count
     - ``ends``: as for :func:`forecaster.cross_validation`
     - ``cache``: a folder where slow baselines keep their forecasts
-    - ``groups``: of the series, such as sectors, that the report summarises
+    - ``groups``: groups of series, such as sectors, that the report summarises
     """
 
     n_windows: int | None = None
@@ -47,16 +48,17 @@ class BacktestOptions:
 
     @property
     def runner_names(self) -> list[str]:
-        """The baselines that need no training, each once, naive first."""
+        """The baselines other than PyTorch, each once, naive first."""
         return list(dict.fromkeys(["naive", *(n for n in self.baselines if n != "torch")]))
 
 
 @dataclasses.dataclass(frozen=True)
 class BacktestCallbacks:
-    """What is called as an evaluation goes on.
+    """Functions that are called during an evaluation.
 
-    - ``training``: as our networks train
-    - ``torch``, ``forecast``: how many series are done, of how many
+    - ``training(progress)``: while our networks train
+    - ``torch(done, total)``, ``forecast(done, total)``: after series that PyTorch has trained, or
+      that were forecast
     """
 
     training: Callable[[swarm.Progress], None] | None = None

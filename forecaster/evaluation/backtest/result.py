@@ -1,4 +1,4 @@
-"""An evaluation as a value, and the folder that holds it."""
+"""An evaluation as a value, and the folder that stores it."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ FORECASTS = "forecasts.parquet"
 SCORES, TESTS, DAILY, SUMMARY = (
     "scores.parquet", "tests.parquet", "daily.parquet", "summary.json",
 )  # fmt: skip
-_SPOKEN = ("coverage-80", "coverage-95")
-_BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # of a row in memory, on the way to a page
+_QUOTED = ("coverage-80", "coverage-95")
+_BYTES = {SCORES: 500, TESTS: 250, FORECASTS: 100}  # of memory for a row while a page is made
 _REQUIRED = {FORECASTS, SCORES, TESTS, DAILY, SUMMARY}
 _ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.csv"}
 
@@ -26,12 +26,12 @@ _ADDED = {"figures", "report.html", "comparison.csv", "coverage.csv", "groups.cs
 class Evaluation:
     """A rolling-origin evaluation.
 
-    - ``folder``: where it is stored, with its forecasts
+    - ``folder``: where it is stored, together with its forecasts
     - ``scores``: a row per series, model and horizon
     - ``tests``: a row per series, horizon and test
-    - ``daily``: a row per cutoff and model: losses in units of the naive's errors of the same
-      series and horizon, means over both
-    - ``summary``: settings, provenance, times, what was left out
+    - ``daily``: a row per cutoff and model: losses relative to the naive's errors of the same
+      series and horizon, averaged over series and horizons
+    - ``summary``: settings, provenance, times, series that were left out
     """
 
     folder: Path
@@ -57,17 +57,17 @@ class Evaluation:
 
     @staticmethod
     def read(folder: Path, *, in_short: bool = False) -> "Evaluation":
-        """The evaluation in a folder.
+        """Read the evaluation in a folder.
 
-        ``in_short``: only what :func:`forecaster.evaluation.verdict` says something of, a fraction
-        of the tables of very many series.
+        ``in_short``: read only the rows and columns that :func:`forecaster.evaluation.verdict`
+        uses, a fraction of the tables.
 
         Raises UsageError when there is none, DataError when it cannot be read.
         """
         try:
             summary = Summary.read(folder / SUMMARY)
             if in_short:
-                scores = _read(folder / SCORES, _in_words(folder / SCORES))
+                scores = _read(folder / SCORES, _quoted_columns(folder / SCORES))
                 tests = _read(folder / TESTS, filters=[("horizon", "==", 0)])
             else:
                 scores, tests = (_read(folder / name) for name in (SCORES, TESTS))
@@ -82,7 +82,7 @@ class Evaluation:
         return Evaluation(folder, scores, tests, daily, summary)
 
     def write(self) -> None:
-        """Write everything but the forecasts into the folder."""
+        """Write the tables and the summary, but not the forecasts, into the folder."""
         tables = {SCORES: self.scores, TESTS: self.tests, DAILY: self.daily}
         for name, table in tables.items():
             with open_for_arrow(self.folder / name, "wb") as file:
@@ -90,21 +90,21 @@ class Evaluation:
         self.summary.write(self.folder / SUMMARY)
 
     def grouped(self, groups: Mapping[str, str]) -> "Evaluation":
-        """The same evaluation with its series in these groups."""
+        """Return the same evaluation with these groups of series."""
         return dataclasses.replace(self, summary=dataclasses.replace(self.summary, groups=groups))
 
     @property
     def model(self) -> str:
-        """The column of our own model."""
+        """The column of our model."""
         return self.summary.model
 
     @property
     def sharpest_score(self) -> str:
-        """The score that judges whole distributions where there are any, else point forecasts."""
+        """The score of whole distributions where there are any, else that of point forecasts."""
         return "crps" if "crps" in self.scores else "mae"
 
     def forecasts(self, columns: Sequence[str]) -> pd.DataFrame:
-        """These columns of the forecasts, after ``unique_id, ds, cutoff, y``."""
+        """Read these columns of the forecasts, after ``unique_id, ds, cutoff, y``."""
         return _read(self.folder / FORECASTS, [*KEYS, *columns])
 
     @property
@@ -116,7 +116,7 @@ class Evaluation:
             return pq.read_schema(opened).names
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """As :meth:`forecasts`, some series after others, so that not all are in memory."""
+        """Yield what :meth:`forecasts` returns, some series at a time, to save memory."""
         import pyarrow.parquet as pq
 
         rest = pd.DataFrame()
@@ -125,7 +125,9 @@ class Evaluation:
             for number in range(file.num_row_groups):
                 part = file.read_row_group(number, [*KEYS, *columns]).to_pandas()
                 part = pd.concat([rest, part], ignore_index=True) if len(rest) else part
-                unfinished = part["unique_id"] == part["unique_id"].iloc[-1]  # it may go on
+                unfinished = (
+                    part["unique_id"] == part["unique_id"].iloc[-1]
+                )  # the next row group may continue it
                 rest = part[unfinished].reset_index(drop=True)
                 if not unfinished.all():
                     yield part[~unfinished].reset_index(drop=True)
@@ -134,7 +136,7 @@ class Evaluation:
 
 
 def bytes_of_tables(folder: Path) -> int:
-    """About how much memory the tables of an evaluation take, and what a page makes of them."""
+    """Estimate the bytes of memory that the tables of an evaluation take while a page is made."""
     return sum(_rows(folder / name) * each for name, each in _BYTES.items())
 
 
@@ -145,14 +147,14 @@ def _rows(path: Path) -> int:
         return pq.read_metadata(file).num_rows
 
 
-def _in_words(path: Path) -> list[str]:
-    """The columns of scores that are spoken of."""
+def _quoted_columns(path: Path) -> list[str]:
+    """Return the columns of scores that sentences quote."""
     import pyarrow.parquet as pq
 
     with open_for_arrow(path) as file:
         names = pq.read_schema(file).names
-    said = {"unique_id", "horizon", "model", "mae", "crps", "rmse"}
-    return [name for name in names if name in said or name in _SPOKEN]
+    kept = {"unique_id", "horizon", "model", "mae", "crps", "rmse"}
+    return [name for name in names if name in kept or name in _QUOTED]
 
 
 def _read(
@@ -163,7 +165,7 @@ def _read(
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Raise UsageError for a folder that exists, unless it is an evaluation to overwrite."""
+    """Raise UsageError for a folder that exists, unless it holds an evaluation to overwrite."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -1,6 +1,6 @@
-"""What an evaluation says about itself: its settings, its data, its times, what was left out.
+"""The summary of an evaluation: its settings, data and times, and the series left out.
 
-In ``summary.json`` a summary is one flat table. What does not apply to an evaluation is absent.
+In ``summary.json`` it is one flat table, without the entries that do not apply.
 """
 
 import dataclasses
@@ -18,21 +18,21 @@ from forecaster.errors import UsageError
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
 SIMULATED = "simulated"
-"""The source whose prices are invented."""
+"""The name of the source of invented prices."""
 
 _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Which data an evaluation was made from, when, and by which program.
+    """The data that an evaluation was made from, the time, and the versions of the program.
 
     - ``created``, ``python``, ``versions``: set by :meth:`stamped`
-    - ``source``: the name of the source; None for a panel of unknown origin
+    - ``source``: name of the source; None for a panel of unknown origin
     - ``data_sha256``: the hash of the stored data
     - ``mask``: rows with these flags were left out of training
     - ``stale``: series that could not be updated before, with the reason
-    - ``unfinished``: what it was called while it was under way, where it went in shards
+    - ``unfinished``: the name by which it could be resumed; None where it could not
     """
 
     created: str = ""
@@ -45,7 +45,7 @@ class Provenance:
     unfinished: str | None = None
 
     def stamped(self) -> "Provenance":
-        """With the time and the versions of now."""
+        """Return a copy with the present time and versions."""
         return dataclasses.replace(
             self,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -59,11 +59,11 @@ class Provenance:
 
 @dataclasses.dataclass(frozen=True)
 class Seconds:
-    """How long the parts of an evaluation took.
+    """How long the steps of an evaluation took.
 
     - ``training``: our networks, without preparing their data
-    - ``fitting``: everything up to the first forecast, by the clock
-    - ``torch``: PyTorch's networks, over all cores; None where it trained none
+    - ``fitting``: reading, preparing and training, by the clock
+    - ``torch``: PyTorch's networks, on all cores; None where it trained none
     - ``baselines``: each baseline, summed over its processes
     - ``all``: the whole evaluation, by the clock
     """
@@ -79,20 +79,23 @@ class Seconds:
 class Summary:
     """Settings and circumstances of an evaluation.
 
-    - ``model``: the column of our own model; ``models``: of all that were scored
-    - ``series``: how many have scores; ``cutoffs``: how many there are, ``step_size`` times apart
+    - ``model``: the column of our model; ``models``: the columns of all scored models
+    - ``series``: number of series with scores
+    - ``cutoffs``: number of cutoffs, ``step_size`` times apart
     - ``levels``: of the bands, as they are written in column names
-    - ``first_cutoff``, ``last_cutoff``, ``first``, ``last``: of the cutoffs and of the panel
-    - ``refit``: False, True (at every cutoff), or after how many cutoffs training starts again
+    - ``first_cutoff``, ``last_cutoff``: the first and the last cutoff
+    - ``first``, ``last``: the first and the last time of the panel
+    - ``refit``: False, True (at every cutoff), or the number of cutoffs after which training starts
+      again
     - ``target``: the panel's channel that was forecast
-    - ``skipped``: series without scores; ``failed``: by baseline, the series it failed on; both
-      with the reason
+    - ``skipped``: series without scores, with the reason
+    - ``failed``: by baseline, the series it failed on, with the reason
     - ``membership``: whether series counted only while they belonged to the universe
-    - ``own_ends``: whether each series was evaluated at its own end; cutoffs and times then are
-      those of the one that ends last
-    - ``torch_series``: how many networks PyTorch trained; None without PyTorch
+    - ``own_ends``: whether each series was evaluated at its own end; cutoffs and times are then
+      those of the series that ends last
+    - ``torch_series``: number of series that PyTorch trained; None without PyTorch
     - ``peak_memory_gb``: by kind of process
-    - ``groups``: by series, the group that it belongs to, where it does
+    - ``groups``: the group of each series that belongs to one
     """
 
     model: str
@@ -127,21 +130,21 @@ class Summary:
 
     @property
     def of_prices(self) -> bool:
-        """Whether what was forecast is a price, not any series ``y``."""
+        """Whether prices were forecast, not other series ``y``."""
         return self.target != "y"
 
     @property
     def has_torch(self) -> bool:
-        """Whether PyTorch's networks were scored."""
+        """Whether networks trained by PyTorch were scored."""
         return "PyTorch" in self.models
 
     def write(self, path: Path) -> None:
-        """Write ``summary.json``."""
+        """Write the summary as ``summary.json``."""
         path.write_text(json.dumps(self.to_dict(), indent=1, default=str))
 
     @staticmethod
     def read(path: Path) -> "Summary":
-        """Read ``summary.json``. Raises OSError, or ValueError for what is no summary."""
+        """Read a ``summary.json``. Raises OSError, or ValueError where it holds no summary."""
         values = json.loads(path.read_text())
         try:
             return Summary.from_dict(values)
@@ -149,7 +152,7 @@ class Summary:
             raise ValueError(f"{path.name} is not a summary: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """The flat table of ``summary.json``."""
+        """Return the flat table of ``summary.json``."""
         values = _shallow(self)
         values["config"] = dataclasses.asdict(self.config)
         values["skipped"] = skipped_to_json(self.skipped)
@@ -160,7 +163,7 @@ class Summary:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Summary":
-        """The summary of a flat table; entries of other versions are passed over."""
+        """Make a summary from a flat table; unknown entries, of other versions, are ignored."""
         absent: dict[str, Any] = {"membership": False, "own_ends": None, "torch_series": None}
         return _made(
             Summary,
@@ -176,13 +179,13 @@ class Summary:
 
 
 def _shallow(value: Any) -> dict[str, Any]:
-    """A dataclass as a dictionary, without the fields that are None."""
+    """Return a dataclass as a dictionary, without the fields that are None."""
     fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {name: entry for name, entry in fields.items() if entry is not None}
 
 
 def _made(kind: type[_T], values: Mapping[str, Any], **changes: Any) -> _T:
-    """A dataclass of the entries that are fields of it."""
+    """Make a dataclass from those entries that are its fields."""
     names = {field.name for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
     return kind(**{name: entry for name, entry in values.items() if name in names} | changes)
 

@@ -1,4 +1,4 @@
-"""What an evaluation says, in sentences and small tables that need no statistics to be read."""
+"""The results of an evaluation in sentences and small tables for readers without statistics."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,22 +14,23 @@ from forecaster.evaluation.scores.significance import FEWEST
 from forecaster.evaluation.scores.tables import ALL
 
 ALPHA = 0.05
-"""The level of all tests of significance."""
+"""The level of all significance tests."""
 SUSPICIOUS = 0.97
-"""Of the naive error; daily prices do not give more away than that."""
+"""Share of the naive error below which forecasts of daily prices are too good to be true."""
 QUOTED_LEVELS = (80, 95)
-"""The bands that sentences and tables speak of."""
-_SHORT = 60.0  # seconds of training, of which compiling takes most
+"""The bands that sentences and tables quote, in percent."""
+_SHORT = 60.0  # seconds of training, most of which is compiling
 TORCH = "PyTorch"
 """The column of the networks that PyTorch trained."""
 
 
 class Comparison(NamedTuple):
-    """Our model against another one at a horizon, or over all, by one score.
+    """Our model compared with another one by one score, at a horizon or over all horizons.
 
-    - ``series``: how many are compared
-    - ``ratio``, ``median_ratio``: of our score to the other's, over series
-    - ``better``, ``significantly_better``, ``significantly_worse``: shares of the series
+    - ``series``: number of series compared
+    - ``ratio``, ``median_ratio``: mean and median over series of our score over the other's
+    - ``better``, ``significantly_better``, ``significantly_worse``: the share of the series on
+      which ours is
     - ``known``: the share of the series with a p-value
     """
 
@@ -45,7 +46,7 @@ class Comparison(NamedTuple):
 
     @property
     def shares(self) -> str:
-        """On which shares of the series ours is better, and significantly so, in words."""
+        """The shares of series on which ours is better or significantly better, in words."""
         text = f"better on {self.better:.0%} of {self.series} series"
         if self.known > 0:
             text += (
@@ -56,10 +57,10 @@ class Comparison(NamedTuple):
 
 
 def verdict(evaluation: Evaluation) -> list[str]:
-    """Five plain sentences about the forecasts over all horizons, the most important first.
+    """Return five plain sentences about the forecasts over all horizons, the most important first.
 
-    What was forecast, point forecasts, whole distributions, bands, and PyTorch's networks or, where
-    there are none, the series on which we do best and worst.
+    They name the data, and judge point forecasts, whole distributions, bands, and the networks that
+    PyTorch trained or, where there are none, the series on which ours do best and worst.
     """
     return [
         _what_was_forecast(evaluation),
@@ -71,7 +72,7 @@ def verdict(evaluation: Evaluation) -> list[str]:
 
 
 def caveats(evaluation: Evaluation) -> list[str]:
-    """What must be said beside the verdict: failures, too few cutoffs, errors too small."""
+    """Return what to warn of beside the verdict: failures, too few cutoffs, errors too small."""
     summary = evaluation.summary
     lines = [
         f"{baseline} failed on {len(failed)} series, which are not compared with it."
@@ -97,19 +98,19 @@ def caveats(evaluation: Evaluation) -> list[str]:
 
 
 def comparison(evaluation: Evaluation, horizon: int = ALL) -> pd.DataFrame:
-    """Our model against each other one at a horizon, or over all: a row per score and model.
+    """Compare our model with each other one at a horizon, by default over all horizons.
 
-    Columns: the fields of :class:`Comparison`.
+    Returns a row per score and model, whose columns are the fields of :class:`Comparison`.
     """
     rows = list(_comparisons(evaluation, horizon))
     return pd.DataFrame(rows, columns=list(Comparison._fields))
 
 
 def strongest(evaluation: Evaluation) -> str | None:
-    """The model that ours has the hardest time with; PyTorch's networks only if there is no other.
+    """Return the strongest of the other models; PyTorch's networks only if there is no other.
 
-    The one with the highest median ratio of our score to its, over all horizons; None where there
-    is no other model.
+    It is the one with the highest median ratio of our score to its score, over all horizons; None
+    where there is no other model.
     """
     table = comparison(evaluation)
     rows = table[table["score"] == evaluation.sharpest_score]
@@ -148,7 +149,7 @@ def _compared_with(evaluation: Evaluation, score: str, model: str) -> Comparison
 
 
 def coverage(evaluation: Evaluation) -> pd.DataFrame:
-    """Shares of outcomes inside the bands, ``model, horizon, level, held``: means over series."""
+    """Return the mean share of outcomes inside the bands: ``model, horizon, level, held``."""
     scores = evaluation.scores
     columns = [name for name in scores if str(name).startswith("coverage-")]
     means = scores.groupby(["model", "horizon"], sort=False)[columns].mean().reset_index()
@@ -158,10 +159,10 @@ def coverage(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def value_at_risk(evaluation: Evaluation) -> pd.DataFrame:
-    """Values at risk one step ahead: a row per probability and model.
+    """Check values at risk one step ahead; return a row per probability and model.
 
-    ``exceeded``: how often, mean over series; ``kupiec`` and ``christoffersen``: the share of
-    series on which the test rejects.
+    - ``exceeded``: the share of outcomes below the value at risk, mean over series
+    - ``kupiec``, ``christoffersen``: the share of series on which the test rejects
     """
     tests = evaluation.tests
     tests = tests[tests["test"].str.startswith(("kupiec-", "christoffersen-"))]
@@ -213,7 +214,7 @@ def _distributions_in_words(evaluation: Evaluation) -> str:
 
 
 def _at_the_ends(evaluation: Evaluation, score: str) -> str:
-    """A mean score relative to that of "unchanged" at the first and the last horizon, in words."""
+    """Return our mean relative score at the first and the last horizon, in words."""
     last = int(evaluation.scores["horizon"].max())
     if last == 1:
         return ""
@@ -235,7 +236,7 @@ def _bands_in_words(evaluation: Evaluation) -> str:
 
 
 def _torch_in_words(evaluation: Evaluation) -> str | None:
-    """How our networks' errors differ from those of PyTorch's, which had the same task."""
+    """Return how our networks' errors differ from those of PyTorch's on the same task."""
     compared = _compared_with(evaluation, evaluation.sharpest_score, TORCH)
     if not evaluation.summary.has_torch or compared is None:
         return None
@@ -250,9 +251,9 @@ def _torch_in_words(evaluation: Evaluation) -> str | None:
 
 
 def _same_distribution(evaluation: Evaluation) -> str:
-    """Whether the errors of series can be told apart from PyTorch's, in words.
+    """Return whether our errors can be told apart from PyTorch's, in words.
 
-    The errors of a series come in pairs, and what its days were like is common to both.
+    The test is paired: both have one error for each series.
     """
     from scipy import stats
 
@@ -279,9 +280,9 @@ def _ends_in_words(evaluation: Evaluation) -> str:
 
 
 def _torch_times(evaluation: Evaluation) -> str:
-    """How many times as long PyTorch trains a network as we do, in words.
+    """Return how much longer PyTorch trains a network than we do, in words.
 
-    Nothing where either takes less than a minute: compiling decides then.
+    Empty where either takes less than a minute, since that is mostly compiling.
     """
     summary = evaluation.summary
     ours, torch = summary.seconds.training, summary.seconds.torch or 0.0

@@ -1,4 +1,4 @@
-"""What a forecast has to be better than: simple, statistical and volatility models, per series.
+"""Baselines to compare with: simple, statistical and volatility models, for each series.
 
 Knows panels and cutoffs. Must not know the networks or their scores.
 """

@@ -1,10 +1,10 @@
 """GARCH with Student-t errors, by the ``arch`` library.
 
-Arguments as of :mod:`forecaster.evaluation.baselines.simple`. Parameters are estimated once, as the
-networks' are, on what was known at the first origin, and the variance is updated from there. The
-sum of several days' returns is taken as Student-t with the summed variance, which is exact for one
-day. Where an estimate explodes, it raises ValueError; where it does so later on, there are no
-forecasts, NaN, from then on.
+Arguments as of :mod:`forecaster.evaluation.baselines.simple`. Parameters are estimated once, like
+the networks', on the data known at the first origin; the variance is updated from there. The sum of
+several days' returns is taken as Student-t with the summed variance, which is exact for one day.
+An estimate whose variance explodes at once raises ValueError; if it explodes later, forecasts are
+NaN from there on.
 
 Bollerslev (1987), Review of Economics and Statistics 69; with leverage Glosten, Jagannathan &
 Runkle (1993), Journal of Finance 48.
@@ -19,21 +19,21 @@ from scipy.stats import t as student_t
 from forecaster.evaluation.baselines.simple import logarithmic
 
 _ROUNDING = 1e-3  # estimates often lie on the border, a persistence of 1
-# Times the largest change before the first cutoff. Of 67 US stocks of 2000-2015 none came above 1.
+# In units of the largest change before the first cutoff; 67 US stocks of 2000-2015 stay below 1.
 _MOST_VOLATILITY = 10.0
 
 
 def garch(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """GARCH(1,1)-t with a constant mean."""
+    """Forecast by GARCH(1,1)-t with a constant mean."""
     return _volatility(y, origins, horizon, quantiles, leverage=0)
 
 
 def gjr(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """GJR-GARCH(1,1,1)-t: falls may raise the variance more than rises."""
+    """Forecast by GJR-GARCH(1,1,1)-t, where falls may raise the variance more than rises."""
     return _volatility(y, origins, horizon, quantiles, leverage=1)
 
 
@@ -48,13 +48,13 @@ def _volatility(
     size = steps[:known].std()
     if known < 50 or not size > 0:
         raise ValueError(f"{known} changes before the first cutoff; expected 50 that are not all 0")
-    scaled = steps / size  # the optimiser wants numbers near one
+    scaled = steps / size  # the optimiser needs numbers near one
     model = arch_model(scaled, mean="Constant", vol="GARCH", p=1, o=leverage, q=1, dist="t")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # what did not converge is looked for below
+        warnings.simplefilter("ignore")  # estimates that did not converge are found below
         fitted = model.fit(last_obs=known, disp="off", show_warning=False)
         _check_estimate(fitted.params, scaled[:known])
-        # Of an estimate made up to `last_obs`, the forecasts from every later step.
+        # The estimate uses the steps up to `last_obs`; the forecasts start at every later step.
         forecast = fitted.forecast(horizon=horizon, start=known - 1, reindex=False)
     variance = np.cumsum(forecast.variance.to_numpy()[origins - known], axis=1)
     sound = ~np.logical_or.accumulate(_exploded(variance, scaled[:known]))
@@ -71,7 +71,7 @@ def _volatility(
 
 
 def _check_estimate(params: pd.Series, steps: np.ndarray) -> None:
-    """Raise ValueError for parameters that no maximum of the likelihood has.
+    """Raise ValueError for parameters that cannot maximise the likelihood.
 
     The optimiser may leave the likelihood's domain where a series hardly ever changes.
     """
@@ -84,10 +84,10 @@ def _check_estimate(params: pd.Series, steps: np.ndarray) -> None:
 
 
 def _exploded(variance: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Which origins have variances (origin, horizon), summed over steps, that cannot be used.
+    """Return which origins have unusable variances (origin, horizon), summed over steps.
 
-    A volatility far beyond every change that was seen when it was estimated is that of an estimate
-    from a listing that was frozen, or nearly so.
+    A volatility far beyond every change before the first cutoff comes from an estimate on a listing
+    that was frozen, or nearly so.
     """
     ahead = np.arange(1, variance.shape[1] + 1)
     most = ahead * (_MOST_VOLATILITY * np.abs(steps).max()) ** 2

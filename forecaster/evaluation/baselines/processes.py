@@ -1,4 +1,4 @@
-"""Processes that work for this one, and end when it does."""
+"""Worker processes that end with this one, and the memory and cores of a process."""
 
 import multiprocessing
 import os
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def end_with_parent() -> None:
-    """Let this process end as soon as the one that started it has, however that was.
+    """Let this process end as soon as its parent has ended, even if that was killed.
 
-    One that waits for work would otherwise wait for ever when its parent is killed.
+    A process that waits for work would otherwise wait for ever.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -24,9 +24,9 @@ def end_with_parent() -> None:
 
 
 def memory_used(_: int = 0) -> tuple[int, int]:
-    """This process's number, and its peak memory in KiB."""
+    """Return this process's number, and its peak memory in KiB."""
     try:
-        # getrusage of a new process includes the one it was started from.
+        # getrusage of a new process includes its parent's memory.
         lines = Path("/proc/self/status").read_text().splitlines()
         peak = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
         return os.getpid(), int(peak)
@@ -35,7 +35,7 @@ def memory_used(_: int = 0) -> tuple[int, int]:
 
 
 def _peak_by_getrusage() -> int:
-    """This process's peak memory in KiB where the system has no ``/proc``; 0 on Windows."""
+    """Return the peak memory in KiB where the system has no ``/proc``; 0 on Windows."""
     try:
         import resource
     except ImportError:
@@ -45,7 +45,7 @@ def _peak_by_getrusage() -> int:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

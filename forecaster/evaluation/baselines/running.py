@@ -1,4 +1,4 @@
-"""Run baselines over all series and cutoffs, on all cores; slow ones keep what they made."""
+"""Run baselines over all series and cutoffs, on all cores; forecasts of slow ones are cached."""
 
 import concurrent.futures
 import contextlib
@@ -27,16 +27,16 @@ from forecaster.files import atomic
 from forecaster.forecasting import check_levels, columns_of_quantiles, quantiles_of
 from forecaster.series import Panel, default_season, find_seasons
 
-_VERSION = 3  # of kept forecasts; raise it when a baseline's numbers change
+_VERSION = 3  # of cached forecasts; raise it when a baseline's numbers change
 
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """A baseline, by name so that nothing is imported before it is used.
+    """A baseline, by name, so that it is imported only when it is used.
 
     - ``column``: its name in frames
-    - ``module``, ``function``: where it is, in :mod:`forecaster.evaluation.baselines`
-    - ``library``: what must be installed; ``extra``: the extra of this package that brings it
+    - ``module``, ``function``: where it is defined in :mod:`forecaster.evaluation.baselines`
+    - ``library``: the library it needs; ``extra``: the extra of this package that installs it
     """
 
     column: str
@@ -47,7 +47,7 @@ class Baseline:
 
     @property
     def slow(self) -> bool:
-        """Whether it is worth processes of its own, and keeping its forecasts."""
+        """Whether it runs in processes of its own and its forecasts are cached."""
         return bool(self.library)
 
 
@@ -62,9 +62,9 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Forecasts (origin, horizon, quantile) of a series, or None.
+    """Forecasts (origin, horizon, quantile) of a series, or None where the baseline failed.
 
-    ``reason``: why there are none, or not all; those are NaN.
+    ``reason``: why forecasts are missing; NaN where only some are
     """
 
     forecasts: np.ndarray | None
@@ -96,21 +96,20 @@ def forecast(
     season: int | Sequence[int] | None = None,
     workers: int | None = None,
 ) -> pd.DataFrame:
-    """One baseline's forecasts of all series.
+    """Forecast all series by one baseline.
 
     - ``cutoffs``: times of the panel
     - ``name``: of :data:`BASELINES`
-    - ``horizon``: how many steps ahead; ``level``: of the bands, in percent
-    - ``season``: steps in a season, or in several; by default by the frequency, and where times are
-      whole numbers sought in each series
-    - ``workers``: processes, by default one per core
+    - ``horizon``: number of steps ahead; ``level``: of the bands, in percent
+    - ``season``: steps in a season, or in several; by default by the frequency, or, where times are
+      whole numbers, detected in each series
+    - ``workers``: number of processes, by default one per core
 
-    Rows that were known at the first cutoff to look wrong are left out, as where networks are
-    trained.
+    Rows that were known at the first cutoff to look wrong are left out, as in training networks.
 
-    Returns a frame as of :func:`forecaster.cross_validation`: ``unique_id, ds, cutoff, y``, the
-    median and bounds per level. A series on which the baseline fails has NaN, and a warning says
-    why.
+    Returns a frame like that of :func:`forecaster.cross_validation`: ``unique_id, ds, cutoff, y``,
+    the median and bounds per level. A series on which the baseline fails has NaN, and a warning
+    says why.
 
     Raises UsageError for an unknown baseline, or one whose library is not installed.
     """
@@ -127,26 +126,26 @@ def forecast(
 
 
 def _start_process() -> None:
-    """A process of baselines ends with its parent and keeps its libraries' remarks to itself."""
+    """Prepare a worker: it ends with its parent, and hides the warnings of its libraries."""
     end_with_parent()
     warnings.simplefilter("ignore")
 
 
 class Runner:
-    """Makes the forecasts of some baselines, in processes that it keeps running.
+    """Makes the forecasts of some baselines, in processes that keep running.
 
     - ``names``: of :data:`BASELINES`
     - ``horizon``, ``level``: of the forecasts
-    - ``panel``: its frequency says how long a season is, for each series the shortest it has where
-      times are whole numbers
+    - ``panel``: its frequency decides the length of a season; where times are whole numbers, the
+      shortest season of each series counts
     - ``season``: steps in a season instead, or in several, of which the shortest counts
-    - ``cache``: a folder where slow baselines keep their forecasts, by content
-    - ``workers``: processes, by default one per core
-    - ``executor``: where slow baselines are made instead, if not in this process
-    - ``on_series``: called with a baseline's name and how many series it has done
+    - ``cache``: a folder for the forecasts of slow baselines
+    - ``workers``: number of processes, by default one per core
+    - ``executor``: where slow baselines run, if not in this process
+    - ``on_series(name, done)``: called after each series of a baseline
 
-    As it goes on, ``failed`` names the series that each baseline failed on, with the reason,
-    ``seconds`` adds up their times, and ``memory`` has the largest of each process in KiB.
+    While it runs, ``failed`` collects the series that each baseline failed on, with the reason,
+    ``seconds`` the time of each baseline, and ``memory`` the peak of each process in KiB.
     """
 
     def __init__(
@@ -193,7 +192,7 @@ class Runner:
             self._pool.shutdown(cancel_futures=True)
 
     def run(self, origins: Origins) -> pd.DataFrame:
-        """Forecasts of all baselines, a row per entry of ``origins``; NaN where one failed."""
+        """Forecast by all baselines, a row per entry of ``origins``; NaN where one failed."""
         columns = {}
         for name, baseline in self.baselines.items():
             quantiles = self._forecasts(name, baseline, origins)
@@ -211,7 +210,7 @@ class Runner:
                 )
 
     def _forecasts(self, name: str, baseline: Baseline, origins: Origins) -> np.ndarray:
-        """Quantiles of every entry, (entry, quantile)."""
+        """Return the quantiles of every entry, (entry, quantile)."""
         out = np.full((len(origins.row), len(self._quantiles)), np.nan)
         jobs = {int(row): self._job(origins, row) for row in np.unique(origins.row)}
         results = self._results(name, baseline, jobs)
@@ -229,18 +228,18 @@ class Runner:
         return out
 
     def _job(self, origins: Origins, row: int) -> Job:
-        """A series' history from its first observation on, and the steps it is forecast from."""
+        """Return a series' history from its first observation, and the steps to forecast from."""
         target = origins.panel.channels.index(origins.panel.target)
         first = origins.histories.first[row]
         y = origins.histories.values[row, first:, target]
         steps = np.unique(origins.step[origins.row == row]) - first
         season = self._season
-        if season is None:  # in what was known at the first origin
+        if season is None:  # detected in the data known at the first origin
             season = min(find_seasons(y[: steps[0] + 1]), default=1)
         return Job(y, steps, self._horizon, self._quantiles, season)
 
     def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
-        """The result of every job, kept or made."""
+        """Return the result of every job, cached or new."""
         paths = {row: self._path(name, job) for row, job in jobs.items()}
         kept = {row: result for row, path in paths.items() if (result := _read(path)) is not None}
         made = self._made(baseline, {row: job for row, job in jobs.items() if row not in kept})
@@ -262,7 +261,7 @@ class Runner:
         return results
 
     def _path(self, name: str, job: Job) -> Path | None:
-        """Where a slow baseline's forecasts of a series are kept: a hash of all they depend on."""
+        """Return the cache file of a slow baseline's forecasts, named by a hash of their inputs."""
         if self._cache is None or not self.baselines[name].slow:
             return None
         library = importlib.import_module(self.baselines[name].library)
@@ -295,7 +294,7 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
 def _made_elsewhere(
     executor: swarm.Executor, call: tuple[str, str], jobs: dict[int, Job]
 ) -> dict[int, Result]:
-    """Results by executor: a series that no worker could do has none, and a reason."""
+    """Run the jobs by an executor; a series that no worker could finish gets a reason instead."""
     results: dict[int, Result] = {}
     with contextlib.closing(executor.run(_make_one, call, jobs.items(), per_core=True)) as made:
         for (row, _), result in made:
@@ -309,7 +308,7 @@ def _make_one(call: tuple[str, str], numbered: tuple[int, Job]) -> Result:
 
 
 def _make(module: str, function: str, job: Job) -> Result:
-    """One series by one baseline."""
+    """Forecast one series by one baseline."""
     import time
 
     began = time.perf_counter()
@@ -335,10 +334,10 @@ def _while_positive(
     quantiles: np.ndarray,
     season: int,
 ) -> np.ndarray:
-    """Forecasts by a baseline that takes logarithms of a series above zero.
+    """Forecast by a baseline that takes logarithms of series above zero.
 
-    Whether the series is above zero is decided by what was known at the first origin. From the step
-    on where it no longer is, there are no forecasts.
+    Whether a series is above zero is decided by the data known at the first origin. From a later
+    step on where it is not, forecasts are NaN.
     """
     bad = np.flatnonzero(y <= 0)
     if not len(bad) or bad[0] <= origins[0]:
@@ -350,7 +349,7 @@ def _while_positive(
 
 
 def _missing(forecasts: np.ndarray) -> str:
-    """From how many origins there are no forecasts (origin, horizon, quantile); empty for none."""
+    """Return from how many origins forecasts (origin, horizon, quantile) are missing, in words."""
     count = int(np.isnan(forecasts).any((1, 2)).sum())
     return f"no forecasts from {count} of {len(forecasts)} cutoffs" if count else ""
 
@@ -362,7 +361,7 @@ def _read(path: Path | None) -> Result | None:
         with np.load(path) as kept:
             return Result(kept["made"], _missing(kept["made"]), float(kept["seconds"]))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None  # made anew
+        return None  # computed again
 
 
 def _keep(path: Path, result: Result) -> None:

@@ -1,9 +1,9 @@
 """Baselines that need no library and no training.
 
-Each takes one series ``y`` (step,), the ``origins`` it is forecast from (steps, in order), the
+Each takes one series ``y`` (step,), the ``origins`` to forecast from (steps, in order), the
 horizon, the ``quantiles`` wanted and the length of a season in steps. It returns forecasts (origin,
-horizon, quantile) in the units of ``y``, each made from the steps up to its origin alone. Series
-above zero are taken in logarithms, so that what is forecast is a return.
+horizon, quantile) in the units of ``y``, each made only from the steps up to its origin. Series
+above zero are forecast in logarithms.
 """
 
 from collections.abc import Callable
@@ -13,23 +13,23 @@ import numpy as np
 from scipy.special import ndtri
 
 Method: TypeAlias = Callable[[np.ndarray, np.ndarray, int, np.ndarray, int], np.ndarray]
-"""A baseline: ``y, origins, horizon, quantiles, season`` to forecasts."""
+"""A baseline: takes ``y, origins, horizon, quantiles, season`` and returns forecasts."""
 
 WINDOW = 250
-"""Steps that empirical quantiles are taken from."""
+"""Number of changes that empirical quantiles are taken from."""
 DECAY = 0.94
-"""Of the variance; RiskMetrics Technical Document, J.P. Morgan (1996), for daily data."""
+"""Decay of the variance for daily data; RiskMetrics Technical Document, J.P. Morgan (1996)."""
 
 
 def logarithmic(y: np.ndarray) -> bool:
-    """Whether a series is taken in logarithms."""
+    """Return whether a series is forecast in logarithms."""
     return bool((y > 0).all())
 
 
 def naive(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """The last value; bands of a random walk whose normal steps are as wide as all so far."""
+    """Forecast the last value, with the bands of a random walk of normal steps."""
     z, back = _taken(y)
     steps = np.diff(z)
     deviation = np.sqrt(_so_far(steps**2, origins - 1))
@@ -39,7 +39,7 @@ def naive(
 def drift(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """The last value and the mean of all steps so far; Hyndman & Athanasopoulos (2021), 5.2."""
+    """Continue from the last value by the mean step; Hyndman & Athanasopoulos (2021), 5.2."""
     z, back = _taken(y)
     steps = np.diff(z)
     mean = _so_far(steps, origins - 1)
@@ -53,7 +53,7 @@ def drift(
 def seasonal_naive(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """The latest value of the same season; the variance is that of seasonal differences so far."""
+    """Forecast the value one season earlier, with the variance of seasonal differences so far."""
     z, back = _taken(y)
     ahead = np.arange(1, horizon + 1)
     seasons = -(-ahead // season)
@@ -68,7 +68,7 @@ def seasonal_naive(
 def empirical(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """The last value and the quantiles of the latest 250 changes over as many steps."""
+    """Forecast the last value, with the quantiles of the latest 250 changes over the horizon."""
     z, back = _taken(y)
     out = np.full((len(origins), horizon, len(quantiles)), np.nan)
     for h in range(1, horizon + 1):
@@ -84,7 +84,7 @@ def empirical(
 def ewma(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """The last value; normal bands of an exponentially weighted variance (RiskMetrics)."""
+    """Forecast the last value, with normal bands of an exponentially weighted variance."""
     z, back = _taken(y)
     steps = np.diff(z)
     total = weight = 0.0
@@ -97,21 +97,21 @@ def ewma(
 
 
 def _taken(y: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """The series as it is forecast, in logarithms or not, and the way back."""
+    """Return the series as it is forecast, in logarithms or not, and the function back."""
     return (np.log(y), np.exp) if logarithmic(y) else (y, lambda z: z)
 
 
 def _normal(
     middle: np.ndarray, mean: float, deviation: np.ndarray, horizon: int, quantiles: np.ndarray
 ) -> np.ndarray:
-    """Normal quantiles of a sum of independent steps, (origin, horizon, quantile)."""
+    """Return normal quantiles of sums of independent steps, (origin, horizon, quantile)."""
     ahead = np.arange(1, horizon + 1)
     spread = (deviation[:, None] * np.sqrt(ahead))[..., None] * ndtri(quantiles)
     return (middle[:, None] + mean * ahead)[..., None] + spread
 
 
 def _so_far(values: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Means of all values up to each of the positions ``last``; NaN where there are none."""
+    """Return the mean of all values up to each position in ``last``; NaN where there are none."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     count = np.clip(last + 1, 0, len(values))
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,7 +1,7 @@
 """AutoETS and AutoTheta, by ``statsforecast``.
 
 Arguments as of :mod:`forecaster.evaluation.baselines.simple`. The model is chosen and estimated on
-what was known at the first origin, and applied unchanged to what came later, as the networks are.
+the data known at the first origin, and applied unchanged to later data, like the networks.
 """
 
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from forecaster.evaluation.baselines.simple import logarithmic
 
 
 class Forward(Protocol):
-    """A model of statsforecast that can be applied to more than it was fitted on."""
+    """A model of statsforecast that can be applied to other data than it was fitted on."""
 
     def fit(self, y: np.ndarray) -> object:
-        """Choose and estimate."""
+        """Choose and estimate the model."""
         ...
 
     def forward(self, y: np.ndarray, h: int, level: list[float]) -> Mapping[str, np.ndarray]:
-        """Forecasts ``mean``, ``lo-80``, ``hi-80``, ... of ``h`` steps after ``y``, each (h,)."""
+        """Forecast ``h`` steps after ``y``: ``mean``, ``lo-80``, ``hi-80``, ..., each (h,)."""
         ...
 
 
 def ets(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """Exponential smoothing, its form chosen by AICc; Hyndman et al. (2008)."""
+    """Forecast by exponential smoothing of the form with the best AICc; Hyndman et al. (2008)."""
     from statsforecast.models import AutoETS  # pyright: ignore[reportMissingImports]
 
     return _forward(AutoETS(season_length=season), y, origins, horizon, quantiles)
@@ -36,7 +36,10 @@ def ets(
 def theta(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """Theta, its form chosen; Fiorucci et al. (2016), International Journal of Forecasting 32."""
+    """Forecast by the best form of Theta.
+
+    Fiorucci et al. (2016), International Journal of Forecasting 32.
+    """
     from statsforecast.models import AutoTheta  # pyright: ignore[reportMissingImports]
 
     return _forward(AutoTheta(season_length=season), y, origins, horizon, quantiles)
@@ -58,7 +61,7 @@ def _forward(
 
 
 def _key(forecasts: Mapping[str, np.ndarray], quantile: float) -> str:
-    """What statsforecast calls a quantile."""
+    """Return the name that statsforecast gives to a quantile."""
     if quantile == 0.5:
         return "mean"
     side, percent = "lo" if quantile < 0.5 else "hi", round(100 * abs(1 - 2 * quantile), 6)

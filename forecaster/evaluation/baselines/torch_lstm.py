@@ -1,8 +1,8 @@
 """The same networks trained by PyTorch, one after another, a process a core.
 
 Architecture, head, loss, data, batches, initial weights, optimizer, budget and early stopping are
-those of :mod:`forecaster.forecasting.task`, and the same code forecasts with the result. So two
-distributions of errors can be laid over each other, and the times set side by side.
+those of :mod:`forecaster.forecasting.task`, and the same code forecasts with the result. So the
+errors of both can be compared, and their times.
 """
 
 import concurrent.futures
@@ -59,9 +59,9 @@ def fit_by_torch(
     A series that PyTorch could not train is left out and named in ``skipped``, with the error.
 
     - ``panel, config, seed``: as for :func:`forecaster.fit`
-    - ``workers``: processes; by default one per core
-    - ``executor``: where networks train instead, if not in this process
-    - ``on_series``: called after each series with how many are done, and of how many
+    - ``workers``: number of processes; by default one per core
+    - ``executor``: where networks train, if not in processes of this machine
+    - ``on_series(done, total)``: called after each series
 
     Raises UsageError for a model other than an LSTM, or when PyTorch is not installed.
     """
@@ -77,13 +77,13 @@ def fit_by_torch(
 
 
 class Job(NamedTuple):
-    """One series, all that a process needs to train its network.
+    """All that a process needs to train the network of one series.
 
-    - ``config, split``: settings, and sizes of windows and spans, those of this series
+    - ``config, split``: settings, and sizes of windows and spans
     - ``features, targets, first, boundary``: the data; see :class:`forecaster.forecasting.Series`
     - ``params``: the initial weights
-    - ``windows``: of every epoch's batches, (epoch, batch, window)
-    - ``active``: which batches hold any window, (epoch, batch)
+    - ``windows``: the windows of every epoch's batches, (epoch, batch, window)
+    - ``active``: which batches are not empty, (epoch, batch)
     """
 
     config: Config
@@ -103,7 +103,7 @@ class Outcome(NamedTuple):
     - ``params``: the best weights; the initial ones where training failed
     - ``status, epochs, best_epoch, best_loss``: as the swarm reports them
     - ``error``: why training failed; empty where it did not
-    - ``memory``: of its process: number and peak, KiB
+    - ``memory``: number and peak memory (KiB) of its process
     """
 
     params: Mapping[Any, Any]
@@ -131,7 +131,7 @@ def _train_all(
 def _by_processes(
     jobs: Sequence[Job], *, workers: int, on_series: Callable[[int, int], None] | None
 ) -> tuple[list[Outcome], float]:
-    """What became of each series, in processes of this machine, and the seconds that it took."""
+    """Train each job in processes of this machine; return the outcomes and the seconds."""
     context = multiprocessing.get_context("spawn")
     workers = min(workers, len(jobs))
     with concurrent.futures.ProcessPoolExecutor(
@@ -153,7 +153,7 @@ def _elsewhere(
     executor: swarm.Executor,
     on_series: Callable[[int, int], None] | None,
 ) -> tuple[list[Outcome], float]:
-    """The same by an executor; starting its processes counts."""
+    """Train each job by an executor; the seconds include starting its processes."""
     began, outcomes = time.perf_counter(), dict[int, Outcome]()
     parts = enumerate(jobs)
     with contextlib.closing(executor.run(_train_part, None, parts, per_core=True)) as ended:
@@ -188,7 +188,7 @@ def _report(ids: Sequence[str], outcomes: Sequence[Outcome]) -> pd.DataFrame:
 
 
 def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: int) -> list[Job]:
-    """What the swarm would start from, and the batches it would draw."""
+    """Make the jobs, with the initial weights and batches that the swarm would draw."""
     split = split_of(config, transformed.z.shape[1])
     task = make_task(config, split, transformed.features.shape[-1])
     data, keys = series_data(config, transformed), swarm.member_keys(seed, ids)
@@ -199,7 +199,7 @@ def _jobs(config: Config, transformed: Transformed, ids: Sequence[str], seed: in
     def begin(
         key: jax.Array, first: jax.Array, boundary: jax.Array
     ) -> tuple[Any, tuple[Windows, jax.Array]]:
-        # Batches need no more.
+        # Batches do not depend on features and targets.
         empty = Series(jnp.zeros((1, 1)), jnp.zeros((1, 1)), first, boundary)
         epochs = jnp.arange(1, config.limits("independent")[0] + 1)
         drawn = jax.lax.map(lambda epoch: task.batches(empty, epoch_keys(key, epoch)[0]), epochs)
@@ -227,7 +227,7 @@ def _start_process(_: int) -> None:
 
 
 def train_one(job: Job) -> Outcome:
-    """Train one network on this thread."""
+    """Train one network in this thread."""
     try:
         return _train(job)._replace(memory=memory_used())
     except Exception as error:
@@ -271,7 +271,7 @@ def _train(job: Job) -> Outcome:
 
 
 class _Examples:
-    """The windows of one series and their targets, and a network's loss on them."""
+    """The windows and targets of one series, and a network's loss on them."""
 
     def __init__(self, job: Job):
         import torch
@@ -284,11 +284,11 @@ class _Examples:
     def training_loss(
         self, network: "_Network", starts: np.ndarray, used: np.ndarray
     ) -> "torch.Tensor":
-        """The loss of one batch; False in ``used`` where it has no window."""
+        """Return the loss of one batch; ``used`` is False where it has no window."""
         return self._loss(network, starts, used, self._first, self._boundary)
 
     def validation_loss(self, network: "_Network") -> float:
-        """The loss over the validation span."""
+        """Return the loss over the validation span."""
         import torch
 
         used, earliest = np.ones(len(self._held_back), bool), max(self._first, self._boundary)
@@ -300,11 +300,11 @@ class _Examples:
     def _loss(
         self, network: "_Network", starts: np.ndarray, used: np.ndarray, earliest: int, latest: int
     ) -> "torch.Tensor":
-        """As in :func:`forecaster.forecasting.task.make_task`."""
+        """Compute the loss as :func:`forecaster.forecasting.task.make_task` does."""
         import torch
 
         split = self._split
-        whole = self._boundary - split.lookback + 1  # in place of no window, any that is whole
+        whole = self._boundary - split.lookback + 1  # any whole window, where there is none
         starts = np.where(used, starts, whole)
         if starts.min() < self._first:
             raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")
@@ -335,11 +335,11 @@ class _Network:
         self.weights = [p for p in parameters if p.requires_grad and p.numel()]
 
     def __call__(self, inputs: "torch.Tensor") -> "torch.Tensor":
-        """From (window, step, feature) to (window, step, output)."""
+        """Map inputs (window, step, feature) to outputs (window, step, output)."""
         return self._out(self._cell(inputs)[0])
 
     def loss(self, outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
-        """As of :mod:`forecaster.forecasting.bands.heads`, elementwise."""
+        """Return the loss of :mod:`forecaster.forecasting.bands.heads`, elementwise."""
         import torch
 
         if self._head == "point":
@@ -353,7 +353,7 @@ class _Network:
         return log_scale - normalise + 0.5 * (dof + 1) * torch.log1p(z * z / dof)
 
     def clip(self, largest: float) -> None:
-        """Scale the gradient down to a norm, as ``optax.clip_by_global_norm`` does."""
+        """Scale the gradient down to a norm, like ``optax.clip_by_global_norm``."""
         import torch
 
         gradients = [weight.grad for weight in self.weights if weight.grad is not None]
@@ -363,7 +363,7 @@ class _Network:
                 gradient.mul_(largest / norm)
 
     def exported(self) -> dict[str, Any]:
-        """The weights in the layout of :class:`forecaster.forecasting.Model`."""
+        """Return the weights in the layout of :class:`forecaster.forecasting.Model`."""
         layers = {}
         for number in range(self._cell.num_layers):
             kernel = [getattr(self._cell, f"weight_{part}_l{number}").T for part in ("ih", "hh")]
@@ -376,7 +376,7 @@ class _Network:
 
 
 def _lstm(layers: Sequence[Mapping[str, np.ndarray]], hidden: int) -> "torch.nn.LSTM":
-    """PyTorch's LSTM with these weights, a ``kernel`` and a ``bias`` per layer."""
+    """Make PyTorch's LSTM with these weights, a ``kernel`` and a ``bias`` per layer."""
     import torch
 
     inputs = [len(layer["kernel"]) - hidden for layer in layers]

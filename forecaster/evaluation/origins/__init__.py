@@ -1,4 +1,4 @@
-"""The cutoffs of an evaluation, and the forecasts of the past made at them.
+"""The cutoffs of an evaluation, and the forecasts made from them.
 
 Knows panels and models. Must not know scores or baselines.
 """

@@ -1,4 +1,4 @@
-"""From which times of a panel the past is forecast."""
+"""Cutoffs: the times from which an evaluation forecasts the past."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,9 @@ _MOST = 250  # a year of sessions
 
 
 def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np.ndarray:
-    """Positions of the cutoffs on the panel's time axis, in order.
+    """Return the positions of the latest cutoffs on the panel's time axis, in order.
+
+    - ``n_windows``: number of cutoffs; ``step_size``: times between two of them
 
     Raises DataError when the panel is too short.
     """
@@ -24,7 +26,7 @@ def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np
 def cutoffs_in(
     times: Shaped[np.ndarray, " time"], horizon: int, n_windows: int, step_size: int
 ) -> np.ndarray:
-    """The same on a time axis."""
+    """As :func:`cutoffs_of`, on a time axis."""
     if n_windows < 1 or step_size < 1:
         raise DataError(
             f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"
@@ -41,10 +43,10 @@ def cutoffs_in(
 
 
 def usual_windows(times: int, config: Config, step_size: int) -> int:
-    """How many cutoffs to forecast from where nobody says: 250, or fewer of a short panel.
+    """Return the default number of cutoffs: 250, or fewer for a short panel.
 
-    ``times``: of the panel. Cutoffs lie in the later half of what is there beyond the rows that a
-    fit needs.
+    ``times``: number of times of the panel. The cutoffs lie in the later half of the times that a
+    fit does not need.
     """
     spare = times - config.horizon - config.rows_to_fit
     return int(np.clip(spare // 2 // step_size + 1, 1, _MOST))
@@ -52,9 +54,9 @@ def usual_windows(times: int, config: Config, step_size: int) -> int:
 
 @contextlib.contextmanager
 def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int) -> Iterator[None]:
-    """Where no series can be fitted at the first of these cutoffs, say how many would leave some.
+    """Add advice to a NoSeries error of the block: a number of cutoffs that leaves enough rows.
 
-    ``most``: rows of the longest series. Raises NoSeries as the block does, with that.
+    ``most``: rows of the longest series.
     """
     try:
         yield
@@ -71,7 +73,7 @@ def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int
 
 
 def groups_of(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:
-    """Cutoffs that share a model."""
+    """Split the cutoffs into groups that share a model."""
     if refit is False:
         return [cutoffs]
     every = 1 if refit is True else refit

@@ -1,4 +1,4 @@
-"""Forecasts of all series from a rolling origin, next to the outcomes."""
+"""Forecast all series from a rolling origin, beside the outcomes."""
 
 import contextlib
 import dataclasses
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 NAIVE = "Naive"
 AT_ONCE = 64
-"""Series whose forecasts are in memory at the same time."""
+"""Number of series whose forecasts are in memory at the same time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Origins:
-    """What is forecast: one entry per series, cutoff and horizon, in this order.
+    """The forecasts to make: one entry per series, cutoff and horizon, in this order.
 
     - ``panel``: the series, with their ``histories``
-    - ``row`` (entry,): the series
-    - ``step`` (entry,): the step of its history that the forecast is made at
-    - ``ahead`` (entry,): the horizon less one
+    - ``row`` (entry,): the row of the series in the panel
+    - ``step`` (entry,): the step of its history at the cutoff
+    - ``ahead`` (entry,): the horizon minus one
     - ``keys``: ``unique_id, ds, cutoff, y``, a row per entry; ``y`` is the outcome
     """
 
@@ -57,11 +57,13 @@ class Origins:
     def of(
         panel: Panel, cutoffs: np.ndarray, horizon: int, left_out: np.ndarray | None = None
     ) -> "Origins":
-        """The entries of all series.
+        """Return the entries of all series.
 
-        Series are forecast from the cutoffs at which they were observed, as far ahead as they were
-        observed after them. ``cutoffs``: positions on the panel's time axis. ``left_out`` (series,
-        time): rows that are not forecast from.
+        A series is forecast from the cutoffs at which it was observed, as far ahead as it was
+        observed afterwards.
+
+        - ``cutoffs``: positions on the panel's time axis
+        - ``left_out`` (series, time): rows that are not forecast from
         """
         histories = Histories.of(panel)
         at, steps = histories.positions, histories.positions.shape[1]
@@ -86,7 +88,7 @@ class Origins:
 
     @property
     def latest(self) -> np.ndarray:
-        """The value at the origin of each entry."""
+        """The value at the cutoff of each entry, (entry,)."""
         return self.histories.values[
             self.row, self.step, self.panel.channels.index(self.panel.target)
         ]
@@ -94,17 +96,16 @@ class Origins:
 
 @dataclasses.dataclass(frozen=True)
 class RollingOrigin:
-    """Models fitted on what was known at their first cutoff, ready to forecast from all of them.
+    """Models fitted on the data known at their first cutoff, ready to forecast from their cutoffs.
 
     A model neither learns nor forecasts from rows that were known at its first cutoff to look wrong
-    (but forecasts from a jump at it). Forecasts are compared with all rows.
+    (but it forecasts from a jump at the cutoff). Forecasts are compared with all rows.
 
-    - ``panel``: the series that have networks, without the rows that were known at the first cutoff
-      of all to look wrong
-    - ``parts``: each model, with the cutoffs that it forecasts from, positions on the panel's time
-      axis
+    - ``panel``: the series that have networks, without the rows that were known at the very first
+      cutoff to look wrong
+    - ``parts``: each model, with its cutoffs as positions on the panel's time axis
     - ``level``: of the bands, in percent
-    - ``ends``: what gives back the series' own times where their ends were aligned
+    - ``ends``: restores the series' own times where their ends were aligned
     """
 
     panel: Panel
@@ -127,17 +128,18 @@ class RollingOrigin:
         executor: swarm.Executor | None = None,
         on_progress: Callable[[swarm.Progress], None] | None = None,
     ) -> "RollingOrigin":
-        """Train networks on what was known at the first cutoff, or at each.
+        """Train networks on the data known at the first cutoff, or at several.
 
         - ``panel``, ``config``: as for :func:`forecaster.fit`
-        - ``n_windows``: how many cutoffs; ``step_size``: times between two
-        - ``refit``: train at the first cutoff only (False), at each (True), or every so many
+        - ``n_windows``: number of cutoffs; ``step_size``: times between two of them
+        - ``refit``: train at the first cutoff only (False), at each (True), or after this many
+          cutoffs
         - ``level``: of the bands, in percent
-        - ``seed``: with a series' name it determines every random draw
+        - ``seed``: determines every random draw, together with a series' name
         - ``ends``: as for :func:`cross_validation`
         - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
         - ``executor``: where networks train, as for :func:`forecaster.fit`
-        - ``on_progress``: called now and then while networks train
+        - ``on_progress``: called from time to time while networks train
         """
         levels = tuple(check_levels(level))
         config, panel = with_declared(config, panel)
@@ -162,7 +164,7 @@ class RollingOrigin:
         level: Sequence[float],
         ends: OwnEnds | None = None,
     ) -> "RollingOrigin":
-        """Of models that are trained already, on what was known at their first cutoffs.
+        """Prepare models that were trained on the data known at their first cutoffs.
 
         ``panel``: with all rows; others as the fields. Raises ModelError when none of the series
         can be forecast.
@@ -178,18 +180,18 @@ class RollingOrigin:
 
     @property
     def config(self) -> Config:
-        """The config of all models."""
+        """The settings of all models."""
         return self.parts[0][0].config
 
     @property
     def cutoffs(self) -> np.ndarray:
-        """All cutoffs, positions on the panel's time axis."""
+        """All cutoffs, as positions on the panel's time axis."""
         return np.concatenate([cutoffs for _, cutoffs in self.parts])
 
     def batches(self) -> Iterator[tuple[Origins, pd.DataFrame]]:
-        """Batch by batch of series, their origins and the models' forecasts from them.
+        """Yield the entries of each batch of series, and the models' forecasts.
 
-        Forecasts have a row per entry, and no keys.
+        The forecasts have a row per entry, and no keys.
         """
         for first in range(0, len(self.panel.ids), AT_ONCE):
             batch = self.panel.only(self.panel.ids[first : first + AT_ONCE])
@@ -199,7 +201,7 @@ class RollingOrigin:
                 yield origins, self.forecasts(origins)
 
     def _wrong_at_cutoffs(self, batch: Panel) -> np.ndarray | None:
-        """Rows at cutoffs that their model knows to look wrong, (series, time)."""
+        """Return which rows at cutoffs look wrong to the model of that cutoff, (series, time)."""
         if batch.flags is None:
             return None
         wrong = np.zeros(batch.mask.shape, bool)
@@ -209,7 +211,7 @@ class RollingOrigin:
         return wrong
 
     def forecasts(self, origins: Origins) -> pd.DataFrame:
-        """The models' forecasts, a row per entry; NaN for series without a network."""
+        """Return the models' forecasts, a row per entry; NaN for series without a network."""
         count = len(origins.keys)
         columns = {
             column: np.full(count, np.nan)
@@ -251,30 +253,30 @@ def cross_validation(
     on_progress: Callable[[swarm.Progress], None] | None = None,
     **columns: Unpack[ColumnOptions],
 ) -> pd.DataFrame:
-    """Forecasts from a rolling origin, next to the outcomes.
+    """Forecast from a rolling origin; return the forecasts beside the outcomes.
 
-    Networks are trained on what was known at the first cutoff. Series are forecast from the cutoffs
+    Networks are trained on the data known at the first cutoff. Series are forecast from the cutoffs
     at which they were observed.
 
     - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
-    - ``n_windows``: how many cutoffs; the last is ``horizon`` times before the panel's end
+    - ``n_windows``: number of cutoffs; the last is ``horizon`` times before the panel's end
     - ``step_size``: times between two cutoffs
-    - ``refit``: True trains again at every cutoff, a number at every so many
+    - ``refit``: True trains again at every cutoff, a number after this many cutoffs
     - ``level``: of the bands, in percent
     - ``seed``: decides on the initial weights and the batches
-    - ``ends``: ``common``, cutoffs are the same times for all series, and one that ends before them
-      is left out; ``own``, each series is forecast towards its own end, as in the M competitions,
-      though networks that start from a common one then have seen later times of other series;
-      ``auto``, own where times only count the rows of each series
+    - ``ends``: ``common``: cutoffs are the same times for all series, and a series that ends before
+      them is left out. ``own``: each series is forecast towards its own end, as in the M
+      competitions; networks that start from a common network have then seen later times of other
+      series. ``auto``: own where times only count the rows of each series
     - ``network``: a Flax module of your own, as for :func:`forecaster.fit`
-    - ``on_progress``: called as networks train
+    - ``on_progress``: called from time to time while networks train
     - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
 
     Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
     :func:`forecaster.predict`, and ``Naive``, the last value. ``y`` is in the units of the panel's
     target.
 
-    Raises DataError when the panel is too short for so many cutoffs.
+    Raises DataError when the panel is too short for these cutoffs.
     """
     rolling = RollingOrigin.fit(
         as_panel(panel, **columns), config or Config(), n_windows, step_size,
@@ -298,7 +300,7 @@ def cross_validation_to_parquet(
     on_progress: Callable[[swarm.Progress], None] | None = None,
     **columns: Unpack[ColumnOptions],
 ) -> Path:
-    """As :func:`cross_validation`, written to a Parquet file; returns its path.
+    """Write the frame of :func:`cross_validation` to a Parquet file, and return its path.
 
     Series are forecast and written in batches, so the frame need not fit into memory. An unfinished
     file is removed.
@@ -330,7 +332,7 @@ class FrameWriter:
         self._open.close()
 
     def write(self, frame: pd.DataFrame) -> None:
-        """Append a frame; the first decides on the columns."""
+        """Append a frame; the first one sets the columns."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -343,7 +345,7 @@ class FrameWriter:
 
 
 def write_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
-    """Write frames of the same columns one after another into one Parquet file, or nothing."""
+    """Write frames of the same columns into one Parquet file, whole or not at all."""
 
     def write(temporary: Path) -> None:
         with FrameWriter(temporary) as writer:
@@ -359,7 +361,7 @@ def _rows_of(panel: Panel, ids: Sequence[str]) -> np.ndarray:
 
 
 def _steps_at(panel: Panel, rows: np.ndarray, positions: np.ndarray, steps: int) -> np.ndarray:
-    """The steps of histories, ``steps`` long, at which rows of a panel stand, (entry,)."""
+    """Return the steps of some positions of a panel in histories of ``steps`` steps, (entry,)."""
     observed = panel.mask.cumsum(1)  # up to each position
     return steps - 1 - (observed[rows, -1] - observed[rows, positions])
 

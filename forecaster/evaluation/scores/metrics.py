@@ -5,17 +5,17 @@ from numpy.typing import ArrayLike
 
 
 def absolute_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
-    """|actual - forecast|, in the units of the series."""
+    """Return |actual - forecast|, in the units of the series."""
     return np.abs(np.asarray(actual) - np.asarray(forecast))
 
 
 def squared_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
-    """(actual - forecast)^2."""
+    """Return (actual - forecast)^2."""
     return (np.asarray(actual) - np.asarray(forecast)) ** 2
 
 
 def symmetric_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
-    """200 |actual - forecast| / (|actual| + |forecast|), the terms of sMAPE as in M4, percent."""
+    """Return 200 |actual - forecast| / (|actual| + |forecast|), the terms of sMAPE in M4, percent."""
     actual, forecast = np.asarray(actual), np.asarray(forecast)
     size = np.abs(actual) + np.abs(forecast)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -23,16 +23,16 @@ def symmetric_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
 
 
 def covered(actual: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """1.0 where low <= actual <= high, else 0.0; NaN where there is no band."""
+    """Return 1.0 where low <= actual <= high, else 0.0; NaN where there is no band."""
     actual, low, high = np.asarray(actual), np.asarray(low), np.asarray(high)
     inside = ((actual >= low) & (actual <= high)).astype(float)
     return np.where(np.isfinite(low + high), inside, np.nan)
 
 
 def winkler(actual: ArrayLike, low: ArrayLike, high: ArrayLike, level: float) -> np.ndarray:
-    """Winkler score: the width of a band, and 2 / alpha times what it was missed by.
+    """Return the Winkler score: the band's width plus 2 / alpha times the distance outside it.
 
-    ``level`` in percent; alpha is 1 less the level.
+    ``level`` is in percent; alpha is 1 minus the level.
 
     Winkler (1972), Journal of the American Statistical Association 67.
     """
@@ -42,22 +42,25 @@ def winkler(actual: ArrayLike, low: ArrayLike, high: ArrayLike, level: float) ->
 
 
 def pinball(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike) -> np.ndarray:
-    """Quantile losses, (..., quantile), for ``actual`` (...) and ``forecasts`` (..., quantile)."""
+    """Return quantile losses (..., quantile).
+
+    ``actual`` has shape (...), ``forecasts`` (..., quantile).
+    """
     error = np.asarray(actual)[..., None] - np.asarray(forecasts)
     quantiles = np.asarray(quantiles)
     return np.maximum(quantiles * error, (quantiles - 1) * error)
 
 
 def crps(actual: ArrayLike, forecasts: ArrayLike, quantiles: ArrayLike) -> np.ndarray:
-    """Continuous ranked probability score from quantiles, in the units of the series.
+    """Return the continuous ranked probability score from quantiles, in the units of the series.
 
-    Twice the integral of the quantile loss over the probabilities, each quantile standing for the
-    probabilities nearest to it; arguments as of :func:`pinball`.
+    It is twice the integral of the quantile loss over the probabilities, where each quantile
+    represents the probabilities nearest to it. Arguments as for :func:`pinball`.
 
     Gneiting & Raftery (2007), Journal of the American Statistical Association 102.
     """
     quantiles = np.asarray(quantiles)
     edges = np.concatenate([[0.0], (quantiles[1:] + quantiles[:-1]) / 2, [1.0]])
-    # A product of matrices would round each row by how many others there are.
+    # A matrix product would round a row differently for another number of rows.
     losses = np.ascontiguousarray(pinball(actual, forecasts, quantiles) * np.diff(edges))
     return 2 * losses.sum(-1)

@@ -1,4 +1,4 @@
-"""Scores of forecast frames, per series, model and horizon."""
+"""Score forecasts by series, model and horizon."""
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,14 @@ def evaluate(
     first_cutoff: Time | Shaped[np.ndarray, ""] | None = None,
     season: int | None = None,
 ) -> pd.DataFrame:
-    """Scores of a cross-validation frame: a row per series and model.
+    """Score a cross-validation frame: a row per series and model.
 
-    ``by_horizon``: a row per horizon too, counted in rows from the cutoff. ``panel``: what was
-    forecast, for scores relative to its changes. ``first_cutoff``: up to which they are taken, by
-    default the frame's first; to be given with a part of a frame. ``season``: in rows, by default
-    that of the panel's frequency up to then; to be given with a part of a panel.
+    - ``by_horizon``: a row per horizon, too, counted in rows from the cutoff
+    - ``panel``: the series that were forecast, for scores relative to their own changes
+    - ``first_cutoff``: where these changes end; by default the frame's first cutoff. Needed with a
+      part of a frame
+    - ``season``: rows in a season; by default by the panel's frequency up to the first cutoff.
+      Needed with a part of a panel
 
     Columns:
 
@@ -56,7 +58,7 @@ def evaluate(
 
 
 def horizon_of(frame: pd.DataFrame) -> pd.Series:
-    """The horizon of each row, counted in rows from its cutoff."""
+    """Return the horizon of each row, counted in rows from its cutoff."""
     return frame.groupby(["unique_id", "cutoff"], sort=False).cumcount() + 1
 
 
@@ -81,14 +83,14 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
     table = pd.concat([frame[keys], pd.DataFrame(errors, index=frame.index)], axis=1)
     means = table.groupby(keys, sort=False).mean()
     means["rmse"] = np.sqrt(means["rmse"])
-    # A mean over some of the cutoffs would stand beside means over all of them.
+    # A mean over some cutoffs cannot be compared with means over all.
     missing = (forecast.isna() & y.notna()).groupby([frame[key] for key in keys], sort=False).any()
     means[missing.to_numpy()] = np.nan
     return means
 
 
 def season_at(panel: Panel, cutoff: Time | Shaped[np.ndarray, ""]) -> int:
-    """Rows in a season of most series, by their times up to a cutoff: later ones have no say."""
+    """Return the rows in a season of most series, by their times up to a cutoff."""
     known = panel.times <= np.asarray(cutoff, panel.times.dtype)
     rows = (row & known for row in panel.mask)
     return default_season(common_frequency(panel.times[row] for row in rows if row.any()))
@@ -97,7 +99,7 @@ def season_at(panel: Panel, cutoff: Time | Shaped[np.ndarray, ""]) -> int:
 def _in_sample(
     panel: Panel, first_cutoff: Time | Shaped[np.ndarray, ""], season: int
 ) -> pd.DataFrame:
-    """Mean absolute and squared seasonal differences of each series up to the first cutoff."""
+    """Return mean absolute and squared seasonal differences of each series up to a cutoff."""
     panel = panel.masked(first_cutoff, forecasting=True)
     known = panel.times <= np.asarray(first_cutoff, panel.times.dtype)
     rows = {}

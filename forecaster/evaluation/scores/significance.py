@@ -1,6 +1,6 @@
-"""Tests on forecasts of one series: of a difference, of coverage, of direction.
+"""Tests on the forecasts of one series: differences in loss, coverage, direction.
 
-Where a test is impossible (too few forecasts, nothing varies) its p-value is NaN.
+Where a test is impossible (too few forecasts, or nothing varies), its p-value is NaN.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 FEWEST = 20
-"""Forecasts that a test needs before its p-value is worth anything."""
+"""The fewest forecasts that give a meaningful p-value."""
 
 
 class Tested(NamedTuple):
@@ -23,11 +23,11 @@ _IMPOSSIBLE = Tested(np.nan, np.nan)
 
 
 def diebold_mariano(losses: np.ndarray, others: np.ndarray, lags: int = 0) -> Tested:
-    """Whether two forecasts of the same series differ in mean loss, two-sided.
+    """Test whether two forecasts of the same series differ in mean loss, two-sided.
 
-    ``losses`` and ``others`` (cutoff,), in order of time; a statistic below zero says that the
-    first are better. ``lags``: how many autocorrelations count, one less than the steps ahead when
-    every step is a cutoff.
+    - ``losses``, ``others`` (cutoff,): in order of time; a negative statistic favours the first
+    - ``lags``: number of autocorrelations to allow for; if every step is a cutoff, the horizon
+      minus one
 
     Diebold & Mariano (1995), Journal of Business & Economic Statistics 13, corrected for small
     samples as by Harvey, Leybourne & Newbold (1997), International Journal of Forecasting 13.
@@ -41,9 +41,7 @@ def diebold_mariano(losses: np.ndarray, others: np.ndarray, lags: int = 0) -> Te
         (1 if lag == 0 else 2) * (centred[lag:] * centred[: count - lag]).sum() / count
         for lag in range(horizon)
     )
-    if (
-        variance <= 0
-    ):  # with few cutoffs the sum can be negative; then autocorrelations are left out
+    if variance <= 0:  # possible with few cutoffs; then autocorrelations are left out
         variance = (centred**2).mean()
     if not variance > 0:
         return _IMPOSSIBLE
@@ -53,9 +51,9 @@ def diebold_mariano(losses: np.ndarray, others: np.ndarray, lags: int = 0) -> Te
 
 
 def false_discovery(p_values: np.ndarray) -> np.ndarray:
-    """p-values of many series, adjusted: of those below a level, at most that share is false.
+    """Adjust the p-values of many series so that a level bounds the share of false discoveries.
 
-    Benjamini & Hochberg (1995), Journal of the Royal Statistical Society B 57. NaN stay NaN.
+    NaN stay NaN. Benjamini & Hochberg (1995), Journal of the Royal Statistical Society B 57.
     """
     p_values = np.asarray(p_values, float)
     out = np.full(p_values.shape, np.nan)
@@ -66,7 +64,7 @@ def false_discovery(p_values: np.ndarray) -> np.ndarray:
 
 
 def kupiec(exceeded: np.ndarray, probability: float) -> Tested:
-    """Whether a value at risk is exceeded as often as it should be.
+    """Test whether a value at risk is exceeded as often as it should be.
 
     ``exceeded`` (cutoff,) bool. Kupiec (1995), Journal of Derivatives 3.
     """
@@ -81,7 +79,7 @@ def kupiec(exceeded: np.ndarray, probability: float) -> Tested:
 
 
 def christoffersen(exceeded: np.ndarray) -> Tested:
-    """Whether exceedances come in clusters: whether one depends on the day before.
+    """Test whether exceedances come in clusters: whether one depends on the day before.
 
     ``exceeded`` (cutoff,) bool, in order of time. Christoffersen (1998), International Economic
     Review 39.
@@ -102,9 +100,9 @@ def christoffersen(exceeded: np.ndarray) -> Tested:
 
 
 def pesaran_timmermann(actual: np.ndarray, forecast: np.ndarray) -> Tested:
-    """Whether forecast changes have the sign of the actual ones more often than chance, one-sided.
+    """Test whether forecast changes have the right sign more often than by chance, one-sided.
 
-    Pesaran & Timmermann (1992), Journal of Business & Economic Statistics 10; as statsmodels,
+    Pesaran & Timmermann (1992), Journal of Business & Economic Statistics 10; as in statsmodels,
     without the variance's term of order 1 / n^2.
     """
     up, said = np.asarray(actual) > 0, np.asarray(forecast) > 0
@@ -122,9 +120,9 @@ def pesaran_timmermann(actual: np.ndarray, forecast: np.ndarray) -> Tested:
 
 
 def echo(actual: np.ndarray, forecast: np.ndarray, latest: np.ndarray) -> tuple[float, float]:
-    """Correlation of forecast with actual values, and with the latest ones known.
+    """Return the correlation of forecasts with actual values, and with the latest known values.
 
-    Where the second is the higher, the forecast mostly repeats the latest value.
+    If the second is higher, the forecast mostly repeats the latest value.
     """
     actual, forecast, latest = (np.asarray(part, float) for part in (actual, forecast, latest))
     if len(actual) < 3 or not (forecast.std() > 0 and actual.std() > 0 and latest.std() > 0):
@@ -136,7 +134,7 @@ def echo(actual: np.ndarray, forecast: np.ndarray, latest: np.ndarray) -> tuple[
 
 
 def _log_likelihood(hits: int, misses: int, probability: float) -> float:
-    """The log-likelihood of independent hits; zero times the logarithm of zero is zero."""
+    """Return the log-likelihood of independent hits; 0 log 0 counts as 0."""
     from scipy.special import xlog1py, xlogy
 
     return float(xlogy(hits, probability) + xlog1py(misses, -probability))

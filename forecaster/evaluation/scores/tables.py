@@ -1,7 +1,7 @@
-"""The tables of an evaluation: scores, tests and daily losses of some series, and of all.
+"""The tables of an evaluation: scores, tests and daily losses.
 
-Series are forecast in batches, as all forecasts at once need not fit into memory; each batch is
-reduced to its tables, and those are combined in the end.
+Series are forecast in batches, since all forecasts together may not fit into memory. Each batch is
+reduced to its tables, which are joined in the end (:mod:`forecaster.evaluation.backtest.parts`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,23 +18,23 @@ from forecaster.forecasting import HORIZON, models_of, quantile_columns
 from forecaster.series import Panel, Time
 
 LATEST = "latest"
-"""The column of the values that were known at the cutoffs."""
+"""The column of the values at the cutoffs."""
 ALL = 0
-"""The horizon that stands for all of them: means over the horizons, each in its own units."""
+"""The horizon that means all of them: means over the horizons, each in its own units."""
 TOGETHER = ("horizon", "test", "model")
-"""Of tests whose p-values are adjusted together, over series."""
+"""The columns that tests share whose p-values are adjusted together, over series."""
 VALUE_AT_RISK = (0.05, 0.025)
-"""Probabilities at which values at risk are tested."""
+"""The probabilities at which values at risk are tested."""
 
 Losses: TypeAlias = Mapping[tuple[str, str], np.ndarray]
-"""By score and model, the loss of each forecast, (row,)."""
+"""The loss of each forecast (row,), by score and model."""
 
 
 class SeriesTest(NamedTuple):
     """One test of one series.
 
-    - ``value``: what was observed, e.g. the share of exceedances
-    - ``difference``: of two mean losses, as a share of the second
+    - ``value``: the observed quantity, such as the share of exceedances
+    - ``difference``: between two mean losses, as a share of the second
     """
 
     unique_id: str
@@ -50,8 +50,8 @@ class SeriesTest(NamedTuple):
 class Tables(NamedTuple):
     """Scores, tests and daily losses; columns as of :class:`Evaluation`.
 
-    Of a batch, ``daily`` holds sums over ``series``, how many they are, and ``tests`` have no
-    ``p_adjusted`` yet.
+    In the tables of a batch, ``daily`` holds sums, with the number of summed forecasts in
+    ``series``, and ``tests`` has no ``p_adjusted`` yet.
     """
 
     scores: pd.DataFrame
@@ -67,12 +67,13 @@ class Tables(NamedTuple):
         first_cutoff: Time | Shaped[np.ndarray, ""] | None = None,
         season: int | None = None,
     ) -> "Tables":
-        """The tables of some series.
+        """Make the tables of a batch of series.
 
-        ``frame``: keys and forecasts of all models, and ``latest``. ``panel``: with the history of
-        the series. ``model``: the one that is tested against the others. ``step_size``: times
-        between two cutoffs. ``first_cutoff``, ``season``: of the evaluation; by default the frame's
-        and these series'.
+        - ``frame``: keys and forecasts of all models, and ``latest``
+        - ``panel``: the history of the series
+        - ``model``: the model that is tested against the others
+        - ``step_size``: times between two cutoffs
+        - ``first_cutoff``, ``season``: of the evaluation; by default those of the batch
         """
         forecasts = frame.drop(columns=LATEST)
         scores = evaluate(
@@ -88,7 +89,7 @@ class Tables(NamedTuple):
 
 
 def losses_of(forecasts: pd.DataFrame) -> Losses:
-    """Absolute error and CRPS of each forecast, by score and model."""
+    """Return the absolute error and the CRPS of each forecast, by score and model."""
     losses = {}
     for model in models_of(forecasts):
         losses["mae", model] = metrics.absolute_error(forecasts["y"], forecasts[model])
@@ -99,11 +100,11 @@ def losses_of(forecasts: pd.DataFrame) -> Losses:
 
 
 def daily_losses(frame: pd.DataFrame, losses: Losses, scores: pd.DataFrame) -> pd.DataFrame:
-    """Losses by cutoff and model over all horizons, in units of the naive's errors, summed.
+    """Sum losses by cutoff and model over all horizons, in units of the naive's errors.
 
-    The unit is the root of the naive's mean squared error of the same series and horizon, so that
-    neither a high price nor a far horizon weighs more. Columns: ``cutoff, model, series`` (how
-    many forecasts were summed) and the scores.
+    The unit is the naive's root mean squared error of the same series and horizon, so that neither
+    high prices nor long horizons dominate. Columns: ``cutoff, model, series`` (the number of summed
+    forecasts) and the scores.
     """
     naive = scores[scores["model"] == NAIVE].set_index(["unique_id", HORIZON])["rmse"]
     keys = pd.MultiIndex.from_frame(frame[["unique_id", HORIZON]])
@@ -122,13 +123,16 @@ def daily_losses(frame: pd.DataFrame, losses: Losses, scores: pd.DataFrame) -> p
 
 
 def added(sums: pd.DataFrame, batch: pd.DataFrame) -> pd.DataFrame:
-    """The sums of a further batch added: one after the other, so that it is the same in parts."""
+    """Add the sums of a further batch.
+
+    Batches are added one after another, so that the bits do not depend on the number of parts.
+    """
     together = pd.concat([sums, batch])
     return together.groupby(["cutoff", "model"], sort=False).sum().reset_index()
 
 
 def means_of_sums(sums: pd.DataFrame) -> pd.DataFrame:
-    """Daily losses as means over all series."""
+    """Return daily losses as means over all series."""
     keyed = sums.set_index(["cutoff", "model"])
     return keyed.div(keyed.pop("series"), axis=0).reset_index()
 
@@ -136,10 +140,10 @@ def means_of_sums(sums: pd.DataFrame) -> pd.DataFrame:
 def series_tests(
     frame: pd.DataFrame, losses: Losses, model: str, step_size: int
 ) -> Iterator[SeriesTest]:
-    """All tests of every series.
+    """Yield all tests of every series.
 
-    ``model`` against the others, by absolute error and CRPS, at each horizon and over all of them;
-    value at risk and direction of every model, one step ahead.
+    They test ``model`` against the others by absolute error and CRPS, at each horizon and over all
+    horizons; and value at risk and direction of every model, one step ahead.
     """
     quantiles = {
         name: quantile_columns(frame, name) for name in dict.fromkeys(m for _, m in losses)
@@ -155,12 +159,12 @@ def series_tests(
 
 
 def _lags(horizon: int, step_size: int) -> int:
-    """Over how many cutoffs the errors of a horizon overlap."""
+    """Return the number of further cutoffs whose errors overlap at this horizon."""
     return -(-int(horizon) // step_size) - 1
 
 
 def _whole_cutoffs(frame: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
-    """By series, the rows of the cutoffs that were observed at all horizons, (horizon, cutoff)."""
+    """Yield each series with the rows (horizon, cutoff) of cutoffs observed at all horizons."""
     most = int(frame[HORIZON].max())
     steps = frame.groupby(["unique_id", "cutoff"], sort=False)[HORIZON].transform("size")
     whole = frame[steps == most]
@@ -171,16 +175,17 @@ def _whole_cutoffs(frame: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
 def _comparisons(
     series: str, horizon: int, losses: Losses, rows: np.ndarray, model: str, lags: int
 ) -> Iterator[SeriesTest]:
-    """One series' losses against those of the other models, ``rows`` (horizon, cutoff).
+    """Compare one series' losses with those of the other models.
 
-    Losses are relative to the mean of the other's at the same horizon, and means over horizons.
+    ``rows`` (horizon, cutoff): the rows of the losses. Losses are taken relative to the other
+    model's mean at the same horizon, and averaged over horizons.
     """
     for score, other in losses:
         if other == model:
             continue
         ours, others = losses[score, model][rows], losses[score, other][rows]
         size = others.mean(1, keepdims=True)
-        unit = np.where(size > 0, size, 1.0)  # an error of nothing has no shares
+        unit = np.where(size > 0, size, 1.0)  # zero errors allow no relative difference
         ours, others = (ours / unit).mean(0), (others / unit).mean(0)
         tested = significance.diebold_mariano(ours, others, lags)
         difference = float(ours.mean() - others.mean())
@@ -192,7 +197,7 @@ def _comparisons(
 def _tests_of_one_step(
     series: str, frame: pd.DataFrame, quantiles: Mapping[str, Mapping[float, str]]
 ) -> Iterator[SeriesTest]:
-    """Value at risk and direction of every model for one series, its rows one step ahead."""
+    """Test value at risk and direction of every model on one series, one step ahead."""
     for model, columns in quantiles.items():
         for probability in VALUE_AT_RISK:
             if probability in columns and np.isfinite(frame[columns[probability]]).all():
