@@ -1,4 +1,4 @@
-"""From a source to a saved model, and from a saved model to forecasts: what the commands do."""
+"""What the commands do: from a source to a saved model, to its forecasts, or to an evaluation."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""From a source to an evaluation."""
+"""Evaluate the series of a source, and continue an evaluation that was interrupted."""
 
 import contextlib
 import dataclasses
@@ -47,7 +47,7 @@ from forecaster.storage import (
 
 
 class _Calls(NamedTuple):
-    """Who works, and what is called; see :func:`evaluate_from_home`."""
+    """The executor and the callbacks; see :func:`evaluate_from_home`."""
 
     finish: Callable[[Evaluation], None] | None
     executor: swarm.Executor | None
@@ -69,22 +69,23 @@ def evaluate_from_home(
     fetching: Callbacks | None = None,
     evaluating: BacktestCallbacks | None = None,
 ) -> Evaluation:
-    """Fetch into the store, and evaluate in a folder.
+    """Fetch series into the store, and evaluate them in a folder.
 
-    Rows with a flag of the mask are left out of training where the flag was known at the cutoff;
-    the rows that forecasts are compared with all stay.
+    Rows with a flag of the mask are left out of training where the flag was known at the cutoff.
+    Forecasts are compared with all rows.
 
-    - ``options``: what to evaluate against what; baselines are kept under ``home``
-    - ``folder``: by default a new one under ``home``; one that exists is an error unless it is an
-      evaluation to ``overwrite``
-    - ``memory``: bytes that may be taken; by default a share of what is free. Series that need more
-      are evaluated in shards, with the same results; the store stays locked until they are, and the
+    - ``home``, ``data``, ``config``: as for :func:`fit_to_home`
+    - ``options``: what to evaluate; forecasts of slow baselines are cached under ``home``
+    - ``folder``: by default a new one under ``home``; an existing one must be an evaluation to
+      ``overwrite``
+    - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are
+      evaluated in shards, with the same results; the store then stays locked until the end, and the
       evaluation is read in short (:meth:`Evaluation.read`)
-    - ``finish``: adds to the evaluation's folder before it appears
-    - ``executor``: where networks train and slow baselines are made, as for :func:`forecaster.fit`
-    - ``fetching``, ``evaluating``: what is called meanwhile
+    - ``finish``: adds files to the evaluation's folder before it appears
+    - ``executor``: where networks train and slow baselines run, as for :func:`forecaster.fit`
+    - ``fetching``, ``evaluating``: callbacks
 
-    One that is interrupted is continued by :func:`resume_evaluation`.
+    An interrupted evaluation is continued by :func:`resume_evaluation`.
     """
     _check(data, config, options, memory)
     atomic.sweep(home.evaluations)
@@ -113,7 +114,7 @@ def evaluate_from_home(
 
 
 def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: int | None) -> None:
-    """Raise UsageError for what can be known to go wrong before anything is fetched."""
+    """Raise UsageError for options that cannot work, before anything is fetched."""
     check_flags(data.mask)
     check_available([name for name in options.baselines if name != "torch"])
     if options.with_torch:
@@ -135,10 +136,10 @@ def _portions(
     memory: int | None,
     executor: swarm.Executor | None,
 ) -> Portions:
-    """How many series are in memory together. Raises UsageError where too few would be."""
+    """Return how many series are in memory together. Raises UsageError where they do not fit."""
     if not data.covariates:
         return portions(store, ids, config, memory, executor)
-    # What these become is learned from all series.
+    # The features of covariates are learned from all series together.
     check_room(store, ids, config, "an evaluation with covariates")
     return Portions(None, None)
 
@@ -172,7 +173,7 @@ def _evaluate(
     options: BacktestOptions,
     calls: _Calls,
 ) -> Evaluation:
-    """Do what is left of an evaluation, and discard what was kept of it.
+    """Do the remaining work of an evaluation, and remove its unfinished folder.
 
     ``lock``: keeps the store as it is until all series have been read.
     """
@@ -214,9 +215,9 @@ def resume_evaluation(
 ) -> Evaluation:
     """Continue an evaluation that was interrupted, with the same results.
 
-    ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
-    running. Others as for :func:`evaluate_from_home`. Raises UsageError when there is none, it is
-    running, or several could be meant; ModelError when data or program have changed since.
+    ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only one that
+    is not running. Others as for :func:`evaluate_from_home`. Raises UsageError when there is none,
+    it is running, or several could be meant; ModelError when data or program have changed since.
     """
     calls = _Calls(finish, executor, fetching or Callbacks(), evaluating or BacktestCallbacks())
     swarm.keep_compiled(home.cache)
@@ -232,13 +233,13 @@ def resume_evaluation(
         store = Store.open(home, unfinished.request.source)
         with contextlib.ExitStack() as lock:
             lock.enter_context(store.locked(calls.fetching.on_wait))
-            unfinished.masked_rows(store)  # which are as they were
+            unfinished.masked_rows(store)  # raises where the data have changed
             options = _options(unfinished.request, home.baselines_cache)
             return _evaluate(unfinished, store, lock, options, calls)
 
 
 def _ended(folder: Path, name: str) -> Evaluation | None:
-    """The evaluation in a folder, where its process was killed once it was written."""
+    """Return the evaluation in a folder if this unfinished evaluation had already written it."""
     try:
         evaluation = Evaluation.read(folder, in_short=True)
     except (UsageError, DataError):
@@ -249,7 +250,7 @@ def _ended(folder: Path, name: str) -> Evaluation | None:
 def _as_request(
     options: BacktestOptions, folder: Path, stale: Mapping[str, str], *, overwrite: bool
 ) -> EvaluationRequest:
-    """What is to be written down of an evaluation."""
+    """Return what is stored of the options of an evaluation."""
     spans, groups = options.membership and options.membership.spans, options.groups
     return EvaluationRequest(
         folder=as_text(folder),
@@ -271,7 +272,7 @@ def _as_request(
 
 
 def _options(request: FitRequest, cache: Path) -> BacktestOptions:
-    """What was written down."""
+    """Return the options that were stored."""
     asked, membership, groups = request.evaluation, None, None
     assert asked is not None
     if asked.spans is not None:

@@ -1,4 +1,4 @@
-"""From a source to a saved model."""
+"""Fit a model to the series of a source, and continue a fit that was interrupted."""
 
 import contextlib
 import dataclasses
@@ -47,12 +47,12 @@ from forecaster.swarm.recurrence import products_of
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What a run says of all its series.
+    """The facts that a run stores about all its series.
 
     - ``config, target, provenance, skipped``: as of a :class:`forecaster.Model`
     - ``report``: how the training of each series went, a row each
-    - ``covariates``: what else the networks see
-    - ``shards``: how many it has; None where it is one model
+    - ``covariates``: further inputs of the networks
+    - ``shards``: their number; None for a run of one shard
     """
 
     config: Config
@@ -65,7 +65,7 @@ class RunFacts:
 
     @staticmethod
     def of(run: OpenRun, model: Model) -> "RunFacts":
-        """Return what is known of a run; ``model``: of any of its series."""
+        """Return the facts of a run; ``model``: a model of any of its series."""
         shards = len(run.index.folders)
         return RunFacts(
             model.config, model.target, model.provenance, run.skipped, run.index.frame(),
@@ -77,9 +77,9 @@ class RunFacts:
 class SavedFit:
     """A fit that was saved in a folder, and the seconds it took.
 
-    - ``facts``: what can be told of the model
+    - ``facts``: about the model
     - ``stale``: series that could not be updated before, with the reason
-    - ``again``: the unfinished fit that tries the series again whose workers were lost, if any
+    - ``again``: the unfinished fit that retries the series whose workers were lost, if any
     """
 
     facts: RunFacts
@@ -90,7 +90,7 @@ class SavedFit:
 
 
 class _Saved(NamedTuple):
-    """A run, and the unfinished fit that is kept because series of it were lost."""
+    """A run, and the unfinished fit that is kept because some of its series were lost."""
 
     facts: RunFacts
     folder: Path
@@ -109,22 +109,22 @@ def fit_to_home(
     executor: swarm.Executor | None = None,
     callbacks: Callbacks | None = None,
 ) -> SavedFit:
-    """Fetch into the store, train, and save the model as a new run under ``home``.
+    """Fetch series into the store, train, and save the model as a new run under ``home``.
 
-    - ``home``: where prices and models are kept
-    - ``data``: which series to learn from, and which of their rows
+    - ``home``: where prices and models are stored
+    - ``data``: the series to learn from, and their rows
     - ``config``, ``seed``, ``tune``: as for :func:`forecaster.fit`
-    - ``run``: what the run is called; by default its time
-    - ``memory``: bytes that may be taken; by default a share of what is free. Series that need more
-      are trained in shards, with the same bits; the store stays locked until they are
+    - ``run``: the name of the run; by default its time
+    - ``memory``: bytes to work in; by default a share of the free memory. Series that need more are
+      trained in shards, with the same bits; the store then stays locked until the end
     - ``executor``: where networks train, as for :func:`forecaster.fit`
-    - ``callbacks``: what is called meanwhile
+    - ``callbacks``: see :class:`Callbacks`
 
-    When it is interrupted during training, :func:`resume_fit` continues it. Other fits under the
-    same home, running or interrupted, are left as they are.
+    A fit that is interrupted during training is continued by :func:`resume_fit`. Other fits under
+    the same home, running or interrupted, are not affected.
 
-    Raises DataError when no series can be used, UsageError when the run's name is taken or the
-    memory too little or of no use, WriteError when nothing can be written.
+    Raises DataError when no series can be used, UsageError when the run's name is taken, or when
+    the memory is too small or cannot be limited, WriteError when nothing can be written.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
@@ -169,10 +169,10 @@ def _request(
     memory: int | None,
     executor: swarm.Executor | None,
 ) -> FitRequest:
-    """What is to be done, once the series have arrived in the store."""
+    """Return what is to be done, once the series have arrived in the store."""
     store, ids = arrived.store, arrived.ids
     parts = Portions(None, None)
-    if data.covariates:  # what these become is learned from all series
+    if data.covariates:  # their features are learned from all series together
         check_room(store, ids, config, "a fit with covariates")
     else:
         parts = portions(store, ids, config, memory, executor)
@@ -194,7 +194,7 @@ def _request(
 
 
 class _Stored(NamedTuple):
-    """Where the series are, which rows of them are left out, and what keeps them as they are."""
+    """The store of the series, the rows that are left out, and the lock that protects both."""
 
     store: Store
     masked: pd.DataFrame
@@ -210,11 +210,13 @@ def resume_fit(
 ) -> SavedFit:
     """Continue a fit that was interrupted; the model is the same as without the interruption.
 
-    ``name``: see :func:`forecaster.storage.unfinished_fits`; by default the only one that is not
-    running. One that was killed once its model was saved gives that model. ``executor``: where the
-    rest of it trains, wherever it began. Raises UsageError when
-    there is none, it is running, or several could be meant; ModelError when data or program have
-    changed since.
+    - ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only one
+      that is not running. If its process was killed after the model was saved, that model is
+      returned
+    - ``executor``: where the rest trains; it may be another place than before
+
+    Raises UsageError when there is none, it is running, or several could be meant; ModelError when
+    data or program have changed since.
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
@@ -262,13 +264,13 @@ def _train_and_save(
     spread = spread_of(request.config, [part.scores for part in parts], tune=request.tune)
     provenance = _provenance(scanned, parts, stored.masked, unfinished)
     if lost:
-        del provenance["fit"]  # which may be resumed although this run is there
+        del provenance["fit"]  # the fit may be resumed although this run exists
     folder = save_shards(home, parts, spread, skipped, provenance, unfinished.run)
     stored.lock.close()
     opened = OpenRun.of(folder)
     model = opened.model(opened.ids[:1])
-    # What was saved must forecast; this also leaves the program for the first `predict`, compiled.
-    # Covariates need not be known beyond the fit's end yet.
+    # The saved model must forecast; this also compiles the program for the first `predict`.
+    # Covariates may not be known beyond the fit's end yet.
     with contextlib.suppress(*([ModelError] if request.covariates.future else [])):
         predict(model, reader.panel(model.ids))
     if not lost:
@@ -282,7 +284,7 @@ def _provenance(
     masked: pd.DataFrame,
     unfinished: UnfinishedFit,
 ) -> dict[str, Any]:
-    """Return what a run keeps of its training, its data and the program."""
+    """Return what a run stores about its training, its data and the program."""
     request = unfinished.request
     return {
         "seed": request.seed,
@@ -307,7 +309,7 @@ def _provenance(
             "forecaster": __version__,
             **{name: version(name) for name in ("jax", "flax", "optax")},
         },
-        "fit": unfinished.name,  # which is not resumed once this run is there
+        "fit": unfinished.name,  # a fit with a run is not resumed
     }
 
 

@@ -1,4 +1,4 @@
-"""The declared market of a fit or an evaluation: fetched and read beside the series."""
+"""Fetch and read the declared market of a fit or an evaluation beside the series."""
 
 import contextlib
 import dataclasses
@@ -12,11 +12,11 @@ from forecaster.spelling import near, spelled, spellings
 
 
 def wanted_of(data: DataRequest, config: Config) -> Sequence[str] | None:
-    """The tickers to ask a source for, the market's included; None: all that it holds."""
+    """Return the tickers to fetch, including the market's; None: all that the source holds."""
     market = config.market
     if market is None or data.tickers is None or _listed(data, market):
         return data.tickers
-    with contextlib.suppress(UsageError):  # a file may name a series as no ticker is
+    with contextlib.suppress(UsageError):  # in a file, the name of a series need not be a ticker
         market = normalise(market)
     return [*data.tickers, market]
 
@@ -24,10 +24,10 @@ def wanted_of(data: DataRequest, config: Config) -> Sequence[str] | None:
 def with_market_of(
     arrived: Ingested, data: DataRequest, config: Config
 ) -> tuple[list[str], Config]:
-    """The stored series to learn from, and the settings with the market as it is spelled there.
+    """Return the stored series to learn from, and the settings with the market as it is stored.
 
-    The market is one of the series only where it was listed. Raises UsageError where it is not
-    there, and NoSeries where nothing else is.
+    The market is among the series only if it was listed. Raises UsageError where it is not stored,
+    and NoSeries where nothing else is.
     """
     if config.market is None:
         return arrived.ids, config
@@ -52,7 +52,7 @@ def _unknown(arrived: Ingested, source: Source, market: str) -> str:
     why = spelled(reasons, market)
     said = f" ({arrived.skipped[why]})" if why is not None else ""
     there = list(arrived.ids)
-    with contextlib.suppress(UsageError):  # not every source can say
+    with contextlib.suppress(UsageError):  # not every source can list its tickers
         there = source.tickers()
     return (
         f"market: {source.name} has no series {market!r}{said}. There are e.g. "

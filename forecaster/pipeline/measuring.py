@@ -1,9 +1,9 @@
 """Train the networks of an evaluation, then forecast and measure its series, shard by shard.
 
-First the networks of all series are trained, once for each training that is asked for; then some
+First the networks of all series are trained, as many times as the options ask for; then some
 series at a time are forecast and measured. What is finished is kept, so that an interrupted
-evaluation is continued. Results do not depend on the number of shards, bit for bit, but for what
-the summary says of time and memory.
+evaluation is continued. Results do not depend on the number of shards, bit for bit, except for
+the time and memory in the summary.
 """
 
 import contextlib
@@ -53,11 +53,11 @@ from forecaster.storage import SavedPart, UnfinishedFit, load_parts, part_ids
 
 
 class Trained(NamedTuple):
-    """The networks of one training, as they lie on the disk.
+    """The networks of one training, stored on the disk.
 
-    - ``known``: what they learned from
+    - ``known``: the data that they learned from
     - ``season``: steps in the season of most series then
-    - ``cutoffs``: that they forecast from, positions on the axis of all times
+    - ``cutoffs``: the cutoffs that they forecast from, positions on the axis of all times
     - ``parts``: the finished shards
     - ``spread``: by horizon, how wide bands start
     - ``skipped``: series without a network, with the reason
@@ -108,7 +108,7 @@ def evaluate_shards(
     *,
     overwrite: bool,
 ) -> Evaluation:
-    """Do what is left of an evaluation, and write its folder, whole or not at all.
+    """Do the remaining work of an evaluation, and write its folder, whole or not at all.
 
     ``finish``: as for :func:`forecaster.evaluation.evaluate_to_folder`. The result of several
     shards is read in short. Raises NoSeries when no network can be used, DataError when there is no

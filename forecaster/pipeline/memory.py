@@ -1,4 +1,4 @@
-"""How much memory there is, and how many series are trained in it at a time."""
+"""Decide how many series are trained at a time in the available memory."""
 
 import math
 import re
@@ -12,16 +12,19 @@ from forecaster.forecasting import bytes_of_sample, bytes_of_series
 from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
 
-# Series: `predict` of one of them reads a shard; for each pair of lanes as many are in memory.
+# `predict` of one series reads a whole shard. On a cluster as many are in memory per two lanes.
 MOST_PER_SHARD = 2_000
 _FEWEST = 20
-_PROGRAM = 800 * 2**20  # bytes that the program takes before the first series, compiling included
-_SHARE = 0.6  # of what is free, by default
+_PROGRAM = 800 * 2**20  # bytes of the program without any series, including compilation
+_SHARE = 0.6  # of the free memory, by default
 _UNITS = {"": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_memory(text: str) -> int:
-    """Bytes of a size such as ``2GB`` or ``1500 MiB``. Raises UsageError for anything else."""
+    """Return the bytes of a size such as ``2GB`` or ``1500 MiB``.
+
+    Raises UsageError for any other text, and for less than the program alone takes.
+    """
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(i?)B?\s*", text, re.IGNORECASE)
     if match is None:
         raise UsageError(f"--memory {text}: expected a size such as 2GB or 1500MB")
@@ -35,7 +38,7 @@ def parse_memory(text: str) -> int:
 
 
 class Portions(NamedTuple):
-    """How many series are saved together, and how many are in memory together; None: all."""
+    """How many series a shard holds, and how many are in memory together; None: all."""
 
     series_per_shard: int | None
     series_at_a_time: int | None
@@ -48,14 +51,14 @@ def portions(
     memory: int | None,
     executor: swarm.Executor | None = None,
 ) -> Portions:
-    """In which portions to train these stored series.
+    """Decide in which portions to train these stored series.
 
-    - ``memory``: bytes that the fit may take; by default a share of what is free
-    - ``executor``: who trains them; a large cluster gets more of them at a time, as far as they fit
-      into memory, since it waits for the last of them
+    - ``memory``: bytes for the fit; by default a share of the free memory
+    - ``executor``: where they train; a large cluster gets more series at a time, if they fit into
+      memory, because it waits for the last of each portion
 
-    Raises UsageError where the memory is too little for what the series share, or for a few of
-    them.
+    Raises UsageError where the memory is too small for a few series, or for the sample from which
+    all series' networks start.
     """
     each = _bytes_of_each(store, ids, config)
     budget = int(_SHARE * free_memory()) if memory is None else memory
@@ -72,7 +75,7 @@ def portions(
 
 
 def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int) -> None:
-    """Raise UsageError with the smallest budget that is enough, where this one is not."""
+    """Raise UsageError, with the smallest sufficient budget, where this one is too small."""
     steps, channels = _size(store, ids)
     sample = bytes_of_sample(config, len(ids), steps, channels)
     few = min(_FEWEST, len(ids)) * bytes_of_series(config, steps, channels)
@@ -87,12 +90,12 @@ def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int)
 
 
 def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> None:
-    """Raise UsageError where all of these stored series together would not fit into memory.
+    """Raise UsageError where all of these stored series together do not fit into memory.
 
-    ``what``: needs them together, in words.
+    ``what``: needs them together, in words for the message.
     """
     need, free = len(ids) * _bytes_of_each(store, ids, config) // 2, free_memory()
-    if need > free:  # half: the estimate is of training, with a margin
+    if need > free:  # half, since the estimate is for training and has a margin
         raise UsageError(
             f"{what} takes all {len(ids):,} series into memory, which need about "
             f"{need / 1e9:,.0f} GB; {free / 1e9:,.1f} GB are free. Name fewer by --tickers: some "
@@ -101,11 +104,11 @@ def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> N
 
 
 def _bytes_of_each(store: Store, ids: Sequence[str], config: Config) -> int:
-    """About how much memory a series takes while it is trained."""
+    """Estimate the bytes of memory that a series takes while it is trained."""
     return bytes_of_series(config, *_size(store, ids))
 
 
 def _size(store: Store, ids: Sequence[str]) -> tuple[int, int]:
-    """The rows of the longest of these stored series, and their channels."""
+    """Return the rows of the longest of these stored series, and their number of channels."""
     steps = max(store.manifest.series[name].rows for name in ids)
     return steps, store.channels(ids[0])

@@ -1,4 +1,4 @@
-"""From a saved model to forecasts."""
+"""Forecast with a saved model, and compare smaller files of it."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -26,19 +26,20 @@ from forecaster.storage import (
     stored_newcomers,
 )
 
-_KEPT = 252  # latest rows of each series, of a prediction that goes shard by shard
+_KEPT = 252  # latest rows of each series that a prediction from several shards keeps
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
     """Forecasts of a saved model.
 
-    - ``panel``: the stored prices that were forecast from
+    - ``model``: a model of these series, of several shards the first one's
+    - ``panel``: the stored prices that the forecasts are made from
     - ``frame``: the forecasts, as :func:`forecaster.predict` returns them
-    - ``unknown``: tickers that the model has no network for, with the reason
-    - ``late``: by series, how many sessions have passed since its latest row
+    - ``unknown``: tickers without a network, with the reason
+    - ``late``: by series, the number of sessions since its latest row
     - ``run``: the folder of the model's run
-    - ``jumped``: series whose latest session is a jump that may be an error, and its day
+    - ``jumped``: series whose latest session is a jump that may be an error, with its day
     """
 
     model: Model
@@ -51,7 +52,7 @@ class Prediction:
 
     @property
     def simulated(self) -> bool:
-        """Whether the prices are of an invented market."""
+        """Whether the prices are simulated."""
         return self.model.provenance.get("source") == "simulated"
 
 
@@ -67,19 +68,21 @@ def predict_from_home(
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
+    - ``tickers``: None: all series of the model
+    - ``level``: of the bands, in percent
     - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
-    - ``covariates``: files of what else is known; by default those that the model was fitted with
-    - ``history``: latest rows of each series that the prediction's panel has at least; of a run
-      that is not in shards it has all
-    - ``n_paths``: where given, the prediction's frame has so many sample paths, and no bands
+    - ``n_paths``: if given, the frame has this number of sample paths instead of bands
+    - ``covariates``: files of covariates; by default those that the model was fitted with
+    - ``history``: the fewest latest rows of each series in the panel; of a run of one shard the
+      panel has all rows
 
-    Of a run in shards, only those with these series are read, one after the other.
+    Only the shards that hold these series are read, one after another.
 
-    Tickers that the model has no network for, but whose prices are stored, are forecast by the one
-    that all series' networks started from, where there is one, with a warning.
+    Tickers without a network whose prices are stored are forecast, with a warning, by the network
+    that all series' networks started from, if there is one.
 
-    What is forecast, but for sample paths, is added to the home's record. Where it cannot be
-    written, that is one notice.
+    Forecasts, but not sample paths, are added to the home's record; where it cannot be written,
+    ``on_notice`` is called.
 
     Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
     when there is no run of this name.
@@ -88,7 +91,7 @@ def predict_from_home(
     folder = choose_run(home, run, tickers, on_notice)
     opened = OpenRun.of(folder)
     ids, unknown = resolve_names(opened.ids, opened.skipped, tickers)
-    # Paths are of all series together; bands can be made shard by shard.
+    # Sample paths are drawn for all series together; bands can be made shard by shard.
     groups = [ids] if n_paths is not None else opened.by_shard(ids)
     asked = _Asked(home, opened, tuple(level), n_paths, covariates or CovariateFiles(), on_notice)
     if len(groups) == 1:
@@ -98,7 +101,7 @@ def predict_from_home(
 
 
 class _Asked(NamedTuple):
-    """What is forecast with, and how; see :func:`predict_from_home`."""
+    """The run to forecast with, and the options; see :func:`predict_from_home`."""
 
     home: Home
     run: OpenRun
@@ -109,9 +112,9 @@ class _Asked(NamedTuple):
 
 
 def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
-    """Forecast series whose networks are read together, and of the unknown those that are stored.
+    """Forecast series whose networks are read together, and the stored ones of the unknown.
 
-    Raises ModelError when none can be.
+    Raises ModelError when none can be forecast.
     """
     home, folder = asked.home, asked.run.folder
     model = asked.run.model(ids)
@@ -128,7 +131,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
         frame = predict(model, usable, asked.level)
         source = str(model.provenance.get("source"))
         made = Made(usable, frame, model.config.column, folder.name, source)
-        if not asked.covariates:  # what would be under other plans is no forecast to be held to
+        if not asked.covariates:  # forecasts under other assumptions are not scored
             _keep(home, made, asked.on_notice)
     else:
         frame = simulate(model, usable, asked.n_paths)
@@ -138,11 +141,9 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
 def _by_shard(
     asked: _Asked, groups: Sequence[list[str]], unknown: dict[str, Skipped], most: int
 ) -> list[Prediction]:
-    """A prediction for each shard that can forecast; the first names the series of the others.
+    """Make a prediction from each shard; the first one names the series of shards that cannot.
 
-    ``most``: rows of each series that are kept.
-
-    Raises ModelError when none can.
+    ``most``: rows of each series to keep. Raises ModelError when no shard can forecast.
     """
     parts: list[Prediction] = []
     failed: dict[str, Skipped] = {}
@@ -159,7 +160,7 @@ def _by_shard(
 
 
 def _latest(part: Prediction, most: int, model: Model | None = None) -> Prediction:
-    """A prediction with the latest rows of its panel alone, and in place of its model another."""
+    """Return a prediction with only the latest rows of its panel, and perhaps another model."""
     panel = part.panel
     kept = {name: panel.latest_rows(row, most) for row, name in enumerate(panel.ids)}
     panel = Panel.from_arrays(kept, panel.skipped)
@@ -167,7 +168,7 @@ def _latest(part: Prediction, most: int, model: Model | None = None) -> Predicti
 
 
 def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
-    """Forecasts of all shards as one."""
+    """Join the predictions of all shards."""
     panels = [part.panel for part in parts]
     latest = {
         name: panel.latest_rows(row, most) for panel in panels for row, name in enumerate(panel.ids)
@@ -184,9 +185,9 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
 
 
 def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel:
-    """The panel with what the model was fitted with, from these files or from those of the fit.
+    """Add the model's covariates to a panel, from these files or else from those of the fit.
 
-    Those of the fit are read as they were then, others as these say, or else like those.
+    Files of the fit are read as they were then; other files as they say, or else in the same way.
     """
     known = model.transform.covariates
     has = {"future": bool(known.future), "static": bool(known.numbers or known.words)}
@@ -207,7 +208,7 @@ def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel
 
 
 def _keep(home: Home, made: Made, on_notice: Callable[[str], None] | None) -> None:
-    """Add a prediction to the record; a home that cannot be written to still answers."""
+    """Add a prediction to the record; where that cannot be written, give notice."""
     try:
         keep(home, made)
     except WriteError as error:
@@ -222,11 +223,14 @@ def compress_from_home(
     on_method: Callable[[int, int], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> tuple[pd.DataFrame, Path | None]:
-    """Compare smaller files of a run on the stored prices; ``run`` is as for forecasting.
+    """Compare smaller files of a run on the stored prices.
 
-    With a ``method``, that one is written as a new run, whose folder is returned too.
+    - ``run``, ``on_notice``: as for :func:`predict_from_home`
+    - ``method``: one of :data:`forecaster.storage.METHODS`, to be written as a new run
+    - ``on_method(done, total)``: called after each method
 
-    Raises UsageError when the run is a compressed one.
+    Returns the comparison, and the folder of the new run, if any. Raises UsageError when the run is
+    compressed already.
     """
     swarm.keep_compiled(home.cache)
     folder = choose_run(home, run, None, on_notice)
@@ -247,7 +251,7 @@ def compress_from_home(
 
 
 def _sessions_late(panel: Panel) -> dict[str, int]:
-    """By series, how many sessions have passed since its latest row."""
+    """Return by series the number of sessions since its latest row."""
     now = pd.Timestamp.now()
     late = {}
     for name, observed in zip(panel.ids, panel.mask, strict=True):

@@ -1,4 +1,4 @@
-"""What is asked of a fit or an evaluation, and what is called meanwhile."""
+"""The data that a fit or an evaluation asks for, and its callbacks."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ OnTraining: TypeAlias = Callable[[swarm.Progress], None]
 
 @dataclasses.dataclass(frozen=True)
 class DataRequest:
-    """Which series to work on, and which of their rows.
+    """The series to work on, and their rows.
 
     - ``source``: where the series come from
-    - ``tickers``: which of them; None: all that the source holds
+    - ``tickers``: the series to take; None: all that the source holds
     - ``start``, ``end``: the first and the last day, both included; None: no limit
-    - ``covariates``: files of what else is known of the series
+    - ``covariates``: files of further data about the series
     - ``mask``: flags whose rows are left out of training; see
       :mod:`forecaster.ingest.review.quality`
     """
@@ -40,14 +40,14 @@ class DataRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Callbacks:
-    """What is called while series are fetched and networks trained.
+    """Functions that are called while series are fetched and networks trained.
 
     - ``on_series(done, total)``: after each series that has arrived from the source
-    - ``on_wait(message)``: when another process has to be waited for
-    - ``on_training(progress)``: now and then while networks train
-    - ``on_shard(done, total)``: how many shards are done of a fit that does not fit into memory
-    - ``on_begin(fit)``: when training begins, with what it is resumed from if it is interrupted
-    - ``on_notice(message)``: of other fits that were interrupted and wait to be resumed
+    - ``on_wait(message)``: when the program waits for another process
+    - ``on_training(progress)``: from time to time while networks train
+    - ``on_shard(done, total)``: before each shard, where there are several
+    - ``on_begin(fit)``: when training begins, with the unfinished fit that can be resumed
+    - ``on_notice(message)``: about other, interrupted fits that can be resumed
     """
 
     on_series: Callable[[int, int], None] | None = None

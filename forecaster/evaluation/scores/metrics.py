@@ -15,7 +15,7 @@ def squared_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
 
 
 def symmetric_error(actual: ArrayLike, forecast: ArrayLike) -> np.ndarray:
-    """Return 200 |actual - forecast| / (|actual| + |forecast|), the terms of sMAPE in M4, percent."""
+    """Return 200 |actual - forecast| / (|actual| + |forecast|), the terms of M4's sMAPE in %."""
     actual, forecast = np.asarray(actual), np.asarray(forecast)
     size = np.abs(actual) + np.abs(forecast)
     with np.errstate(invalid="ignore", divide="ignore"):
