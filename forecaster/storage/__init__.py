@@ -1,4 +1,4 @@
-"""Models on disk, smaller ones, and fits that were interrupted."""
+"""Models on disk, smaller files of them, and unfinished fits."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""Read a saved model back. Whatever is in the files is looked at before it is believed.
+"""Read a saved model, checking everything in its files.
 
-A folder may have been damaged, edited by hand, or made to do harm: nothing in it decides how much
-memory is asked for beyond the size of its files, and what passes is a model that can forecast.
+A folder may have been damaged, edited by hand, or made to do harm: nothing in it can ask for more
+memory than its files take, and only a model that can forecast passes.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from forecaster.storage.model.fields import (
     unique,
 )
 
-if TYPE_CHECKING:  # what a run says of itself is read without JAX
+if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
@@ -43,7 +43,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _MOST_JSON = 1 << 28  # bytes; a series takes some 300
 _MOST_INT, _MOST_SEASON = 2**63 - 1, 2**31
 _MOST_REASON = 500  # characters of an error
-_WIDEST = 1e6  # spread of scores: no outcome lies that far from what was forecast
+_WIDEST = 1e6  # spread of scores; no outcome lies further from its forecast
 _REPORTED = {
     "status": (str,),
     "mae_relative_to_naive": (int, float),
@@ -54,7 +54,7 @@ ADVICE = "Run `forecaster fit` again"
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The content of a file. Raises ModelError unless it is a plain file of ``most`` bytes."""
+    """Read a file. Raises ModelError unless it is a plain file of ``most`` bytes at most."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe or a device may never end
             raise ModelError(f"{path}: cannot be read: not a plain file")
@@ -66,7 +66,7 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """An object of a strict JSON file: no NaN, no infinity, no number beyond a float.
+    """Read the object in a strict JSON file: no NaN, no infinity, no number beyond a float.
 
     Raises ModelError when the file holds anything else.
     """
@@ -81,10 +81,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class Checked(NamedTuple):
-    """What the two files of a model hold; see :class:`forecaster.forecasting.Model`.
+    """The content of the two files of a model; see :class:`forecaster.forecasting.Model`.
 
-    ``arrays``, ``params``, ``start``: as they are used, the weights by path; empty where the shapes
-    of the network were not known
+    ``arrays``, ``params``, ``start``: decoded, the weights by path; empty where the shapes of the
+    network were not known
     """
 
     ids: tuple[str, ...]
@@ -109,12 +109,12 @@ def checked(
     arrays: Arrays,
     shapes_of: Callable[[Config, int], Shapes | None] = plain_shapes,
 ) -> Checked:
-    """Look at what the two files hold, which loads no JAX.
+    """Check the content of the two files, without loading JAX.
 
-    ``shapes_of(config, features)``: of one network's arrays, by path; where it gives None, weights
-    and scores are not looked at.
+    ``shapes_of(config, features)``: returns the shapes of one network's arrays, by path; None: do
+    not check weights and scores.
 
-    Raises TypeError, ValueError or OverflowError where that is no model.
+    Raises TypeError, ValueError or OverflowError where the content is not a model.
     """
     ids = unique(texts(rest, "ids"), "ids")
     config = Config.from_dict(field(dict, rest, "config"), "config")
@@ -143,9 +143,10 @@ def checked(
 def model_of(
     rest: Mapping[str, Any], arrays: Arrays, network: "OwnNetwork | None" = None
 ) -> "Model":
-    """A model of what the two files hold; ``network``: the class where it is a user's own.
+    """Make a model from the content of the two files.
 
-    Raises TypeError, ValueError, OverflowError or UsageError where that is no model.
+    ``network``: the class of the networks where it is a user's own. Raises TypeError, ValueError,
+    OverflowError or UsageError where the content is not a model.
     """
     from forecaster.forecasting import Model, Networks, param_shapes, split_members
 
@@ -176,7 +177,7 @@ def model_of(
 
 
 def _weights(arrays: Arrays, kind: str) -> dict[str, np.ndarray]:
-    """The arrays of one kind, by path. Raises ValueError unless all weights are finite."""
+    """Return the arrays of one kind, by path. Raises ValueError unless all weights are finite."""
     weights = {
         name.removeprefix(kind): leaf for name, leaf in arrays.items() if name.startswith(kind)
     }
@@ -187,9 +188,9 @@ def _weights(arrays: Arrays, kind: str) -> dict[str, np.ndarray]:
 
 
 def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what a ``model.json`` says of all series; see :class:`forecaster.storage.Run`.
+    """Return the facts in a ``model.json`` about all series; see :class:`forecaster.storage.Run`.
 
-    Raises ModelError where that is no model's.
+    Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
         known = Transform.from_dict(field(dict, rest, "transform")).covariates
@@ -203,10 +204,10 @@ def facts_of(rest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def series_of(
     rest: Mapping[str, Any], folder: Path
 ) -> tuple[tuple[str, ...], dict[str, Skipped], pd.DataFrame]:
-    """Return what the ``model.json`` of one model says of each series.
+    """Return the facts in the ``model.json`` of one model about each series.
 
-    That are the series with networks, why others have none, and how each training went, a row per
-    series. Raises ModelError where that is no model's.
+    They are the series with networks, the reasons why others have none, and a report of the
+    training, a row per series. Raises ModelError where it is not that of a model.
     """
     with as_model_error(folder):
         ids = unique(texts(rest, "ids"), "ids")
@@ -225,12 +226,12 @@ def as_model_error(folder: Path) -> Iterator[None]:
 
 
 def shortened(error: Exception) -> str:
-    """What an error says, or what it is."""
+    """Return the shortened message of an error, or else its type."""
     return str(error)[:_MOST_REASON] or type(error).__name__
 
 
 def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> Transform:
-    """A transform that the configuration leads to."""
+    """Read the transform, and check that it follows from the configuration."""
     transform = Transform.from_dict(fields)
     if config.transform not in ("auto", transform.name):
         raise ValueError(f"transform: expected {config.transform}; got {transform.name}")
@@ -259,7 +260,7 @@ def _encoding(fields: object) -> Encoding:
 
 
 def _check_sizes(arrays: Arrays, config: Config) -> None:
-    """Raise ValueError for a network larger than the arrays, before it is thought of."""
+    """Raise ValueError for a network larger than the arrays, before it is built."""
     largest = max((size for leaf in arrays.values() for size in leaf.shape), default=0)
     for name, most in (
         ("layers", len(arrays)),
@@ -267,7 +268,7 @@ def _check_sizes(arrays: Arrays, config: Config) -> None:
         ("horizon", largest),
         ("members", largest),
     ):
-        if getattr(config, name) > most:  # before a network of that size is thought of
+        if getattr(config, name) > most:
             raise ValueError(f"config: {name}: the arrays are of a smaller network")
 
 
@@ -278,11 +279,11 @@ def _check_arrays(
     network: Shapes,
     series: int,
 ) -> None:
-    """Raise ValueError unless these are the arrays of such a model, in name, type and shape."""
+    """Raise ValueError unless these are the arrays of this model, in name, type and shape."""
     shapes = {
         f"params/{name}": (series * config.members, *shape) for name, shape in network.items()
     }
-    if any(name.startswith("start/") for name in arrays):  # models of before lack it
+    if any(name.startswith("start/") for name in arrays):  # older models lack it
         shapes |= {f"start/{name}": (config.members, *shape) for name, shape in network.items()}
     expected: dict[str, tuple[tuple[int, ...], str]] = {
         "scores": ((series, config.longest_validation, config.horizon), encoding.scores)
@@ -299,7 +300,7 @@ def _check_arrays(
 
 
 def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
-    """How each training went: columns of text or of numbers, null for NaN."""
+    """Read the report of the training: columns of text or of numbers, null for NaN."""
     columns = field(dict, rest, "report")
     for name, column in columns.items():
         if len(is_a(list, column, f"report: {name!r}")) != len(ids):
@@ -309,7 +310,7 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
             raise TypeError(f"report: {name!r}: expected numbers or text")
         if int in kinds and max(abs(value) for value in column if value is not None) > _MOST_INT:
             raise ValueError(f"report: {name!r}: a number is too large")
-    for name, kinds in _REPORTED.items():  # which commands show
+    for name, kinds in _REPORTED.items():  # shown by commands
         for value in field(list, columns, name):
             if value is not None and type(value) not in kinds:
                 raise TypeError(f"report: {name!r}: got {reprlib.repr(value)}")
@@ -319,7 +320,7 @@ def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _above_zero(values: list[Any], what: str, count: int, *, below: float = _WIDEST) -> np.ndarray:
-    """So many numbers above 0: one per step ahead, or per series."""
+    """Return the values as an array; raise ValueError unless they are ``count`` numbers above 0."""
     if len(values) != count or not all(
         type(value) in (int, float) and 0 < value < below for value in values
     ):
@@ -328,7 +329,7 @@ def _above_zero(values: list[Any], what: str, count: int, *, below: float = _WID
 
 
 def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:
-    """One time per series: whole numbers where series count in steps, otherwise ISO dates."""
+    """Read a time for each series: whole numbers where series count steps, otherwise ISO dates."""
     if len(times) != series:
         raise ValueError(f"fitted_until: {len(times)} for {series} series")
     if frequency.alias == "step":
@@ -339,13 +340,13 @@ def _times(times: list[Any], frequency: Frequency, series: int) -> np.ndarray:
 
 def _date(value: object, what: str) -> np.datetime64:
     text = is_a(str, value, what)
-    datetime.date.fromisoformat(text[:10])  # numpy takes more than dates, such as "now"
+    datetime.date.fromisoformat(text[:10])  # numpy accepts more, such as "now"
     return pd.Timestamp(text).tz_localize(None).to_datetime64()
 
 
 def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Free, but for what commands use."""
-    as_bytes(json.dumps(provenance, ensure_ascii=False))  # half a character can be no file name
+    """Return the provenance; check only the entries that commands use."""
+    as_bytes(json.dumps(provenance, ensure_ascii=False))  # no lone surrogates: some are file names
     for name in ("future", "static"):
         is_a(str, provenance.get(name) or "", f"provenance: {name}")
     reading = is_a(dict, provenance.get("reading") or {}, "provenance: reading")
@@ -366,7 +367,7 @@ def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, tuple[int, ...]]:
-    """Shapes of a network's arrays by path."""
+    """Return the shapes of a network's arrays by path."""
     flat: dict[str, tuple[int, ...]] = {}
     for name, leaf in tree.items():
         path = f"{above}{name}"

@@ -1,10 +1,10 @@
-"""Smaller files of a model, and what they cost.
+"""Compare smaller files of a model by size and accuracy.
 
-Weights are written as whole numbers, in half precision, or with the smallest of them left out.
-Int8: each column of a matrix has its own scale, its largest weight over 127, as in
-Jacob et al. (2018), arXiv 1712.05877, symmetric and per channel. Pruning leaves out the smallest
-weights of each matrix (Han et al. 2015, arXiv 1506.02626), without training again. Arithmetic stays
-in float32: a forecast is not faster for it, only the file smaller.
+Weights are written as whole numbers, in half precision, or without the smallest ones. Int8: each
+column of a matrix has its own scale, its largest weight over 127, symmetric and per channel as in
+Jacob et al. (2018), arXiv 1712.05877. Pruning leaves out the smallest weights of each matrix (Han
+et al. 2015, arXiv 1506.02626), without training again. Arithmetic stays in float32: only the file
+is smaller, a forecast is not faster.
 """
 
 import tempfile
@@ -37,30 +37,30 @@ METHODS = {
     "int8-pruned-50": Encoding("int8", 0.5),
     "small": Encoding("int8", scores="float16"),
 }
-"""How a model's weights can be written; ``small`` also has the scores that bands are calibrated
-on in half precision."""
+"""The encodings of a model's weights; ``small`` also writes in half precision the scores that bands
+are calibrated on."""
 
-MOST_LOSS = 1e-3  # of the mean CRPS that a method may cost to be recommended
-MOST_LOSS_OF_ONE = 1e-2  # at the 99th percentile of series
-LEAST_SAVING = 0.1  # of the file
+MOST_LOSS = 1e-3  # largest relative loss in mean CRPS of a recommended method
+MOST_LOSS_OF_ONE = 1e-2  # the same at the 99th percentile of series
+LEAST_SAVING = 0.1  # smallest relative saving of the file
 
 
 def compare(
     model: Model, panel: Panel, on_method: Callable[[int, int], None] | None = None
 ) -> pd.DataFrame:
-    """What each of :data:`METHODS` saves and costs, a row each.
+    """Compare the size and the accuracy of all :data:`METHODS`, a row each.
 
     - ``bytes``: of the arrays; ``size``: relative to ``none``
-    - ``crps``: relative to ``none``, on the latest ``validation`` rows of the panel, the mean over
-      series; ``crps_99``: the 99th percentile over series
-    - ``width_99``: by how much the 80 % band of a series changes, relative, the 99th percentile
-    - ``recommended``: smaller by a tenth or more, the mean CRPS worse by 0.1 % at most, and the
-      CRPS and the band of one series in a hundred by 1 % at most
+    - ``crps``: relative to ``none``, on the latest ``validation`` rows of the panel; the mean over
+      series. ``crps_99``: its 99th percentile over series
+    - ``width_99``: relative change of a series' 80 % band, the 99th percentile over series
+    - ``recommended``: whether the file is smaller by a tenth or more, the mean CRPS worse by 0.1 %
+      at most, and ``crps_99`` and ``width_99`` by 1 % at most
 
-    ``on_method`` is called after each method with how many are done, and of how many.
+    ``on_method(done, total)`` is called after each method.
     """
     panel = match_panel(model, panel)
-    held = _held_back(model, panel)  # the same for all: only weights differ
+    held = _held_back(model, panel)  # the same for all methods
     plain, widths = _crps(model, panel, held), _widths(predict(model, panel))
     rows: list[tuple[str, int, float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -86,19 +86,19 @@ def compare(
 
 
 def recommend(table: pd.DataFrame) -> str | None:
-    """The method with the smallest file among those recommended; None when nothing is worth it."""
+    """Return the recommended method with the smallest file; None where there is none."""
     worth = table[table["recommended"]]
     return None if worth.empty else str(worth.sort_values("bytes")["method"].iloc[0])
 
 
 def _widths(forecast: pd.DataFrame) -> np.ndarray:
-    """Widths of the 80 % bands, a row each."""
+    """Return the widths of the 80 % bands, (row,)."""
     low, high = bounds_of(models_of(forecast)[0], 80)
     return (forecast[high] - forecast[low]).to_numpy()
 
 
 def _held_back(model: Model, panel: Panel) -> tuple[Transformed, np.ndarray]:
-    """The panel as networks see it, and the latest ``validation`` origins (series, origin)."""
+    """Transform the panel; return it with the latest ``validation`` origins (series, origin)."""
     transformed = model.transform.apply(panel, model.config.horizon)
     steps = transformed.z.shape[1]
     span = min(model.config.longest_validation, steps - model.config.rows_to_forecast)
@@ -106,10 +106,9 @@ def _held_back(model: Model, panel: Panel) -> tuple[Transformed, np.ndarray]:
 
 
 def _crps(model: Model, panel: Panel, held: tuple[Transformed, np.ndarray]) -> np.ndarray:
-    """Mean CRPS of each series' networks in standardised units.
+    """Return the mean CRPS of each series in standardised units, over origins and horizons.
 
-    Over what is held back (:func:`_held_back`) and all horizons; of a point head the absolute
-    error, which is the CRPS of a point.
+    ``held``: of :func:`_held_back`. The CRPS of a point forecast is its absolute error.
     """
     transformed, origins = held
     networks = model.networks.only(panel.ids)
@@ -122,9 +121,9 @@ def _crps(model: Model, panel: Panel, held: tuple[Transformed, np.ndarray]) -> n
 def student_t_crps(
     actual: ArrayLike, location: ArrayLike, scale: ArrayLike, dof: ArrayLike
 ) -> np.ndarray:
-    """CRPS of a Student-t distribution in closed form, elementwise.
+    """Return the CRPS of Student-t distributions in closed form, elementwise.
 
-    Of infinite degrees of freedom and a scale of one, which is a point, the absolute error.
+    Infinite degrees of freedom mean a point, whose CRPS is the absolute error.
 
     Jordan, Krüger & Lerch (2019), Journal of Statistical Software 90(12).
     """

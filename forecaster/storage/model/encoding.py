@@ -1,4 +1,4 @@
-"""How the arrays of a model are written: as they are, in half precision, as bytes, or sparse."""
+"""Encode the arrays of a model: unchanged, in half precision, as bytes, or pruned."""
 
 import dataclasses
 import math
@@ -12,12 +12,11 @@ import numpy as np
 class Encoding:
     """How the arrays of a model are written.
 
-    Of the weights, matrices only, arrays (series, input, output): biases and constants stay as they
-    are.
+    Only matrices, arrays (series, input, output), are encoded; biases and constants stay unchanged.
 
     - ``weights``: the type of weights in the file
-    - ``pruned``: the share of each matrix that is left out, its smallest weights
-    - ``scores``: the type of the normal scores that bands are calibrated on, ``scores`` in the file
+    - ``pruned``: the share of each matrix's weights that is left out, the smallest ones
+    - ``scores``: the type in the file of the normal scores that bands are calibrated on
     """
 
     weights: Literal["float32", "float16", "int8"] = "float32"
@@ -29,7 +28,7 @@ class Encoding:
             raise ValueError(f"not an encoding: {self}")
 
     def write(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Arrays of a model, by name, as those of a file."""
+        """Encode the arrays of a model, by name, for a file."""
         out: dict[str, np.ndarray] = {}
         for name, leaf in arrays.items():
             if name == "scores":
@@ -41,7 +40,7 @@ class Encoding:
         return out
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The reverse, as float32."""
+        """Decode the arrays of a file to float32, the reverse of :meth:`write`."""
         out = {}
         for name, leaf in arrays.items():
             if name.startswith(("params/", "start/")):
@@ -51,7 +50,7 @@ class Encoding:
         return out
 
     def layout(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shapes and types of what an array of weights (series, ...) is written as, by name."""
+        """Return by name the shapes and types of the file's arrays for weights (series, ...)."""
         if len(shape) < 3:
             return {name: (shape, "float32")}
         series, *matrix = shape
@@ -68,7 +67,7 @@ class Encoding:
     def check_kept(
         self, name: str, shape: tuple[int, ...], arrays: Mapping[str, np.ndarray]
     ) -> None:
-        """Raise ValueError unless what was kept of an array (series, ...) fits its shape.
+        """Raise ValueError unless the kept weights of a pruned array (series, ...) fit its shape.
 
         The arrays have the shapes and types of :meth:`layout`.
         """
@@ -101,7 +100,7 @@ class Encoding:
             values = leaf.astype(np.float16)
         if self.pruned:
             values = values[kept].reshape(len(leaf), -1)
-            # The shape of one member's matrix, which the flat values no longer show.
+            # The shape of one series' matrix, which the flat values do not show.
             out[f"shape/{name}"] = np.tile(np.array(leaf.shape[1:], np.int32), (len(leaf), 1))
         out[name] = values
         return out

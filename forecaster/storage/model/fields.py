@@ -1,6 +1,6 @@
-"""Fields of a JSON file that anybody may have changed: each is of its type, or an error says so.
+"""Read fields of a JSON file from anywhere, checking their types.
 
-All raise ValueError or TypeError that name the field.
+All functions raise ValueError or TypeError that name the field.
 """
 
 import math
@@ -18,12 +18,12 @@ _MISSING = object()
 
 
 def field(kind: type[_T], fields: Mapping[str, Any], name: str) -> _T:
-    """A field of an object, if it is there and of this type."""
+    """Return a field of an object; raise unless it is there and of this type."""
     return is_a(kind, fields.get(name, _MISSING), name)
 
 
 def is_a(kind: type[_T], value: object, what: str) -> _T:
-    """The value, if it is of this type. A bool is no int."""
+    """Return the value; raise unless it is of this type. A bool is not an int."""
     if value is _MISSING:
         raise ValueError(f"{what}: missing")
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -43,24 +43,24 @@ def check_count(value: object, what: str, most: int) -> None:
 
 
 def texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A field that is a list of text."""
+    """Return a field that is a list of text."""
     return tuple(is_a(str, value, name) for value in field(list, fields, name))
 
 
 def unique(names: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """The same, if there are any, each once."""
+    """Return the names; raise unless there are some, each once."""
     if not names or len(set(names)) < len(names):
         raise ValueError(f"{what}: expected names, each once; got {reprlib.repr(names)}")
     return names
 
 
 def no_number(constant: str) -> NoReturn:
-    """What ``json`` is to make of NaN and infinities."""
+    """Refuse NaN and infinities, for ``json``."""
     raise ValueError(f"{constant} is not JSON")
 
 
 def finite(digits: str) -> float:
-    """What ``json`` is to make of other numbers."""
+    """Parse a number for ``json``; raise unless it is finite."""
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"{reprlib.repr(digits)} is beyond any number")
     return number
@@ -70,9 +70,9 @@ _MOST_STEP, _SECONDS = 2**63 - 1, 86_400
 
 
 def frequency_of(fields: dict[str, Any]) -> Frequency:
-    """The frequency that a file tells, checked with pandas, which knows the aliases.
+    """Return the frequency in a file, its alias checked by pandas.
 
-    Raises ValueError or TypeError where it is none.
+    Raises ValueError or TypeError where it is not one.
     """
     hours = fields.get("hours")
     frequency = Frequency(**{**fields, "hours": None if hours is None else _hours(hours)})

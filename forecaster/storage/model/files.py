@@ -1,7 +1,7 @@
-"""Models on disk: a folder with ``model.safetensors`` (arrays) and ``model.json`` (all else).
+"""Save and load a model: a folder of ``model.safetensors`` (arrays) and ``model.json`` (the rest).
 
-The JSON is strict (no NaN) and carries a schema version and the SHA-256 of the arrays. Never
-pickle: opening a model runs no code, and imports none.
+The JSON is strict (no NaN) and has a schema version and the SHA-256 of the arrays. There is no
+pickle: opening a model neither runs nor imports any code of it.
 """
 
 import contextlib
@@ -31,17 +31,17 @@ from forecaster.storage.model.checking import (
 )
 from forecaster.storage.model.encoding import Encoding
 
-if TYPE_CHECKING:  # what a run says of itself is read without JAX
+if TYPE_CHECKING:  # the facts of a run are read without JAX
     from forecaster.forecasting import Model, OwnNetwork
 
-SCHEMA = 4  # 1 and 2 were made for other features; 3 did not say how far apart rows are
+SCHEMA = 4  # 1 and 2 had other features; 3 lacked the spacing of rows
 ARRAYS, REST = "model.safetensors", "model.json"
 
 
 def save(model: "Model", folder: str | Path, encoding: Encoding | None = None) -> Path:
     """Write a model into a new folder, whole or not at all, and return the folder.
 
-    ``encoding``: how the arrays are written, to make the file smaller; see :data:`METHODS`.
+    ``encoding``: makes the file smaller; see :data:`METHODS`.
 
     Raises ModelError when the folder exists, WriteError when it cannot be written.
     """
@@ -54,7 +54,7 @@ def save(model: "Model", folder: str | Path, encoding: Encoding | None = None) -
 
 
 def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) -> None:
-    """Write the two files of a model into a folder."""
+    """Write the two files of a model into an existing folder."""
     from safetensors.numpy import save as to_bytes
 
     from forecaster.forecasting import merge_members
@@ -99,15 +99,15 @@ def save_run(
 
 
 def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], Path]) -> Path:
-    """Write a new run, also where others are saved in the same millisecond.
+    """Write a new run; other processes may save theirs in the same millisecond.
 
-    - ``kind``: of model, in the folder's name
-    - ``name``: what it is called, if that is still free; otherwise it is called by its time, so
-      that nothing is lost
+    - ``kind``: the kind of model, for the folder's name
+    - ``name``: of the run; where it has been taken meanwhile, the run is named by its time, so that
+      nothing is lost
     - ``write``: writes the folder, whole or not at all, and returns it
 
-    Also removes what processes that were killed while they saved have left. Raises WriteError when
-    it cannot be written.
+    Also removes temporary folders of processes that were killed. Raises WriteError when it cannot
+    be written.
     """
     atomic.sweep(home.models)
     if name is not None and any(run_name(run).casefold() == name.casefold() for run in home.runs()):
@@ -125,10 +125,10 @@ def as_new_run(home: Home, kind: str, name: str | None, write: Callable[[Path], 
 
 
 def runs_by_fit(home: Home) -> dict[str, Path]:
-    """The folders of runs, by the name of the fit that each was saved by."""
+    """Return the folders of runs, by the name of the fit that saved each."""
     runs: dict[str, Path] = {}
     for folder in home.runs():
-        with contextlib.suppress(ModelError):  # a damaged one holds nobody up
+        with contextlib.suppress(ModelError):  # a damaged run is skipped
             provenance = read_json(folder / REST).get("provenance")
             provenance = provenance if isinstance(provenance, dict) else {}
             name = provenance.get("fit")
@@ -138,7 +138,7 @@ def runs_by_fit(home: Home) -> dict[str, Path]:
 
 
 def read_rest(folder: Path) -> dict[str, Any]:
-    """What is in a model's ``model.json``. Raises ModelError when there is none."""
+    """Read the ``model.json`` of a folder. Raises ModelError when there is none."""
     try:
         missing = not folder.is_dir()
     except OSError as error:
@@ -151,9 +151,9 @@ def read_rest(folder: Path) -> dict[str, Any]:
 def load_whole(
     folder: Path, rest: dict[str, Any] | None = None, network: "OwnNetwork | None" = None
 ) -> "Model":
-    """Read a model that :func:`save` wrote; see :func:`forecaster.storage.load`.
+    """Read a single model, which may be a shard of a run; see :func:`forecaster.storage.load`.
 
-    ``rest``: its ``model.json``, where that has been read.
+    ``rest``: its ``model.json``, if that has been read.
     """
     rest = read_rest(folder) if rest is None else rest
     arrays = _read_arrays(folder, rest)
@@ -163,10 +163,10 @@ def load_whole(
 
 
 def check_whole(folder: Path) -> None:
-    """Raise ModelError unless a model that :func:`save` wrote is as it was written.
+    """Raise ModelError unless a model that :func:`save` wrote is unchanged.
 
-    JAX is not loaded. What cannot be known without it are the arrays' names and shapes where a
-    network has to be built for them: of those it is only seen that they are what was saved.
+    JAX is not loaded. Where names and shapes of the arrays depend on a network of a user's own,
+    only their hash is checked.
     """
     rest = read_rest(folder)
     arrays = _read_arrays(folder, rest)
@@ -175,7 +175,7 @@ def check_whole(folder: Path) -> None:
 
 
 def _read_arrays(folder: Path, rest: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of a model, if they are those that ``rest``, its ``model.json``, speaks of."""
+    """Read the arrays of a model, checked against the hash in ``rest``, its ``model.json``."""
     from safetensors.numpy import load as from_bytes
 
     check_schema(rest, folder)
@@ -204,7 +204,7 @@ def check_schema(rest: Mapping[str, Any], folder: Path) -> None:
 def _with_network(
     rest: dict[str, Any], network: "OwnNetwork | None", folder: Path
 ) -> "tuple[dict[str, Any], OwnNetwork | None]":
-    """The settings with the class of the networks named, and that class, if it is a user's own."""
+    """Return ``rest`` naming the class of the networks, and that class if it is a user's own."""
     config = rest.get("config")
     config = config if isinstance(config, dict) else {}
     path = config.get("model")
@@ -233,7 +233,7 @@ def _flatten(tree: Mapping[Any, Any], above: str = "") -> dict[str, np.ndarray]:
 
 
 def _strict(values: list[Any]) -> list[Any]:
-    """Values without NaN and infinities, which strict JSON does not have."""
+    """Replace NaN and infinities by None, since strict JSON has neither."""
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
 
 

@@ -1,4 +1,4 @@
-"""The runs under a home: their folders, what was asked, the prices that they learned from.
+"""The runs under a home: their folders, requests, shards and stored prices.
 
-Knows saved models. Must not know of work that is still under way.
+Knows saved models. Must not know of unfinished work.
 """

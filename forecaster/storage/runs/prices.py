@@ -1,4 +1,4 @@
-"""The stored prices of a saved model."""
+"""Read the stored prices that a saved model forecasts from."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,15 +12,15 @@ from forecaster.storage.runs.request import ids_to_read
 
 
 def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Panel, dict[str, str]]:
-    """The stored prices that a model forecasts from, and the days of unconfirmed jumps.
+    """Read the stored prices to forecast from; also return the days of unconfirmed jumps.
 
-    Span and mask are those of its fit, but a forecast keeps unconfirmed jumps: most are true.
+    Span and mask are those of the fit, but unconfirmed jumps are kept, since most are true.
 
-    - ``model``: of a run; its provenance says where its prices are
-    - ``ids``: the series to forecast; the market that the model's networks see is read beside them
+    - ``model``: of a run; its provenance names the source
+    - ``ids``: the series to forecast; the model's market is read beside them
 
     Series that are no longer stored are named in the panel's ``skipped``. Raises ModelError when
-    none is left, or not the market, and when the model names no source.
+    none of them or not the market is stored, and when the model names no source.
     """
     source = model.provenance.get("source")
     if source is None:
@@ -57,9 +57,9 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
 
 
 def stored_newcomers(home: Home, model: Model, names: Iterable[str]) -> dict[str, str]:
-    """Of names that a model has no network for, the stored series that all series' can forecast.
+    """Return the stored series among names without a network, which the common start can forecast.
 
-    By name as it was written. Empty for independent networks, and where no prices are stored.
+    The keys are the names as given. Empty for independent networks, and where no prices are stored.
     """
     names, source = list(names), model.provenance.get("source")
     if (

@@ -1,4 +1,4 @@
-"""What a fit was asked to do, and what decides its bits beside that: ``request.json``."""
+"""The request of a fit, and the versions that its bits depend on: ``request.json``."""
 
 import dataclasses
 import datetime
@@ -18,12 +18,12 @@ from forecaster.files import atomic
 from forecaster.ingest import CovariateFiles, Reading, Store
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
-_SCHEMA = 2  # version 1 did not say by which versions of the program
+_SCHEMA = 2  # version 1 lacked the versions of the program
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax")
 
 
 def versions(precision: str = "float32") -> dict[str, str]:
-    """What decides the bits that are computed: versions of programs, JAX's backend, the kernel."""
+    """Return what the computed bits depend on: versions of programs, JAX's backend, the kernel."""
     from forecaster.swarm import arithmetic, use_all_cores
 
     libraries = {name: version(name) for name in _LIBRARIES}
@@ -33,13 +33,13 @@ def versions(precision: str = "float32") -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationRequest:
-    """What an evaluation in shards was asked to do beside training its networks.
+    """What an evaluation asks for beside the training of its networks.
 
-    - ``folder``, ``overwrite``: where it is written, as text of any locale (:mod:`.paths`)
+    - ``folder``, ``overwrite``: where it is written; see :func:`forecaster.files.as_text`
     - ``n_windows, step_size, baselines, refit, torch_sample, ends``: as of
       :class:`forecaster.evaluation.BacktestOptions`
-    - ``spans``: of membership of a universe, ``unique_id, start, end`` each; None: all are members
-    - ``groups``, ``groups_file``: the group of each name in a file
+    - ``spans``: of membership in a universe, ``unique_id, start, end`` each; None: all are members
+    - ``groups``, ``groups_file``: the group of each name, and the file that says so
     - ``stale``: series that could not be updated before, with the reason
     """
 
@@ -59,21 +59,19 @@ class EvaluationRequest:
 
 @dataclasses.dataclass(frozen=True)
 class FitRequest:
-    """What a fit was asked to do, once its data have arrived in the store.
+    """What a fit asks for, once its data have arrived in the store.
 
     - ``source``, ``ids``: the store and the series in it
-    - ``skipped``: series that could not be had, with the reason
+    - ``skipped``: series that could not be fetched, with the reason
     - ``data_sha256``: the :func:`data_digest` of the stored series
     - ``config``, ``seed``, ``tune``: how to train
     - ``start``, ``end``: the first and the last day, both included; None: no limit
     - ``mask``: flags whose rows are left out
     - ``covariates``, ``covariates_sha256``: their files, and a hash of the content
-    - ``versions``: of the program, and which code computes; what an older program did not say is
-      missing
-    - ``series_per_shard``: how many series are saved together, see
-      :mod:`forecaster.storage.unfinished.parts`; None: all
-    - ``series_at_a_time``: how many are in memory together, those of some shards
-    - ``evaluation``: where it is an evaluation, whose networks are trained on what was known at its
+    - ``versions``: see :func:`versions`; entries that an older program did not write are missing
+    - ``series_per_shard``: number of series that are saved together; None: all
+    - ``series_at_a_time``: number of series in memory together, those of one or more shards
+    - ``evaluation``: set for an evaluation, whose networks are trained on the data known at its
       cutoffs
     """
 
@@ -92,7 +90,7 @@ class FitRequest:
     series_per_shard: int | None = None
     series_at_a_time: int | None = None
     evaluation: EvaluationRequest | None = None
-    # None until it is made: they depend on the precision.
+    # Filled in on creation, since they depend on the precision.
     versions: Mapping[str, str] = None  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:
@@ -101,7 +99,7 @@ class FitRequest:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The series that are read: those to fit, and the market that networks see."""
+        """The series to read: those to fit, and the market that networks see."""
         return tuple(ids_to_read(self.ids, self.config))
 
     def __str__(self) -> str:
@@ -111,28 +109,28 @@ class FitRequest:
 
 
 def ids_to_read(ids: Sequence[str], config: Config) -> list[str]:
-    """Series to fit or to forecast, and the market that their networks see beside them."""
+    """Return the series to fit or to forecast, and the market that networks see beside them."""
     return [*ids] if config.market is None or config.market in ids else [*ids, config.market]
 
 
 def data_digest(store: Store, ids: Sequence[str], masked: pd.DataFrame) -> str:
-    """A hash over stored series and the rows of them that are left out."""
+    """Return a hash of stored series and of the rows that are left out."""
     rows = masked[["unique_id", "ds", "flag"]].astype(str).to_csv(index=False)
     return hashlib.sha256(f"{store.digest(ids)}\n{rows}".encode()).hexdigest()
 
 
 def write_request(path: Path, request: FitRequest) -> None:
-    """Write a request down, whole or not at all."""
+    """Write a request, whole or not at all."""
     fields = {"schema": _SCHEMA, **dataclasses.asdict(request)}
     fields["skipped"] = skipped_to_json(request.skipped)
     if request.evaluation is None:
-        del fields["evaluation"]  # of which earlier versions know nothing
+        del fields["evaluation"]  # unknown to earlier versions
     text = json.dumps(fields, indent=1, allow_nan=False)
     atomic.write_file(path, lambda to: to.write_text(text))
 
 
 def read_request(path: Path) -> FitRequest:
-    """Read a request, also of an older version. Raises ModelError when it is none."""
+    """Read a request, also of an older version. Raises ModelError when it cannot be read."""
     try:
         fields = json.loads(path.read_bytes())
         schema = fields.pop("schema")
@@ -157,7 +155,7 @@ def read_request(path: Path) -> FitRequest:
 
 
 def _evaluation(fields: dict[str, Any]) -> EvaluationRequest:
-    """Raises TypeError or ValueError for what no evaluation has asked for."""
+    """Read the request of an evaluation. Raises TypeError or ValueError where it is not one."""
     spans = fields["spans"]
     if spans is not None:
         spans = tuple((str(name), str(start), str(end)) for name, start, end in spans)
@@ -173,7 +171,7 @@ def _evaluation(fields: dict[str, Any]) -> EvaluationRequest:
 
 
 def _check_types(request: FitRequest) -> None:
-    """Raise TypeError or ValueError for what no fit has asked for."""
+    """Raise TypeError or ValueError for fields of a wrong type."""
     texts = [request.source, request.data_sha256, *request.ids, *request.mask]
     texts += [*request.versions.keys(), *request.versions.values()]
     days = [day for day in (request.start, request.end) if day is not None]
@@ -189,7 +187,7 @@ def _check_types(request: FitRequest) -> None:
 
 
 def check_versions(request: FitRequest) -> None:
-    """Raise ModelError where the program would compute something else than before."""
+    """Raise ModelError where the program would now compute other bits."""
     now = versions(request.config.precision)
     changed = [
         f"{name} {was} (now {now.get(name, 'not installed')})"

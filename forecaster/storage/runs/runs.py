@@ -1,4 +1,4 @@
-"""The runs of a home: which are there, and which one a forecast is made with."""
+"""List, rename and remove the runs of a home, and choose the one to forecast with."""
 
 import dataclasses
 import secrets
@@ -19,22 +19,22 @@ from forecaster.storage.model.checking import facts_of, read_json
 from forecaster.storage.runs.index import read_index
 
 _FILE = "model.json"
-_MOST_TOLD = 3  # newer runs that were not taken
+_MOST_NAMED = 3  # newer runs that were not chosen
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a run says of itself, read without its arrays.
+    """The facts of a run, read without its arrays.
 
-    - ``folder``, ``name``: where it is, and what it is called
-    - ``saved``: when; None where that cannot be told
+    - ``folder``, ``name``: its folder and its name
+    - ``saved``: when it was saved; None where that is unknown
     - ``source``: where its series come from; empty for a model of :func:`forecaster.save`
     - ``ids``, ``skipped``: the series with networks, and those without, with the reason
     - ``config``: its settings
-    - ``provenance``: seed, dates, versions, whatever the fit wrote down
+    - ``provenance``: seed, dates, versions and more that the fit stored
     - ``error``, ``seasonal_error``: mean absolute errors over the validation span by series,
       relative to "unchanged" and to the season before; None where a series has none
-    - ``covariates``: the names of those known in advance, and of those known of each series
+    - ``covariates``: the names of future covariates, and of static ones
     """
 
     folder: Path
@@ -49,33 +49,33 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Its name on the command line."""
         return run_name(self.folder)
 
     @property
     def saved(self) -> datetime | None:
-        """When it was saved, in UTC."""
+        """When it was saved, in UTC; None where that is unknown."""
         return run_time(self.folder)
 
     @property
     def simulated(self) -> bool:
-        """Whether it was trained on an invented market."""
+        """Whether it was trained on simulated prices."""
         return self.source == "simulated"
 
     @property
     def bytes(self) -> int:
-        """Of its files."""
+        """The size of its files."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     @property
     def networks(self) -> str:
-        """What its networks are, in short, such as ``LSTM 16, market SPY``."""
+        """A short description of its networks, such as ``LSTM 16, market SPY``."""
         market = "" if self.config.market is None else f", market {self.config.market}"
         return f"{self.config.column} {self.config.hidden}{market}"
 
     @staticmethod
     def read(folder: Path) -> "Run":
-        """Read what a run says of itself. Raises ModelError when it is damaged."""
+        """Read the facts of a run. Raises ModelError when it is damaged."""
         rest = read_json(folder / _FILE)
         facts, index = facts_of(rest, folder), read_index(folder, rest)
         source = facts["provenance"].get("source", "")
@@ -87,18 +87,18 @@ class Run:
         )  # fmt: skip
 
     def knows(self, tickers: Sequence[str]) -> int:
-        """How many of some tickers it has a network for."""
+        """Return how many of the tickers have a network."""
         return len(tickers) - len(resolve_names(self.ids, self.skipped, tickers)[1])
 
     def could_forecast(self, home: Home, tickers: Sequence[str]) -> int:
-        """How many of some tickers are stored beside its series, for the network of all of them."""
+        """Return how many of the tickers are stored, for the network that all series share."""
         if self.config.start != "pooled" or not self.source or not home.store(self.source).exists():
             return 0
         store = Store.open(home, self.source)
         return sum(store.spelled(ticker) in store for ticker in tickers)
 
     def __str__(self) -> str:
-        """In one line, for a notice."""
+        """Describe the run in one line, for a notice."""
         source = self.source or "unknown"
         when = f", fitted {shown_time(self)}" if self.saved else ""
         return (
@@ -107,12 +107,12 @@ class Run:
 
 
 def shown_time(run: Run) -> str:
-    """When a run was saved, by the local clock."""
+    """Return when a run was saved, in local time."""
     return "" if run.saved is None else run.saved.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def runs_of(home: Home) -> tuple[list[Run], dict[Path, str]]:
-    """All runs, the oldest first, and why those that are damaged cannot be read."""
+    """Return all runs, the oldest first, and the errors of damaged ones by folder."""
     runs: list[Run] = []
     damaged: dict[Path, str] = {}
     for folder in home.runs():
@@ -128,13 +128,13 @@ def remove_run(home: Home, name: str) -> Path:
     folder = home.find_run(name)
     out_of_sight = folder.with_name(f"{atomic.PREFIX}{secrets.token_hex(6)}-{folder.name[-40:]}")
     with atomic.as_write_error(folder):
-        folder.rename(out_of_sight)  # a later sweep takes what is left when this is interrupted
+        folder.rename(out_of_sight)  # if this is interrupted, a later sweep removes the rest
         shutil.rmtree(out_of_sight)
     return folder
 
 
 def rename_run(home: Home, name: str, new: str) -> Path:
-    """Give a run another name; its place among the runs stays. Returns its folder.
+    """Rename a run without changing the order of runs; return its new folder.
 
     Raises UsageError when there is no such run, or the new name is taken or cannot be one.
     """
@@ -150,15 +150,15 @@ def choose_run(
     tickers: Sequence[str] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Path:
-    """The folder of a run by its name, or of the one that answers for some tickers without one.
+    """Return the folder of a run by its name, or else of the run that fits some tickers best.
 
-    That is a run of real series rather than a simulated one; of those, the one that knows the most
-    of the tickers; then one of the source that was fitted last; then the latest.
+    Runs of real prices come before simulated ones; then those that know more of the tickers; then
+    those of the source that was fitted last; then the latest.
 
     - ``run``: the name of a run of the home, or any folder with a model
-    - ``tickers``: None: whatever a run has
-    - ``on_notice(message)``: told which it is where several could be meant, and why newer ones were
-      not taken
+    - ``tickers``: None: any
+    - ``on_notice(message)``: called where several could be meant, with the chosen run and why newer
+      ones were not chosen
 
     Raises ModelError when there is none, the latest is damaged, or none knows any of the tickers;
     UsageError when there is none of this name.
@@ -184,7 +184,7 @@ def choose_run(
     def order(run: Run) -> tuple[bool, int, int]:
         return run.simulated or not known[run.folder], -known[run.folder], ranks[run.source]
 
-    chosen = min(runs, key=order)  # of equals the first, which is the latest
+    chosen = min(runs, key=order)  # among equals the first, the latest run
     if on_notice:
         candidates = [run for run in runs if known[run.folder]]
         for line in _notices(runs, chosen, candidates, tickers or ()):
@@ -205,17 +205,17 @@ def _named(home: Home, run: str) -> Path:
 def _notices(
     runs: Sequence[Run], chosen: Run, candidates: Sequence[Run], tickers: Sequence[str]
 ) -> list[str]:
-    """Which run is taken, which newer ones are not, and what the one before it would change."""
-    place = runs.index(chosen)
-    newer, older = runs[:place], [run for run in runs[place + 1 :] if run in candidates]
+    """Return lines about the chosen run, newer ones, and the differences to the one before it."""
+    position = runs.index(chosen)
+    newer, older = runs[:position], [run for run in runs[position + 1 :] if run in candidates]
     if not newer and not older:
         return []
     lines = [f"Run: {chosen}"]
-    for run in newer[:_MOST_TOLD]:
+    for run in newer[:_MOST_NAMED]:
         why = _why_not(run, chosen, tickers)
         lines.append(f"  newer, but not taken: {run.name}, {why}; --run {run.name} takes it")
-    if len(newer) > _MOST_TOLD:
-        lines.append(f"  and {len(newer) - _MOST_TOLD} more newer ones; see `forecaster runs`")
+    if len(newer) > _MOST_NAMED:
+        lines.append(f"  and {len(newer) - _MOST_NAMED} more newer ones; see `forecaster runs`")
     if older and (changes := _changes(older[0], chosen)):
         name = older[0].name
         lines.append(f"  the run before it, {name}, had {changes}; --run {name} takes it")
@@ -232,7 +232,7 @@ def _why_not(run: Run, chosen: Run, tickers: Sequence[str]) -> str:
 
 
 def _changes(before: Run, now: Run) -> str:
-    """What a forecast is made of otherwise: source, horizon, kind of network."""
+    """Return the differences between two runs: source, horizon, kind of network."""
     pairs = {
         "source": (before.source or "unknown", now.source or "unknown"),
         "horizon": (before.config.horizon, now.config.horizon),
@@ -242,7 +242,7 @@ def _changes(before: Run, now: Run) -> str:
 
 
 def _unknown_everywhere(runs: Sequence[Run], tickers: Sequence[str]) -> str:
-    """Why no run knows any of the tickers, by the latest run of real series, or else the latest."""
+    """Return why no run knows any of the tickers, as seen by the latest run of real prices."""
     run = next((run for run in runs if not run.simulated), runs[0])
     unknown = resolve_names(run.ids, run.skipped, tickers)[1]
     lines = [f"{name}: {why}" for name, why in unknown.items()]

@@ -1,4 +1,4 @@
-"""Keep what an interrupted fit or evaluation has done, so that it can be resumed.
+"""Store the progress of fits and evaluations, so that interrupted ones can be resumed.
 
 Knows runs and models on disk. Must not know how training works.
 """

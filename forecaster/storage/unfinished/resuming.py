@@ -1,14 +1,14 @@
-"""Fits that are under way, kept on disk so that they can be resumed after an interruption.
+"""Store unfinished fits and evaluations, so that they can be resumed after an interruption.
 
 unfinished/<name>/request.json       data, settings, seed, and what decides the bits beside them
-unfinished/<name>/swarm.checkpoint   state of all networks, once there is any; a search has one a
-                                     stage
+unfinished/<name>/swarm.checkpoint   state of the networks in training; a search has one per stage,
+                                     several shards have swarm.checkpoint-0007, ...
 unfinished/<name>/shards/            finished shards, see forecaster.storage.unfinished.parts
 unfinished/<name>/.lock              held by the process that trains
 
-A folder counts once it has a request, and the process that writes it holds the lock by then: one
-that is not locked belongs to nobody. It counts no more once its model is saved, as a run that has
-its name. (Version 0.2 had one fit, in ``unfinished`` itself.)
+A folder counts as an unfinished fit from the moment it has a request until a run with its name is
+saved. Its process holds the lock before it writes the request, so a fit that is not locked was
+interrupted. (Version 0.2 had one fit, in ``unfinished`` itself.)
 """
 
 import contextlib
@@ -37,24 +37,24 @@ from forecaster.storage.runs.request import (
 from forecaster.storage.unfinished.parts import finished_parts, remove_parts
 
 EVALUATION = "evaluation"
-"""In place of a model, in the name of an evaluation that is under way."""
+"""The kind of model in the name of an unfinished evaluation."""
 
 
 def command_of(name: str) -> str:
-    """The command that continues what has this name."""
+    """Return the command that continues the unfinished work of this name."""
     return "evaluate" if name.endswith(f"-{EVALUATION}") else "fit"
 
 
 @dataclasses.dataclass(frozen=True)
 class UnfinishedStatus:
-    """What can be told of an unfinished fit from outside.
+    """The status of an unfinished fit.
 
-    - ``name``: what it is resumed by
+    - ``name``: the name to resume it by
     - ``what``: series, source and kind of network, or why it cannot be read
-    - ``saved``: seconds since 1970 when its progress was last kept; None: there is none yet
+    - ``saved``: when its progress was last stored, in seconds since 1970; None: there is none yet
     - ``running``: whether a process trains it
-    - ``holder``: which process, where that can be told
-    - ``shards``: how many are finished, of a fit in shards, and of how many at most; else None
+    - ``holder``: that process, where it is known
+    - ``shards``: of a fit of several shards, how many are finished, and of how many; else None
     """
 
     name: str
@@ -66,12 +66,12 @@ class UnfinishedStatus:
 
     @property
     def command(self) -> str:
-        """What continues it."""
+        """The command that continues it."""
         return command_of(self.name)
 
     @property
     def progress(self) -> str:
-        """Since when it has some."""
+        """Its progress in words."""
         if self.saved is None:
             return "none yet"
         done = "" if self.shards is None else "{} of {} shards done, ".format(*self.shards)
@@ -85,17 +85,17 @@ if TYPE_CHECKING:  # unfinished fits are listed without JAX
     from forecaster.swarm import Checkpoint
 
 _REQUEST, _CHECKPOINT = "request.json", "swarm.checkpoint"
-_SWEPT_AFTER = 3600.0  # seconds; until then a folder without a request may be about to get one
+_SWEPT_AFTER = 3600.0  # seconds; a younger folder may still get its request
 _TRIES = 100
-_LOOKED_AT = 0.5  # seconds for which another process may hold a lock only to see whether it is free
+_LOOKED_AT = 0.5  # seconds to wait for a process that only tests whether a lock is free
 
 
 @dataclasses.dataclass(frozen=True)
 class UnfinishedFit:
-    """A fit that has begun and is not saved yet: its request, and where its progress is kept.
+    """A fit that has begun and is not saved yet, held by this process.
 
-    No other process can take it up until it is released, which leaving it as a context does, or
-    this process ends. ``new``: it begins here, and is not resumed.
+    No other process can resume it until this context or the process ends. ``new``: it begins in
+    this process, and is not resumed.
     """
 
     folder: Path
@@ -112,18 +112,18 @@ class UnfinishedFit:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        # A fit that was refused, or stopped before it had learned anything, has nothing to keep.
+        # A fit that was refused, or stopped before it had any progress, leaves nothing behind.
         if error is not None and self.new and not self.has_progress and self.folder.is_dir():
-            with contextlib.suppress(WriteError):  # a later sweep takes it
+            with contextlib.suppress(WriteError):  # a later sweep removes it
                 return _remove(self.folder, self.lock)
         self.lock.release()
 
     @staticmethod
     def begin(home: Home, request: FitRequest, run: str | None = None) -> "UnfinishedFit":
-        """Write the request down in a folder of its own, beside those of other fits.
+        """Begin a fit: write its request into a new folder.
 
-        ``run``: what its run will be called; by default its time. Raises UsageError when a run or
-        another unfinished fit has that name, WriteError when the request cannot be written.
+        ``run``: the name of its run; by default its time. Raises UsageError when a run or another
+        unfinished fit has that name, WriteError when the request cannot be written.
         """
         if run is not None:
             home.check_new_name(run)
@@ -138,9 +138,9 @@ class UnfinishedFit:
 
     @staticmethod
     def find(home: Home, name: str | None = None, *, command: str = "fit") -> "UnfinishedFit":
-        """The fit to resume: the one of this name, or the only one that is not running.
+        """Take up a fit to resume: the one of this name, or the only one that is not running.
 
-        ``command``: that is to continue it, ``fit`` or ``evaluate``.
+        ``command``: the command that resumes it, ``fit`` or ``evaluate``.
 
         Raises UsageError when there is none, it is running, or there are several; ModelError when
         it cannot be read, or was begun by other versions of the program or another kernel.
@@ -157,23 +157,23 @@ class UnfinishedFit:
 
     @property
     def name(self) -> str:
-        """What it is resumed by."""
+        """The name to resume it by."""
         return self.folder.name
 
     @property
     def run(self) -> str | None:
-        """What its run will be called; None: by its time."""
+        """The name of its run; None: its time."""
         return None if run_name(self.folder) == self.name else run_name(self.folder)
 
     @property
     def has_progress(self) -> bool:
-        """Whether it has come far enough to leave a checkpoint."""
+        """Whether it has a checkpoint or a finished shard."""
         return _has_progress(self.folder)
 
     def masked_rows(self, store: Store) -> pd.DataFrame:
-        """The flagged rows that the fit leaves out.
+        """Return the flagged rows that the fit leaves out.
 
-        Raises ModelError when they, or the stored prices, are no longer those of the request.
+        Raises ModelError when they, or the stored prices, have changed since the request.
         """
         request = self.request
         try:
@@ -182,7 +182,7 @@ class UnfinishedFit:
             if stored and data_digest(store, request.read, masked) == request.data_sha256:
                 return masked
         except StoreError:
-            pass  # prices whose flags are out of date have changed too
+            pass  # the flags are out of date, so the prices have changed
         raise ModelError(
             f"the stored data have changed since the {command_of(self.name)} was interrupted; run "
             f"`forecaster {command_of(self.name)}` without --resume ({_how_to_discard(self.name)})"
@@ -194,7 +194,7 @@ class UnfinishedFit:
         return self.folder / SHARDS
 
     def stage(self, number: int) -> "UnfinishedFit":
-        """Where the networks of one of several trainings are; the first is this itself."""
+        """Return the unfinished fit of one of several trainings; the first is this itself."""
         if number == 0:
             return self
         folder = self.shards / f"after-{shard_name(number)}"
@@ -203,24 +203,24 @@ class UnfinishedFit:
         return dataclasses.replace(self, folder=folder)
 
     def measured(self, number: int) -> Path:
-        """Where a measured part of an evaluation is."""
+        """Return the folder of a measured part of an evaluation."""
         return self.shards / f"measured-{shard_name(number)}"
 
     def checkpoint_of(self, shard: int) -> "Checkpoint":
-        """Return where the progress of a shard is kept, and whether to resume from there."""
+        """Return the checkpoint of a shard, to be resumed from if there is one."""
         from forecaster.swarm import Checkpoint
 
         path = self.folder / self._checkpoint_name(shard)
         there = any(self.folder.glob(f"{path.name}*"))
         return Checkpoint(
             path, resume=there and not self.new,
-            replace=atomic.write_file, remove=atomic.remove_file,  # errors as of other files
+            replace=atomic.write_file, remove=atomic.remove_file,  # with the errors of other files
         )  # fmt: skip
 
     def finish_shard(self, shard: int) -> None:
         """Remove the progress of a shard that is finished."""
         for path in self.folder.glob(f"{self._checkpoint_name(shard)}*"):
-            with contextlib.suppress(OSError):  # it is not read again
+            with contextlib.suppress(OSError):  # it is not used again
                 path.unlink()
 
     def _checkpoint_name(self, shard: int) -> str:
@@ -228,22 +228,22 @@ class UnfinishedFit:
         return _CHECKPOINT if whole else f"{_CHECKPOINT}-{shard_name(shard)}"
 
     def discard(self) -> None:
-        """Remove it, once its model is saved or nobody wants it."""
+        """Remove the fit, once its model is saved or it is no longer wanted."""
         _remove(self.folder, self.lock)
 
 
 def unfinished_fits(home: Home) -> list[UnfinishedStatus]:
-    """All fits that are under way or were interrupted, the oldest first.
+    """Return the status of all unfinished fits, the oldest first.
 
-    One whose process was killed once its model was saved is none of them; it is removed.
+    A fit whose process was killed after its model was saved is removed instead.
     """
     return [_describe(folder) for folder in _not_saved(home, home.unfinished_fits())]
 
 
 def take_saved(home: Home, name: str | None = None) -> Path | None:
-    """The run of a fit whose process was killed once its model was saved; the fit is removed.
+    """Return the run of a fit whose process was killed after saving it, and remove the fit.
 
-    ``name``: as for :meth:`UnfinishedFit.find`, which finds the fits where this gives None. Raises
+    ``name``: as for :meth:`UnfinishedFit.find`. Returns None for a fit without a run. Raises
     UsageError when there is none, it is running, or there are several.
     """
     folder = _choose(home, name, "fit")
@@ -254,7 +254,7 @@ def take_saved(home: Home, name: str | None = None) -> Path | None:
 
 
 def discard(home: Home, name: str) -> None:
-    """Remove an interrupted fit, also one that cannot be read.
+    """Remove an interrupted fit, even if it cannot be read.
 
     Raises UsageError when there is none of this name, or it is running.
     """
@@ -263,7 +263,7 @@ def discard(home: Home, name: str) -> None:
 
 
 def sweep(home: Home) -> list[str]:
-    """Remove fits whose process ended before they had any progress; returns their names."""
+    """Remove fits whose process ended before they had any progress; return their names."""
     removed: list[str] = []
     for folder in home.unfinished.glob("*/"):
         begun = (folder / _REQUEST).exists()
@@ -271,7 +271,7 @@ def sweep(home: Home) -> list[str]:
         with contextlib.suppress(OSError):
             old = folder.stat().st_mtime < time.time() - _SWEPT_AFTER
             if not _has_progress(folder) and (begun or old) and lock.try_acquire():
-                if _has_progress(folder):  # it was another's until just now
+                if _has_progress(folder):  # another process has just released it
                     lock.release()
                     continue
                 _remove(folder, lock)
@@ -280,7 +280,7 @@ def sweep(home: Home) -> list[str]:
 
 
 def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
-    """Name the fits that were interrupted; those without any progress are removed."""
+    """Give notice of interrupted fits; those without any progress are removed."""
     for name in sweep(home):
         on_notice(f"Removed {name}: that fit ended before it had any progress to keep.")
     for other in unfinished_fits(home):
@@ -293,10 +293,10 @@ def tell_of_others(home: Home, on_notice: Callable[[str], None]) -> None:
 
 
 def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path, FolderLock]:
-    """A folder that no other fit has, and its lock."""
+    """Make a folder that no other fit has; return it with its lock."""
     for _ in range(_TRIES):
-        # Another fit may begin in the same millisecond, or end and take the folder above with it,
-        # even between mkdir's finding that one there and its look at what it is.
+        # Another fit may begin in the same millisecond, or end and remove the parent folder, even
+        # while mkdir examines it.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             home.unfinished.mkdir(parents=True, exist_ok=True)
             model = EVALUATION if request.evaluation else request.config.model
@@ -306,14 +306,14 @@ def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path,
             if lock.try_acquire():
                 return folder, lock
         time.sleep(0.001)
-    home.unfinished.mkdir(parents=True, exist_ok=True)  # a file in its place is named
+    home.unfinished.mkdir(parents=True, exist_ok=True)  # raises if it is a file
     raise OSError("too many fits begin at the same time")
 
 
 def _choose(home: Home, name: str | None, command: str | None) -> Path:
-    """The folder of a name, or of the only fit that is not running.
+    """Return the folder of the fit of a name, or of the only fit that is not running.
 
-    ``command``: that is to continue it; None: it does not matter.
+    ``command``: the command that resumes it; None: any.
     """
     folders = {folder.name: folder for folder in home.unfinished_fits()}
     if name is not None:
@@ -338,21 +338,21 @@ def _choose(home: Home, name: str | None, command: str | None) -> Path:
         )
     if of_kind:
         raise _still_running(of_kind[0])
-    what = "evaluation in shards" if command == "evaluate" else "fit"
+    what = "evaluation" if command == "evaluate" else "fit"
     raise UsageError(
         f"no unfinished {what} under {home}; run `forecaster {command}` without --resume"
     )
 
 
 def _runs(home: Home) -> dict[str, Path]:
-    """Runs by the names of fits, as far as a name is of one fit alone."""
+    """Return runs by the names of their fits, except a name that several fits had."""
     runs = runs_by_fit(home)
-    runs.pop(home.unfinished.name, None)  # that of every fit of version 0.2
+    runs.pop(home.unfinished.name, None)  # the name of every fit of version 0.2
     return runs
 
 
 def _not_saved(home: Home, folders: Sequence[Path]) -> list[Path]:
-    """Fits without a model yet; others whose process is gone are removed, where that is allowed."""
+    """Return the fits without a run; others whose process has ended are removed, if possible."""
     runs = _runs(home) if folders else {}
     saved = [folder for folder in folders if folder.name in runs and not is_held(folder)]
     for folder in saved:
@@ -362,12 +362,12 @@ def _not_saved(home: Home, folders: Sequence[Path]) -> list[Path]:
 
 
 def _locked(folder: Path) -> FolderLock:
-    """The lock of an unfinished fit, for this process. Raises UsageError when another has it."""
+    """Lock an unfinished fit for this process. Raises UsageError when another process has it."""
     lock = FolderLock(folder)
     with atomic.as_write_error(folder):
         if not lock.try_acquire(_LOOKED_AT):
             raise _still_running(folder)
-    if not (folder / _REQUEST).exists():  # its model was saved just now
+    if not (folder / _REQUEST).exists():  # its model has just been saved
         _remove(folder, lock)
         raise UsageError(f"{folder.name}: this fit has ended meanwhile; see `forecaster status`")
     return lock
@@ -412,13 +412,13 @@ def _has_progress(folder: Path) -> bool:
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:
-    """Remove a fit that this process holds: first the request, without which there is no fit.
+    """Remove a fit that this process holds, beginning with the request.
 
-    Also from where version 0.2 kept its only one, beside the folders of others.
+    Version 0.2 had its only fit beside the folders of others, which stay.
     """
     with atomic.as_write_error(folder):
         (folder / _REQUEST).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # a later sweep takes what is left
+    with contextlib.suppress(OSError):  # a later sweep removes the rest
         for path in [*_checkpoints(folder), *folder.glob(f"{atomic.PREFIX}*")]:
             path.unlink()
         remove_parts(folder)
@@ -427,5 +427,5 @@ def _remove(folder: Path, lock: FolderLock) -> None:
             (folder / name).unlink(missing_ok=True)
         folder.rmdir()
         if folder.parent.name == "unfinished":
-            folder.parent.rmdir()  # where it was the last
+            folder.parent.rmdir()  # if it was the last
     lock.release()
