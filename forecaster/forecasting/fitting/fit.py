@@ -53,21 +53,21 @@ def fit(
 
     Rows that are known at the panel's end to look wrong are left out, see :meth:`Panel.masked`. A
     series that is too short, never changes or cannot be transformed is left out and named in
-    ``skipped``. With ``start="independent"`` the networks of a series depend on its name, its
-    values, the config and the seed alone; by default they start from ones that all series train.
+    ``skipped``. With ``start="independent"`` the networks of a series depend only on its name, its
+    values, the config and the seed; by default they start from networks trained on all series.
 
-    - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
+    - ``panel``: the series, or a frame that :func:`forecaster.load_panel` accepts
     - ``config``: the settings; by default those of :class:`Config`
     - ``seed``: the same seed gives the same networks, bit for bit
-    - ``tune``: search learning rate, weight decay and hidden size for each series by its validation
-      loss first; the report says what was chosen
-    - ``network``: a Flax module of your own in place of the config's ``model``; see
-      :mod:`forecaster.forecasting.networks.own` for what it is called with and returns
-    - ``checkpoint``: with it an interrupted fit can be resumed; see :class:`swarm.Checkpoint`
+    - ``tune``: first search the learning rate, weight decay and hidden size of each series by its
+      validation loss; the report has the choices
+    - ``network``: a Flax module of your own in place of the config's ``model``; its interface is
+      described in :mod:`forecaster.forecasting.networks.own`
+    - ``checkpoint``: allows an interrupted fit to be resumed; see :class:`swarm.Checkpoint`
     - ``executor``: where the networks train, such as a :class:`forecaster.distributed.Ray`; by
       default in this process
     - ``on_progress``: called from time to time while the networks are trained
-    - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
+    - ``columns``: the meaning of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
 
     Raises DataError when no series is left, or a frame cannot be understood; UsageError for a
     ``network`` that cannot be used, and for static covariates where each series is by itself.
@@ -83,7 +83,7 @@ def fit(
 
 
 def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
-    """Raise UsageError for static covariates that nothing could be learned from."""
+    """Raise UsageError for static covariates where no network learns from several series."""
     if panel.static is not None and (config.start != "pooled" or tune):
         raise UsageError(
             "static covariates tell series apart for a network that all of them train; here each "
@@ -103,7 +103,10 @@ def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model
 
 
 def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
-    """Both with the market that either declares. Raises UsageError for one that is not there."""
+    """Return both with the market that either of them declares.
+
+    Raises UsageError for a market that is not in the panel.
+    """
     if config.market is not None:
         return config, panel.with_market(config.market)
     if panel.market is not None:
@@ -315,7 +318,7 @@ def usable_rows(panel: Panel, config: Config) -> tuple[dict[str, int], dict[str,
 
 
 def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
-    """The panel without series that the transform cannot take or that are too short."""
+    """Return the panel without series that are too short or that the transform cannot take."""
     reasons = transform.unusable(panel) | behind_market(panel)
     seasonal = f" + season {transform.season}" if transform.rows_needed() else ""
     needed = config.rows_to_fit + transform.rows_needed()
@@ -327,7 +330,7 @@ def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
 
 
 def _broken(report: pd.DataFrame) -> dict[str, Skipped]:
-    """Series whose network cannot be used, with the reason."""
+    """Return the series whose network cannot be used, with the reason."""
     sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
     reasons = report["why_not"] if "why_not" in report else pd.Series("", report.index)
     return {
@@ -339,16 +342,16 @@ def _broken(report: pd.DataFrame) -> dict[str, Skipped]:
 
 
 def _lost(report: pd.DataFrame) -> tuple[str, ...]:
-    """Series that no worker could train."""
+    """Return the series that no worker could train."""
     if "why_not" not in report:
         return ()
     return tuple(map(str, report.index[report["why_not"].astype(bool)]))
 
 
 def bytes_of_series(config: Config, steps: int, channels: int) -> int:
-    """About how much memory a series takes while it is trained; measured, with a margin.
+    """Estimate the bytes that a series takes while it is trained; measured, with a margin.
 
-    ``steps``: of the longest history; ``channels``: of the panel.
+    ``steps``: rows of the longest history; ``channels``: number of channels of the panel.
     """
     config, network = with_network(config, None)
     shapes = jax.tree.leaves(param_shapes(config, _features(config), network))
@@ -358,9 +361,9 @@ def bytes_of_series(config: Config, steps: int, channels: int) -> int:
 
 
 def bytes_of_sample(config: Config, series: int, steps: int, channels: int) -> int:
-    """About how much memory it takes to learn what so many series share; measured, with a margin.
+    """Estimate the bytes that :func:`learn_common` takes; measured, with a margin.
 
-    ``series``: of all; others as for :func:`bytes_of_series`.
+    ``series``: number of all series; others as for :func:`bytes_of_series`.
     """
     sampled = min(series, most_sampled(steps))
     each = _bytes_of_step(config, channels) if config.start == "pooled" else 48 * channels
@@ -375,5 +378,5 @@ def _features(config: Config) -> int:
 
 
 def _bytes_of_step(config: Config, channels: int) -> int:
-    """Of a series' panel, features and targets, and what is made on the way to them."""
+    """Return the bytes for one step of a series: panel, features, targets and temporary arrays."""
     return 24 * channels + 28 * _features(config) + 56 * config.horizon + 120

@@ -1,7 +1,7 @@
-"""One network for all series, trained for a short time: where each series' own starts from.
+"""Train one network on all series for a short time; the networks of each series start from it.
 
-Early stopping is on the latest span of all series, which is later than all that is learned from.
-Without it a network learns the common dates by heart and forecasts worse than none.
+Early stopping uses the latest span of all series, which is later than all training data. Without
+it the network memorises the dates that series share, and forecasts worse than no network.
 """
 
 import dataclasses
@@ -27,15 +27,15 @@ from forecaster.forecasting.task import Examples, Series, cut, functions, make_l
 from forecaster.forecasting.windows import MODES, Split
 
 _LARGEST_BATCH = 256  # windows
-_STEPS = 20  # of an epoch at least, as long as a batch has as many windows as one of a series
+_STEPS = 20  # fewest per epoch, unless batches would be smaller than those of a single series
 
 
 class Pooled(NamedTuple):
-    """Networks of all series together.
+    """Networks trained on all series.
 
     - ``params``: their weights, each array (member, ...)
-    - ``best_epoch, best_loss``: of each, (member,)
-    - ``seconds``: that their training took
+    - ``best_epoch, best_loss``: of each network, (member,)
+    - ``seconds``: the time of their training
     """
 
     params: Params
@@ -54,18 +54,18 @@ def train_pooled(
     *,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Pooled:
-    """Train as many networks as a series is to have, each on all series.
+    """Train ``config.members`` networks, each on all series.
 
-    - ``config, split, features, network``: as of a series' own network
+    - ``config, split, features, network``: as for the networks of single series
     - ``data``: of all series, arrays (series, ...)
-    - ``seed``: decides on the initial weights and on the batches
+    - ``seed``: determines the initial weights and the batches
     """
     windows = _windows_in(split, data)
     batch = min(_LARGEST_BATCH, max(config.batch_size, windows // _STEPS))
     task = _pooled_task(config, split, features, network, batch, max(1, math.ceil(windows / batch)))
     _check_devices(config)
     epochs, patience = config.limits("pooled")
-    # The same networks whatever the series' names are.
+    # The names, and so the random draws, do not depend on the series.
     names = [f"all series\x1f{k}" for k in range(config.members)]
     fitted = swarm.fit(
         task,
@@ -91,7 +91,7 @@ def _check_devices(config: Config) -> None:
 
 
 def _windows_in(split: Split, data: Series[np.ndarray]) -> int:
-    """How many windows cover the training spans of all series once."""
+    """Return how many windows cover the training spans of all series once."""
     covered = max(1, split.lookback - split.burn_in)
     lengths = np.maximum(data.boundary - data.first, covered)
     return int(np.round(lengths / covered).sum())
@@ -106,12 +106,12 @@ def _pooled_task(
     batch: int,
     batches: int,
 ) -> swarm.Task:
-    """The task of one network that learns from all series: arrays (series, ...)."""
+    """Return the task of one network that learns from all series: arrays (series, ...)."""
     mode = MODES[config.training_mode](split)
     mean_loss = make_loss(config, mode, features, network)
 
     def draw(data: Series[Array], key: Array):
-        # Series in turn, in random order, so that each has its share of every epoch.
+        # All series in turn, in random order, so that each appears equally often in an epoch.
         of_series, of_window = jax.random.split(key)
         series = data.first.shape[0]
         rounds = math.ceil(batches * batch / series)
@@ -155,7 +155,7 @@ def _pooled_task(
 
 
 def _as_one(examples: Examples) -> Examples:
-    """Examples of several series, (series, window, ...), as one batch."""
+    """Merge examples of several series, (series, window, ...), into one batch."""
     return Examples(*(part.reshape(-1, *part.shape[2:]) for part in examples))
 
 
@@ -170,14 +170,14 @@ def _named(
 
 
 MOST_SERIES = 1_000
-MOST_ROWS = 10_000_000  # of all series in a sample, as long as these are enough
+MOST_ROWS = 10_000_000  # of all series in a sample, unless these are fewer than _ENOUGH
 _ENOUGH = 30  # series
 
 
 def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
-    """The positions of the sampled series among these, in order; all where they are few.
+    """Return the positions of the sampled series among these, in order; all where they are few.
 
-    ``steps``: of the longest history.
+    The sample depends only on the names. ``steps``: rows of the longest history.
     """
     most = most_sampled(steps)
     if len(ids) <= most:
@@ -187,5 +187,5 @@ def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
 
 
 def most_sampled(steps: int) -> int:
-    """How many series stand for all, where histories have so many steps at most."""
+    """Return the size of the sample, where the longest history has ``steps`` rows."""
     return min(MOST_SERIES, max(_ENOUGH, MOST_ROWS // max(1, steps)))

@@ -1,4 +1,4 @@
-"""Train the networks of all series: each by itself, or from a start that all of them share."""
+"""Train the networks of all series, from random weights or from networks that all share."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -38,16 +38,16 @@ def train(
     executor: swarm.Executor | None = None,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> tuple[Networks, float]:
-    """Train the networks of all series; returns them, and the seconds that it took.
+    """Train the networks of all series; return them, and the seconds that it took.
 
-    - ``config``: the settings; those searched are the first candidate
+    - ``config``: the settings, which are also the first candidate of a search
     - ``transformed``: what the networks learn from, a row per series
     - ``ids``: the series' names
-    - ``seed``: with a series' name it determines every random draw
-    - ``tune``: search each series' own settings first, among :func:`candidates`
-    - ``network``: a user's own, which the config's model is the import path of
-    - ``pooled``: what the networks start from, where it is trained already; otherwise it is trained
-      in this process
+    - ``seed``: determines every random draw, together with a series' name
+    - ``tune``: first search the settings of each series among :func:`candidates`
+    - ``network``: a user's own class, which the config's model names
+    - ``pooled``: the networks to start from, if they are trained already; otherwise they are
+      trained in this process
     - ``checkpoint, executor, on_progress``: as for :func:`forecaster.swarm.fit`
     """
     features = transformed.features.shape[-1]
@@ -86,7 +86,7 @@ def _fine_tuned(
     pooled: Pooled,
     options: "_Options",
 ) -> tuple[Networks, float]:
-    """The networks of each series, trained on from those of all, and the seconds that it took."""
+    """Fine-tune the pooled networks on each series; return the networks and the seconds."""
     rows, names = np.repeat(np.arange(len(ids)), config.members), member_names(ids, config.members)
     task = cached_task(config, split, data.features.shape[-1], network, started=True)
     start = swarm.Shared(pooled.params, np.tile(np.arange(config.members), len(ids)))
@@ -104,12 +104,15 @@ def _fine_tuned(
 
 
 def member_names(ids: Sequence[str], members: int) -> list[str]:
-    """Names of each series' networks, which decide on their random draws; the first has its own."""
+    """Return the names of each series' networks, which determine their random draws.
+
+    The first network has the name of the series.
+    """
     return [name if k == 0 else f"{name}\x1f{k}" for name in ids for k in range(members)]
 
 
 class _Options(NamedTuple):
-    """Of a fit, beside its settings."""
+    """Arguments of :func:`forecaster.swarm.fit` that do not depend on the settings."""
 
     seed: int
     checkpoint: swarm.Checkpoint | None
@@ -136,7 +139,7 @@ def _search(
     ids: Sequence[str],
     options: _Options,
 ) -> tuple[Networks, float]:
-    """One network per series, of settings that are searched for it, independent of the others."""
+    """Train one network per series, independent of the others, with settings searched for it."""
     config = dataclasses.replace(config, start="independent", members=1, data_parallel=1)
 
     def make(hidden):
@@ -145,8 +148,8 @@ def _search(
         )
 
     tuned = swarm.tune(make, data, ids, candidates(config), **options.of(config, "independent"))
-    # The widest that was tried, not that won: what others won must not change a network's program,
-    # and with it the last bits of its forecasts.
+    # The widest size that was tried, not the widest that won: otherwise other series would decide
+    # on the compiled program of a network, and so on the last bits of its forecasts.
     widest = max(_hidden_sizes(config))
     config = dataclasses.replace(config, hidden=widest)
     shapes = jax.eval_shape(functions(config, features, network).init, jax.random.key(0))
@@ -172,7 +175,7 @@ def _networks(
     report: Mapping[str, np.ndarray],
     network: OwnNetwork | None,
 ) -> Networks:
-    """From weights (series x member, ...) and a report of each network."""
+    """Make networks from weights (series x member, ...) and a report of each network."""
     each = jax.tree.leaves(params)[0].shape[0] // len(ids)
     params = jax.tree.map(lambda leaf: split_members(np.asarray(leaf), each), params)
     index = pd.Index(ids, name="unique_id")
@@ -181,11 +184,14 @@ def _networks(
 
 
 def _of_series(report: pd.DataFrame, each: int) -> pd.DataFrame:
-    """A report of each network as one of each series: the mean loss, epochs, the worst status."""
+    """Reduce a report of each network to one of each series.
+
+    Losses become means, epochs the largest, the status the worst.
+    """
     if each == 1:
         return report
     group = np.arange(len(report)) // each
-    rank = {name: place for place, name in enumerate(_STATUSES)}
+    rank = {name: number for number, name in enumerate(_STATUSES)}
     worst = {"why_not": report.groupby(group)["why_not"].max()} if "why_not" in report else {}
     return pd.DataFrame(
         {
@@ -202,7 +208,7 @@ _STATUSES = ("stopped_early", "finished", "training", "diverged", "failed")  # t
 
 
 def candidates(config: Config) -> list[swarm.Candidate]:
-    """What a search tries: the settings of the config, and around them."""
+    """Return the settings that a search tries: those of the config, and others around them."""
     return swarm.grid_candidates(
         learning_rate=[config.learning_rate * factor for factor in (1 / 3, 1, 3)],
         weight_decay=[config.weight_decay, 100 * config.weight_decay],
@@ -217,7 +223,10 @@ def _hidden_sizes(config: Config) -> list[int]:
 
 
 def _report(fitted: swarm.FitResult, *, lost: bool = False) -> dict[str, np.ndarray]:
-    """A row per network; ``lost``: with a column of reasons even where all were trained."""
+    """Report the training, a row per network.
+
+    ``lost``: include the column of reasons even where all were trained.
+    """
     names = {status.value: status.name.lower() for status in swarm.Status}
     reasons = np.array([fitted.failed.get(name, "") for name in fitted.ids], object)
     return {

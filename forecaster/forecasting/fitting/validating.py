@@ -1,7 +1,7 @@
-"""What became of forecasts over the validation span: bands are calibrated on it, networks judged.
+"""Compare forecasts over the validation span with outcomes, to calibrate bands and report errors.
 
-The forecasts are made wherever networks train; of a series only the steps go there that they are
-made from. Bits are the same.
+The forecasts are made where networks train. Workers are sent only the steps that they need; the
+bits are the same.
 """
 
 import contextlib
@@ -20,16 +20,17 @@ from forecaster.forecasting.predicting.predicting import mixture_of, targets_at
 from forecaster.forecasting.task import split_of, validation_of
 from forecaster.series import Panel, Transform, Transformed
 
-_ROUNDS, _MOST = 3, 256  # parts for each worker at the least; series in a part at most
+_ROUNDS, _MOST = 3, 256  # the fewest parts for each worker; the most series in a part
 
 
 class Span(NamedTuple):
-    """What forecasts over the validation span are made from, of some series.
+    """The data of some series that forecasts over the validation span are made from.
 
     - ``params``: their networks, each array (series, member, ...)
-    - ``features`` (series, step, feature), ``first`` (series,): of the latest steps alone
-    - ``origins`` (series, origin): the steps that forecasts are made at, counted in these
-    - ``outcomes`` (series, origin, horizon): in standardised units, NaN where none counts
+    - ``features`` (series, step, feature), ``first`` (series,): of the latest steps only
+    - ``origins`` (series, origin): the steps to forecast from, counted in these
+    - ``outcomes`` (series, origin, horizon): in standardised units, NaN where none is known or
+      counts
     """
 
     params: Params
@@ -40,21 +41,21 @@ class Span(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all parts have in common."""
+    """The data that all parts share."""
 
     config: Config
     network: OwnNetwork | None
 
 
 class Part(NamedTuple):
-    """Some series: their ``rows`` among all, and their span."""
+    """Some series: their ``rows`` among all series, and their span."""
 
     rows: np.ndarray
     span: Span
 
 
 class Validated(NamedTuple):
-    """Of each forecast, the normal score of its outcome, and its median."""
+    """The normal score of each forecast's outcome, and its median."""
 
     scores: Float[np.ndarray, "series origin horizon"]
     median: Float[np.ndarray, "series origin horizon"]
@@ -67,20 +68,23 @@ def validated(
     panel: Panel,
     executor: swarm.Executor | None = None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Of forecasts over the validation span: normal scores of their outcomes, and errors.
+    """Forecast over the validation span; return normal scores of the outcomes, and errors.
 
-    ``executor``: where they are made, if not in this process.
+    ``executor``: where the forecasts are made, if not in this process.
     """
     split = split_of(networks.config, transformed.z.shape[1])
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
     held_back = validation_of(networks.config, panel.mask.sum(1))
     inside = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
-    # Of short histories the earliest origins lie before the first step; they count for none.
+    # The earliest origins of short histories lie before the first step; they do not count.
     origins = np.maximum(origins, 0)
     outcomes = np.where(inside[:, :, None], targets_at(transformed, origins), np.nan)
     span = _span(networks, transformed, origins, outcomes)
     job = Job(networks.config, networks.network)
-    made = _of(job, span) if executor is None or executor.is_local else _away(job, span, executor)
+    if executor is None or executor.is_local:
+        made = _validate(job, span)
+    else:
+        made = _validate_elsewhere(job, span, executor)
     with np.errstate(over="ignore", invalid="ignore"):
         seasons = transform.basic_seasons(panel.ids)
         errors = _validation_errors(transformed, origins, inside, made.median, seasons)
@@ -90,15 +94,15 @@ def validated(
 def _span(
     networks: Networks, transformed: Transformed, origins: np.ndarray, outcomes: np.ndarray
 ) -> Span:
-    """What the forecasts are made from: of the features the steps that a network sees for them."""
+    """Cut the features down to the steps that the networks see for these forecasts."""
     begin = max(0, int(origins.min()) - networks.config.lookback + 1)
     first = np.maximum(transformed.first - begin, 0)
     features = transformed.features[:, begin:]
     return Span(networks.params, features, first, origins - begin, outcomes)
 
 
-def _of(job: Job, span: Span) -> Validated:
-    """The forecasts of some series beside their outcomes."""
+def _validate(job: Job, span: Span) -> Validated:
+    """Forecast some series, and compare with the outcomes."""
     mixture = mixture_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
@@ -107,24 +111,24 @@ def _of(job: Job, span: Span) -> Validated:
 
 
 def validate_part(job: Job, part: Part) -> Validated:
-    """The same for a part, on a worker."""
-    return _of(job, part.span)
+    """Validate a part, on a worker."""
+    return _validate(job, part.span)
 
 
-def _away(job: Job, span: Span, executor: swarm.Executor) -> Validated:
-    """The same by an executor; what it could not do is done here."""
+def _validate_elsewhere(job: Job, span: Span, executor: swarm.Executor) -> Validated:
+    """Validate all parts by an executor, and in this process those that it could not do."""
     made: dict[int, Validated] = {}
     with contextlib.closing(executor.run(validate_part, job, _parts(span, executor))) as results:
         for part, result in results:
-            its = _of(job, part.span) if isinstance(result, swarm.Failed) else result
+            its = _validate(job, part.span) if isinstance(result, swarm.Failed) else result
             made[int(part.rows[0])] = its
     in_order = [made[first] for first in sorted(made)]
-    # Of the type that they have here, too: sums of them must round as they do here.
+    # The types are those of a local computation, so that later sums round in the same way.
     return Validated(*(np.concatenate(each) for each in zip(*in_order, strict=True)))
 
 
 def _parts(span: Span, executor: swarm.Executor) -> Iterator[Part]:
-    """Some series at a time, as many as keep all workers busy."""
+    """Yield parts of the series, sized to keep all workers busy."""
     series, workers = len(span.features), max(1, len(executor.lanes()))
     size = min(_MOST, math.ceil(series / (_ROUNDS * workers)))
     for low in range(0, series, size):
@@ -139,10 +143,11 @@ def _validation_errors(
     location: Float[np.ndarray, "series origin horizon"],
     seasons: Int[np.ndarray, " series"],
 ) -> dict[str, Float[np.ndarray, " series"]]:
-    """Mean absolute errors over the validation span and all horizons.
+    """Return mean absolute errors over the validation span and all horizons.
 
-    ``mae`` in the series' own units; ``mae_relative_to_naive`` over that of the last value,
-    ``mae_relative_to_seasonal_naive`` over that of the season before, NaN without a season.
+    - ``mae``: in the units of the series
+    - ``mae_relative_to_naive``: divided by that of the last value
+    - ``mae_relative_to_seasonal_naive``: divided by that of the season before; NaN without a season
     """
     last_step = transformed.z.shape[1] - 1
     ahead = origins[:, :, None] + 1 + np.arange(location.shape[-1])

@@ -346,7 +346,8 @@ def _date(value: object, what: str) -> np.datetime64:
 
 def _provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     """Return the provenance; check only the entries that commands use."""
-    as_bytes(json.dumps(provenance, ensure_ascii=False))  # no lone surrogates: some are file names
+    # Raises for a half of a surrogate pair, which cannot be written.
+    as_bytes(json.dumps(provenance, ensure_ascii=False))
     for name in ("future", "static"):
         is_a(str, provenance.get(name) or "", f"provenance: {name}")
     reading = is_a(dict, provenance.get("reading") or {}, "provenance: reading")
