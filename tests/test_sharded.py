@@ -300,6 +300,45 @@ def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(d
     same_model(fc.load(Home(data / "whole").latest_run()), fc.load(Home(tmp_path).latest_run()))
 
 
+def test_what_is_lost_of_a_single_shard_is_tried_again_too(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
+    with with_executor(Elsewhere(2, lost=[2])):
+        done = run(*fitting(data), "--home", tmp_path)
+    assert done.exit_code == 3 and "BBB: lost three times" in done.stderr, done.output
+    assert "Shards" not in done.stdout and "tries these again" in done.stderr
+    with with_executor(more := Elsewhere(2)):
+        assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
+    assert len(more.trained) == 1  # the networks of BBB
+    home = Home(tmp_path)
+    same_model(fc.load(Home(data / "whole").latest_run()), fc.load(home.latest_run()))
+    assert not home.unfinished.exists()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_was_trained_but_not_saved_is_not_trained_again(shards, data, tmp_path, monkeypatch):
+    from forecaster.pipeline import fitting as pipeline
+    from forecaster.pipeline import training
+
+    if shards == 1:
+        monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", 99)
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "save_shards", killed)
+        assert "--resume" in error(*fitting(data), "--home", tmp_path, code=130)
+    monkeypatch.setattr(training, "fit_part", None)
+    assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
+    folder = Home(tmp_path).latest_run()
+    assert len(list(folder.glob("shards/*"))) == (0 if shards == 1 else shards)
+    whole = Home(data / "whole").latest_run()
+    same_model(fc.load(whole), fc.load(folder))
+    if shards == 1:
+        names = [sorted(path.name for path in each.iterdir()) for each in (whole, folder)]
+        assert names[0] == names[1] == ["model.json", "model.safetensors"]
+
+
 def test_what_is_damaged_is_named(sharded, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(sharded.latest_run(), folder)

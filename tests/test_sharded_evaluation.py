@@ -141,6 +141,32 @@ def test_what_is_finished_is_not_done_again(data, tmp_path, monkeypatch):
     assert not Home(tmp_path).unfinished.exists()
 
 
+def test_an_evaluation_of_a_single_shard_is_resumed_too(data, tmp_path, monkeypatch):
+    def stopped(*args, **options):
+        raise KeyboardInterrupt
+
+    small(monkeypatch, shard=99)
+    with monkeypatch.context() as patch:
+        patch.setattr(measuring, "measure_part", stopped)
+        message = error(
+            *evaluating(data), "--home", tmp_path, "--output", tmp_path / "out", code=130
+        )
+    assert "`forecaster evaluate --resume`" in message
+    monkeypatch.setattr(training, "fit_part", None)
+    done = run("evaluate", "--resume", "--home", tmp_path)
+    assert done.exit_code == 3, done.output
+    same(data / "one", tmp_path / "out")
+    assert not Home(tmp_path).unfinished.exists()
+
+
+def test_an_evaluation_that_cannot_be_made_leaves_nothing_to_resume(data, tmp_path):
+    members = tmp_path / "members.csv"
+    members.write_text("ticker,start,end\nAAA,1990-01-01,1990-02-01\n")
+    message = error(*evaluating(data, "--tickers", members), "--home", tmp_path, code=1)
+    assert "no series belonged to the universe at any cutoff" in message
+    assert not Home(tmp_path).unfinished.exists()
+
+
 def test_one_that_was_killed_once_it_was_written_is_not_made_again(data, tmp_path, monkeypatch):
     from forecaster.storage import UnfinishedFit
 

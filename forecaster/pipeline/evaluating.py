@@ -147,7 +147,7 @@ def _portions(
 def _request(
     arrived: Ingested, data: DataRequest, config: Config, options: BacktestOptions, parts: Portions
 ) -> FitRequest:
-    """Return what is to be trained for an evaluation, once the series have arrived."""
+    """Return the request of an evaluation's training, once the series have arrived."""
     read = ids_to_read(arrived.ids, config)
     masked = masked_rows(arrived.store, read, data.mask, data.end)
     return FitRequest(
@@ -250,7 +250,7 @@ def _ended(folder: Path, name: str) -> Evaluation | None:
 def _as_request(
     options: BacktestOptions, folder: Path, stale: Mapping[str, str], *, overwrite: bool
 ) -> EvaluationRequest:
-    """Return what is stored of the options of an evaluation."""
+    """Return the options of an evaluation as they are stored."""
     spans, groups = options.membership and options.membership.spans, options.groups
     return EvaluationRequest(
         folder=as_text(folder),

@@ -169,7 +169,7 @@ def _request(
     memory: int | None,
     executor: swarm.Executor | None,
 ) -> FitRequest:
-    """Return what is to be done, once the series have arrived in the store."""
+    """Return the request of a fit, once its series have arrived in the store."""
     store, ids = arrived.store, arrived.ids
     parts = Portions(None, None)
     if data.covariates:  # their features are learned from all series together
@@ -213,7 +213,7 @@ def resume_fit(
     - ``name``: as listed by :func:`forecaster.storage.unfinished_fits`; by default the only one
       that is not running. If its process was killed after the model was saved, that model is
       returned
-    - ``executor``: where the rest trains; it may be another place than before
+    - ``executor``: where the rest trains, which may be elsewhere than before
 
     Raises UsageError when there is none, it is running, or several could be meant; ModelError when
     data or program have changed since.

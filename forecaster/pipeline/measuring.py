@@ -1,8 +1,8 @@
 """Train the networks of an evaluation, then forecast and measure its series, shard by shard.
 
 First the networks of all series are trained, as many times as the options ask for; then some
-series at a time are forecast and measured. What is finished is kept, so that an interrupted
-evaluation is continued. Results do not depend on the number of shards, bit for bit, except for
+series at a time are forecast and measured. Finished parts are stored, so that an interrupted
+evaluation can be continued. Results do not depend on the number of shards, bit for bit, except for
 the time and memory in the summary.
 """
 
@@ -59,7 +59,7 @@ class Trained(NamedTuple):
     - ``season``: steps in the season of most series then
     - ``cutoffs``: the cutoffs that they forecast from, positions on the axis of all times
     - ``parts``: the finished shards
-    - ``spread``: by horizon, how wide bands start
+    - ``spread``: the initial width of bands by horizon
     - ``skipped``: series without a network, with the reason
     - ``shard_of``: by series, the shard with its network
     """
@@ -167,12 +167,12 @@ def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
 
 
 def _measured(job: Job, past: Past, trained: Sequence[Trained]) -> list[tuple[Path, Summary]]:
-    """Forecast and measure all series, or find what is measured already; the parts, in order."""
+    """Forecast and measure all series that are not yet measured; return all parts, in order."""
     torch = _Torch(job, past, trained)
     ids = list(trained[0].shard_of)
     size = len(ids)
     if past.request.series_per_shard is not None:
-        # Each training adds a model of the same series. Batches are those of an evaluation in one.
+        # Each training adds a model of the same series. Batches stay those of a single shard.
         size = max(1, past.request.series_per_shard // len(trained) // AT_ONCE) * AT_ONCE
     parts: list[tuple[Path, Summary]] = []
     on_forecast = job.evaluating.forecast or (lambda done, total: None)
@@ -248,7 +248,7 @@ class _Torch:
 
 
 def _key(names: Sequence[str], trained: Sequence[Trained], torch: Sequence[str]) -> str:
-    """Return a hash of what decides the forecasts of some series, beside the request."""
+    """Return a hash of the inputs, beside the request, that forecasts of some series depend on."""
     digest = hashlib.sha256("\0".join([*names, "", *torch]).encode("utf-8", "surrogateescape"))
     for each in trained:
         digest.update(each.spread.tobytes())

@@ -106,7 +106,7 @@ class Past:
         return panel if market is None else panel.with_market(market, forecast=market in ids)
 
     def _scan(self) -> tuple[Spans, bool]:
-        """Return what is found, and whether every shard has the channels of all series."""
+        """Read all shards; the last result says whether each had the channels of all series."""
         skipped: dict[str, Skipped] = dict(self.request.skipped)
         axes: list[np.ndarray] = []
         channels: dict[tuple[str, ...], None] = {}

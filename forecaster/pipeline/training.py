@@ -40,11 +40,12 @@ from forecaster.storage import (
 
 
 class Scanned(NamedTuple):
-    """What is known of all series after each was read once.
+    """The facts about all series after each was read once.
 
-    - ``ids``: the series to train; of several shards, only those that can be learned from
-    - ``steps``: rows of the longest of them
-    - ``skipped``: the others, with the reason
+    - ``ids``: the series to train; where there are several shards, series that cannot be learned
+      from are left out
+    - ``steps``: rows of the longest series
+    - ``skipped``: the series left out, with the reason
     - ``first``, ``last``: the earliest and the latest time
     """
 
@@ -145,7 +146,7 @@ def check_covariates(request: FitRequest, command: str) -> None:
 
 
 def scan(reader: _R) -> tuple[_R, Scanned]:
-    """Read each series once, and return the reader with what was seen of all.
+    """Read each series once; return the facts, and a reader that knows the layout of all.
 
     Raises NoSeries when none can be learned from.
     """
@@ -157,7 +158,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         return reader, Scanned(list(request.ids), steps, dict(request.skipped), *times)
     layout, frequency, scanned, same = _scan(reader)
     reader = reader.knowing(layout, frequency)
-    if not same:  # what was seen of some series alone is not what all of them are
+    if not same:  # some series look different with the layout or the frequency of all
         scanned = _scan(reader)[2]
     if not scanned.ids:
         raise NoSeries({**request.skipped, **scanned.skipped})
@@ -165,7 +166,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
 
 
 def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
-    """Return what is found, and whether each shard of the series looked like all of them."""
+    """Read all shards; the last result says whether each had the layout and frequency of all."""
     request = reader.request
     rows: dict[str, int] = {}
     skipped: dict[str, Skipped] = dict(request.skipped)
@@ -228,10 +229,10 @@ def train_shards(
     executor: swarm.Executor | None,
     callbacks: Callbacks,
 ) -> list[SavedPart]:
-    """Train all shards that are not finished yet; return all of them.
+    """Train all shards that are not finished yet; return all shards.
 
-    ``executor``: where the networks of each shard train. Shards some of whose networks were lost
-    with their workers are trained again. Raises NoSeries when no network of any shard can be used.
+    ``executor``: where the networks of each shard train. A shard is trained again if some of its
+    series were lost with their workers. Raises NoSeries when no network of any shard can be used.
     """
     request, ids = unfinished.request, scanned.ids
     shards = list(shards_of(ids, request.series_per_shard))
@@ -260,7 +261,7 @@ def train_shards(
                 reader, group, common, unfinished, first, executor, callbacks.on_training, began,
                 before,
             )  # fmt: skip
-        if not any(part.lost for part in done):  # else its progress serves those to be tried again
+        if not any(part.lost for part in done):  # else its progress is needed to try them again
             unfinished.finish_shard(first)
         parts += done
     if all(part.empty for part in parts):
@@ -269,13 +270,13 @@ def train_shards(
 
 
 def _kept(folder: Path) -> SavedPart | None:
-    """A shard that is finished and need not be tried again."""
+    """Return a finished shard, unless series of it were lost and are to be tried again."""
     part = read_part(folder)
     return None if part is None or part.lost else part
 
 
 def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> None:
-    """Raise ModelError where the rest would be rounded otherwise than the shards that are there."""
+    """Raise ModelError where finished shards were computed by code that rounds differently."""
     for part in parts:
         changed = [
             f"{name} {part.computed[name]} (now {now})"
@@ -292,7 +293,7 @@ def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> 
 
 
 def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
-    """Why there is no network at all."""
+    """Return the error that no network of any shard can be used."""
     lost = [name for part in parts for name in part.lost]
     again = "`forecaster fit --resume` tries those again whose workers were lost" if lost else ""
     reasons = {name: why for part in parts for name, why in part.skipped.items()}

@@ -32,7 +32,7 @@ class Provenance:
     - ``data_sha256``: the hash of the stored data
     - ``mask``: rows with these flags were left out of training
     - ``stale``: series that could not be updated before, with the reason
-    - ``unfinished``: the name by which it could be resumed; None where it could not
+    - ``unfinished``: the name by which it could be resumed while it was under way
     """
 
     created: str = ""

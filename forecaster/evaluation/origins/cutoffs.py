@@ -26,7 +26,7 @@ def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np
 def cutoffs_in(
     times: Shaped[np.ndarray, " time"], horizon: int, n_windows: int, step_size: int
 ) -> np.ndarray:
-    """As :func:`cutoffs_of`, on a time axis."""
+    """Return the positions of the latest cutoffs on a time axis; see :func:`cutoffs_of`."""
     if n_windows < 1 or step_size < 1:
         raise DataError(
             f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"

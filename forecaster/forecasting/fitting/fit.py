@@ -119,10 +119,10 @@ class Common(NamedTuple):
 
     - ``sample``: the series that it is learned from
     - ``steps``: rows of the longest history
-    - ``transform``: what networks see of a series; in a fit of several parts without what is known
-      of single series
-    - ``pooled``: the networks that those of each series start from; None where each starts from
-      random weights, or where they are still to be trained from the part itself
+    - ``transform``: makes the inputs of networks; in a fit of several parts it does not know single
+      series yet
+    - ``pooled``: the networks that each series' networks start from; None where they start from
+      random weights, or where the part itself trains them
     """
 
     sample: tuple[str, ...]
@@ -132,11 +132,11 @@ class Common(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The fitted model of some series, and what the whole fit needs of it.
+    """The fitted model of some series, and the data that the whole fit needs from it.
 
     - ``ids``: all series that were trained
     - ``scores``: normal scores of the outcomes of their forecasts over the validation span
-    - ``sample``: the series of the whole fit whose scores decide how wide all bands start
+    - ``sample``: the series of the whole fit whose scores set the initial width of all bands
     - ``lost``: series that no worker could train
     """
 
@@ -161,7 +161,7 @@ class Part(NamedTuple):
 
     @property
     def sampled_scores(self) -> Float[np.ndarray, "sampled origin horizon"]:
-        """The scores of those of its series that are in the sample."""
+        """The scores of the part's series that are in the sample."""
         chosen = set(self.sample)
         return self.scores[[row for row, name in enumerate(self.ids) if name in chosen]]
 
@@ -201,7 +201,7 @@ def fit_part(
 
 
 def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
-    """Return the series that can be learned from, and what they share but for pooled networks."""
+    """Return the series that can be learned from, and what they share except pooled networks."""
     transform = Transform.choose(config.transform, panel, config.season)
     panel = usable(panel, config, transform)
     steps = int(panel.mask.sum(1).max())
@@ -260,7 +260,7 @@ def spread_of(
     *,
     tune: bool = False,
 ) -> Float[np.ndarray, " horizon"]:
-    """Return by horizon how wide all series' bands start.
+    """Return the initial width of all series' bands by horizon.
 
     - ``scores``: of the series of each part that are in the sample, in the order of the fit
     - ``tune``: whether settings were searched, by networks that share nothing

@@ -23,13 +23,13 @@ def load(
 ) -> "Model":
     """Read a model that :func:`save` wrote.
 
-    - ``network``: the class of its networks where it is a user's own; by default the one that it
-      was fitted with, if its module has been imported
+    - ``network``: the class of the networks where it is a user's own; by default the class that the
+      model was fitted with, if its module has been imported
     - ``ids``: the series to read, as the model spells them; by default all. Only the shards that
       hold them are opened
 
-    Raises ModelError when there is none, when a file is damaged or holds anything but a model, or
-    when its schema version is not one that this program reads; KeyError for a series that it lacks.
+    Raises ModelError when there is no model, when a file is damaged or holds anything else, or when
+    this program does not read its schema version; KeyError for a series without a network.
     """
     run = OpenRun.of(Path(folder))
     return run.model(run.ids if ids is None else ids, network)

@@ -35,7 +35,7 @@ class SavedPart(NamedTuple):
 
     - ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Part`
     - ``skipped``: its series without a network, with the reason
-    - ``seconds``: training time that is counted with this shard
+    - ``seconds``: training time counted with this shard; that of a group counts with its first
     - ``empty``: whether it has no model, since none of its networks can be used
     - ``lost``: the skipped series that no worker could train, which may be tried again
     - ``computed``: which code trained its networks; empty where there is none
@@ -61,8 +61,8 @@ def save_part(
 
     - ``part``: None where none of its networks can be used
     - ``skipped``: its series without a network, with the reason
-    - ``lost``: those of them that no worker could train
-    - ``seconds``: training time that is not counted with another shard
+    - ``lost``: the skipped series that no worker could train
+    - ``seconds``: training time to count with this shard
 
     Raises WriteError when it cannot be written.
     """
@@ -105,7 +105,7 @@ def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Mode
     """Read some series of finished shards as one model.
 
     - ``parts``: by the folder of a shard, which of its series
-    - ``spread``: by horizon, how wide bands start
+    - ``spread``: the initial width of bands by horizon
     """
     from forecaster.forecasting import join_models
 
@@ -114,9 +114,9 @@ def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Mode
 
 
 def finished_parts(folder: Path) -> list[Path]:
-    """Return a file of each finished shard of a fit that is under way, but of those to try again.
+    """Return the ``part.json`` of each finished shard of which no series was lost.
 
-    Raises ModelError when one cannot be read.
+    ``folder``: of an unfinished fit. Raises ModelError when one cannot be read.
     """
     paths = (folder / SHARDS).glob(f"[0-9]*/{_PART}")
     return [path for path in paths if not read_json(path).get("lost")]
@@ -138,7 +138,7 @@ def save_shards(
 ) -> Path:
     """Save finished shards as a new run, and return its folder.
 
-    - ``spread``: by horizon, how wide bands start
+    - ``spread``: the initial width of bands by horizon
     - ``skipped``: series without a network, with the reason
     - ``provenance``: of the whole, see :class:`forecaster.forecasting.Model`
     - ``name``: of the run; by default its time
@@ -171,7 +171,7 @@ def _copy(source: Path, to: Path, changes: dict[str, Any]) -> dict[str, Any]:
     (to / REST).write_text(json.dumps(rest, indent=1, allow_nan=False), encoding="utf-8")
     for path in source.glob("*.safetensors"):
         try:
-            os.link(path, to / path.name)  # the same disk; what is there is never changed
+            os.link(path, to / path.name)  # on the same disk; a saved file is never changed
         except OSError:
             shutil.copyfile(path, to / path.name)
     return {

@@ -1,6 +1,6 @@
 """Store unfinished fits and evaluations, so that they can be resumed after an interruption.
 
-unfinished/<name>/request.json       data, settings, seed, and what decides the bits beside them
+unfinished/<name>/request.json       data, settings, seed, and versions that the bits depend on
 unfinished/<name>/swarm.checkpoint   state of the networks in training; a search has one per stage,
                                      several shards have swarm.checkpoint-0007, ...
 unfinished/<name>/shards/            finished shards, see forecaster.storage.unfinished.parts
