@@ -23,7 +23,6 @@ from forecaster.files import as_text, atomic, from_text
 from forecaster.home import Home
 from forecaster.ingest import (
     Groups,
-    Ingested,
     Membership,
     Store,
     check_flags,
@@ -33,14 +32,12 @@ from forecaster.ingest import (
 )
 from forecaster.pipeline.market import wanted_of, with_market_of
 from forecaster.pipeline.measuring import Job, evaluate_shards
-from forecaster.pipeline.memory import Portions, check_room, portions
-from forecaster.pipeline.requests import Callbacks, DataRequest
+from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
 from forecaster.pipeline.training import check_covariates
 from forecaster.storage import (
     EvaluationRequest,
     FitRequest,
     UnfinishedFit,
-    data_digest,
     ids_to_read,
     tell_of_others,
 )
@@ -102,12 +99,15 @@ def evaluate_from_home(
             )
         )  # fmt: skip
         ids, config = with_market_of(arrived, data, config)
-        parts = _portions(arrived.store, ids, data, config, memory, executor)
+        arrived = arrived._replace(ids=ids)
+        masked = masked_rows(arrived.store, ids_to_read(ids, config), data.mask, data.end)
+        request = request_of(
+            arrived, data, config, options.seed, masked,
+            evaluation=_as_request(options, folder, arrived.stale, overwrite=overwrite),
+            memory=memory, executor=executor,
+        )  # fmt: skip
         if options.groups:
             options.groups.of(ids)  # before the work
-        asked = _as_request(options, folder, arrived.stale, overwrite=overwrite)
-        request = _request(arrived._replace(ids=ids), data, config, options, parts)
-        request = dataclasses.replace(request, evaluation=asked)
         tell_of_others(home, calls.fetching.on_notice or (lambda message: None))
         with UnfinishedFit.begin(home, request) as unfinished:
             return _evaluate(unfinished, arrived.store, lock, options, calls)
@@ -121,49 +121,7 @@ def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: 
         check_torch(config, refit=options.refit)
     if options.membership is not None and options.ends == "own":
         raise UsageError("dates of membership belong to common cutoffs; leave out ends = own")
-    if memory is not None and data.covariates:
-        raise UsageError(
-            "--memory: an evaluation with --future or --static takes all series into memory, since "
-            "what these files become is learned from all of them; leave out one or the other"
-        )
-
-
-def _portions(
-    store: Store,
-    ids: list[str],
-    data: DataRequest,
-    config: Config,
-    memory: int | None,
-    executor: swarm.Executor | None,
-) -> Portions:
-    """Return how many series are in memory together. Raises UsageError where they do not fit."""
-    if not data.covariates:
-        return portions(store, ids, config, memory, executor)
-    # The features of covariates are learned from all series together.
-    check_room(store, ids, config, "an evaluation with covariates")
-    return Portions(None, None)
-
-
-def _request(
-    arrived: Ingested, data: DataRequest, config: Config, options: BacktestOptions, parts: Portions
-) -> FitRequest:
-    """Return the request of an evaluation's training, once the series have arrived."""
-    read = ids_to_read(arrived.ids, config)
-    masked = masked_rows(arrived.store, read, data.mask, data.end)
-    return FitRequest(
-        source=data.source.name,
-        ids=tuple(arrived.ids),
-        skipped=dict(arrived.skipped),
-        data_sha256=data_digest(arrived.store, read, masked),
-        config=config,
-        seed=options.seed,
-        start=None if data.start is None else str(pd.Timestamp(data.start).date()),
-        end=None if data.end is None else str(pd.Timestamp(data.end).date()),
-        mask=tuple(data.mask),
-        covariates=data.covariates,
-        covariates_sha256=data.covariates.sha256(),
-        **parts._asdict(),
-    )
+    check_memory(data, memory, "an evaluation")
 
 
 def _evaluate(

@@ -14,29 +14,24 @@ import pandas as pd
 
 from forecaster import __version__, swarm
 from forecaster.config import Config
-from forecaster.errors import ModelError, UsageError
+from forecaster.errors import ModelError
 from forecaster.forecasting import Model, predict, spread_of
 from forecaster.home import Home
 from forecaster.ingest import (
-    Date,
-    Ingested,
     Store,
     check_flags,
     ingested,
     masked_rows,
 )
 from forecaster.pipeline.market import wanted_of, with_market_of
-from forecaster.pipeline.memory import Portions, check_room, portions
-from forecaster.pipeline.requests import Callbacks, DataRequest
+from forecaster.pipeline.requests import Callbacks, DataRequest, check_memory, request_of
 from forecaster.pipeline.training import Reader, Scanned, check_covariates, scan, train_shards
 from forecaster.series import Scaling, show_time
 from forecaster.skipped import Skipped
 from forecaster.storage import (
-    FitRequest,
     OpenRun,
     SavedPart,
     UnfinishedFit,
-    data_digest,
     ids_to_read,
     save_shards,
     take_saved,
@@ -128,11 +123,7 @@ def fit_to_home(
     """
     began = time.perf_counter()
     callbacks = callbacks or Callbacks()
-    if memory is not None and data.covariates:
-        raise UsageError(
-            "--memory: a fit with --future or --static takes all series into memory, since what "
-            "these files become is learned from all of them; leave out one or the other"
-        )
+    check_memory(data, memory, "a fit")
     swarm.keep_compiled(home.cache)
     check_flags(data.mask)
     if run is not None:
@@ -147,7 +138,7 @@ def fit_to_home(
         ids, config = with_market_of(arrived, data, config)
         arrived = arrived._replace(ids=ids)
         masked = masked_rows(arrived.store, ids_to_read(ids, config), data.mask, data.end)
-        request = _request(
+        request = request_of(
             arrived, data, config, seed, masked, tune=tune, memory=memory, executor=executor
         )
         tell_of_others(home, callbacks.on_notice or (lambda message: None))
@@ -156,41 +147,6 @@ def fit_to_home(
             saved = _train_and_save(home, stored, unfinished, executor, callbacks)
     seconds = time.perf_counter() - began
     return SavedFit(saved.facts, saved.folder, seconds, arrived.stale, saved.again)
-
-
-def _request(
-    arrived: Ingested,
-    data: DataRequest,
-    config: Config,
-    seed: int,
-    masked: pd.DataFrame,
-    *,
-    tune: bool,
-    memory: int | None,
-    executor: swarm.Executor | None,
-) -> FitRequest:
-    """Return the request of a fit, once its series have arrived in the store."""
-    store, ids = arrived.store, arrived.ids
-    parts = Portions(None, None)
-    if data.covariates:  # their features are learned from all series together
-        check_room(store, ids, config, "a fit with covariates")
-    else:
-        parts = portions(store, ids, config, memory, executor)
-    return FitRequest(
-        source=data.source.name,
-        ids=tuple(ids),
-        skipped=dict(arrived.skipped),
-        data_sha256=data_digest(store, ids_to_read(ids, config), masked),
-        config=config,
-        seed=seed,
-        tune=tune,
-        start=_day(data.start),
-        end=_day(data.end),
-        mask=tuple(data.mask),
-        covariates=data.covariates,
-        covariates_sha256=data.covariates.sha256(),
-        **parts._asdict(),
-    )
 
 
 class _Stored(NamedTuple):
@@ -311,7 +267,3 @@ def _provenance(
         },
         "fit": unfinished.name,  # a fit with a run is not resumed
     }
-
-
-def _day(date: Date | None) -> str | None:
-    return None if date is None else str(pd.Timestamp(date).date())

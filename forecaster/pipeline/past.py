@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
-from forecaster.errors import NoSeries, StoreError
+from forecaster.errors import NoSeries
 from forecaster.ingest import Store, panel_from_store
-from forecaster.pipeline.training import kind_of_times, shards_of, store_damages
+from forecaster.pipeline.training import each_shard, kind_of_times
 from forecaster.series import (
     ENDS,
     Flags,
@@ -112,15 +112,7 @@ class Past:
         channels: dict[tuple[str, ...], None] = {}
         firsts, lasts = set[object](), set[object]()
         most, target = 0, ""
-        for names in shards_of(self.request.ids, self.request.series_per_shard):
-            try:
-                panel = self._read(names)
-            except NoSeries as error:
-                skipped |= error.skipped
-                continue
-            except StoreError:
-                skipped |= store_damages(self.store, names)
-                continue
+        for panel in each_shard(self._read, self.store, self.request, skipped):
             check_market(panel)
             skipped |= panel.skipped
             axes = [union_of([*axes, panel.times])]

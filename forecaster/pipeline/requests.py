@@ -1,18 +1,22 @@
-"""The data that a fit or an evaluation asks for, and its callbacks."""
+"""The data that a fit or an evaluation asks for, its callbacks, and the request that is stored."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import pandas as pd
+
 from forecaster import swarm
-from forecaster.ingest import (
-    WRONG,
-    CovariateFiles,
-    Date,
-    Source,
-)
+from forecaster.config import Config
+from forecaster.errors import UsageError
+from forecaster.ingest import WRONG, CovariateFiles, Date, Ingested, Source
+from forecaster.pipeline.memory import Portions, check_room, portions
 from forecaster.storage import (
+    EvaluationRequest,
+    FitRequest,
     UnfinishedFit,
+    data_digest,
+    ids_to_read,
 )
 
 OnTraining: TypeAlias = Callable[[swarm.Progress], None]
@@ -56,3 +60,60 @@ class Callbacks:
     on_begin: Callable[[UnfinishedFit], None] | None = None
     on_notice: Callable[[str], None] | None = None
     on_shard: Callable[[int, int], None] | None = None
+
+
+def check_memory(data: DataRequest, memory: int | None, what: str) -> None:
+    """Raise UsageError where memory is limited for data that are needed all at once.
+
+    ``what``: needs them, ``a fit`` or ``an evaluation``.
+    """
+    if memory is not None and data.covariates:
+        raise UsageError(
+            f"--memory: {what} with --future or --static takes all series into memory, since what "
+            "these files become is learned from all of them; leave out one or the other"
+        )
+
+
+def request_of(
+    arrived: Ingested,
+    data: DataRequest,
+    config: Config,
+    seed: int,
+    masked: pd.DataFrame,
+    *,
+    tune: bool = False,
+    evaluation: EvaluationRequest | None = None,
+    memory: int | None = None,
+    executor: swarm.Executor | None = None,
+) -> FitRequest:
+    """Return the request of a fit or an evaluation, once its series have arrived in the store.
+
+    ``masked``: the rows that are left out. Raises UsageError where the memory is too small.
+    """
+    store, ids = arrived.store, arrived.ids
+    parts = Portions(None, None)
+    if data.covariates:  # their features are learned from all series together
+        what = "a fit" if evaluation is None else "an evaluation"
+        check_room(store, ids, config, f"{what} with covariates")
+    else:
+        parts = portions(store, ids, config, memory, executor)
+    return FitRequest(
+        source=data.source.name,
+        ids=tuple(ids),
+        skipped=dict(arrived.skipped),
+        data_sha256=data_digest(store, ids_to_read(ids, config), masked),
+        config=config,
+        seed=seed,
+        tune=tune,
+        start=_day(data.start),
+        end=_day(data.end),
+        mask=tuple(data.mask),
+        covariates=data.covariates,
+        covariates_sha256=data.covariates.sha256(),
+        evaluation=evaluation,
+        **parts._asdict(),
+    )
+
+
+def _day(date: Date | None) -> str | None:
+    return None if date is None else str(pd.Timestamp(date).date())

@@ -174,15 +174,7 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
-    for names in shards_of(request.ids, request.series_per_shard):
-        try:
-            panel = reader.panel(names)
-        except NoSeries as error:
-            skipped |= error.skipped
-            continue
-        except StoreError:
-            skipped |= store_damages(reader.store, names)
-            continue
+    for panel in each_shard(reader.panel, reader.store, request, skipped):
         found, reasons = usable_rows(panel, request.config)
         rows |= found
         skipped |= reasons
@@ -202,10 +194,23 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     return layout, frequency, Scanned(list(rows), steps, skipped, min(ends), max(ends)), same
 
 
-def store_damages(store: Store, names: Sequence[str]) -> dict[str, Skipped]:
-    """Return why these series cannot be read."""
-    damages = store.damages(names) or dict.fromkeys(names, "cannot be read")
-    return {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damages.items()}
+def each_shard(
+    read: Callable[[Sequence[str]], Panel],
+    store: Store,
+    request: FitRequest,
+    skipped: dict[str, Skipped],
+) -> Iterator[Panel]:
+    """Yield the panel of each shard, and add to ``skipped`` why series cannot be read."""
+    for names in shards_of(request.ids, request.series_per_shard):
+        try:
+            panel = read(names)
+        except NoSeries as error:
+            skipped |= error.skipped
+        except StoreError:
+            damages = store.damages(names) or dict.fromkeys(names, "cannot be read")
+            skipped |= {name: Skipped(Kind.UNREADABLE, detail=why) for name, why in damages.items()}
+        else:
+            yield panel
 
 
 def kind_of_times(store: Store, ids: Sequence[str]) -> str:
