@@ -295,7 +295,7 @@ def test_where_everything_is_lost_the_reasons_are_named_and_all_is_tried_again(d
     with with_executor(Losing([1, 2, 3])):
         message = error(*fitting(data), "--home", tmp_path, code=1)
     assert "6 series: lost three times: AAA" in message and "EEE: 40 rows" in message
-    assert "--resume` tries those again" in message and "finite" not in message
+    assert "--resume` tries the series again" in message and "finite" not in message
     assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
     same_model(fc.load(Home(data / "whole").latest_run()), fc.load(Home(tmp_path).latest_run()))
 
@@ -387,7 +387,7 @@ def test_what_needs_all_series_in_memory_says_so_before_it_takes_them(
     what = {"fit": "a fit with covariates", "evaluate": "an evaluation with covariates"}[command]
     assert f"{what} takes all 7 series into memory" in message and "--tickers" in message
     message = error(command, *more, "--memory", "4GB", code=2)
-    assert "with --future or --static takes all series" in message
+    assert "with --future or --static needs all series in memory" in message
     assert not list((tmp_path / "h").glob("unfinished/*/"))
 
 

@@ -120,7 +120,7 @@ def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: 
     if options.with_torch:
         check_torch(config, refit=options.refit)
     if options.membership is not None and options.ends == "own":
-        raise UsageError("dates of membership belong to common cutoffs; leave out ends = own")
+        raise UsageError("dates of membership need common cutoffs; leave out ends = own")
     check_memory(data, memory, "an evaluation")
 
 
@@ -182,7 +182,7 @@ def resume_evaluation(
     with UnfinishedFit.find(home, name, command="evaluate") as unfinished:
         asked = unfinished.request.evaluation
         if asked is None:
-            raise ModelError(f"{unfinished.name}: holds no evaluation, in spite of its name")
+            raise ModelError(f"{unfinished.name}: is not an evaluation, although its name says so")
         folder = from_text(asked.folder)
         if (there := _ended(folder, unfinished.name)) is not None:
             unfinished.discard()

@@ -81,7 +81,7 @@ def _check_budget(store: Store, ids: Sequence[str], config: Config, memory: int)
     few = min(_FEWEST, len(ids)) * bytes_of_series(config, steps, channels)
     least = _PROGRAM + max(sample, few)
     if memory < least:
-        what = "a few of them" if few > sample else "what all of them share"
+        what = "a few of them" if few > sample else "the networks that all of them start from"
         raise UsageError(
             f"--memory {memory / 1e9:.2f}GB is too little for these {len(ids):,} series, whose "
             f"longest has {steps:,} rows: to train {what} takes about {least / 1e9:.2f} GB; "
@@ -98,8 +98,8 @@ def check_room(store: Store, ids: Sequence[str], config: Config, what: str) -> N
     if need > free:  # half, since the estimate is for training and has a margin
         raise UsageError(
             f"{what} takes all {len(ids):,} series into memory, which need about "
-            f"{need / 1e9:,.0f} GB; {free / 1e9:,.1f} GB are free. Name fewer by --tickers: some "
-            "hundred, chosen at random, tell about as much of all"
+            f"{need / 1e9:,.0f} GB; {free / 1e9:,.1f} GB are free. Choose fewer with --tickers: "
+            "a few hundred, chosen at random, say nearly as much about all"
         )
 
 

@@ -69,8 +69,8 @@ def check_memory(data: DataRequest, memory: int | None, what: str) -> None:
     """
     if memory is not None and data.covariates:
         raise UsageError(
-            f"--memory: {what} with --future or --static takes all series into memory, since what "
-            "these files become is learned from all of them; leave out one or the other"
+            f"--memory: {what} with --future or --static needs all series in memory, since the "
+            "features of these files are learned from all of them; leave out --memory or the files"
         )
 
 

@@ -290,9 +290,9 @@ def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> 
         ]
         if changed:
             raise ModelError(
-                f"{part.folder}: this shard was computed with {', '.join(changed)}: the fit would "
-                "end with the bits of neither. Resume it where it was begun (--ray, or a machine "
-                "of that kind; FORECASTER_KERNEL and JAX_PLATFORMS as they were), or run "
+                f"{part.folder}: this shard was computed with {', '.join(changed)}, so the rest "
+                "would be rounded differently. Resume the fit where it was begun (with --ray, or "
+                "on such a machine; FORECASTER_KERNEL and JAX_PLATFORMS as they were), or run "
                 "`forecaster fit` without --resume"
             )
 
@@ -300,9 +300,11 @@ def _check_computed(parts: Sequence[SavedPart], computes: Mapping[str, str]) -> 
 def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
     """Return the error that no network of any shard can be used."""
     lost = [name for part in parts for name in part.lost]
-    again = "`forecaster fit --resume` tries those again whose workers were lost" if lost else ""
+    again = (
+        "`forecaster fit --resume` tries the series again whose workers were lost" if lost else ""
+    )
     reasons = {name: why for part in parts for name, why in part.skipped.items()}
-    return NoSeries({**scanned.skipped, **reasons}, again, lost)
+    return NoSeries({**scanned.skipped, **reasons}, again if lost else "", lost)
 
 
 def _train(

@@ -200,7 +200,7 @@ def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypa
     frame = evaluation.forecasts(["PyTorch", "PyTorch-lo-80"])
     assert frame.groupby("unique_id")["PyTorch"].count().gt(0).sum() == 1
     assert evaluation.summary.torch_series == 1 and "torch" not in evaluation.summary.failed
-    with pytest.raises(UsageError, match="not beside --refit"):
+    with pytest.raises(UsageError, match="does not go with --refit"):
         refitted = BacktestOptions(3, 1, ("torch",), refit=2)
         evaluate_to_folder(tmp_path / "x", panel, quick, refitted)
 
@@ -355,5 +355,5 @@ def test_series_of_dates_are_evaluated_at_their_own_ends_on_request(panel, confi
     assert evaluation.scores["mase"].notna().all()
     spans = pd.DataFrame({"unique_id": [name], "start": [pd.NaT], "end": [pd.NaT]})
     members = dataclasses.replace(options, membership=Membership(spans))
-    with pytest.raises(UsageError, match="dates of membership belong to common cutoffs"):
+    with pytest.raises(UsageError, match="dates of membership need common cutoffs"):
         evaluate_to_folder(tmp_path / "no", series, quick, members)

@@ -123,7 +123,7 @@ def test_other_data_are_refused(home, store, request_, change):
 def test_another_version_of_the_program_is_refused(home, request_, monkeypatch):
     """The bits would differ without a word; what an older program began does not say, and goes."""
     begun = begin(home, dataclasses.replace(request_, versions=request_.versions | {"jax": "0.1"}))
-    with pytest.raises(ModelError, match=r"begun with jax 0\.1 \(now .*have these again"):
+    with pytest.raises(ModelError, match=r"begun with jax 0\.1 \(now .*restore these"):
         UnfinishedFit.find(home)
     assert not is_held(begun.folder)  # refused, it is free for others
     path = begun.folder / "request.json"

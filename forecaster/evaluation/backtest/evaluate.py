@@ -108,5 +108,5 @@ def evaluate_to_folder(
 def _aligned(panel: Panel, options: BacktestOptions) -> tuple[Panel, OwnEnds | None]:
     """Align the ends of the panel's series where the options say so."""
     if options.membership is not None and options.ends == "own":
-        raise UsageError("dates of membership belong to common cutoffs; leave out ends = own")
+        raise UsageError("dates of membership need common cutoffs; leave out ends = own")
     return aligned_if("common" if options.membership is not None else options.ends, panel)

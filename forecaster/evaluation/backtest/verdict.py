@@ -242,7 +242,7 @@ def _torch_in_words(evaluation: Evaluation) -> str | None:
         return None
     config = evaluation.summary.config
     alike = config.start == "independent" and config.members == 1
-    kind = "the same networks" if alike else "networks of the same kind, one a series by itself,"
+    kind = "the same networks" if alike else "networks of the same kind, one for each series,"
     return (
         f"PyTorch: {kind}{_torch_times(evaluation)} have errors that "
         f"{_same_distribution(evaluation)}; ours are "
@@ -269,7 +269,7 @@ def _same_distribution(evaluation: Evaluation) -> str:
 def _ends_in_words(evaluation: Evaluation) -> str:
     ours = relative(evaluation, evaluation.sharpest_score)[evaluation.model].dropna().sort_values()
     if ours.empty:
-        return "On no series can errors be taken relative to those of 'unchanged'."
+        return "For no series can errors be compared with those of 'unchanged'."
     name = evaluation.sharpest_score.upper()
     return (
         f"Best and worst: relative to 'unchanged' it does best on {ours.index[0]} ({name} "

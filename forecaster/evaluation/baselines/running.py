@@ -286,7 +286,9 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
     """Raise UsageError where the PyTorch baseline cannot be trained."""
     require("torch", "torch", "baseline torch")
     if refit is not False:
-        raise UsageError("baseline torch trains once, so not beside --refit; leave one of them out")
+        raise UsageError(
+            "baseline torch trains only once, which does not go with --refit; leave out one"
+        )
     if config.model != "lstm":
         raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
 

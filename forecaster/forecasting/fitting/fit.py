@@ -70,7 +70,8 @@ def fit(
     - ``columns``: the meaning of a frame's columns, see :class:`forecaster.ingest.ColumnOptions`
 
     Raises DataError when no series is left, or a frame cannot be understood; UsageError for a
-    ``network`` that cannot be used, and for static covariates where each series is by itself.
+    ``network`` that cannot be used, and for static covariates where no network is trained on
+    several series.
     """
     config, network = with_network(config or Config(), network)
     panel = as_panel(panel, **columns)
@@ -86,8 +87,9 @@ def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
     """Raise UsageError for static covariates where no network learns from several series."""
     if panel.static is not None and (config.start != "pooled" or tune):
         raise UsageError(
-            "static covariates tell series apart for a network that all of them train; here each "
-            "series is by itself. Leave them out, or take start = 'pooled' without a search"
+            "static covariates tell series apart for a network that is trained on all of them; "
+            "here each series has its own. Leave them out, or take start = 'pooled' without a "
+            "search"
         )
 
 

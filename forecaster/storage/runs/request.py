@@ -196,8 +196,7 @@ def check_versions(request: FitRequest) -> None:
     ]
     if changed:
         raise ModelError(
-            f"the fit was begun with {', '.join(changed)}, and would not end with the same bits; "
-            "to continue, have these again (versions installed; FORECASTER_KERNEL and "
-            "JAX_PLATFORMS unset or as they were, on such a machine), or run `forecaster fit` "
-            "without --resume"
+            f"the fit was begun with {', '.join(changed)}, and would not end with the same bits. "
+            "To continue, restore these (install the versions; FORECASTER_KERNEL and JAX_PLATFORMS "
+            "unset or as they were, on such a machine), or run `forecaster fit` without --resume"
         )
