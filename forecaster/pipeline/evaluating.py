@@ -107,7 +107,7 @@ def evaluate_from_home(
             memory=memory, executor=executor,
         )  # fmt: skip
         if options.groups:
-            options.groups.of(ids)  # before the work
+            options.groups.of(ids)  # raises before the work
         tell_of_others(home, calls.fetching.on_notice or (lambda message: None))
         with UnfinishedFit.begin(home, request) as unfinished:
             return _evaluate(unfinished, arrived.store, lock, options, calls)

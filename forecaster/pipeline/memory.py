@@ -12,7 +12,7 @@ from forecaster.forecasting import bytes_of_sample, bytes_of_series
 from forecaster.free_memory import free_memory
 from forecaster.ingest import Store
 
-# `predict` of one series reads a whole shard. On a cluster as many are in memory per two lanes.
+# Series. `predict` reads a whole shard. A cluster has this number in memory for every two lanes.
 MOST_PER_SHARD = 2_000
 _FEWEST = 20
 _PROGRAM = 800 * 2**20  # bytes of the program without any series, including compilation

@@ -304,7 +304,7 @@ def _nothing(scanned: Scanned, parts: Sequence[SavedPart]) -> NoSeries:
         "`forecaster fit --resume` tries the series again whose workers were lost" if lost else ""
     )
     reasons = {name: why for part in parts for name, why in part.skipped.items()}
-    return NoSeries({**scanned.skipped, **reasons}, again if lost else "", lost)
+    return NoSeries({**scanned.skipped, **reasons}, again, lost)
 
 
 def _train(

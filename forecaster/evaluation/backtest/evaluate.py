@@ -57,7 +57,7 @@ def evaluate_to_folder(
     if options.with_torch:
         check_torch(config, refit=options.refit)
     if options.groups:
-        options.groups.of(panel.ids)  # before the work
+        options.groups.of(panel.ids)  # raises before the work
     config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
     windows = options.n_windows or usual_windows(len(panel.times), config, options.step_size)

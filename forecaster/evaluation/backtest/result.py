@@ -125,9 +125,8 @@ class Evaluation:
             for number in range(file.num_row_groups):
                 part = file.read_row_group(number, [*KEYS, *columns]).to_pandas()
                 part = pd.concat([rest, part], ignore_index=True) if len(rest) else part
-                unfinished = (
-                    part["unique_id"] == part["unique_id"].iloc[-1]
-                )  # the next row group may continue it
+                # The next row group may continue the last series.
+                unfinished = part["unique_id"] == part["unique_id"].iloc[-1]
                 rest = part[unfinished].reset_index(drop=True)
                 if not unfinished.all():
                     yield part[~unfinished].reset_index(drop=True)

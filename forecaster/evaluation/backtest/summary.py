@@ -171,7 +171,7 @@ class Summary:
             models=tuple(values["models"]),
             levels=tuple(values["levels"]),
             skipped=skipped_from_json(values["skipped"]),
-            # Before there were other starts, each series had one network of its own.
+            # Older versions trained one network for each series, from random weights.
             config=_made(Config, {"start": "independent", "members": 1} | values["config"]),
             seconds=_made(Seconds, {"torch": None} | values["seconds"]),
             provenance=_made(Provenance, values, mask=_tuple(values.get("mask"))),

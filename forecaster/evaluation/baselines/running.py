@@ -115,7 +115,7 @@ def forecast(
     """
     positions = np.flatnonzero(np.isin(panel.times, np.asarray(cutoffs, panel.times.dtype)))
     known = panel
-    if len(positions):  # as networks are trained
+    if len(positions):  # leave out the rows that networks do not learn from
         first = panel.times[positions[0]]
         panel, known = panel.masked(first, forecasting=True), panel.until(first)
     origins = Origins.of(panel, positions, horizon)

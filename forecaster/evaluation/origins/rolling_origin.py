@@ -170,11 +170,11 @@ class RollingOrigin:
         can be forecast.
         """
         first, cutoffs = parts[0]
-        # A bad row must not decide, before it is seen, whether its series is forecast at all.
-        # The fit's own reasons are kept: `match_panel` could only say that a network is missing.
+        # A bad row after the first cutoff must not decide whether its series is forecast.
+        # The reasons of the fit are kept; `match_panel` only knows that a network is missing.
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
         fitted = known.only(first.ids, first.skipped)
-        # Nor may how far apart the rows will be, which `latest` would look at.
+        # Nor may the spacing of later rows, which `latest` would check.
         panel = match_panel(first, first.transform.without_bad_rows(fitted), latest=False)
         return RollingOrigin(panel, tuple(parts), tuple(level), ends)
 
@@ -228,7 +228,7 @@ class RollingOrigin:
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
             transformed = model.transform.apply(panel, model.config.horizon)
             row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
-            # Other histories than of the origins: without rows, or series without a network.
+            # These histories differ from those of the origins: rows or series may be missing.
             step = _steps_at(panel, row, at[selected], transformed.z.shape[1])
             latest = int(transformed.z.shape[1] - step.min())
             forecast = forecast_latest(model, panel, transformed, latest, self.level)

@@ -219,7 +219,7 @@ def as_model_error(folder: Path) -> Iterator[None]:
     """Raise any error of the block as a ModelError that names the folder of the model."""
     try:
         yield
-    except Exception as error:  # the files are whatever somebody made of them
+    except Exception as error:  # the files may contain anything
         raise ModelError(
             f"{folder}: not a model of this program: {shortened(error)}. {ADVICE}"
         ) from error

@@ -114,7 +114,7 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
         keys = [name for name in _KEYS if name in table.column_names]
         folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
         return Index(folders, ids, shard, _skipped_of(gone), there.drop_columns(keys))
-    except Exception as error:  # the file is whatever somebody made of it
+    except Exception as error:  # the file may contain anything
         reason = shortened(error)
         raise ModelError(f"{path}: not a list of series: {reason}. {ADVICE}") from error
 

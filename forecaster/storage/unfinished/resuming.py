@@ -214,7 +214,7 @@ class UnfinishedFit:
         there = any(self.folder.glob(f"{path.name}*"))
         return Checkpoint(
             path, resume=there and not self.new,
-            replace=atomic.write_file, remove=atomic.remove_file,  # with the errors of other files
+            replace=atomic.write_file, remove=atomic.remove_file,  # which raise WriteError
         )  # fmt: skip
 
     def finish_shard(self, shard: int) -> None:
