@@ -76,7 +76,7 @@ def test_a_jump_on_the_latest_day_is_forecast_from_with_a_warning(tmp_path, sett
 
 def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     """A session copied from a later one counts as wrong only after the later one has come."""
-    from forecaster.pipeline.fitting import _training_panel
+    from forecaster.pipeline.training import Reader
 
     table = pd.concat([prices("AAA", 400), prices("BBB", 400)], ignore_index=True)
     columns = ["open", "high", "low", "close", "volume"]
@@ -85,8 +85,9 @@ def test_a_fit_until_a_day_looks_at_no_later_one(tmp_path, monkeypatch):
     learned = {}
 
     def fit(home, stored, unfinished, *rest):
-        panel = _training_panel(stored.store, unfinished.request)
-        learned[unfinished.request.end] = (
+        request = unfinished.request
+        panel = Reader.of(stored.store, request, stored.masked).panel(request.ids)
+        learned[request.end] = (
             len(stored.masked),
             int(panel.mask[0].sum()),
             str(panel.times[-1])[:10],
