@@ -262,7 +262,7 @@ def test_what_is_lost_with_its_workers_is_named_and_tried_again(data, tmp_path):
     for name in ("CCC", "DDD"):
         assert f"{name}: lost three times" in done.stderr
     again = home.unfinished_fits()[0].name
-    assert f"`forecaster fit --resume {again}` tries these again" in done.stderr
+    assert f"`forecaster fit --resume {again}` tries the others again" in done.stderr
     assert fc.load(home.latest_run()).ids == ("AAA", "BBB", "FFF", "GGG")
     assert run("predict", "AAA", "--home", tmp_path).exit_code == 0
     with with_executor(more := Elsewhere(2)):
@@ -305,7 +305,7 @@ def test_what_is_lost_of_a_single_shard_is_tried_again_too(data, tmp_path, monke
     with with_executor(Elsewhere(2, lost=[2])):
         done = run(*fitting(data), "--home", tmp_path)
     assert done.exit_code == 3 and "BBB: lost three times" in done.stderr, done.output
-    assert "Shards" not in done.stdout and "tries these again" in done.stderr
+    assert "Shards" not in done.stdout and "tries the others again" in done.stderr
     with with_executor(more := Elsewhere(2)):
         assert run("fit", "--resume", "--home", tmp_path).exit_code == 3
     assert len(more.trained) == 1  # the networks of BBB
@@ -395,9 +395,7 @@ def test_the_store_is_locked_while_shards_of_it_train_and_the_help_says_so(
     data, tmp_path, monkeypatch
 ):
     said = " ".join(run("fit", "--help").stdout.split())
-    assert (
-        "of those in shards (--memory) only one for each source, since it keeps the stored" in said
-    )
+    assert "only one fit in shards (--memory) per source, since it keeps the stored" in said
     held = []
 
     def watched(self, message=""):
