@@ -55,8 +55,11 @@ def test_mutants_of_models_are_shown_or_named(count, home, tmp_path, unchecked):
 
 @pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_mutants_of_interrupted_fits_are_shown_and_resumed_or_refused(count, tmp_path):
-    request = FitRequest("simulated", ("AAPL", "KO"), {"GE": Skipped(Kind.OTHER, detail="no rows")}, "0", Config(hidden=4), 3,
-                         end="2026-01-01", mask=("reversed",))  # fmt: skip
+    skipped = {"GE": Skipped(Kind.OTHER, detail="no rows")}
+    request = FitRequest(
+        "simulated", ("AAPL", "KO"), skipped, "0", Config(hidden=4), 3,
+        end="2026-01-01", mask=("reversed",),
+    )  # fmt: skip
     home = Home(tmp_path)
     with UnfinishedFit.begin(home, request) as fit:
         path = fit.folder / "request.json"
