@@ -22,6 +22,10 @@ fix:
     ruff check --fix .
     ruff format .
 
+# the suite as on other processors: kernels off and AVX2 alone, OpenBLAS for other cores, one core, other Pythons
+matrix *paths:
+    bash scripts/matrix.sh {{ paths }}
+
 # the site, into site/
 docs:
     zensical build --clean --strict

@@ -179,10 +179,11 @@ def frozen(case: int, seed: int, known=600) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["garch", "gjr"])
-@pytest.mark.parametrize("seed", [0, 1, 12, 21])
-def test_an_estimate_that_explodes_on_a_frozen_listing_is_a_failure(name, seed):
+@pytest.mark.parametrize("seed", [0, 12])
+def test_an_estimate_on_a_frozen_listing_is_usable_or_a_failure(name, seed):
+    """What the optimiser finds on such prices depends on the processor's last bits."""
     pytest.importorskip("arch")
-    baseline, failed = BASELINES[name], []
+    baseline = BASELINES[name]
     for case in range(5):
         y, origins = frozen(case, seed), np.arange(600, 890)
         made = running._make(
@@ -190,13 +191,50 @@ def test_an_estimate_that_explodes_on_a_frozen_listing_is_a_failure(name, seed):
         )
         if made.forecasts is None:
             assert "explodes" in made.reason or "diverged" in made.reason, (case, made.reason)
-        else:
-            lost = np.isnan(made.forecasts).any((1, 2))
-            assert lost.any() == bool(made.reason) and not (np.diff(lost.astype(int)) < 0).any()
-            beyond = np.log(made.forecasts / y[origins][:, None, None])[~lost]
-            assert np.abs(beyond).max() < np.log(3000) / 2
-        failed.append(bool(made.reason))
-    assert any(failed)
+            continue
+        lost = np.isnan(made.forecasts).any((1, 2))
+        assert lost.any() == bool(made.reason) and not (np.diff(lost.astype(int)) < 0).any()
+        beyond = np.log(made.forecasts / y[origins][:, None, None])[~lost]
+        assert np.abs(beyond).max() < np.log(3000) / 2
+
+
+def estimated(monkeypatch, name: str, y: np.ndarray, **params: float) -> running.Result:
+    """The result of a baseline whose optimiser ends at these parameters."""
+    univariate = pytest.importorskip("arch.univariate")
+    leverage = {"gamma[1]": params.pop("gamma", 0.0)} if name == "gjr" else {}
+    fixed = {"mu": params["mu"], "omega": params["omega"], "alpha[1]": params["alpha"]}
+    fixed |= leverage | {"beta[1]": params["beta"], "nu": 6.0}
+
+    def fit(self, *, last_obs, **options):
+        return self.fix(list(fixed.values()), last_obs=last_obs)
+
+    monkeypatch.setattr(univariate.ConstantMean, "fit", fit)
+    job = running.Job(y, np.arange(600, 650), 5, QUANTILES, 5)
+    return running._make(BASELINES[name].module, BASELINES[name].function, job)
+
+
+@pytest.mark.parametrize("name", ["garch", "gjr"])
+def test_an_estimate_that_explodes_is_a_failure(name, monkeypatch):
+    y = series(700, 3)
+    sound = estimated(monkeypatch, name, y, mu=0.0, omega=0.05, alpha=0.1, beta=0.85)
+    assert sound.forecasts is not None and not sound.reason
+    made = estimated(monkeypatch, name, y, mu=0.0, omega=0.05, alpha=0.2, beta=0.9)
+    assert made.forecasts is None and "its persistence is 1.1" in made.reason
+    made = estimated(monkeypatch, name, y, mu=1e6, omega=0.05, alpha=0.1, beta=0.85)
+    assert made.forecasts is None and "the mean change lies beyond" in made.reason
+    made = estimated(monkeypatch, name, y, mu=0.0, omega=1e9, alpha=0.0, beta=0.5)
+    assert made.forecasts is None and "the estimate's variance explodes" in made.reason
+
+
+@pytest.mark.parametrize("name", ["garch", "gjr"])
+def test_a_variance_that_explodes_later_ends_the_forecasts(name, monkeypatch):
+    y = series(700, 3)
+    y[620:] *= 1e9  # a day so far beyond all others that its square alone is too much
+    made = estimated(monkeypatch, name, y, mu=0.0, omega=0.05, alpha=0.9, beta=0.05)
+    assert made.forecasts is not None
+    lost = np.isnan(made.forecasts).any((1, 2)).tolist()
+    assert lost == [False] * 20 + [True] * 30
+    assert made.reason == "no forecasts from 30 of 50 cutoffs"
 
 
 def test_scores_are_of_all_cutoffs_or_none():
