@@ -86,7 +86,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
               "memory]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--resume", is_flag=False, flag_value=THE_ONLY, metavar="[NAME]",
-              help="Continue an interrupted evaluation in shards; NAME chooses one of several "
+              help="Continue an interrupted evaluation; NAME chooses one of several "
               "(see `status`).")  # fmt: skip
 @click.option("--output", metavar="DIR", help="Folder for the results; must not exist.  "
               "[default: evaluations/DATE under --home]")  # fmt: skip
@@ -109,8 +109,8 @@ def evaluate(
     Networks learn nothing from after the first cutoff (with --refit, from after the cutoff they
     are trained at). Writes all forecasts, scores per series and horizon, tests, figures, and a
     report to open in a browser. If the series do not fit into memory together (--memory), the
-    evaluation goes in shards: --resume continues it after an interruption, and figures and report
-    are left out if its tables are too large for them.
+    evaluation goes in shards, and figures and report are left out if its tables are too large for
+    them. --resume continues an evaluation that was interrupted.
 
     \b
     Examples:
