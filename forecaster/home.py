@@ -20,6 +20,8 @@ from forecaster.files import as_bytes, atomic
 
 _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # what makes such a folder complete
 _REQUEST_FILE = "request.json"
+INDEX, MANIFEST = "index.sqlite", "manifest.json"
+"""Names of a price store's index, in this version and in older ones."""
 _TIME = "%Y%m%d-%H%M%S-%f"  # of which the last three digits are left out
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
@@ -102,8 +104,9 @@ class Home:
         return self.prices / file_name(source)
 
     def stores(self) -> list[Path]:
-        """The folders of all price stores that have a manifest, by name."""
-        return sorted(path.parent for path in self.prices.glob("*/manifest.json"))
+        """Return the folders of all price stores that have an index, by name."""
+        indexes = (path for name in (INDEX, MANIFEST) for path in self.prices.glob(f"*/{name}"))
+        return sorted({path.parent for path in indexes})
 
     def new_run(self, model: str, name: str | None = None) -> Path:
         """The folder for a new run of a kind of model, or of a name; folders sort by time."""

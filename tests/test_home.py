@@ -58,9 +58,9 @@ def test_only_complete_evaluations_count(tmp_path):
     assert home.latest_evaluation() == later
 
 
-def test_stores_are_those_with_a_manifest(tmp_path):
+def test_stores_are_those_with_an_index(tmp_path):
     home = Home(tmp_path)
     assert home.stores() == []
-    stores = [fill(home.store(name), "manifest.json") for name in ("A", "B")]
+    stores = [fill(home.store("A"), "index.sqlite"), fill(home.store("B"), "manifest.json")]
     (home.prices / "C").mkdir()
     assert home.stores() == stores

@@ -72,11 +72,11 @@ def _sources_table(stores: Sequence["Store"], *, narrow: bool = False) -> "Table
     rows = [
         {
             "source": short_source(store.source) if narrow else store.source,
-            "series": str(len(store.manifest.series)), "rows": f"{store.manifest.rows:,}",
-            "first": store.manifest.first, "last": store.manifest.last,
-            "gaps": "0" if narrow else str(store.manifest.gaps),
-            "flagged": f"{store.manifest.flagged:,}", "suspect": str(store.manifest.suspects),
-            "set aside": str(len(store.manifest.quarantine)),
+            "series": str(len(store.index.series)), "rows": f"{store.index.rows:,}",
+            "first": store.index.first, "last": store.index.last,
+            "gaps": "0" if narrow else str(store.index.gaps),
+            "flagged": f"{store.index.flagged:,}", "suspect": str(store.index.suspects),
+            "set aside": str(len(store.index.quarantine)),
         }
         for store in stores
     ]  # fmt: skip
@@ -97,7 +97,7 @@ def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) ->
         _print_flags(store, names)
     elif len(names) < len(store.ids):
         console().print(f"... and {len(store.ids) - len(names)} more; --all shows them")
-    for record in store.manifest.quarantine:
+    for record in store.index.quarantine:
         where = "was gone"
         if record.file is not None:
             where = f"set aside as {store.quarantine_folder / record.file}"
@@ -107,7 +107,7 @@ def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) ->
 def _choose_series(store: "Store", tickers: Sequence[str], *, everything: bool) -> list[str]:
     if tickers:
         return [name for name in tickers if name in store]
-    return store.ids if everything else store.manifest.by_urgency()[:_SHOWN]
+    return store.ids if everything else store.index.by_urgency()[:_SHOWN]
 
 
 def _series_table(store: "Store", names: Sequence[str], *, narrow: bool = False) -> "Table":
@@ -117,13 +117,13 @@ def _series_table(store: "Store", names: Sequence[str], *, narrow: bool = False)
     shown = ("last", "rows") if narrow else ("first", "last", "rows", "gaps")
     table = Table("series", *shown, "flags", "state",
                   title=f"Series of {store.source}", title_justify="left")  # fmt: skip
-    manifest = store.manifest
+    index = store.index
     for name in names:
-        entry = manifest.series[name]
-        flags = ", ".join(f"{flag} {count}" for flag, count in manifest.flags_of(name).items())
+        entry = index.series[name]
+        flags = ", ".join(f"{flag} {count}" for flag, count in index.flags_of(name).items())
         state = f"suspect: {entry.reason}" if entry.suspect else "ok"
         cells = {"first": entry.first, "last": entry.last, "rows": f"{entry.rows:,}",
-                 "gaps": str(manifest.gaps_of(name))}  # fmt: skip
+                 "gaps": str(index.gaps_of(name))}  # fmt: skip
         table.add_row(name, *(cells[column] for column in shown), flags, state)
     return table
 

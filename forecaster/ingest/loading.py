@@ -24,7 +24,7 @@ from forecaster.ingest.review.quality import (
 from forecaster.ingest.review.review import review
 from forecaster.ingest.sources.source import Date, Fetched, Known, Source, Stored
 from forecaster.ingest.sources.sources import open_source
-from forecaster.ingest.store.manifest import Origin
+from forecaster.ingest.store.index import Origin
 from forecaster.ingest.store.series_file import Arrays, Encoded, encode
 from forecaster.ingest.store.store import Store
 from forecaster.ingest.tables.roles import ACTIONS, ColumnOptions, Columns
@@ -159,7 +159,7 @@ def ingested(
     """
     store = Store.open_or_recover(home, source.name)
     with store.locked(on_wait):
-        fingerprint, origin = source.fingerprint(), store.manifest.origin
+        fingerprint, origin = source.fingerprint(), store.index.origin
         if refresh or origin is None or origin.fingerprint != fingerprint:
             origin = None  # its present content has not been read yet
         wanted = origin.tickers if origin and tickers is None else _wanted(source, tickers)
@@ -202,7 +202,7 @@ def _review_if_changed(store: Store) -> None:
 
 def _is_current(store: Store, name: str, fingerprint: str | None) -> bool:
     """Return whether a series was read from the source in its present state."""
-    return name in store and store.manifest.series[name].fingerprint == fingerprint
+    return name in store and store.index.series[name].fingerprint == fingerprint
 
 
 def _update(
@@ -215,7 +215,7 @@ def _update(
     """Fetch and store series; return why some failed, and how many changed."""
     failed: dict[str, str] = {}
     arrived: set[str] = set()
-    before = dict(store.manifest.series)
+    before = dict(store.index.series)
     fingerprint = source.fingerprint()
     committed, pause = time.monotonic(), COMMIT_AFTER
     try:
@@ -248,7 +248,7 @@ def _update(
 def _differs(store: Store, name: str, before: Mapping[str, Any]) -> bool:
     """Return whether a stored series is new or has other content than before."""
     return name in store and (
-        name not in before or before[name].sha256 != store.manifest.series[name].sha256
+        name not in before or before[name].sha256 != store.index.series[name].sha256
     )
 
 
@@ -262,7 +262,7 @@ def _encoded(
     def work(item: Fetched) -> tuple[Fetched, Encoded | None]:
         if item.frame is None:
             return item, None
-        known = store.manifest.known(item.unique_id)
+        known = store.index.known(item.unique_id)
         asked_from = asked
         if asked is not None and known is not None:  # an update keeps the earlier start
             asked_from = None if known.asked_from is None else min(asked, known.asked_from)
@@ -287,7 +287,7 @@ def _known(store: Store) -> Known:
     """Return a function that gives a source the stored series of a ticker."""
 
     def known(name: str) -> Stored | None:
-        entry = store.manifest.known(name)
+        entry = store.index.known(name)
         if entry is None:
             return None
         if name not in store:

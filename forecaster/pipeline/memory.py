@@ -110,5 +110,5 @@ def _bytes_of_each(store: Store, ids: Sequence[str], config: Config) -> int:
 
 def _size(store: Store, ids: Sequence[str]) -> tuple[int, int]:
     """Return the rows of the longest of these stored series, and their number of channels."""
-    steps = max(store.manifest.series[name].rows for name in ids)
+    steps = max(store.index.series[name].rows for name in ids)
     return steps, store.channels(ids[0])

@@ -215,7 +215,7 @@ def each_shard(
 
 def kind_of_times(store: Store, ids: Sequence[str]) -> str:
     """Return the kind of most series' times, by the store's index: "M" for dates, "i" for steps."""
-    firsts = [store.manifest.series[name].first for name in ids]
+    firsts = [store.index.series[name].first for name in ids]
     whole = sum(first.lstrip("-").isdecimal() for first in firsts)
     return "M" if 2 * (len(firsts) - whole) >= len(firsts) else "i"
 

@@ -27,9 +27,11 @@ import pandas as pd
 from forecaster.cli import main
 from forecaster.evaluation import Evaluation
 from forecaster.home import Home
+from forecaster.ingest import Store, loading
 from forecaster.pipeline import memory
 from forecaster.storage import load, unfinished_fits
 from tests.conftest import prices
+from tests.ingest.older import as_version
 
 SETTINGS = """
 hidden = 1
@@ -165,9 +167,33 @@ class Evaluate(Command):
         return evaluation.summary.cutoffs, rows, tuple(files), len(evaluation.scores)
 
 
+class Ingest(Command):
+    arguments = ("ingest", "--source", "files:{folder}/p.csv", "--home", "{folder}/home")
+
+    def prepare(self, folder):
+        table = pd.concat([prices("AAA", 170), prices("BBB", 161), prices("CCC", 50)])
+        table.to_csv(folder / "p.csv", index=False)
+
+    def state(self, folder):
+        """The hashes of all series, each of which can be read."""
+        (store,) = Store.all_of(Home(folder / "home"))
+        store.read(store.ids)
+        return {name: entry.sha256 for name, entry in store.index.series.items()}
+
+
+class Move(Ingest):
+    """The same where the store is of an older version."""
+
+    def prepare(self, folder):
+        super().prepare(folder)
+        (store,) = Home(folder / "home").stores()
+        as_version(2, store)
+
+
 COMMANDS: dict[str, type[Command]] = {
     "fit": Fit, "shards": Shards, "compress": Compress, "predict": Predict, "picture": Picture,
-    "export": Export, "parquet": ExportParquet, "evaluate": Evaluate,
+    "export": Export, "parquet": ExportParquet, "evaluate": Evaluate, "ingest": Ingest,
+    "move": Move,
 }  # fmt: skip
 
 
@@ -290,6 +316,7 @@ if __name__ == "__main__":
     disk = ctypes.CDLL(sys.argv[1])
     disk.disk_failed.restype = ctypes.c_char_p
     place, name, kind, first, step = sys.argv[2:]
+    loading.COMMIT_AFTER = 1e9  # all series in one commit, so that there are two states
     command = COMMANDS[name]()
     if name == "shards":
         memory.MOST_PER_SHARD = 1

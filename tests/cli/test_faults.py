@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WRITING = ["fit", "shards", "compress", "predict", "picture", "export", "parquet", "evaluate"]
+WRITING = ["fit", "shards", "compress", "predict", "picture", "export", "parquet", "evaluate",
+           "ingest", "move"]  # fmt: skip
 KINDS = ["kill", "ENOSPC", "EIO"]
 
 
@@ -45,6 +46,13 @@ def faults(disk: Path, folder: Path, command: str, kind: str, first: int, step: 
 def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path):
     """Test a sample; the slow test below takes every write of every command."""
     assert faults(disk, tmp_path, "export", "ENOSPC", 2, 3) >= 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_while_an_older_store_is_moved_leaves_the_old_state_or_the_new(
+    disk, tmp_path, kind
+):
+    assert faults(disk, tmp_path, "move", kind, 1, 5) >= 5
 
 
 @pytest.mark.slow

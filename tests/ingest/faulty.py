@@ -104,7 +104,7 @@ def main(folder: Path, kind: str, step: int) -> None:
     def states(home: Path) -> dict[str, str]:
         store = Store.open(Home(home), "market")
         assert not store.damages()
-        return {name: entry.sha256 for name, entry in store.manifest.series.items()}
+        return {name: entry.sha256 for name, entry in store.index.series.items()}
 
     def first() -> int:
         ingest(Home(begin), Market(False), None)

@@ -37,8 +37,8 @@ def test_a_thousand_flipped_bytes_are_all_found(tmp_path):
     store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
     assert store.is_reviewed
     files = [path for path in sorted(store.folder.iterdir()) if path.is_file()]
-    files = [path for path in files if path.suffix in (".parquet", ".json")]
-    assert len(files) == 5  # three series, the flags and the manifest
+    files = [path for path in files if path.suffix in (".parquet", ".sqlite")]
+    assert len(files) == 5  # three series, the flags and the index
     sound = {path: path.read_bytes() for path in files}
     random = np.random.default_rng(0)
     for number in range(1000):

@@ -103,11 +103,11 @@ def test_a_part_of_a_folder_that_cannot_be_read_shortens_nothing(tmp_path):
     for year, part in whole.groupby(whole["date"].str[:4]):
         part.to_csv(data / f"{year}.csv", index=False)
     store = ingest(Home(tmp_path / "home"), open_source(f"files:{data}"), None).store
-    assert store.manifest.series["AAA"].rows == 500
+    assert store.index.series["AAA"].rows == 500
     (data / "2020.csv").write_text("no table\n")
     arrived = ingest(Home(tmp_path / "home"), open_source(f"files:{data}"), ["AAA"])
     assert "a file that cannot be read" in arrived.stale["AAA"]
-    assert arrived.store.manifest.series["AAA"].rows == 500
+    assert arrived.store.index.series["AAA"].rows == 500
 
 
 def test_a_partitioned_data_set(tmp_path):

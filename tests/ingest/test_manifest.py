@@ -1,21 +1,31 @@
-"""The store's list of contents: its layout on disk, and what it is asked."""
+"""Stores of older versions: read as they are, and moved over by who may write."""
 
-import dataclasses
+import hashlib
 import json
+import os
+import shutil
+import stat
 
+import pandas as pd
 import pytest
 
-from forecaster.errors import StoreError
-from forecaster.ingest.store.manifest import (
-    Manifest,
+import forecaster as fc
+from forecaster.errors import StoreError, WriteError
+from forecaster.home import INDEX, MANIFEST, Home
+from forecaster.ingest import Store, export_prices, ingest, open_source
+from forecaster.ingest.store.index import (
+    Index,
     NewerStore,
     Origin,
     Quality,
     Quarantined,
     SeriesEntry,
 )
+from forecaster.ingest.store.manifest import read_manifest
+from tests.conftest import prices, run
+from tests.ingest.older import as_version, contents
 
-TEXT = """{
+VERSION_2 = """{
  "sha256": "HASH",
  "schema": 2,
  "source": "files:/p.csv",
@@ -26,107 +36,143 @@ TEXT = """{
 "file": "BBB.bb.parquet", "state": "suspect", "reason": "contradicted"}
  },
  "origin": {"fingerprint": "f1", "tickers": ["AAA", "BAD"], "failed": {"BAD": "no rows"}},
- "quality": {"file": "flags.ff.parquet", "sha256": "ff", "of": "dd", "series": {"AAA": \
+ "quality": {"file": "flags.ff.parquet", "sha256": "ff", "of": "DIGEST", "series": {"AAA": \
 {"gaps": 2, "copied": 1}}},
  "quarantine": [{"series": "CCC", "file": null, "reason": "damaged", "asked_from": "2019-01-01"}]
 }"""
+DIGEST = hashlib.sha256(b"AAA aa\nBBB aa").hexdigest()
 
 
-def entry(**fields) -> SeriesEntry:
-    needed = {"rows": 3, "first": "2020-01-02", "last": "2020-01-06", "sha256": "aa"}
-    return SeriesEntry(**{**needed, "file": "AAA.aa.parquet", **fields})
+def hashed(text: str) -> str:
+    blank = text.replace("HASH", "0" * 64)
+    return text.replace("HASH", hashlib.sha256(blank.encode()).hexdigest())
 
 
 @pytest.fixture
-def manifest() -> Manifest:
-    return Manifest(
-        "files:/p.csv",
-        {"AAA": entry(fingerprint="f1")},
-        Origin("f1", ["AAA", "BAD"], {"BAD": "no rows"}),
-        Quality("flags.ff.parquet", "ff", "dd", {"AAA": {"gaps": 2, "copied": 1}}),
-        [Quarantined("CCC", None, "damaged", "2019-01-01")],
-    )
+def store(tmp_path) -> Store:
+    store = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO"]).store
+    with store.locked():
+        store.suspect("KO", "contradicted")
+        store.commit()
+        store.quarantine({"AAPL": "damaged"})
+    return ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
 
 
-def test_the_layout_on_disk(tmp_path, manifest):
-    path = tmp_path / "manifest.json"
-    other = entry(file="BBB.bb.parquet").as_suspect("contradicted")
-    manifest = dataclasses.replace(manifest, series={**manifest.series, "BBB": other})
-    manifest.write(path)
-    text = path.read_text()
-    assert text == TEXT.replace("HASH", json.loads(text)["sha256"])
-    assert Manifest.read(path) == manifest
+def test_version_2_is_read_with_all_that_it_holds(tmp_path):
+    path = tmp_path / MANIFEST
+    path.write_text(hashed(VERSION_2.replace("DIGEST", DIGEST)))
+    index = read_manifest(path)
+    entry = SeriesEntry(3, "2020-01-02", "2020-01-06", "aa", "AAA.aa.parquet", fingerprint="f1")
+    other = entry._replace(file="BBB.bb.parquet", fingerprint=None).as_suspect("contradicted")
+    assert list(index.series.items()) == [("AAA", entry), ("BBB", other)]
+    assert index.source == "files:/p.csv"
+    assert index.origin == Origin("f1", ["AAA", "BAD"], {"BAD": "no rows"})
+    assert index.quality == Quality("flags.ff.parquet", "ff", DIGEST)
+    assert index.counts == {"AAA": {"gaps": 2, "copied": 1}}
+    assert index.quarantine == [Quarantined("CCC", None, "damaged", "2019-01-01")]
+    path.write_text(hashed(VERSION_2.replace("DIGEST", "of other prices")))
+    assert read_manifest(path).quality == Quality("flags.ff.parquet", "ff", None)
 
 
-@pytest.mark.parametrize("name", ["A B", "Ä", 'a": {"b', "back\\slash", "},\n", "a, b"])
-def test_any_name_is_read_as_it_was_written(tmp_path, manifest, name):
-    path = tmp_path / "manifest.json"
-    for series in (
-        {name: entry()},
-        {"AAA": entry(), name: entry(reason='"sha256": "no'), "Z": entry()},
-    ):
-        dataclasses.replace(manifest, series=series).write(path)
-        found = Manifest.read(path)
-        assert found.series == series and list(found.series) == list(series)
-        assert found.sha256_of(list(series)) == ["aa"] * len(series)
-        del found.series[name]
-        assert found.series == {each: entry() for each in series if each != name}
-        with pytest.raises(KeyError):
-            found.sha256_of([name])
-
-
-def test_the_hash_is_of_all_other_bytes(tmp_path, manifest):
-    path = tmp_path / "manifest.json"
-    manifest.write(path)
-    path.write_text(path.read_text().replace("2020-01-06", "2020-01-07"))
+def test_the_hash_of_version_2_is_of_all_other_bytes(tmp_path):
+    path = tmp_path / MANIFEST
+    path.write_text(hashed(VERSION_2).replace("2020-01-06", "2020-01-07"))
     with pytest.raises(StoreError, match="its content is not what was written"):
-        Manifest.read(path)
+        read_manifest(path)
 
 
-def test_an_older_version_is_read_and_a_newer_one_refused(tmp_path):
-    path = tmp_path / "manifest.json"
+def test_version_1_is_read_and_a_newer_one_refused(tmp_path):
+    path = tmp_path / MANIFEST
     fields = {"file": "f", "rows": 1, "first": "2020-01-02", "last": "2020-01-02", "sha256": "a"}
     old = {"schema": 1, "source": "yahoo", "series": {"AAA": fields}}
     path.write_text(json.dumps(old))
-    series = Manifest.read(path).series["AAA"]
+    series = read_manifest(path).series["AAA"]
     assert series.asked_from == "2020-01-02" and not series.suspect  # to be asked for anew
     path.write_text(json.dumps(old | {"source": "simulated"}))
-    assert Manifest.read(path).series["AAA"].asked_from is None
+    assert read_manifest(path).series["AAA"].asked_from is None
     path.write_text(json.dumps(old | {"schema": 3}))
     with pytest.raises(NewerStore, match="version 3 of the store"):
-        Manifest.read(path)
+        read_manifest(path)
+    for wrong in ({"rows": "one"}, {"rows": 1.5}, {"first": None}, {"file": ["f"]}):
+        path.write_text(json.dumps(old | {"series": {"AAA": fields | wrong}}))
+        with pytest.raises(StoreError, match="cannot be read"):
+            read_manifest(path)
     del fields["rows"]
     path.write_text(json.dumps(old))
     with pytest.raises(StoreError, match=r"cannot be read .no 'rows'"):
-        Manifest.read(path)
+        read_manifest(path)
 
 
-def test_questions_about_all_series(manifest):
-    both = Manifest(
-        manifest.source,
-        manifest.series
-        | {"BBB": entry(first="2019-05-01", file="BBB.bb.parquet", state="suspect")},
-        quality=Quality("", "", "", {"AAA": {"gaps": 2, "copied": 1, "jump": 3}}),
-    )
-    assert (both.rows, both.first, both.last) == (6, "2019-05-01", "2020-01-06")
-    assert (both.gaps, both.flagged, both.suspects) == (2, 4, 1)
-    assert both.files == {"AAA.aa.parquet", "BBB.bb.parquet"}
-    assert both.gaps_of("AAA") == 2 and both.gaps_of("BBB") == 0
-    assert both.flags_of("AAA") == {"copied": 1, "jump": 3} and both.flags_of("BBB") == {}
-    assert both.by_urgency() == ["BBB", "AAA"]
-    empty = Manifest("yahoo")
-    assert (empty.rows, empty.first, empty.gaps, empty.flagged) == (0, "", 0, 0)
+@pytest.mark.parametrize("version", [1, 2])
+def test_who_locks_an_older_store_moves_it_over(tmp_path, store, version):
+    before, frame = contents(store.index), store.read(["AAPL", "KO"])
+    as_version(version, store.folder)
+    old = Store.open(Home(tmp_path), "simulated")
+    pd.testing.assert_frame_equal(old.read(["AAPL", "KO"]), frame)
+    if version == 2:
+        assert contents(old.index) == before
+    assert (store.folder / MANIFEST).exists()  # opening alone writes nothing
+    export_prices(Home(tmp_path), tmp_path / "out.csv")
+    assert not (store.folder / MANIFEST).exists()
+    moved = Index.read(store.folder / INDEX)
+    assert contents(moved) == contents(old.index)
+    again = ingest(Home(tmp_path), open_source("simulated"), ["AAPL", "KO", "GE"]).store
+    assert again.ids == ["KO", "AAPL", "GE"] and again.is_reviewed
+    pd.testing.assert_frame_equal(again.read(["AAPL", "KO"]), frame)
 
 
-def test_what_is_left_of_a_series_that_was_set_aside(manifest):
-    assert manifest.known("AAA") == manifest.series["AAA"] and manifest.lost("AAA") is None
-    lost = manifest.known("CCC")
-    assert lost is not None and lost.asked_from == "2019-01-01" and lost.timezone is None
-    assert manifest.known("ZZZ") is None
-    manifest.quarantine.append(Quarantined("CCC", "c", "again", None))
-    assert manifest.lost("CCC") == manifest.quarantine[-1]
+def test_a_commit_without_a_lock_moves_it_over_too(tmp_path, store):
+    as_version(2, store.folder)
+    old = Store.open(Home(tmp_path), "simulated")
+    old.write("IBM", store.read(["KO"]).assign(unique_id="IBM"))
+    old.commit()
+    assert not (store.folder / MANIFEST).exists() and old.ids == ["KO", "AAPL", "GE", "IBM"]
 
 
-def test_counts_of_a_review_leave_out_zeros():
-    counts = Quality.count_by_series({"AAA": {"jump": 1}}, {"AAA": 0, "BBB": 2, "CCC": 0})
-    assert counts == {"AAA": {"jump": 1}, "BBB": {"gaps": 2}, "CCC": {}}
+def test_a_manifest_beside_an_index_is_the_one_that_counts(tmp_path, store):
+    """It is that of a move that was interrupted, or of an older program that wrote it since."""
+    index = (store.folder / INDEX).read_bytes()
+    as_version(2, store.folder)
+    old = Store.open(Home(tmp_path), "simulated")
+    (store.folder / INDEX).write_bytes(index[:-100])
+    assert contents(Store.open(Home(tmp_path), "simulated").index) == contents(old.index)
+    with old.locked():
+        assert not (store.folder / MANIFEST).exists()
+    assert contents(Store.open(Home(tmp_path), "simulated").index) == contents(old.index)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_an_older_store_that_may_only_be_read_is_read_and_stays(tmp_path, store):
+    as_version(2, store.folder)
+    mode = stat.S_IMODE(store.folder.stat().st_mode)
+    store.folder.chmod(0o500)
+    try:
+        assert export_prices(Home(tmp_path), tmp_path / "out.csv") > 0
+    finally:
+        store.folder.chmod(mode)
+    assert (store.folder / MANIFEST).exists() and not (store.folder / INDEX).exists()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_disk_without_room_for_the_move_is_read_on(tmp_path, store, version, monkeypatch):
+    as_version(version, store.folder)
+    full = OSError(28, "No space left on device")
+
+    def no_room(self, path):
+        raise WriteError("full") from full
+
+    monkeypatch.setattr(Index, "write", no_room)
+    assert export_prices(Home(tmp_path), tmp_path / "out.csv") > 0
+    assert (store.folder / MANIFEST).exists()
+
+
+@pytest.mark.parametrize("version", [None, 1, 2])
+def test_the_folder_of_the_data_may_hold_a_home_of_any_version(tmp_path, version):
+    prices("AAA", 60).to_csv(tmp_path / "AAA.csv", index=False)
+    assert run("ingest", "--source", f"files:{tmp_path}", "--home", tmp_path / "h").exit_code == 0
+    (folder,) = Home(tmp_path / "h").stores()
+    if version == 2:
+        as_version(2, folder)
+    panel = fc.load_panel(f"files:{tmp_path}")
+    assert panel.ids == ("AAA",) and not panel.skipped
+    shutil.rmtree(folder)

@@ -267,7 +267,7 @@ def test_the_store_keeps_flags_and_a_panel_is_made_without_them(tmp_path, frame)
     bad.to_parquet(tmp_path / "prices.parquet")
     source = open_source(f"files:{tmp_path / 'prices.parquet'}")
     store = ingest(Home(tmp_path / "home"), source, None).store
-    assert store.manifest.flags_of("T5")["reversed"] == 1
+    assert store.index.flags_of("T5")["reversed"] == 1
     whole = panel_from_store(store, store.ids)
     clean = panel_from_store(store, store.ids, mask=("reversed",))
     assert whole.mask.sum() - clean.mask.sum() == 1
@@ -343,5 +343,5 @@ def test_a_store_of_values_is_reviewed_as_a_panel_of_them_would_be(tmp_path):
     store = ingest(Home(tmp_path), open_source(f"files:{tmp_path / 'files'}"), None).store
     assert store.is_reviewed and store.flags().empty
     panel = Panel.from_arrays(store.read_arrays(store.ids)[0])
-    gaps = {name: store.manifest.gaps_of(name) for name in panel.ids}
+    gaps = {name: store.index.gaps_of(name) for name in panel.ids}
     assert gaps == count_gaps(panel) and list(store.flags()) == list(find_flags(panel))

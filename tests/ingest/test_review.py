@@ -33,7 +33,7 @@ def home(tmp_path_factory):
             store.write(str(name), rows.drop(columns="volume") if name == "s10" else rows)
         store.write("counted", pd.DataFrame({"ds": np.arange(50), "close": np.arange(50.0)}))
         store.commit()
-    damaged = store.folder / store.manifest.series["s11"].file
+    damaged = store.folder / store.index.series["s11"].file
     damaged.write_bytes(damaged.read_bytes()[:-3])
     return home
 
@@ -42,9 +42,8 @@ def reviewed(home):
     (store,) = Store.all_of(home)
     with store.locked():
         review(store)
-    quality = store.manifest.quality
-    assert quality is not None
-    return store.flags(), quality.counts
+    assert store.is_reviewed
+    return store.flags(), store.index.counts
 
 
 def test_parts_do_not_matter(home, monkeypatch):

@@ -1,6 +1,5 @@
 """The price store: what was written is what is read, or an error."""
 
-import json
 import os
 
 import numpy as np
@@ -13,8 +12,10 @@ from forecaster.errors import DataError, StoreError, WriteError
 from forecaster.home import Home, file_name
 from forecaster.ingest import Store, ingest, open_source, panel_from_store
 from forecaster.ingest.sources.source import Fetched
+from forecaster.ingest.store.index import Index
 from forecaster.skipped import Kind, Skipped
 from tests.conftest import prices
+from tests.ingest.older import contents
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def store(tmp_path) -> Store:
 
 def test_what_was_stored_is_read(tmp_path, store):
     again = Store.open(Home(tmp_path), "simulated")
-    assert again.ids == ["AAPL", "KO"] and again.manifest == store.manifest
+    assert again.ids == ["AAPL", "KO"] and contents(again.index) == contents(store.index)
     frame = again.read(["KO"])
     fetched = next(open_source("simulated").fetch(["KO"])).frame
     assert fetched is not None
@@ -34,7 +35,7 @@ def test_what_was_stored_is_read(tmp_path, store):
 
 
 def test_every_flipped_bit_is_found(tmp_path, store):
-    path = store.folder / store.manifest.series["KO"].file
+    path = store.folder / store.index.series["KO"].file
     good = path.read_bytes()
     random = np.random.default_rng(0)
     for place, bit in zip(
@@ -54,25 +55,26 @@ def test_every_flipped_bit_is_found(tmp_path, store):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1}', '{"schema": "x", "series": {}}'])
-def test_a_damaged_manifest_is_one_clear_error(tmp_path, store, text):
-    (store.folder / "manifest.json").write_text(text)
-    with pytest.raises(StoreError, match="the manifest cannot be read"):
+@pytest.mark.parametrize("name", ["index.sqlite", "manifest.json"])
+def test_a_damaged_index_is_one_clear_error(tmp_path, store, name, text):
+    (store.folder / name).write_text(text)
+    with pytest.raises(StoreError, match="the index cannot be read"):
         Store.open(Home(tmp_path), "simulated")
 
 
-def test_a_lost_manifest_is_made_anew_with_series_of_any_name(tmp_path):
-    names = ["flags.x", "flags", "flags.0123456789ab", "FLAGS.X", ".tmp-a", "manifest.json", "a~b"]
+def test_a_lost_index_is_made_anew_with_series_of_any_name(tmp_path):
+    names = ["flags.x", "flags", "flags.0123456789ab", "FLAGS.X", ".tmp-a", "index.sqlite", "a~b"]
     table = pd.concat([prices(name, 30) for name in names])
     table.to_csv(tmp_path / "p.csv", index=False)
     home, source = Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv'}")
     stored = ingest(home, source, None).store
-    (stored.folder / "manifest.json").unlink()
+    (stored.folder / "index.sqlite").unlink()
     anew = Store.open_or_recover(home, source.name)
     with anew.locked():
-        series = anew.manifest.series
-        assert set(series) == set(names) and not anew.manifest.quarantine
+        series = anew.index.series
+        assert set(series) == set(names) and not anew.index.quarantine
         assert {name: entry.file for name, entry in series.items()} == {
-            name: entry.file for name, entry in stored.manifest.series.items()
+            name: entry.file for name, entry in stored.index.series.items()
         }
         flags = list(anew.folder.glob("flags.????????????.parquet"))
         assert flags
@@ -82,22 +84,37 @@ def test_a_lost_manifest_is_made_anew_with_series_of_any_name(tmp_path):
         assert not anew.damages() and not any(path.exists() for path in flags)
 
 
-def test_a_file_that_no_manifest_can_name_is_set_aside_by_the_name_of_its_series(tmp_path):
+def test_a_file_that_no_index_can_name_is_set_aside_by_the_name_of_its_series(tmp_path):
     prices("flags.x", 30).to_csv(tmp_path / "p.csv", index=False)
     home, source = Home(tmp_path / "home"), open_source(f"files:{tmp_path / 'p.csv'}")
     stored = ingest(home, source, None).store
-    path = stored.folder / stored.manifest.series["flags.x"].file
+    path = stored.folder / stored.index.series["flags.x"].file
     path.write_bytes(path.read_bytes()[:-9])
-    (stored.folder / "manifest.json").unlink()
+    (stored.folder / "index.sqlite").unlink()
     anew = Store.open_or_recover(home, source.name)
     with anew.locked():
-        assert [record.series for record in anew.manifest.quarantine] == ["flags.x"]
+        assert [record.series for record in anew.index.quarantine] == ["flags.x"]
+
+
+@pytest.mark.parametrize("file", ["../out", "/etc/passwd", "..", ""])
+def test_files_outside_of_the_store_are_left_alone(tmp_path, store, file):
+    """Whatever an index says: its checksum tells damage, not forgery."""
+    (store.folder.parent / "out").write_text("kept")
+    entry = store.index.series["KO"]
+    with Index.changing(store.folder / "index.sqlite") as index:
+        index.put({"KO": entry._replace(file=file)})
+    forged = Store.open(Home(tmp_path), "simulated")
+    with pytest.raises(StoreError, match="outside of it"):
+        forged.read(["KO"])
+    with pytest.raises(StoreError, match="outside of it"):
+        ingest(Home(tmp_path), Failing(None), ["KO"])
+    assert (store.folder.parent / "out").read_text() == "kept"
 
 
 def test_a_newer_store_is_refused(tmp_path, store):
-    path = store.folder / "manifest.json"
-    path.write_text(json.dumps(store.manifest.to_json() | {"schema": 3}))
-    with pytest.raises(StoreError, match=r"version 3 of the store; this program reads .* 2\. Upd"):
+    with Index.changing(store.folder / "index.sqlite") as index:
+        index.rows_of("PRAGMA user_version = 4")
+    with pytest.raises(StoreError, match=r"version 4 of the store; this program reads .* 3\. Upd"):
         Store.open(Home(tmp_path), "simulated")
 
 

@@ -59,12 +59,12 @@ def test_a_ticker_that_seems_gone_is_kept_as_suspect_until_it_is_back(server, tm
     gone = server.companies.pop("GE")
     arrived = update(server, tmp_path)
     assert arrived.ids == NAMES and list(arrived.stale) == ["GE"] and not arrived.skipped
-    entry = Store.open(Home(tmp_path), "yahoo").manifest.series["GE"]
+    entry = Store.open(Home(tmp_path), "yahoo").index.series["GE"]
     assert entry.state == "suspect" and entry.reason and "delisted" in entry.reason
     pd.testing.assert_frame_equal(Store.open(Home(tmp_path), "yahoo").read(["GE"]), before)
     server.companies["GE"] = gone
     assert not update(server, tmp_path).stale
-    assert Store.open(Home(tmp_path), "yahoo").manifest.series["GE"].state == "ok"
+    assert Store.open(Home(tmp_path), "yahoo").index.series["GE"].state == "ok"
 
 
 def test_a_lost_history_is_not_believed_unless_refreshed(server, tmp_path):
@@ -77,16 +77,16 @@ def test_a_lost_history_is_not_believed_unless_refreshed(server, tmp_path):
     arrived = update(server, tmp_path, refresh=True)
     assert not arrived.stale
     assert len(arrived.store.read(["GE"])) < 30
-    assert arrived.store.manifest.series["GE"].state == "ok"
+    assert arrived.store.index.series["GE"].state == "ok"
 
 
 def test_a_later_start_shortens_nothing_and_an_earlier_one_fetches_more(server, tmp_path):
     update(server, tmp_path, start="2024-03-01")
-    assert Store.open(Home(tmp_path), "yahoo").manifest.series["KO"].first == "2024-03-01"
+    assert Store.open(Home(tmp_path), "yahoo").index.series["KO"].first == "2024-03-01"
     update(server, tmp_path, start="2024-05-01")
     assert not server.charts()
     store = update(server, tmp_path).store
-    assert store.manifest.series["KO"].first == "2024-01-02"
+    assert store.index.series["KO"].first == "2024-01-02"
     panel = panel_from_store(store, NAMES, start="2024-05-01", end="2024-05-15")
     assert str(panel.times[0])[:10] == "2024-05-01" and str(panel.times[-1])[:10] == "2024-05-15"
 
@@ -104,7 +104,7 @@ def test_without_a_network_what_is_stored_is_used(server, tmp_path):
 def test_damaged_files_are_set_aside_and_fetched_again(server, tmp_path):
     store = update(server, tmp_path).store
     good = store.read(NAMES)
-    path = store.folder / store.manifest.series["KO"].file
+    path = store.folder / store.index.series["KO"].file
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
@@ -112,21 +112,21 @@ def test_damaged_files_are_set_aside_and_fetched_again(server, tmp_path):
     arrived = update(server, tmp_path)
     assert list(arrived.quarantined) == ["KO"] and set(server.charts()) == {"KO"}
     pd.testing.assert_frame_equal(arrived.store.read(NAMES), good)
-    (aside,) = Store.open(Home(tmp_path), "yahoo").manifest.quarantine
+    (aside,) = Store.open(Home(tmp_path), "yahoo").index.quarantine
     assert aside.series == "KO" and "damaged" in aside.reason
     assert (store.folder / "quarantine" / str(aside.file)).read_bytes() == bytes(raw)
 
 
-def test_a_damaged_manifest_is_set_aside_and_made_anew_from_the_files(server, tmp_path):
+def test_a_damaged_index_is_set_aside_and_made_anew_from_the_files(server, tmp_path):
     store = update(server, tmp_path, start="2024-02-01").store
-    good, entries = store.read(NAMES), store.manifest.series
-    path = store.folder / "manifest.json"
+    good, entries = store.read(NAMES), store.index.series
+    path = store.folder / "index.sqlite"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(StoreError, match=r"manifest cannot be read.*ingest` sets it aside"):
+    with pytest.raises(StoreError, match=r"index cannot be read.*ingest` sets it aside"):
         Store.open(Home(tmp_path), "yahoo")
     again = update(server, tmp_path, start="2024-02-01").store
     assert not server.charts()  # nothing had to be fetched
-    assert again.manifest.series == entries
+    assert again.index.series == entries
     pd.testing.assert_frame_equal(again.read(NAMES), good)
     assert len(list((store.folder / "quarantine").iterdir())) == 1
 
@@ -134,15 +134,15 @@ def test_a_damaged_manifest_is_set_aside_and_made_anew_from_the_files(server, tm
 def test_damaged_flags_are_found_again(server, tmp_path):
     store = update(server, tmp_path).store
     flags = store.flags()
-    assert store.manifest.quality is not None
-    (store.folder / store.manifest.quality.file).write_bytes(b"no")
+    assert store.index.quality is not None
+    (store.folder / store.index.quality.file).write_bytes(b"no")
     with pytest.raises(StoreError, match="damaged"):
         store.flags()
     pd.testing.assert_frame_equal(update(server, tmp_path).store.flags(), flags)
 
 
 def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
-    """As the first version wrote it: no hash of the manifest, no states, names in the files."""
+    """As the first version wrote it: no hash of the index, no states, names in the files."""
     frame = next(open_source("simulated").fetch(["KO"])).frame
     assert frame is not None
     folder = Store.open(Home(tmp_path), "simulated").folder
@@ -160,7 +160,7 @@ def test_a_store_of_version_1_is_read_and_brought_forward(tmp_path):
     pd.testing.assert_frame_equal(store.read(["KO"]), frame)
     assert panel_from_store(store, ["KO"]).ids == ("KO",)
     store = ingest(Home(tmp_path), open_source("simulated"), ["KO", "GE"]).store
-    assert json.loads((folder / "manifest.json").read_text())["schema"] == 2
+    assert not (folder / "manifest.json").exists() and (folder / "index.sqlite").exists()
     assert store.ids == ["KO", "GE"] and len(store.flags()) >= 0
 
 
@@ -201,37 +201,37 @@ def old(store: Store) -> None:
         os.utime(path, (1e9, 1e9))
 
 
-def test_a_lost_manifest_loses_nothing(tmp_path):
+def test_a_lost_index_loses_nothing(tmp_path):
     store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
     good = store.read(NAMES)
-    (store.folder / "manifest.json").unlink()
+    (store.folder / "index.sqlite").unlink()
     old(store)
     again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
     assert set(again.ids) == {*NAMES, "MSFT"}
     pd.testing.assert_frame_equal(again.read(NAMES), good)
 
 
-def test_damaged_files_beside_a_damaged_manifest_are_set_aside(tmp_path):
+def test_damaged_files_beside_a_damaged_index_are_set_aside(tmp_path):
     store = ingest(Home(tmp_path), open_source("simulated"), NAMES).store
-    path = store.folder / store.manifest.series["KO"].file
+    path = store.folder / store.index.series["KO"].file
     path.write_bytes(path.read_bytes()[:-1])
-    (store.folder / "manifest.json").write_text("{")
+    (store.folder / "index.sqlite").write_text("{")
     old(store)
     again = ingest(Home(tmp_path), open_source("simulated"), ["MSFT"]).store
     assert set(again.ids) == {"AAPL", "GE", "MSFT"}
-    aside = {record.series: record.file for record in again.manifest.quarantine}
+    aside = {record.series: record.file for record in again.index.quarantine}
     assert "KO" in aside and (store.folder / "quarantine" / str(aside["KO"])).exists()
 
 
 def test_damage_of_a_ticker_that_was_not_asked_for_stays_until_it_is(server, tmp_path):
     store = update(server, tmp_path, start="2024-03-01").store
-    path = store.folder / store.manifest.series["KO"].file
+    path = store.folder / store.index.series["KO"].file
     path.write_bytes(path.read_bytes()[:-1])
     assert not update(server, tmp_path, ["AAPL"]).quarantined
     assert list(Store.open(Home(tmp_path), "yahoo").damages()) == ["KO"]
     again = update(server, tmp_path, start="2024-05-01")
     assert list(again.quarantined) == ["KO"]
-    assert again.store.manifest.series["KO"].first == "2024-03-01"  # as had been asked for
+    assert again.store.index.series["KO"].first == "2024-03-01"  # as had been asked for
 
 
 def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
@@ -246,7 +246,7 @@ def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
     ingest(Home(tmp_path), write(110), ["AAA"])
     third = ingest(Home(tmp_path), open_source(f"files:{tmp_path / 'p.csv'}"), None)
     assert third.changed == 1
-    assert [e.rows for e in third.store.manifest.series.values()] == [110, 110]
+    assert [e.rows for e in third.store.index.series.values()] == [110, 110]
     assert ingest(Home(tmp_path), write(100), ["AAA"]).changed == 1
     assert ingest(Home(tmp_path), write(110), None).changed == 1
 
@@ -254,7 +254,7 @@ def test_some_of_a_changed_file_do_not_stand_for_all(tmp_path):
 def test_refresh_with_a_start_loses_no_earlier_history(server, tmp_path):
     update(server, tmp_path)
     store = update(server, tmp_path, start="2024-05-01", refresh=True).store
-    assert store.manifest.series["KO"].first == "2024-01-02"
+    assert store.index.series["KO"].first == "2024-01-02"
 
 
 def test_sessions_that_yahoo_loses_stay(server, tmp_path):

@@ -26,7 +26,7 @@ from forecaster.ingest.review.quality import (
     one_table,
     relative_moves,
 )
-from forecaster.ingest.store.manifest import Quality
+from forecaster.ingest.store.index import Quality, count_by_series
 from forecaster.ingest.store.series_file import Arrays, sha256
 from forecaster.series import (
     Frequency,
@@ -172,8 +172,8 @@ def review(store: "Store") -> None:
     digest = sha256(raw)
     file = f"flags.{digest[:12]}.parquet"
     atomic.write_file(store.folder / file, lambda to: to.write_bytes(raw), last=False)
-    counts = Quality.count_by_series(_counts(flags), gaps)
-    store.commit_quality(Quality(file, digest, store.digest(store.ids), counts))
+    counts = count_by_series(_counts(flags), gaps)
+    store.commit_quality(Quality(file, digest, store.index.digest()), counts)
 
 
 def _review_prices(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:

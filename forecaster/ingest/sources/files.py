@@ -13,7 +13,7 @@ from forecaster.errors import DataError, UsageError
 from forecaster.files import as_bytes, as_text, from_text
 from forecaster.home import Home
 from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
-from forecaster.ingest.store.manifest import is_manifest
+from forecaster.ingest.store.store import is_store
 from forecaster.ingest.tables.blocks import Blocks
 from forecaster.ingest.tables.file_reader import ENDINGS, is_parquet, join, read_series, series_name
 from forecaster.ingest.tables.numbers import Decimal
@@ -190,12 +190,8 @@ class Files:
 
 def _kept_by_homes(folder: Path) -> set[Path]:
     """Return the folders below a folder that belong to homes of this program."""
-    homes = [
-        Home(manifest.parents[2])
-        for manifest in folder.rglob("prices/*/manifest.json")
-        if is_manifest(manifest)
-    ]
-    return {kept for home in homes for kept in home.folders}
+    homes = (Home(prices.parent) for prices in folder.rglob("prices"))
+    return {kept for home in homes if any(map(is_store, home.stores())) for kept in home.folders}
 
 
 def _is_shorter(frame: pd.DataFrame, stored: Stored | None) -> bool:

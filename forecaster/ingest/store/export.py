@@ -60,7 +60,7 @@ def _export(store: Store, file: Output, tickers: Sequence[str] | None, *, adjust
             yield _adjusted(frame) if adjusted else frame
 
     file.write_parts(parts())
-    return sum(store.manifest.series[name].rows for name in names)
+    return sum(store.index.series[name].rows for name in names)
 
 
 def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def _columns(store: Store, names: Sequence[str]) -> list[str]:
 
     columns: dict[str, None] = {}
     for name in names:
-        with open_for_arrow(store.folder / store.manifest.series[name].file) as file:
+        with open_for_arrow(store.path_of(store.index.series[name].file)) as file:
             schema = pq.read_schema(file)
         columns |= dict.fromkeys(schema.names)
     return list(columns)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.home import file_name
-from forecaster.ingest.store.manifest import SeriesEntry
+from forecaster.ingest.store.index import SeriesEntry
 from forecaster.series import show_time
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Arrays(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A series as the bytes of its file, and its entry in the manifest."""
+    """A series as the bytes of its file, and its entry in the index."""
 
     name: str
     raw: bytes
@@ -42,7 +42,7 @@ def encode(
 ) -> Encoded:
     """A series in the format of the store; the same content gives the same bytes.
 
-    The file holds all of the series' entry, so that a lost manifest can be rebuilt.
+    The file holds all of the series' entry, so that a lost index can be made anew.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

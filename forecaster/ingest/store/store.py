@@ -1,12 +1,15 @@
-"""The price store: one Parquet file a series under the home folder, and a manifest.
+"""The price store: one Parquet file a series under the home folder, and an index.
 
     prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels...; page checksums
-    prices/<source>/manifest.json             file, rows, first, last and SHA-256 of each series
+    prices/<source>/index.sqlite              file, rows, first, last and SHA-256 of each series
     prices/<source>/quarantine/               damaged files, kept aside
     prices/<source>/.lock                     held by the process that updates the store
 
-A series' new file is written beside the old one, and counts once the manifest names it, which is
-replaced whole: whatever is interrupted, a reader finds the old state or the new one.
+A series' new file is written beside the old one, and counts once the index names it, which changes
+in one transaction: whatever is interrupted, a reader finds the old state or the new one.
+
+Stores of versions 1 and 2 have a manifest.json as index. Who locks the store moves it over; until
+the manifest is removed, it is the one that counts.
 """
 
 import contextlib
@@ -14,27 +17,26 @@ import dataclasses
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from forecaster.errors import StoreError, WriteError
 from forecaster.files import atomic, locked_folder
-from forecaster.home import Home
-from forecaster.ingest.store import manifest as manifests
-from forecaster.ingest.store.manifest import (
-    Manifest,
+from forecaster.home import INDEX, MANIFEST, Home
+from forecaster.ingest.store.index import (
+    Index,
     NewerStore,
     Origin,
     Quality,
     Quarantined,
     SeriesEntry,
-    stems,
+    is_index,
 )
+from forecaster.ingest.store.manifest import is_manifest, read_manifest
 from forecaster.ingest.store.series_file import (
     FLAGS_FILE,
     Arrays,
@@ -51,47 +53,51 @@ from forecaster.spelling import spelled, spellings
 _QUARANTINE = "quarantine"
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _THREADS = min(8, os.cpu_count() or 1)
-_SWEPT_AFTER = 3600.0  # seconds; until then a reader may have a manifest that names the file
+_SWEPT_AFTER = 3600.0  # seconds; until then a reader may have read an index that names the file
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Store:
-    """The series of one source, in a folder, as its manifest lists them."""
+    """The series of one source, in a folder, and their index as it was when it was last read."""
 
     folder: Path
-    manifest: Manifest
+    index: Index
     _written: dict[str, SeriesEntry] = dataclasses.field(default_factory=dict)  # not committed yet
 
     @staticmethod
     def open(home: Home, source: str) -> "Store":
-        """Open a source's store; an empty one where there is none yet. Reads the manifest only.
+        """Open a source's store; an empty one where there is none yet. Reads the index only.
 
-        Raises StoreError when the manifest is damaged or of a newer version.
+        Raises StoreError when the index is damaged or of a newer version.
         """
         folder = home.store(source)
-        path = folder / manifests.NAME
-        return Store(folder, Manifest.read(path) if path.exists() else Manifest(source))
+        try:
+            return Store(folder, _read_index(folder))
+        except FileNotFoundError:
+            return Store(folder, Index.new(source))
 
     @staticmethod
     def open_or_recover(home: Home, source: str) -> "Store":
-        """The same for a writer: a damaged manifest is rebuilt once the store is locked."""
+        """Open a store to write to it: a damaged index is made anew once the store is locked."""
         try:
             return Store.open(home, source)
         except NewerStore:
             raise
         except StoreError:
-            return Store(home.store(source), Manifest(source))
+            return Store(home.store(source), Index.new(source))
 
     @staticmethod
     def all_of(home: Home, on_damage: Callable[[str], None] | None = None) -> Iterator["Store"]:
-        """All stores under a home folder.
+        """Yield all stores under a home folder.
 
-        ``on_damage(message)`` is called for one whose manifest is damaged; without it, that raises
+        ``on_damage(message)`` is called for one whose index is damaged; without it, that raises
         StoreError.
         """
         for folder in home.stores():
             try:
-                yield Store(folder, Manifest.read(folder / manifests.NAME))
+                yield Store(folder, _read_index(folder))
+            except FileNotFoundError:
+                continue  # removed meanwhile
             except StoreError as error:
                 if on_damage is None:
                     raise
@@ -100,12 +106,12 @@ class Store:
     @property
     def source(self) -> str:
         """The name of the source."""
-        return self.manifest.source
+        return self.index.source
 
     @property
     def ids(self) -> list[str]:
         """All series in the store."""
-        return list(self.manifest.series)
+        return list(self.index.series)
 
     @property
     def quarantine_folder(self) -> Path:
@@ -113,7 +119,16 @@ class Store:
         return self.folder / _QUARANTINE
 
     def __contains__(self, name: str) -> bool:
-        return name in self.manifest.series
+        return name in self.index.series
+
+    def path_of(self, file: str) -> Path:
+        """Return the path of a file that the index names.
+
+        Raises StoreError when it is outside of the store, as only a forged index has it.
+        """
+        if Path(file).name != file or file in ("", ".."):
+            raise StoreError(f"{self.folder}: its index names the file {file!r}, outside of it")
+        return self.folder / file
 
     def spelled(self, name: str) -> str:
         """A series' name as it is stored, however it is spelled; unchanged if there is none."""
@@ -121,10 +136,10 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Keep other processes from updating the store; read the manifest as it is then.
+        """Keep other processes from updating the store in the block; read its index anew.
 
-        A damaged manifest is set aside and rebuilt from the files. ``on_wait(message)`` is called
-        when another process has to be waited for.
+        A damaged index is set aside and made anew from the files, and that of an older version is
+        moved over. ``on_wait(message)`` is called when another process has to be waited for.
         """
         with locked_folder(self.folder, on_wait):
             self._reread()
@@ -132,7 +147,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked_to_read(self) -> Iterator[None]:
-        """The same for a reader, for whom a home that may only be read will do."""
+        """Lock the store to read it; where its folder may only be read, read it without a lock."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(self.locked())
@@ -143,24 +158,49 @@ class Store:
             yield
 
     def _reread(self) -> None:
-        """Read the manifest from disk; rebuild one that is damaged or lost."""
-        path = self.folder / manifests.NAME
-        why = "the manifest is lost"
-        if path.exists():
-            try:
-                self.manifest = Manifest.read(path)
-                return
-            except NewerStore:
-                raise
-            except StoreError as error:
-                why = str(error)
-        elif not self._series_files():
+        """Read the index from disk, in an older version too; make it anew if damaged or lost."""
+        why, broken = "the index is lost", None
+        try:
+            self.index = _read_index(self.folder)
+            if (self.folder / MANIFEST).exists():
+                with contextlib.suppress(WriteError):  # reading will do, until something changes
+                    self._write_whole()
             return
-        self.manifest = Manifest(self.source, self._recovered())
-        if path.exists():
-            self._set_aside(manifests.NAME, manifests.NAME, why, copy=True)
-        self._set_strangers_aside(why)
-        self.manifest.write(path)
+        except NewerStore:
+            raise
+        except FileNotFoundError:
+            if not self._series_files():
+                return
+        except StoreError as error:
+            why, broken = str(error), _index_of(self.folder).name
+        self.index = Index.new(self.source)
+        self.index.put(self._recovered())
+        aside = [] if broken is None else [self._move_aside(broken, broken, why, copy=True)]
+        self.index.set_aside([*aside, *self._move_strangers_aside(why)])
+        self._write_whole()
+
+    def _write_whole(self) -> None:
+        """Write the index in place of an older one, of this version or an earlier one."""
+        self.index.write(self.folder / INDEX)
+        if (self.folder / MANIFEST).exists():
+            atomic.remove_file(self.folder / MANIFEST)
+            with atomic.as_write_error(self.folder):
+                atomic.sync(self.folder)  # before the index changes: it must not come back
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[Index]:
+        """Yield the index on disk, to be changed in one transaction; read it again after that."""
+        with atomic.as_write_error(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic.sync(self.folder)  # what the index will name must be there before it
+        path = self.folder / INDEX
+        if not path.exists() or (self.folder / MANIFEST).exists():
+            with contextlib.suppress(FileNotFoundError):
+                self.index = _read_index(self.folder)
+            self._write_whole()
+        with Index.changing(path) as index:
+            yield index
+        self.index = Index.read(path)
 
     def write(
         self,
@@ -170,76 +210,76 @@ class Store:
         asked_from: str | None = None,
         timezone: str | None = None,
     ) -> None:
-        """Put one series in the store; it counts once :meth:`commit` is called, not before."""
+        """Write one series to the store; it counts once :meth:`commit` is called, not before."""
         self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
 
     def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
-        """The same for a series that is encoded already, by another thread for instance.
+        """Write a series that is encoded already; it counts as after :meth:`write`.
 
         ``fingerprint``: of the source it was read from.
         """
         name, raw, entry = series
-        old = self.manifest.series.get(name)
-        path = self.folder / entry.file
+        old = self.index.series.get(name)
+        path = self.path_of(entry.file)
         if old is None or old.sha256 != entry.sha256 or not path.exists():
             atomic.write_file(path, lambda temporary: temporary.write_bytes(raw), last=False)
         self._written[name] = entry._replace(fingerprint=fingerprint)
 
     def suspect(self, name: str, reason: str) -> None:
         """Note that the source has contradicted what is stored, which is kept."""
-        entry = self._written.get(name) or self.manifest.series.get(name)
+        entry = self._written.get(name) or self.index.series.get(name)
         if entry is not None and entry.reason != reason:
             self._written[name] = entry.as_suspect(reason)
 
     def commit(self) -> None:
-        """Let what was written count, and remove what it replaces.
+        """Make what was written count, and remove the files that it replaces.
 
         What another process has committed meanwhile is kept.
         """
-        self._commit({})
+        if self._written:
+            with self._committing():
+                pass
 
     def commit_origin(self, origin: Origin) -> None:
-        """The same, and note what the source holds now."""
-        self._commit({"origin": origin})
+        """Commit, and note what the source holds now."""
+        if self._written or origin != self.index.origin:
+            with self._committing() as index:
+                index.set_origin(origin)
 
-    def commit_quality(self, quality: Quality | None) -> None:
-        """The same, and note the result of a review."""
-        self._commit({"quality": quality})
+    def commit_quality(
+        self, quality: Quality | None, counts: Mapping[str, Mapping[str, int]] | None = None
+    ) -> None:
+        """Commit, and note the result of a review; see :meth:`Index.set_quality`."""
+        if self._written or quality != self.index.quality or (counts or {}) != self.index.counts:
+            with self._committing() as index:
+                index.set_quality(quality, counts)
 
-    def _commit(self, changes: dict[str, Any]) -> None:
-        path = self.folder / manifests.NAME
-        if path.exists():
-            self.manifest = Manifest.read(path)
-        if not self._written and dataclasses.replace(self.manifest, **changes) == self.manifest:
-            return
-        old = self.manifest.series
-        replaced = {old[name].file for name in self._written if name in old}
-        series = {**old, **self._written}
-        self.manifest = dataclasses.replace(self.manifest, series=series, **changes)
-        with atomic.as_write_error(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            atomic.sync(self.folder)  # what the manifest will name must be there before it
-        self.manifest.write(path)
+    @contextlib.contextmanager
+    def _committing(self) -> Iterator[Index]:
+        """Commit what was written, together with what the block changes in the index."""
+        with self._changing() as index:
+            replaced = index.put(self._written)
+            yield index
         self._written = {}
-        for file in replaced - self.manifest.files:
+        for file in replaced:
             with contextlib.suppress(OSError):  # the next sweep takes it
-                (self.folder / file).unlink()
+                self.path_of(file).unlink()
 
     def sweep(self) -> None:
-        """Remove files that the manifest does not name and no run needs. Only while locked."""
-        quality = self.manifest.quality
-        named = self.manifest.files | ({quality.file} if quality else set())
-        series = stems(self.manifest.files)
+        """Remove files that the index does not name and no run needs. Only while locked."""
+        quality, files = self.index.quality, self.index.files
+        named = files | ({quality.file} if quality else set())
+        series = _stems(files)
         for path in self.folder.glob("*"):
             leftover = path.name.startswith(atomic.PREFIX) or FLAGS_FILE.fullmatch(path.name)
-            superseded = path.suffix == ".parquet" and bool(stems([path.name]) & series)
+            superseded = path.suffix == ".parquet" and bool(_stems([path.name]) & series)
             with contextlib.suppress(OSError):
                 old = path.stat().st_mtime < time.time() - _SWEPT_AFTER
                 if (leftover or superseded) and path.name not in named and old:
                     path.unlink()
 
     def _series_files(self) -> list[Path]:
-        """All files of series, whether the manifest names them or not, the oldest first."""
+        """Return all files of series, whether the index names them or not, the oldest first."""
         files = [
             path
             for path in self.folder.glob("*.parquet")
@@ -247,16 +287,17 @@ class Store:
         ]
         return sorted(files, key=lambda path: path.stat().st_mtime)
 
-    def _set_strangers_aside(self, why: str) -> None:
-        """Set aside what a rebuilt manifest could not name, but for older versions of series."""
-        series = stems(self.manifest.files)
+    def _move_strangers_aside(self, why: str) -> Iterator[Quarantined]:
+        """Move aside what the index does not name, but for older versions of its series."""
+        series = _stems(self.index.files)
         for path in self._series_files():
-            (stem,) = stems([path.name])
+            (stem,) = _stems([path.name])
             if stem not in series:
-                self._set_aside(series_of_file(stem), path.name, f"cannot be read, and {why}")
+                name = series_of_file(stem)
+                yield self._move_aside(name, path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
-        """Series, by default all, whose file is not what was written, and why; hashes all files."""
+        """Return the series, of some or of all, whose file is not what was written, and why."""
 
         def check(name: str) -> str | None:
             try:
@@ -270,33 +311,40 @@ class Store:
             reasons = pool.map(check, names)
             return {name: why for name, why in zip(names, reasons, strict=True) if why}
 
-    def quarantine(self, damaged: dict[str, str]) -> None:
-        """Set damaged files aside and forget their series, so that they are fetched again."""
-        for name, why in damaged.items():
-            entry = self.manifest.series.pop(name)
-            self._set_aside(name, entry.file, why, asked_from=entry.asked_from)
-            self._written.pop(name, None)
-        if damaged:
-            self.manifest = dataclasses.replace(self.manifest, origin=None)
-            self.manifest.write(self.folder / manifests.NAME)
+    def quarantine(self, damaged: Mapping[str, str]) -> None:
+        """Move damaged files aside and forget their series, so that they are fetched again.
 
-    def _set_aside(
+        ``damaged``: why, by series
+        """
+        if not damaged:
+            return
+        records = []
+        for name, why in damaged.items():
+            entry = self.index.series[name]
+            records.append(self._move_aside(name, entry.file, why, asked_from=entry.asked_from))
+            self._written.pop(name, None)
+        with self._changing() as index:
+            index.remove(damaged)
+            index.set_aside(records)
+            index.set_origin(None)
+
+    def _move_aside(
         self, name: str, file: str, why: str, *, copy: bool = False, asked_from: str | None = None
-    ) -> None:
+    ) -> Quarantined:
+        """Move or copy a file to the quarantine; returns the record of it."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-        path, aside = self.folder / file, self.quarantine_folder / f"{stamp}-{file}"
+        path, aside = self.path_of(file), self.quarantine_folder / f"{stamp}-{file}"
         with atomic.as_write_error(aside):
             aside.parent.mkdir(exist_ok=True)
             if copy:
                 atomic.write_file(aside, lambda to: to.write_bytes(path.read_bytes()))
             elif path.exists():
                 path.replace(aside)
-        kept = aside.name if aside.exists() else None
-        self.manifest.quarantine.append(Quarantined(name, kept, why, asked_from))
+        return Quarantined(name, aside.name if aside.exists() else None, why, asked_from)
 
     def _recovered(self) -> dict[str, SeriesEntry]:
-        """Entries of all sound series files; the newest where a series has several."""
-        entries = {}
+        """Return the entries of all sound files; the newest where a series has several."""
+        entries: dict[str, SeriesEntry] = {}
         for path in self._series_files():
             raw = path.read_bytes()
             if sha256(raw)[:12] == path.name.split(".")[-2]:
@@ -306,31 +354,29 @@ class Store:
         return entries
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
-        """These series as one long frame.
+        """Return these series as one long frame.
 
         Raises StoreError, naming the file, when one is missing or not what was written.
         """
         return pd.concat([self.read_one(name) for name in names], ignore_index=True)
 
     def digest(self, names: Sequence[str]) -> str:
-        """A hash over the content of these series."""
-        names = sorted(names)
-        hashes = self.manifest.sha256_of(names)
-        return sha256("\n".join(map(" ".join, zip(names, hashes, strict=True))).encode())
+        """Return a hash of the content of these series."""
+        return self.index.digest(names)
 
     def read_one(self, name: str) -> pd.DataFrame:
-        """One series; errors as in :meth:`read`."""
+        """Return one series; errors as in :meth:`read`."""
         return open_parquet(self._raw(name)).read(use_threads=False).to_pandas()
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
-        """Series as arrays, and the reason for each that cannot be read."""
+        """Return series as arrays, and the reason for each that cannot be read."""
         with ThreadPoolExecutor(_THREADS) as pool:
             results = dict(zip(names, pool.map(self._arrays, names), strict=True))
         sound = {name: series for name, series in results.items() if isinstance(series, Arrays)}
         return sound, {name: why for name, why in results.items() if isinstance(why, str)}
 
     def channels(self, name: str) -> int:
-        """How many columns of numbers a series has; errors as in :meth:`read`."""
+        """Return the number of a series' columns of numbers; errors as in :meth:`read`."""
         return len(open_parquet(self._raw(name)).schema_arrow) - 2
 
     def _arrays(self, name: str) -> Arrays | str:
@@ -342,25 +388,24 @@ class Store:
     @property
     def is_reviewed(self) -> bool:
         """Whether there are flags of the prices as they are stored now."""
-        quality = self.manifest.quality
-        return quality is not None and quality.prices_digest == self.digest(self.ids)
+        quality = self.index.quality
+        return quality is not None and quality.prices_digest is not None
 
-    def flags(self, *, reviewed: bool | None = None) -> pd.DataFrame:
-        """Flagged rows of all series, see :mod:`forecaster.ingest.review.quality`.
+    def flags(self) -> pd.DataFrame:
+        """Return the flagged rows of all series, see :mod:`forecaster.ingest.review.quality`.
 
-        ``attrs["rules"]`` of the frame is the version of the rules they were found by.
-        ``reviewed``: :attr:`is_reviewed`, where that was asked for already.
+        ``attrs["rules"]`` of the frame is the version of the rules that found them.
 
         Raises StoreError when they are damaged, or of other prices than those that are stored.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        quality = self.manifest.quality
+        quality = self.index.quality
         advice = "run `forecaster ingest` to review them again"
-        if quality is None or not (self.is_reviewed if reviewed is None else reviewed):
+        if quality is None or not self.is_reviewed:
             raise StoreError(f"{self.folder}: its rows have not been reviewed; {advice}")
-        path = self.folder / quality.file
+        path = self.path_of(quality.file)
         try:
             raw = path.read_bytes()
         except OSError as error:
@@ -372,18 +417,17 @@ class Store:
         flags.attrs["rules"] = int((table.schema.metadata or {}).get(b"rules", 1))
         return flags
 
-    def _raw(self, name: str) -> bytes:
-        """A series' file, checked against its hash. Raises StoreError."""
-        entry = self.manifest.series[name]
-        path = self.folder / entry.file
+    def _raw(self, name: str, entry: SeriesEntry | None = None) -> bytes:
+        """Return a series' file, checked against its hash. Raises StoreError."""
+        entry = entry or self.index.series[name]
+        path = self.path_of(entry.file)
         advice = "`forecaster ingest` sets it aside and fetches the series again"
         try:
             raw = path.read_bytes()
         except OSError as error:
             newer = self._committed(name)
             if newer is not None and newer.file != entry.file:
-                self.manifest.series[name] = newer
-                return self._raw(name)  # another process has updated it meanwhile
+                return self._raw(name, newer)  # another process has updated it meanwhile
             raise StoreError(f"{path}: cannot be read: {error.strerror}. {advice}") from error
         if sha256(raw) != entry.sha256:
             raise StoreError(
@@ -392,7 +436,31 @@ class Store:
         return raw
 
     def _committed(self, name: str) -> SeriesEntry | None:
-        """A series' entry as it is on disk now."""
-        with contextlib.suppress(StoreError):
-            return Manifest.read(self.folder / manifests.NAME).series.get(name)
+        """Return a series' entry as it is on disk now."""
+        with contextlib.suppress(StoreError, FileNotFoundError):
+            return _read_index(self.folder).series.get(name)
         return None
+
+
+def is_store(folder: Path) -> bool:
+    """Return whether a folder is a price store, as far as the beginning of its index tells."""
+    return is_index(folder / INDEX) or is_manifest(folder / MANIFEST)
+
+
+def _read_index(folder: Path) -> Index:
+    """Read a store's index. Raises FileNotFoundError when there is none, else as Index.read."""
+    try:
+        return read_manifest(folder / MANIFEST)
+    except FileNotFoundError:
+        return Index.read(folder / INDEX)
+
+
+def _index_of(folder: Path) -> Path:
+    """Return the file that counts as a store's index."""
+    manifest = folder / MANIFEST
+    return manifest if manifest.exists() else folder / INDEX
+
+
+def _stems(files: Iterable[str]) -> set[str]:
+    """Return names of series' files without hash and ending, which are the same in all versions."""
+    return {file.rsplit(".", 2)[0] for file in files}

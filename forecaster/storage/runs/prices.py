@@ -42,7 +42,7 @@ def forecasting_panel(home: Home, model: Model, ids: Sequence[str]) -> tuple[Pan
     mask = [flag for flag in model.provenance.get("mask", ()) if flag != "unconfirmed"]
     jumped, flagged = {}, None
     if store.is_reviewed:
-        flags = store.flags(reviewed=True)
+        flags = store.flags()
         latest = masked_rows(store, read, ("unconfirmed",), end, flags=flags)
         jumped = {str(row.unique_id): show_time(row.ds) for row in latest.itertuples()}
         flagged = masked_rows(store, read, mask, end, flags=flags)
