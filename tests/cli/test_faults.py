@@ -49,9 +49,7 @@ def test_a_fault_at_some_writes_leaves_the_old_state_or_the_new(disk, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fault_while_an_older_store_is_moved_leaves_the_old_state_or_the_new(
-    disk, tmp_path, kind
-):
+def test_a_fault_while_an_older_store_is_moved_over_loses_nothing(disk, tmp_path, kind):
     assert faults(disk, tmp_path, "move", kind, 1, 5) >= 5
 
 
