@@ -1,11 +1,11 @@
-"""The home folder, and the names of everything that is kept in it.
+"""Name everything that is kept in the home folder.
 
 prices/<source>/            the price store of a source, see forecaster.ingest
-models/<time>-<model>/      saved models, a run each; <time>.<name> where it was given a name
-evaluations/<time>/         evaluations without a folder of their own
-cache/                      compiled programs, and what slow baselines have computed
-unfinished/<time>-<model>/  fits that are under way, or were interrupted; named as their runs
-record/<time>-<hash>        the forecasts that were made, a file each, see forecaster.record
+models/<time>-<model>/      a run: a saved model; <time>.<name> where the user named it
+evaluations/<time>/         an evaluation for which the user named no folder
+cache/                      compiled programs, and results of slow baselines
+unfinished/<time>-<model>/  a fit that is running or was interrupted; named as its run will be
+record/<time>-<hash>        a forecast that was made, see forecaster.record
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from pathlib import Path
 from forecaster.errors import ModelError, UsageError, listed
 from forecaster.files import as_bytes, atomic
 
-_RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # what makes such a folder complete
+_RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # a folder with it is complete
 _REQUEST_FILE = "request.json"
 INDEX, MANIFEST = "index.sqlite", "manifest.json"
 """Names of a price store's index, in this version and in older ones."""
-_TIME = "%Y%m%d-%H%M%S-%f"  # of which the last three digits are left out
+_TIME = "%Y%m%d-%H%M%S-%f"  # names leave out the last three digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
@@ -30,7 +30,7 @@ _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Home:
-    """Where prices, models and evaluations are kept. Nothing is created by naming it."""
+    """The folder for prices, models and evaluations. Its methods name paths and create none."""
 
     folder: Path
 
@@ -49,22 +49,22 @@ class Home:
 
     @property
     def evaluations(self) -> Path:
-        """The folder of all evaluations that were given none."""
+        """The folder of evaluations for which the user named no folder."""
         return self.folder / "evaluations"
 
     @property
     def cache(self) -> Path:
-        """The folder of compiled programs; it may be deleted at any time."""
+        """The folder of compiled programs, which may be deleted at any time."""
         return self.folder / "cache"
 
     @property
     def baselines_cache(self) -> Path:
-        """The folder where slow baselines keep what they have computed."""
+        """The folder of the results of slow baselines."""
         return self.cache / "baselines"
 
     @property
     def unfinished(self) -> Path:
-        """The folder of all fits that are under way, or were interrupted."""
+        """The folder of all fits that are running or were interrupted."""
         return self.folder / "unfinished"
 
     @property
@@ -74,25 +74,25 @@ class Home:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """All folders that are kept here."""
+        """All folders of the home."""
         known = self.prices, self.models, self.evaluations
         return *known, self.cache, self.unfinished, self.record
 
     def new_recorded(self, digest: str, now: datetime) -> Path:
-        """The file for a forecast that is made now, with a hash of it; names sort by time."""
+        """Return the file for a forecast made now; ``digest``: its hash. Names sort by time."""
         return self.record / f"{now.strftime(_TIME)[:-3]}-{digest}.parquet"
 
     def recorded(self) -> list[Path]:
-        """The files of all forecasts that were made, the earliest first."""
+        """Return the files of all forecasts that were made, the earliest first."""
         files = self.record.glob("*.parquet")
         return sorted(path for path in files if not path.name.startswith(atomic.PREFIX))
 
     def new_unfinished(self, model: str, name: str | None = None) -> Path:
-        """The folder for a fit that begins, named as its run will be; names sort by time."""
+        """Return the folder for a fit that begins, named as its run will be. Names sort by time."""
         return self.unfinished / _stamped(_now(), model, name)
 
     def unfinished_fits(self) -> list[Path]:
-        """The folders of all unfinished fits, the oldest first.
+        """Return the folders of all unfinished fits, the oldest first.
 
         Version 0.2 kept only one, in ``unfinished`` itself.
         """
@@ -100,7 +100,7 @@ class Home:
         return [*([self.unfinished] if (self.unfinished / _REQUEST_FILE).exists() else []), *below]
 
     def store(self, source: str) -> Path:
-        """The folder of one source's price store."""
+        """Return the folder of a source's price store."""
         return self.prices / file_name(source)
 
     def stores(self) -> list[Path]:
@@ -109,21 +109,21 @@ class Home:
         return sorted({path.parent for path in indexes})
 
     def new_run(self, model: str, name: str | None = None) -> Path:
-        """The folder for a new run of a kind of model, or of a name; folders sort by time."""
+        """Return the folder for a new run, named by its kind of model or by the user."""
         return self.models / _stamped(_now(), model, name)
 
     def runs(self) -> list[Path]:
-        """The folders of all complete runs, the oldest first."""
+        """Return the folders of all complete runs, the oldest first."""
         return _complete(self.models, _RUN_FILE)
 
     def latest_run(self) -> Path:
-        """The folder of the latest run. Raises ModelError when there is none."""
+        """Return the folder of the latest run. Raises ModelError when there is none."""
         if runs := self.runs():
             return runs[-1]
         raise ModelError(f"no model under {self} yet; run `forecaster fit` first")
 
     def find_run(self, name: str) -> Path:
-        """The folder of the run of this name. Raises UsageError with the names there are."""
+        """Return the folder of a run by its name. Raises UsageError with the names that exist."""
         runs = {run_name(folder).casefold(): folder for folder in self.runs()}
         if (folder := runs.get(name.casefold())) is not None:
             return folder
@@ -134,14 +134,14 @@ class Home:
         )
 
     def check_new_name(self, name: str) -> None:
-        """Raise UsageError unless a new run may have this name: one that can be, and is free.
+        """Raise UsageError unless a new run may have this name.
 
-        Taken is also the name of a fit that has not ended. Letter case does not count.
+        It must be a valid name that no run and no unfinished fit has. Letter case is ignored.
         """
         if not _NAME.fullmatch(name) or _STAMP.fullmatch(name) or _RESERVED.match(name):
             raise UsageError(
-                f"{name!r} cannot name a run; expected letters, digits and . _ -, of which the "
-                "first is a letter or digit, 60 at most, and no time in front, e.g. tech-weekly"
+                f"{name!r} cannot name a run; expected at most 60 letters, digits and . _ -, "
+                "beginning with a letter or digit but not with a time, e.g. tech-weekly"
             )
         for folder, what in (
             *((run, "run") for run in self.runs()),
@@ -155,12 +155,12 @@ class Home:
                 )
 
     def new_evaluation(self) -> Path:
-        """The folder for a new evaluation; names sort by time, and differ by the millisecond."""
+        """Return the folder for a new evaluation, named by its time to the millisecond."""
         name = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
         return self.evaluations / name
 
     def latest_evaluation(self) -> Path:
-        """The folder of the latest evaluation. Raises UsageError when there is none."""
+        """Return the folder of the latest evaluation. Raises UsageError when there is none."""
         if evaluations := _complete(self.evaluations, _EVALUATION_FILE):
             return evaluations[-1]
         raise UsageError(
@@ -170,25 +170,25 @@ class Home:
 
 
 def run_name(folder: Path) -> str:
-    """What a run, or a fit that has not ended, is called: its name, or else its folder's."""
+    """Return the name of a run or an unfinished fit: the user's, or else the folder's."""
     match = _STAMP.fullmatch(folder.name)
     named = match and match["rest"] and folder.name[match.end("time")] == "."
     return match["rest"] if match and named else folder.name
 
 
 def run_time(folder: Path) -> datetime | None:
-    """When a run was saved, in UTC; None where its folder was named by hand."""
+    """Return when a run was saved, in UTC; None where its folder was named by hand."""
     match = _STAMP.fullmatch(folder.name)
     if match is None:
         return None
     try:
         return datetime.strptime(f"{match['time']}000", _TIME).replace(tzinfo=UTC)
-    except ValueError:  # digits that are no time
+    except ValueError:  # digits that are not a time
         return None
 
 
 def renamed(folder: Path, name: str) -> Path:
-    """The folder of a run under another name, at the same place among the others."""
+    """Return the folder of a run under a new name, which sorts as before among the others."""
     match = _STAMP.fullmatch(folder.name)
     return folder.with_name(_stamped(match["time"] if match else _now(), "", name))
 
@@ -198,10 +198,10 @@ def _stamped(time: str, model: str, name: str | None) -> str:
 
 
 def file_name(name: str) -> str:
-    """A file name for any name of a series or source.
+    """Return a file name for the name of a series or source.
 
-    No separators, no reserved names, not too long; different names get different files even where
-    the file system ignores case.
+    It has no separators, is not reserved and not too long. Different names get different files,
+    even where the file system ignores case.
     """
     quoted = urllib.parse.quote(name, safe="^= +@", errors="surrogateescape")
     if quoted.startswith(".") or _RESERVED.match(quoted):
@@ -215,11 +215,11 @@ def file_name(name: str) -> str:
 
 
 def _now() -> str:
-    """The time as the beginning of a name, to the millisecond."""
+    """Return the present time to the millisecond, as names begin with it."""
     return datetime.now(UTC).strftime(_TIME)[:-3]
 
 
 def _complete(folder: Path, file: str) -> list[Path]:
-    """The folders in it that have the file, and are not being written, sorted by name."""
+    """Return the folders in a folder that hold the file and are complete, sorted by name."""
     folders = (path.parent for path in folder.glob(f"*/{file}"))
     return sorted(path for path in folders if not path.name.startswith(atomic.PREFIX))

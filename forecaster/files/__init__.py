@@ -1,4 +1,4 @@
-"""Write and lock files so that nothing half-written stays: atomically, as CSV, Excel or JSON.
+"""Write files so that nothing half-written stays, as CSV, JSON, Parquet or Excel; lock folders.
 
 Knows the file system alone, nothing of series, models or commands.
 """

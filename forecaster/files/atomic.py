@@ -1,4 +1,4 @@
-"""Writes that happen whole or not at all."""
+"""Write files and folders whole or not at all."""
 
 import contextlib
 import os
@@ -11,16 +11,17 @@ from pathlib import Path
 from forecaster.errors import WriteError
 
 PREFIX = ".tmp-"
-_SWEPT_AFTER = 3600.0  # seconds
+_SWEPT_AFTER = 3600.0  # seconds after which a temporary file counts as left behind
 
 
 def write_file(path: Path, write: Callable[[Path], object], *, last: bool = True) -> None:
-    """Write a file by ``write(temporary_path)``, then put it in place of ``path``.
+    """Write a file by ``write(temporary_path)``, then rename it to ``path``.
 
-    The temporary file lies in the same folder; file and folder are synced to the disk. For all but
-    the ``last`` of several files, syncing the folder is left to the next.
+    The temporary file is in the same folder; file and folder are synced to the disk.
 
-    Raises WriteError when it cannot be written; then ``path`` is as it was.
+    ``last``: of several files in a folder, only the last needs to sync the folder
+
+    Raises WriteError when it cannot be written; then ``path`` is as before.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name[-40:]}")
     with as_write_error(path), _cleaned(temporary):
@@ -34,10 +35,11 @@ def write_file(path: Path, write: Callable[[Path], object], *, last: bool = True
 
 @contextlib.contextmanager
 def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A temporary folder to fill, which becomes ``path`` when the block ends without an error.
+    """Yield a temporary folder to fill, which becomes ``path`` if the block ends without an error.
 
-    ``replace``: whether it may take the place of an existing ``path``. Raises WriteError when it
-    cannot be written; then ``path`` is as it was.
+    ``replace``: whether it may replace an existing ``path``
+
+    Raises WriteError when it cannot be written; then ``path`` is as before.
     """
     temporary = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-{path.name}")
     with as_write_error(path), _cleaned(temporary):
@@ -55,7 +57,7 @@ def write_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def _replace(temporary: Path, path: Path) -> None:
-    """Put a folder in another's place, in two steps, where the system cannot do it in one."""
+    """Replace a folder by another in two steps, where the system cannot do it in one."""
     old = path.with_name(f"{PREFIX}{secrets.token_hex(6)}-old-{path.name}")
     path.rename(old)
     try:
@@ -67,9 +69,9 @@ def _replace(temporary: Path, path: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step; returns whether the system can.
+    """Exchange two folders in one step; return whether the system can.
 
-    There is no moment at which neither name is there, so that a process may be killed at any.
+    Both names exist all the time, so the process may be killed at any moment.
     """
     import ctypes
 
@@ -85,7 +87,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def _in_use(temporary: Path) -> Iterator[None]:
-    """Keep :func:`sweep` from a folder for the block; the kernel ends it when the process ends."""
+    """Keep :func:`sweep` from removing a folder in the block, or until the process ends."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):  # Windows, and file systems without locks
             import fcntl
@@ -97,9 +99,9 @@ def _in_use(temporary: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporary files and folders that processes which were killed have left in a folder.
+    """Remove temporary files and folders that killed processes have left in a folder.
 
-    What a process is still writing is left alone, and what is so new that one may be.
+    Those of the last hour stay, and folders to which a process still writes.
     """
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
@@ -112,7 +114,7 @@ def sweep(folder: Path) -> None:
 
 
 def _is_free(temporary: Path) -> bool:
-    """Whether no process writes a temporary folder; on Windows, where it cannot be told, no."""
+    """Return whether no process writes to a temporary folder; on Windows always False."""
     try:
         import fcntl
     except ImportError:
@@ -144,9 +146,9 @@ def remove_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def as_write_error(path: Path, be: str = "written") -> Iterator[None]:
-    """Turn errors of the operating system into a WriteError about ``path``.
+    """Raise OSErrors of the block as a WriteError about ``path``.
 
-    ``be``: what cannot be done to it
+    ``be``: the failed action, as in "cannot be written"
     """
     try:
         yield
@@ -170,7 +172,7 @@ def _cleaned(temporary: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Make sure that a file, or a folder's list of names, is on the disk."""
+    """Flush a file, or a folder's list of names, to the disk."""
     if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The one writer of CSV. Names come from outside, and spreadsheets run whatever is a formula."""
+"""Write CSV without formulas: names come from outside, and spreadsheets run formulas."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-# Where a formula would begin, its sign in full width too. A spreadsheet may part cells at other
-# signs than commas, so behind those as well.
+# A formula begins with one of these signs, also in full width. Spreadsheets may split cells at
+# other signs than commas, so a formula may begin after those too.
 _SIGN = "[=+@\uff1d\uff0b\uff0d\uff20-]"
-# Spaces and what cannot be seen: some programs strip it from a cell before they look.
+# Spaces and invisible characters, which some programs strip from a cell first.
 _UNSEEN = (
     "[\\s\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -27,13 +27,13 @@ def write_csv(
     """Write a table as CSV in which no text and no heading is a formula.
 
     - ``to``: a path or an open file; None: return the text
-    - ``header``: whether the first line has the names of the columns; not for further parts
+    - ``header``: whether to write the column names; only for the first part of a table
     """
     return unformulated(table).to_csv(to, index=False, header=header) or ""
 
 
 def unformulated(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The same table with a quote in front of whatever would be a formula, headings included."""
+    """Return the table with a quote before each text or heading that would be a formula."""
     out = table.rename(columns=_unformulated)
     for position, kind in enumerate(out.dtypes):
         if kind.kind not in "biufcmM":  # numbers and times are no text
@@ -46,5 +46,5 @@ def unformulated(table: "pd.DataFrame") -> "pd.DataFrame":
 def _unformulated(text: object) -> object:
     if not isinstance(text, str):
         return text
-    # A lone carriage return would end the row: before Python 3.13 it is not put into quotes.
+    # Python before 3.13 does not quote a lone carriage return, which would end the row.
     return _FORMULA.sub("'", text).replace("\r\n", "\n").replace("\r", "\n")

@@ -1,7 +1,7 @@
-"""Folders that one process at a time may work in.
+"""Lock folders in which only one process at a time may work.
 
-The lock is the kernel's: it goes when its process does, however that ends. Beside it lies a note
-for people, who holds the lock; one that a killed process has left is never believed.
+The kernel holds the lock and releases it when the process ends, however it ends. A file beside it
+names the holder for messages; what a killed process has left there is ignored.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ class FolderLock:
         self._lock: filelock.BaseFileLock | None = None
 
     def try_acquire(self, timeout: float = 0.0) -> bool:
-        """Take the lock unless another holds it for longer than these seconds; -1: wait.
+        """Wait ``timeout`` seconds for the lock, forever if -1; return whether it was taken.
 
-        Raises OSError when the folder is not there or cannot be written to.
+        Raises OSError when the folder does not exist or cannot be written to.
         """
         import filelock
 
@@ -46,7 +46,7 @@ class FolderLock:
         return True
 
     def release(self) -> None:
-        """Let others have it; without effect when it is not held."""
+        """Release the lock, if it is held."""
         if self._lock is None:
             return
         with contextlib.suppress(OSError):
@@ -57,10 +57,10 @@ class FolderLock:
 
 @contextlib.contextmanager
 def locked_folder(folder: Path, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Keep other processes that lock the same folder out for the block; makes the folder.
+    """Hold the lock of a folder in the block; make the folder if it does not exist.
 
-    ``on_wait(message)`` is called when another process has to be waited for. Raises WriteError when
-    the folder cannot be written to.
+    ``on_wait(message)`` is called before waiting for another process. Raises WriteError when the
+    folder cannot be written to.
     """
     lock = FolderLock(folder)
     with atomic.as_write_error(folder):
@@ -77,7 +77,7 @@ def locked_folder(folder: Path, on_wait: Callable[[str], None] | None = None) ->
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process holds the lock of a folder; leaves no trace there."""
+    """Return whether a process holds the lock of a folder; write nothing."""
     try:
         import fcntl
     except ImportError:
@@ -85,7 +85,7 @@ def is_held(folder: Path) -> bool:
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
-        return False  # nobody has ever locked it
+        return False  # it was never locked
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -106,7 +106,7 @@ def _is_held_on_windows(folder: Path) -> bool:
 
 
 def holder_of(folder: Path) -> str:
-    """Who holds the lock, in brackets after a space; empty where that cannot be told."""
+    """Return the holder of a lock, in brackets after a space; "" where it is unknown."""
     with contextlib.suppress(OSError, ValueError):
         note = (folder / HOLDER).read_text()[:60]
         if (match := re.match(r"process (\d+),", note)) and _is_alive(int(match[1])):

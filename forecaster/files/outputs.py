@@ -1,8 +1,8 @@
-"""Files that a command writes where a user says: one rule for all of them.
+"""Write the files that a user asks for, by one set of rules.
 
-The ending says the format; what exists is replaced only when that is asked for; folders are not
-made. It is checked before the work begins, and files appear whole or not at all. A pipe or a device
-(``/dev/stdout``) is written to, whatever its name ends in.
+The ending gives the format. Files are replaced only on request, and folders are not made. All this
+is checked before the work begins; files then appear whole or not at all. Pipes and devices
+(``/dev/stdout``) are written to, whatever their ending.
 """
 
 import dataclasses
@@ -36,9 +36,9 @@ FORMATS = tuple(dict.fromkeys(TABLES.values()))
 class Output:
     """A file that may be written: see :func:`check_output`.
 
-    - ``path``: as the user named it
+    - ``path``: as the user gave it
     - ``form``: the format, one of the values of :data:`TABLES`, :data:`PICTURES`, :data:`PAGES`
-    - ``streamed``: whether it is a pipe or a device, which is written to and not replaced
+    - ``streamed``: whether it is a pipe or a device, which is written to, not replaced
     """
 
     path: Path
@@ -46,10 +46,9 @@ class Output:
     streamed: bool = False
 
     def write(self, write: Callable[[Path], object]) -> None:
-        """Write it by ``write(path)``, whole or not at all. Raises WriteError.
+        """Write the file by ``write(path)``, whole or not at all. Raises WriteError.
 
-        What goes to a pipe or a device is written to a file of its own first: some formats go back
-        and forth in it.
+        For a pipe or a device, ``path`` is a temporary file, since some formats need to seek.
         """
         if not self.streamed:
             return atomic.write_file(self.path.resolve(), write)
@@ -64,7 +63,7 @@ class Output:
         self.write_parts([table])
 
     def write_parts(self, parts: "Iterable[pd.DataFrame]") -> None:
-        """The same for a table in parts, which CSV and Parquet take one after the other."""
+        """Write a table in parts; CSV and Parquet hold one part in memory at a time."""
         self.write(lambda path: _WRITERS[self.form](path, parts))
 
 
@@ -76,19 +75,19 @@ def check_output(
     overwrite: bool = False,
     option: str = "--output",
 ) -> Output:
-    """Check that a file can be written, before the work for it begins.
+    """Check that a file can be written, and return it; called before the work begins.
 
     - ``endings``: formats by ending
-    - ``form``: the format where the user says it; else the ending does
-    - ``overwrite``: whether it may exist
-    - ``option``: what it was named by, for errors
+    - ``form``: the format; by default that of the ending
+    - ``overwrite``: whether the file may exist
+    - ``option``: the command-line option, for errors
 
-    Raises UsageError when it exists, its folder does not, the format is none of these or not that
-    of the ending, or a library for it is missing.
+    Raises UsageError when the file exists, its folder does not, the format is unknown or not that
+    of the ending, or a library is missing.
     """
     if path.is_dir():
         raise UsageError(f"{option} {path}: is a folder; expected the name of a file")
-    # Standard output may be a file: one that the shell has just made, and that is not replaced.
+    # Standard output may be a file that the shell has just made: it must not be replaced.
     streamed = path.exists() and (not path.is_file() or path.parent in (Path("/dev"), _OWN))
     form = _form(path, endings, form, option, streamed=streamed)
     if form == "excel" and not has("openpyxl"):
@@ -102,7 +101,7 @@ def check_output(
 
 
 def check_parent(path: Path, option: str = "--output") -> None:
-    """Raise UsageError unless the folder that a file or folder would lie in is there."""
+    """Raise UsageError unless the folder in which a path would be made exists."""
     if not path.parent.is_dir():
         raise UsageError(
             f"{option} {path}: there is no folder {path.parent}; make it first, or choose another"
@@ -143,7 +142,7 @@ def _write_json(path: Path, parts: "Iterable[pd.DataFrame]") -> None:
 
 
 def as_json(table: "pd.DataFrame") -> str:
-    """A table as JSON: a list of objects, a row each, with dates as ISO 8601 has them."""
+    """Return a table as JSON: a list with an object for each row, dates in ISO 8601."""
     return table.to_json(orient="records", date_format="iso", indent=1) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Names of files are bytes, which need not be text: as text for all locales, and for Arrow."""
+"""Turn file names, which are bytes, into text in every locale and back; open any for Arrow."""
 
 import os
 from pathlib import Path
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
 
 
 def as_text(path: str | Path) -> str:
-    """A path as the same text in every locale: read as UTF-8, whatever the locale says.
+    """Return a path as text, read as UTF-8 in every locale.
 
-    Bytes that are no UTF-8 become lone surrogates, as Python does it; see :func:`as_bytes`.
+    Bytes that are not UTF-8 become lone surrogates, as in Python; :func:`as_bytes` reverses it.
     """
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
 def as_bytes(text: str) -> bytes:
-    """What :func:`as_text` was made of."""
+    """Return the bytes of a path from its :func:`as_text`."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def from_text(text: str) -> Path:
-    """The path that a user typed in this locale, or that :func:`as_text` described in another."""
+    """Return the path that a user typed in this locale, or that :func:`as_text` gave in any."""
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
@@ -31,14 +31,14 @@ def from_text(text: str) -> Path:
 
 
 def readable(name: str | Path) -> str:
-    r"""A name as text that can be written anywhere: a byte that is no UTF-8 becomes ``\xf6``."""
+    r"""Return a name as valid text, in which a byte that is not UTF-8 is written as ``\xf6``."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def open_for_arrow(path: Path, mode: Literal["rb", "wb"] = "rb") -> "pa.NativeFile":
-    """A file for Arrow, which by itself opens only names that are UTF-8.
+    """Open a file for Arrow, which by itself opens only names that are UTF-8.
 
-    Raises OSError with the name when it is not there.
+    Raises OSError with the name when it does not exist.
     """
     import pyarrow as pa
 

@@ -78,14 +78,14 @@ def test_one_entry_is_read_alone_and_many_at_once(index):
     entries = {f"S{number:03}": entry(rows=number) for number in range(200)}
     index.put(entries)
     asked = []
-    index._database.set_trace_callback(asked.append)
+    index._connection.set_trace_callback(asked.append)
     series = index.series
     assert series["S050"].rows == 50 and "S051" in series and "S" not in series
     assert len([query for query in asked if "WHERE name" in query]) == 3
     assert dict(series) == {"AAA": series["AAA"], **entries} and len(series) == 201
     assert len(asked) < 40
     query = "SELECT rows FROM series WHERE name = CAST(? AS TEXT)"
-    plan = index.rows_of(f"EXPLAIN QUERY PLAN {query}", "S")
+    plan = index._database.rows(f"EXPLAIN QUERY PLAN {query}", "S")
     assert "SEARCH series USING INDEX" in plan[0][3]
 
 
@@ -168,7 +168,7 @@ def made_by_a_stranger(path: Path, *statements: str) -> None:
     """Change an index as somebody would who can compute the checksum."""
     with Index.changing(path) as index:
         for statement in statements:
-            index._database.execute(statement)
+            index._connection.execute(statement)
 
 
 @pytest.mark.parametrize("statements", [
@@ -250,7 +250,7 @@ from forecaster.ingest.store.index import Index
 from tests.ingest.test_index import entry
 with Index.changing(Path(sys.argv[1])) as index:
     index.put({f"S{n}": entry(reason="x" * 1000) for n in range(5000)})
-    index._database.execute("PRAGMA cache_size = 1")  # so that pages go to the disk before the end
+    index._connection.execute("PRAGMA cache_size = 1")  # pages go to the disk early
     index.put({f"S{n}": entry(reason="y" * 1000) for n in range(5000)})
     os._exit(9)
 """

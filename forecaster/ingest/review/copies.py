@@ -1,4 +1,4 @@
-"""Sessions whose prices come again: which of them are copies, and when that is known."""
+"""Find sessions whose prices are repeated later, decide which are copies, and since when."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ from forecaster.series import Panel
 
 BAR = ("open", "high", "low", "close")
 
-_COPIED_WITHIN = 70  # sessions
-_COPIED_TOGETHER = 5  # series with copies on one day, where volumes do not confirm them
-_COPIED_SHARE = 0.01  # of all series, likewise
+_COPIED_WITHIN = 70  # sessions between a copy and its original
+_COPIED_TOGETHER = 5  # least number of series with copies on a day that confirm each other
+_COPIED_SHARE = 0.01  # least share of all series, likewise
 _NEVER = np.iinfo(np.int32).max
 
 
-def come_again(
+def repeated_later(
     open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
 ) -> np.ndarray:
-    """Rows whose prices come again in one of the next sessions."""
+    """Return rows whose prices are those of one of the next sessions, (series, rank)."""
     bars = np.stack([open_, high, low, close], axis=-1)
     moving = np.isfinite(bars).all(-1) & (high > low)
     keys = _hash_bars(bars)
@@ -33,7 +33,7 @@ def come_again(
 
 
 def _hash_bars(bars: np.ndarray) -> np.ndarray:
-    """Of (series, row, price), (series, row): equal for equal bars, and practically only then."""
+    """Return a hash of each bar, (series, row), from prices (series, row, price)."""
     bits = np.ascontiguousarray(bars + 0.0).view(np.uint64)  # -0.0 is 0.0
     factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
                         0x27D4EB2F165667C5], np.uint64)  # fmt: skip
@@ -43,11 +43,11 @@ def _hash_bars(bars: np.ndarray) -> np.ndarray:
 
 
 class Copies(NamedTuple):
-    """Rows whose prices come again, all (copy,).
+    """Rows whose prices are repeated later, all (copy,).
 
-    - ``series``, ``positions``: which rows
+    - ``series``, ``positions``: the rows
     - ``originals``: the position of the first later row with these prices
-    - ``same_volumes``: of the first that has the volume too; never where there is none
+    - ``same_volumes``: the position of the first with the same volume too; never where none has it
     """
 
     series: np.ndarray
@@ -57,10 +57,13 @@ class Copies(NamedTuple):
 
 
 def when_known(copies: Copies, listed: np.ndarray) -> np.ndarray:
-    """The position at which each copy is known as one, (copy,); never where it is none.
+    """Return the position at which each copy is known as one, (copy,); never where it is none.
 
-    Copies come with their volume, or on a day with many: of thin or cheap stocks two sessions are
-    sometimes the same by chance. ``copies``: of all series; ``listed``: with a row, (time,).
+    Repeated prices are a copy if the volume is repeated too, or if many series have one on the
+    same day: thin or cheap stocks sometimes have two equal sessions by chance.
+
+    - ``copies``: of all series
+    - ``listed`` (time,): number of series with a row
     """
     return np.minimum(copies.same_volumes, _known_together(copies, listed))
 
@@ -68,10 +71,14 @@ def when_known(copies: Copies, listed: np.ndarray) -> np.ndarray:
 def confirm_copies(
     copied: np.ndarray, panel: Panel, copies: Copies, known: np.ndarray
 ) -> np.ndarray:
-    """Keep those copies that are known as such, (copy,).
+    """Mark confirmed copies in ``copied``; return the positions at which they are known.
 
-    Of consecutive copies the later is flagged too, since either may be the wrong one. ``copied`` is
-    changed in place; returns when each copy is known, both (series, time).
+    Where copy and original are consecutive, the original is marked too, since either may be wrong.
+
+    - ``copied`` (series, time): changed in place
+    - ``copies``, ``known`` (copy,): the candidates, and the result of :func:`when_known`
+
+    Returns (series, time), never where there is no copy.
     """
     copied[:] = False
     known_at = np.full(copied.shape, _NEVER, np.int32)
@@ -83,15 +90,15 @@ def confirm_copies(
     adjacent = next_rows(panel, series, positions) == originals
     series, originals, known = series[adjacent], originals[adjacent], known[adjacent]
     copied[series, originals] = True
-    # It may be a copy itself, which is known at another time.
+    # The original may itself be a copy, known at another time.
     known_at[series, originals] = np.minimum(known_at[series, originals], known)
     return known_at
 
 
 def _known_together(copies: Copies, listed: np.ndarray) -> np.ndarray:
-    """The position at which a copy is one of many of its day, (copy,); never where it is not.
+    """Return the position at which a copy is one of many on its day, (copy,); never if it is not.
 
-    ``listed``: series with a row, (time,).
+    ``listed`` (time,): number of series with a row
     """
     known = np.full(len(copies.positions), _NEVER)
     order = np.argsort(copies.positions, kind="stable")
@@ -106,9 +113,10 @@ def _known_together(copies: Copies, listed: np.ndarray) -> np.ndarray:
 
 
 def compare_with_originals(copied: np.ndarray, panel: Panel) -> Copies:
-    """Where copied rows come again, and when with their volume.
+    """Return where the prices of copied rows are repeated, and where their volume is too.
 
-    Leaves out those whose original is too far away, in a series with long gaps.
+    ``copied`` (series, time). Rows whose original is too far away, in a series with long gaps, are
+    left out.
     """
     bars = np.stack([panel.channel(name) for name in BAR], axis=-1) if copied.any() else None
     volume = panel.channel("volume") if "volume" in panel.channels else None
@@ -128,7 +136,7 @@ def compare_with_originals(copied: np.ndarray, panel: Panel) -> Copies:
 
 
 def next_rows(panel: Panel, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The position of the row that follows each of these in its series; there must be one."""
+    """Return the position of the row after each of these in its series; there must be one."""
     observed = np.flatnonzero(panel.mask)
     keys = rows * panel.mask.shape[1] + positions
     return observed[np.searchsorted(observed, keys, side="right")] % panel.mask.shape[1]

@@ -1,4 +1,4 @@
-"""Sessions that are missing, and rows on days without a session, by the exchanges' calendars."""
+"""Count missing sessions and find rows on closed days, by the exchanges' calendars."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,12 @@ from forecaster.series import NEW_YORK, Panel, exchange_of, sessions, union_of
 
 
 def count_gaps(panel: Panel, common: np.ndarray | None = None) -> dict[str, int]:
-    """By series, how many sessions of its exchange are missing between its first and last row.
+    """Return, by series, the number of missing sessions between its first and last row.
 
-    Where the exchange is not known, sessions are the times at which at least half of the series
-    that are listed then have a row: ``common`` (time,), by default among these series.
+    Where the exchange is unknown, a session is a time at which at least half of the series listed
+    then have a row.
+
+    ``common`` (time,): those times; by default as these series show them
     """
     if common is None:
         common = common_times(panel.mask.sum(0), listed_at(panel))
@@ -35,9 +37,11 @@ def count_gaps(panel: Panel, common: np.ndarray | None = None) -> dict[str, int]
 
 
 def gaps_in_values(times: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """As :func:`count_gaps` counts for series other than prices, without a panel of them.
+    """Return, by series, the number of missing times, for series that are no prices.
 
-    ``times``: of each series' rows, sorted; series that share them may share the array.
+    The result is that of :func:`count_gaps`, without a panel in memory.
+
+    ``times``: each series' times, sorted; series with the same times may share the array
     """
     shared = {id(own): own for own in times.values()}
     axis = union_of(shared.values())
@@ -59,16 +63,16 @@ def gaps_in_values(times: Mapping[str, np.ndarray]) -> dict[str, int]:
 
 
 def is_daily(panel: Panel) -> bool:
-    """Whether the panel's times are days of an exchange, or could be."""
+    """Return whether the panel's times could be days of an exchange."""
     return panel.frequency.alias in ("B", "D")
 
 
 def _sessions_of(panel: Panel, name: str) -> np.ndarray | None:
-    """The days within the panel's span on which a symbol's exchange was open; None: not known."""
+    """Return the days in the panel's span on which a symbol's exchange was open; None: unknown."""
     first, last = pd.Timestamp(panel.times[0]), pd.Timestamp(panel.times[-1])
     exchange = exchange_of(name)
     if exchange is None or (exchange == NEW_YORK and not panel.frequency.nyse):
-        return None  # no symbol that names its exchange, or the days are not those of New York
+        return None  # the symbol names no exchange, or the panel's days are not New York's
     try:
         return sessions(exchange, first, last)
     except (ValueError, NotImplementedError):
@@ -76,7 +80,7 @@ def _sessions_of(panel: Panel, name: str) -> np.ndarray | None:
 
 
 def is_session(panel: Panel, name: str) -> np.ndarray:
-    """Whether the exchange was open, (time,); True where that is not known."""
+    """Return whether the exchange was open, (time,); True where that is unknown."""
     open_days = _sessions_of(panel, name)
     if open_days is None or not len(open_days):
         return np.ones(len(panel.times), bool)
@@ -85,12 +89,12 @@ def is_session(panel: Panel, name: str) -> np.ndarray:
 
 
 def _days(panel: Panel) -> np.ndarray:
-    """The panel's times without the time of day."""
+    """Return the panel's times without the time of day."""
     return panel.times.astype("datetime64[D]").astype("datetime64[ns]")
 
 
 def listed_at(panel: Panel) -> np.ndarray:
-    """How many series have begun at each time and not ended, (time,)."""
+    """Return the number of series that have begun at each time and not ended, (time,)."""
     first = panel.mask.argmax(1)
     last = panel.mask.shape[1] - 1 - panel.mask[:, ::-1].argmax(1)
     listed = np.zeros(len(panel.times) + 1, int)
@@ -100,8 +104,9 @@ def listed_at(panel: Panel) -> np.ndarray:
 
 
 def common_times(count: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """Times at which at least half of the series that are listed then have a row.
+    """Return the times at which at least half of the listed series have a row, (time,).
 
-    ``count``, ``listed`` (time,): how many have a row, and how many are listed.
+    - ``count`` (time,): number of series with a row
+    - ``listed`` (time,): number of listed series
     """
     return count * 2 >= np.maximum(listed, 1)

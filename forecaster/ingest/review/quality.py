@@ -1,15 +1,16 @@
-"""Flags on prices that look wrong, row by row, from the prices alone. Nothing is changed.
+"""Flag rows whose prices look wrong, judged from the prices alone. No price is changed.
 
-Flags of rows:
-    copied       a later session has the same open, high, low and close: the earlier is wrong, and
-                 of two consecutive sessions both are flagged, since either may be
-    reversed     a session apart from both its neighbours, whose move the next one takes back
-    unconfirmed  a jump at the latest session; the next one will show whether it holds
+Flags:
+    copied       a later session has the same open, high, low and close, and this one is wrong; two
+                 consecutive sessions are both flagged, since either may be the wrong one
+    reversed     the prices lie apart from both neighbouring sessions, and the next session takes
+                 the move back
+    unconfirmed  a jump at the latest session; the next session will show whether it lasts
     jump         a jump of the adjusted price: a spin-off, news, or an error
-    ohlc         close or open outside of low to high, or a price that is not positive
-    frozen       the close has not moved for several sessions
+    ohlc         open or close outside the range from low to high, or a price that is not positive
+    frozen       the close has not changed for several sessions
     zero_volume  nothing was traded
-    closed       the exchange was closed on that day; cannot be left out, see MASKS
+    closed       the exchange was closed on that day; this flag cannot be masked, see MASKS
 """
 
 from collections.abc import Sequence
@@ -21,10 +22,10 @@ import pandas as pd
 from forecaster.ingest.review.copies import (
     BAR,
     Copies,
-    come_again,
     compare_with_originals,
     confirm_copies,
     next_rows,
+    repeated_later,
     when_known,
 )
 from forecaster.ingest.review.gaps import is_daily, is_session
@@ -34,27 +35,28 @@ from forecaster.series import UNCONFIRMED, Flags, Panel
 FLAGS = (
     "copied", "reversed", UNCONFIRMED, "jump", "ohlc", "frozen", "zero_volume", "closed",
 )  # fmt: skip
-# Whether days are those of an exchange shows in all rows of a panel, later ones among them, so
-# what is learned from must not depend on it.
+# "closed" is no mask: whether the days of a panel are an exchange's is inferred from all its rows,
+# later ones too, and no later row may decide what is learned from.
 MASKS = tuple(flag for flag in FLAGS if flag != "closed")
 WRONG = ("copied", "reversed", UNCONFIRMED)  # left out by default
-RULES = 2  # raise it when flags, or when they are known, change: stores are reviewed again then
+RULES = 2  # raise it when flags change, or the times at which they are known: reviews run again
 _SEEN_NEXT = ("reversed", "jump")  # known at the next session
 
-_REVERSED = 4.0  # scales of the series' and the day's usual moves
-_TAKEN_BACK = 0.35  # of the move may be left, one usual move aside
-_HISTORY, _LEAST_HISTORY = 120, 30  # sessions that usual moves are measured over
-_JUMP = np.log(1.4)  # and ten usual moves
-_FROZEN = 5  # sessions with one close
-_FEW_SERIES = 10  # fewer say nothing about how large the moves of a day are
-_BLOCK = 500  # series at once
+_REVERSED = 4.0  # least size of a reversed move, in usual moves of the series and the day
+_TAKEN_BACK = 0.35  # most of a reversed move that may remain, besides one usual move
+_HISTORY, _LEAST_HISTORY = 120, 30  # sessions over which usual moves are measured
+_JUMP = np.log(1.4)  # least size of a jump, which is also above ten usual moves
+_FROZEN = 5  # least number of sessions with the same close
+_FEW_SERIES = 10  # with fewer series, the size of a day's moves cannot be judged
+_BLOCK = 500  # series that are flagged at once
 
 
 class Together(NamedTuple):
-    """What only all series of a store together show of some of them.
+    """Facts about some series of a store that follow only from all its series together.
 
-    - ``day_scale`` (time,): how much larger than usual the moves of all were on a day
-    - ``copies``, ``known``: the sessions of these series that come again, and when that is known
+    - ``day_scale`` (time,): size of the moves of all series on a day, relative to usual moves
+    - ``copies``, ``known``: sessions of these series that are repeated later, and the positions at
+      which each is known as a copy
     """
 
     day_scale: np.ndarray
@@ -65,12 +67,13 @@ class Together(NamedTuple):
 def find_flags(
     panel: Panel, *, exchanges: bool = True, together: Together | None = None
 ) -> pd.DataFrame:
-    """Flagged rows of a panel of prices: ``unique_id, ds, flag, known``.
+    """Return the flagged rows of a panel of prices: ``unique_id, ds, flag, known``.
 
-    ``known``: the time from which on the row has the flag, whatever comes after. It is later than
-    ``ds`` for copied and reversed sessions and for jumps; until then a jump is unconfirmed.
-    ``exchanges``: whether ids are symbols that name their exchange. ``together``: of a panel that
-    is a part of another one, on its time axis.
+    ``known`` is the time from which the row has the flag, whatever comes later. It is after ``ds``
+    for copied and reversed sessions and for jumps; until then a jump is unconfirmed.
+
+    - ``exchanges``: whether ids are symbols that name their exchange
+    - ``together``: facts about all series, where the panel holds only some, on the time axis of all
     """
     flagged = {flag: np.zeros(panel.mask.shape, bool) for flag in FLAGS}
     copies_known_at = None
@@ -84,20 +87,20 @@ def find_flags(
 
 
 def one_table(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Flags of several tables in their usual order."""
+    """Return the flags of several tables as one, sorted by series, time and flag."""
     flags = pd.concat(tables, ignore_index=True)
     return flags.sort_values(["unique_id", "ds", "flag"], ignore_index=True)
 
 
 def has_flags(panel: Panel) -> bool:
-    """Whether these are prices by date."""
+    """Return whether a panel holds prices by date, which alone are flagged."""
     return panel.target != "y" and panel.times.dtype.kind == "M"
 
 
 def _table(
     panel: Panel, flag: str, flagged: np.ndarray, copies_known_at: np.ndarray | None
 ) -> pd.DataFrame:
-    """The observed rows with a flag; ``flagged`` and ``copies_known_at`` (series, time)."""
+    """Return the observed rows with a flag; ``flagged``, ``copies_known_at``: (series, time)."""
     rows, positions = np.nonzero(flagged & panel.mask)
     known = positions
     if flag == "copied" and copies_known_at is not None:
@@ -119,10 +122,10 @@ def flags_known(
     mask: Sequence[str] = WRONG,
     known_by: Date | np.datetime64 | None = None,
 ) -> pd.DataFrame:
-    """The flagged rows that a mask leaves out; with ``known_by``, as they were flagged then.
+    """Return the flagged rows that a mask leaves out.
 
-    So nothing later decides what a model learns from: a flag counts from the time at which it is
-    known, and a jump of what was the latest session then is unconfirmed.
+    ``known_by``: only flags that were known by then; a jump at the latest session of that time
+    counts as unconfirmed. So no later row decides what a model learns from. None: all flags.
     """
     if known_by is None:
         return flags[flags["flag"].isin(mask)]
@@ -133,9 +136,9 @@ def flags_known(
 
 
 def flags_of(flags: pd.DataFrame, mask: Sequence[str] = WRONG) -> Flags:
-    """The flags of a mask, for a panel to carry, with those that rows have for a time only.
+    """Return the flags in a mask as a panel carries them, with the times at which they hold.
 
-    ``flags``: as :func:`find_flags` returns them. A jump is unconfirmed until it is known as one.
+    ``flags``: the result of :func:`find_flags`. A jump is unconfirmed until it is known as one.
     """
     lasting = flags[flags["flag"].isin(mask)].assign(until=np.datetime64("NaT", "ns"))
     jumps = flags[(flags["flag"] == "jump") & (UNCONFIRMED in mask)]
@@ -156,7 +159,7 @@ def without_flagged(
     *,
     known_by: Date | np.datetime64 | None = None,
 ) -> Panel:
-    """The panel without the rows that have a flag of the mask; arguments as of `flags_known`."""
+    """Return the panel without the rows with a flag in the mask; see :func:`flags_known`."""
     flags = flags_known(flags[flags["unique_id"].isin(panel.ids)], mask, known_by)
     positions = np.searchsorted(panel.times, flags["ds"].to_numpy())
     inside = positions < len(panel.times)
@@ -167,10 +170,11 @@ def without_flagged(
 
 
 class _Rows(NamedTuple):
-    """The observed rows of a panel: the series, the position in time, and the rank in its series.
+    """The observed rows of a panel: series, position in time, and rank within the series.
 
-    All three are (observed,). They lead from (series, time), with gaps, to (series, rank), where
-    each series' rows follow each other and the rest is NaN; that is shorter than most panels.
+    All three are (observed,). They convert arrays (series, time), with gaps, to arrays (series,
+    rank), where a series' rows follow each other and the rest is NaN, and back. Most panels have
+    fewer ranks than times.
     """
 
     panel: Panel
@@ -187,24 +191,24 @@ class _Rows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of arrays by series and rank."""
+        """Shape of arrays (series, rank)."""
         return len(self.panel.ids), int(self.ranks.max()) + 1
 
     def dense(self, values: np.ndarray, fill: float) -> np.ndarray:
-        """Values of the rows, (observed,), as (series, rank)."""
+        """Return values of the rows, (observed,), as an array (series, rank)."""
         out = np.full(self.shape, fill, np.result_type(values, type(fill)))
         out[self.series, self.ranks] = values
         return out
 
     def channel(self, name: str) -> np.ndarray:
-        """A channel as (series, rank)."""
+        """Return a channel as an array (series, rank)."""
         return self.dense(self.panel.channel(name)[self.series, self.positions], np.nan)
 
     def lengths(self) -> np.ndarray:
-        """The rows of each series, (series,)."""
+        """Return the number of rows of each series, (series,)."""
         return self.panel.mask.sum(1)
 
-    def put(self, target: np.ndarray, values: np.ndarray) -> None:
+    def write_into(self, target: np.ndarray, values: np.ndarray) -> None:
         """Write values (series, rank) into an array (series, time)."""
         target[self.series, self.positions] = values[self.series, self.ranks]
 
@@ -212,18 +216,18 @@ class _Rows(NamedTuple):
 def _flag_prices(
     panel: Panel, flagged: dict[str, np.ndarray], together: Together | None
 ) -> np.ndarray:
-    """Set all flags but ``closed``; returns the positions at which copies are known."""
+    """Set all flags but ``closed``; return the positions at which copies are known."""
     if together is None:
         begun = first_rows(panel).cumsum()
         day_scale = day_scale_of(relative_moves(panel), begun)
     else:
         day_scale = together.day_scale
-    # Work in blocks: some twenty arrays of the panel's size are needed on the way.
+    # In blocks, because about twenty arrays of a block's size are in memory at once.
     for low in range(0, len(panel.ids), _BLOCK):
         block = slice(low, low + _BLOCK)
         rows = _Rows.of(panel.only(panel.ids[block]))
         for flag, marked in _marks(rows, day_scale).items():
-            rows.put(flagged[flag][block], marked)
+            rows.write_into(flagged[flag][block], marked)
     if together is None:
         copies = compare_with_originals(flagged["copied"], panel)
         known = when_known(copies, panel.mask.sum(0))
@@ -233,18 +237,18 @@ def _flag_prices(
 
 
 def copies_in(panel: Panel) -> Copies:
-    """The sessions of these series that come again, confirmed or not."""
+    """Return the sessions of these series that are repeated later, confirmed or not."""
     copied = np.zeros(panel.mask.shape, bool)
     if set(BAR) <= set(panel.channels):
         for low in range(0, len(panel.ids), _BLOCK):
             block = slice(low, low + _BLOCK)
             rows = _Rows.of(panel.only(panel.ids[block]))
-            rows.put(copied[block], come_again(*(rows.channel(name) for name in BAR)))
+            rows.write_into(copied[block], repeated_later(*(rows.channel(name) for name in BAR)))
     return compare_with_originals(copied, panel)
 
 
 def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
-    """By flag the rows that have it, (series, rank); copies are not confirmed yet."""
+    """Return, by flag, which rows have it, (series, rank); copies are not confirmed yet."""
     panel = rows.panel
     price = rows.channel(panel.target)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -265,30 +269,33 @@ def _marks(rows: _Rows, day_scale: np.ndarray) -> dict[str, np.ndarray]:
     day = rows.dense(day_scale[rows.positions], 1.0)
     marks["ohlc"] = _inconsistent(open_, high, low, close)
     marks["reversed"] = _apart(high, low, moves) & _taken_back(moves, usual, day)
-    marks["copied"] = come_again(open_, high, low, close)
+    marks["copied"] = repeated_later(open_, high, low, close)
     return marks
 
 
 def _moves(price: np.ndarray) -> np.ndarray:
-    """Log changes from row to row; 0 where there is none."""
+    """Return log changes from row to row; 0 where there is none."""
     moves = np.diff(np.log(np.where(price > 0, price, np.nan)), axis=1, prepend=np.nan)
     return np.where(np.isfinite(moves), moves, 0.0)
 
 
 def _usual(moves: np.ndarray) -> np.ndarray:
-    """A robust scale of the moves before each row: pandas' rolling median, as a deviation."""
+    """Return the usual size of a move before each row, as a standard deviation.
+
+    A rolling median of sizes, times 1.4826, which is robust against a few large moves.
+    """
     sizes = pd.DataFrame(np.abs(moves).T)
     middle = sizes.rolling(_HISTORY, min_periods=_LEAST_HISTORY).median().shift(1).to_numpy().T
     return np.where(np.isfinite(middle), np.maximum(1.4826 * middle, 0.002), 0.02)
 
 
 def first_rows(panel: Panel) -> np.ndarray:
-    """How many series begin at each time, (time,)."""
+    """Return the number of series that begin at each time, (time,)."""
     return np.bincount(panel.mask.argmax(1), panel.mask.any(1), len(panel.times))
 
 
 def relative_moves(panel: Panel) -> np.ndarray:
-    """Sizes of moves in units of the series' usual ones, (series, time); NaN where no row is."""
+    """Return sizes of moves relative to the series' usual ones, (series, time); NaN in gaps."""
     size = np.full(panel.mask.shape, np.nan, np.float32)
     for row, observed in enumerate(panel.mask):
         moves = _moves(panel.channel(panel.target)[row, observed][None])
@@ -297,10 +304,13 @@ def relative_moves(panel: Panel) -> np.ndarray:
 
 
 def day_scale_of(sizes: np.ndarray, begun: np.ndarray) -> np.ndarray:
-    """How much larger than usual the moves of all series are on a day, 1 at least, (time,).
+    """Return the size of the moves of all series on each day relative to usual, (time,).
 
-    1 as long as there have been few series: one that begins later changes no earlier day.
-    ``sizes`` (series, time): of :func:`relative_moves`; ``begun`` (time,): series up to each time.
+    It is at least 1, and exactly 1 until enough series have begun, so that a series that begins
+    later changes no earlier day.
+
+    - ``sizes`` (series, time): see :func:`relative_moves`
+    - ``begun`` (time,): number of series that have begun by each time
     """
     scale = np.ones(len(begun))
     there = ~np.isnan(sizes)
@@ -310,7 +320,7 @@ def day_scale_of(sizes: np.ndarray, begun: np.ndarray) -> np.ndarray:
 
 
 def _taken_back(moves: np.ndarray, usual: np.ndarray, day: np.ndarray) -> np.ndarray:
-    """A large move whose opposite follows."""
+    """Return rows with a large move that the next move takes back, (series, rank)."""
     after = np.zeros(moves.shape)
     after[:, :-1] = moves[:, 1:]
     day_after = np.ones(day.shape)
@@ -322,7 +332,7 @@ def _taken_back(moves: np.ndarray, usual: np.ndarray, day: np.ndarray) -> np.nda
 
 
 def _apart(high: np.ndarray, low: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """The whole session lies above both its neighbours, or below both."""
+    """Return rows whose whole session lies above both neighbours or below both."""
     out = np.zeros(high.shape, bool)
     above = (low[:, 1:-1] > high[:, :-2]) & (low[:, 1:-1] > high[:, 2:])
     below = (high[:, 1:-1] < low[:, :-2]) & (high[:, 1:-1] < low[:, 2:])
@@ -333,7 +343,7 @@ def _apart(high: np.ndarray, low: np.ndarray, moves: np.ndarray) -> np.ndarray:
 def _inconsistent(
     open_: np.ndarray, high: np.ndarray, low: np.ndarray, close: np.ndarray
 ) -> np.ndarray:
-    """Close or open outside of low to high, or a price that is not positive."""
+    """Return rows with open or close outside low to high, or a price that is not positive."""
     prices = np.stack([open_, high, low, close])
     with np.errstate(invalid="ignore"):
         slack = 1e-4 * np.abs(close)
@@ -343,7 +353,7 @@ def _inconsistent(
 
 
 def _runs(price: np.ndarray, least: int) -> np.ndarray:
-    """Rows whose price has been the same for so many rows, up to them."""
+    """Return rows whose price is that of at least the ``least`` - 1 rows before."""
     same = np.zeros(price.shape, bool)
     same[:, 1:] = price[:, 1:] == price[:, :-1]
     run = np.zeros(price.shape[0], int)

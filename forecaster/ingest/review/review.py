@@ -1,4 +1,4 @@
-"""The review of a store: flags of its rows and gaps in its series, kept beside the prices."""
+"""Review a store: find flags and gaps in its series, and keep them beside the prices."""
 
 import dataclasses
 import io
@@ -42,29 +42,33 @@ if TYPE_CHECKING:
     from forecaster.ingest.store.store import Store
 
 AT_A_TIME = 1_000
-"""Series."""
-_BLOCK_BYTES = 64 * 2**20  # of the moves of all series at some times
+"""Number of series in memory at once."""
+_BLOCK_BYTES = 64 * 2**20  # size of a block of moves, all series at some times
 
 
 class _Axis(NamedTuple):
-    """What is known after each series was read once: as of the panel that they would make."""
+    """Layout, frequency and times of the panel that all series would make together."""
 
     layout: Layout
     frequency: Frequency
     times: np.ndarray
 
 
-class _Seen(NamedTuple):
-    """What some series show, on the axis of all: counts by time, and sessions that come again."""
+class _Part(NamedTuple):
+    """Numbers of series by time, and repeated sessions, in one part of the series.
+
+    - ``begun``, ``observed``, ``listed`` (time,): series that begin, have a row, are listed
+    - ``copies``: sessions that are repeated later
+    """
 
     begun: np.ndarray
-    counted: np.ndarray
+    observed: np.ndarray
     listed: np.ndarray
     copies: Copies
 
 
 def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """Flags and gaps of the prices in a store; None where no series can be read."""
+    """Return flags and gaps of a store's prices, read in parts; None where none can be read."""
     ids = store.ids
     parts = [ids[low : low + AT_A_TIME] for low in range(0, len(ids), AT_A_TIME)]
     axis = _axis(store, parts)
@@ -78,7 +82,7 @@ def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | Non
             if panel is not None
         ]
         begun = np.sum([part.begun for part in seen], axis=0).cumsum()
-        count = np.sum([part.counted for part in seen], axis=0)
+        count = np.sum([part.observed for part in seen], axis=0)
         listed = np.sum([part.listed for part in seen], axis=0)
         scale = _day_scale([file for file in files if file.exists()], begun)
     copies = [part.copies for part in seen]
@@ -95,7 +99,7 @@ def review_in_parts(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | Non
 
 
 def _axis(store: "Store", parts: Sequence[Sequence[str]]) -> _Axis | None:
-    """Read all series, twice; None where none can be used."""
+    """Read all series twice, for the axis that they share; None where none can be used."""
     kinds: Counter[str] = Counter()
     channels: dict[str, None] = {}
     for names in parts:
@@ -115,7 +119,7 @@ def _axis(store: "Store", parts: Sequence[Sequence[str]]) -> _Axis | None:
 
 
 def _panel(store: "Store", names: Sequence[str], layout: Layout) -> Panel | None:
-    """Some series; None where none of them can be used."""
+    """Return a panel of some series; None where none of them can be used."""
     series, _ = store.read_arrays(names)
     try:
         return Panel.from_arrays(series, layout=layout)
@@ -124,7 +128,7 @@ def _panel(store: "Store", names: Sequence[str], layout: Layout) -> Panel | None
 
 
 def _panels(store: "Store", parts: Sequence[Sequence[str]], axis: _Axis) -> Iterator[Panel | None]:
-    """Each part of the series on the axis of all."""
+    """Yield a panel of each part of the series, on the axis of all."""
     for names in parts:
         panel = _panel(store, names, axis.layout)
         if panel is not None:
@@ -132,17 +136,17 @@ def _panels(store: "Store", parts: Sequence[Sequence[str]], axis: _Axis) -> Iter
         yield panel
 
 
-def _look(panel: Panel, file: Path) -> _Seen:
-    """What some series show; the sizes of their moves go into a file."""
+def _look(panel: Panel, file: Path) -> _Part:
+    """Return the counts and copies of some series; write the sizes of their moves to a file."""
     copies = Copies(*(np.zeros(0, int) for _ in Copies._fields))
     if has_flags(panel):
         np.save(file, relative_moves(panel))
         copies = copies_in(panel)
-    return _Seen(first_rows(panel), panel.mask.sum(0), listed_at(panel), copies)
+    return _Part(first_rows(panel), panel.mask.sum(0), listed_at(panel), copies)
 
 
 def _day_scale(files: Sequence[Path], begun: np.ndarray) -> np.ndarray:
-    """As :func:`day_scale_of` of all series, some times after the others."""
+    """Return :func:`day_scale_of` all series, a block of times at once."""
     sizes = [np.load(file, mmap_mode="r") for file in files]
     series = sum(len(part) for part in sizes)
     width = max(1, _BLOCK_BYTES // max(1, 4 * series))
@@ -153,15 +157,11 @@ def _day_scale(files: Sequence[Path], begun: np.ndarray) -> np.ndarray:
     return scale
 
 
-if TYPE_CHECKING:
-    from forecaster.ingest.store.store import Store
-
-
 def review(store: "Store") -> None:
     """Find flags and gaps in all series of a store, and keep them beside the prices.
 
-    Flags are of the prices that are learned from, adjusted closes where there are any. All series
-    count together, because that tells an error that many have on one day from a day of large moves.
+    The prices that models learn from are flagged: adjusted closes, where there are any. All series
+    are looked at together, to tell an error that many share on one day from a day of large moves.
     """
     found = _review_values(store) or _review_prices(store)
     if found is None:
@@ -177,7 +177,7 @@ def review(store: "Store") -> None:
 
 
 def _review_prices(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """Flags and gaps of all series together; None where none can be read."""
+    """Return flags and gaps of all series; None where none can be read."""
     if len(store.ids) > AT_A_TIME:
         return review_in_parts(store)
     series, _ = store.read_arrays(store.ids)
@@ -188,9 +188,9 @@ def _review_prices(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None
 
 
 def _review_values(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None:
-    """The same of series that are no prices: they have no flags, so their values are not kept.
+    """Return flags, of which there are none, and gaps of series that are no prices.
 
-    None where the first series is one of prices, or cannot be read.
+    None where a series holds prices, or none can be used. Only the times are kept in memory.
     """
     times: dict[str, np.ndarray] = {}
     shared: dict[tuple[str, bytes], np.ndarray] = {}
@@ -212,13 +212,13 @@ def _review_values(store: "Store") -> tuple[pd.DataFrame, dict[str, int]] | None
 
 
 def _one_row(store: "Store", times: dict[str, np.ndarray]) -> dict[str, Arrays]:
-    """A panel as small as can be, for a table of flags without any."""
+    """Return one of the series, from which a table without flags is made."""
     first = next(iter(times))
     return {first: store.read_arrays([first])[0][first]}
 
 
 def _counts(flags: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """By series and flag, how many rows have it."""
+    """Return, by series and flag, the number of rows."""
     counts: dict[str, dict[str, int]] = {}
     sizes = flags.groupby(["unique_id", "flag"]).size()
     for (name, flag), count in sizes.items():  # pyright: ignore[reportGeneralTypeIssues]

@@ -1,4 +1,4 @@
-"""Stored prices as one long table for other programs."""
+"""Export stored prices as one long table for other programs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from forecaster.files import Output, as_text, check_output, open_for_arrow
 from forecaster.home import Home
 from forecaster.ingest.store.store import Store
 
-_AT_ONCE = 200  # series in memory at the same time
+_AT_ONCE = 200  # series in memory at once
 
 
 def export_prices(
@@ -23,17 +23,18 @@ def export_prices(
     overwrite: bool = False,
     adjusted: bool = False,
 ) -> int:
-    """Write stored series as one table, which appears whole or not at all; returns its rows.
+    """Write stored series as one table, whole or not at all; return its number of rows.
 
-    - ``tickers``: which series; None: all that are stored
-    - ``form``: ``csv``, ``json``, ``parquet`` or ``excel``, by default as ``output`` ends. In a
-      CSV, text that a spreadsheet would take for a formula gets a quote in front
-    - ``source``: which stored source; None: the only one
+    - ``tickers``: the series to export; None: all
+    - ``form``: ``csv``, ``json``, ``parquet`` or ``excel``; None: as the ending of ``output`` says.
+      In a CSV, a quote precedes text that a spreadsheet would take for a formula
+    - ``source``: the source whose store is exported; None: the only one
     - ``overwrite``: whether ``output`` may exist
-    - ``adjusted``: open, high, low and close on the scale of ``adj_close``, which is then left out
+    - ``adjusted``: convert open, high, low and close to the scale of ``adj_close``, and leave that
+      out
 
-    Raises UsageError when source, ticker, format or folder is not there or the file is, StoreError
-    when a series is damaged.
+    Raises UsageError when source, ticker, format or folder does not exist, or the file does,
+    StoreError when a series is damaged.
     """
     file = check_output(output, form=form, overwrite=overwrite)
     store = _find_store(home, source)
@@ -64,10 +65,10 @@ def _export(store: Store, file: Output, tickers: Sequence[str] | None, *, adjust
 
 
 def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Prices after dividends, where the table has what is needed.
+    """Return prices adjusted for dividends, if the table has close and ``adj_close``.
 
-    As where panels are made, the first row decides whether a series is adjusted. One that is has no
-    price on a day without ``adj_close``: an unadjusted one among the others would be a false jump.
+    As in panels, the first row decides whether a series is adjusted. An adjusted series gets no
+    price on a day without ``adj_close``, where an unadjusted price would be a false jump.
     """
     if not {"close", "adj_close"} <= set(frame.columns):
         return frame
@@ -81,7 +82,7 @@ def _adjusted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _columns(store: Store, names: Sequence[str]) -> list[str]:
-    """All columns that any of the series has, in the order of the first."""
+    """Return the columns of all series, in the order of the first series."""
     import pyarrow.parquet as pq
 
     columns: dict[str, None] = {}

@@ -1,11 +1,11 @@
-"""The index of a price store: its series, their files, and what is known of them, in SQLite.
+"""Read and change the index of a price store: a SQLite file with a row for each series.
 
-``PRAGMA user_version`` is the version of the tables. ``PRAGMA application_id`` is a checksum of all
-other bytes, because SQLite itself does not notice a flipped one. Versions 1 and 2 of the store
-were JSON files, see :mod:`forecaster.ingest.store.manifest`.
+``PRAGMA user_version`` is the version of the tables; versions 1 and 2 were JSON, see
+:mod:`forecaster.ingest.store.manifest`. ``PRAGMA application_id`` is a checksum of all other bytes,
+because SQLite itself does not notice a flipped byte.
 
-A reader copies the whole index into memory, where later changes of the file do not reach it. A
-writer changes the file in one transaction.
+A reader copies the whole file into memory, so that later changes do not affect it. A writer changes
+the file in one transaction.
 """
 
 import contextlib
@@ -29,18 +29,18 @@ from forecaster.files import atomic
 SCHEMA = 3
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
-_ROLLBACK_JOURNAL = b"\1\1"  # not a write-ahead log, which a reader would have to create files for
+_ROLLBACK_JOURNAL = b"\1\1"  # journal mode; to read in the other, a write-ahead log, creates files
 _MOST_BYTES = 2**30  # of an index, about four million series
-_WAIT = 60.0  # seconds, for another process to end its transaction
+_WAIT = 60.0  # seconds to wait for another process's transaction
 _TRIES = 3
-_GAPS = "gaps"  # counted beside the flags of a series
-_CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # SQLite before 3.36 may lack it
+_GAPS = "gaps"  # kind of count beside the flags
+_CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # not in all builds before SQLite 3.36
 _UNSEALED = bytes(4)
 _Record = TypeVar("_Record", bound=tuple[Any, ...])
 
 
 class NewerStore(StoreError):
-    """A store that a later version of the program has written."""
+    """A store that a newer version of the program has written."""
 
 
 class SeriesEntry(NamedTuple):
@@ -48,7 +48,7 @@ class SeriesEntry(NamedTuple):
 
     - ``rows``, ``first``, ``last``: number of rows, time of the first and of the last
     - ``sha256``, ``file``: hash and name of the file
-    - ``state``: "ok", or "suspect" when the source has contradicted what is stored
+    - ``state``: "ok", or "suspect" when the source has contradicted the stored prices
     - ``reason``: why it is suspect
     - ``asked_from``: the first date that the source was asked for; None: all history
     - ``timezone``: of the exchange, where the source says
@@ -68,7 +68,7 @@ class SeriesEntry(NamedTuple):
 
     @property
     def suspect(self) -> bool:
-        """Whether the source has contradicted what is stored."""
+        """Whether the source has contradicted the stored prices."""
         return self.state != "ok"
 
     def as_suspect(self, reason: str) -> "SeriesEntry":
@@ -141,20 +141,51 @@ _TABLES = {
         _optional_text("asked_from"),
     ),
 }  # fmt: skip
-"""Columns by table. Types are checked too: a file may hold values of others than it declares."""
+"""Columns by table. Types are checked, because SQLite does not enforce the declared ones."""
 _ENTRY = ", ".join(SeriesEntry._fields)
 _QUARANTINED = ", ".join(Quarantined._fields)
+
+
+class _Database:
+    """A connection that threads use one at a time."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        self.connection = connection
+        self._one_at_a_time = threading.Lock()
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Return all rows of a query."""
+        with self._one_at_a_time:
+            try:
+                return self.connection.execute(query, list(map(_as_stored, values))).fetchall()
+            except (sqlite3.OperationalError, UnicodeDecodeError):
+                if self.connection.text_factory is not str:
+                    raise
+                self.connection.text_factory = _decode  # slower, but decodes lone surrogates
+                return self.connection.execute(query, list(map(_as_stored, values))).fetchall()
+
+    def column(self, query: str, *values: object) -> list[Any]:
+        """Return the first column of a query."""
+        return [row[0] for row in self.rows(query, *values)]
+
+    def number(self, query: str, *values: object) -> int:
+        """Return the one number of a query's result; 0 where it is NULL."""
+        return self.column(query, *values)[0] or 0
+
+    def record(self, kind: type[_Record], query: str, *values: object) -> _Record | None:
+        """Return the first row of a query as a named tuple; None if there is none."""
+        rows = self.rows(query, *values)
+        return kind(*rows[0]) if rows else None
 
 
 class Series(Mapping[str, SeriesEntry]):
     """The stored series by name, in the order in which they were first stored.
 
-    Entries are read when they are asked for: one by one at first, and all of them at once as soon
-    as a tenth was asked for.
+    Entries are read one by one when they are needed; after a tenth of them, all at once.
     """
 
-    def __init__(self, index: "Index"):
-        self._index = index
+    def __init__(self, database: _Database):
+        self._database = database
         self._found: dict[str, SeriesEntry | None] = {}
         self._complete = False
 
@@ -175,31 +206,30 @@ class Series(Mapping[str, SeriesEntry]):
 
     @functools.cached_property
     def _names(self) -> list[str]:
-        return self._index.column("SELECT name FROM series ORDER BY position")
+        return self._database.column("SELECT name FROM series ORDER BY position")
 
     @functools.cached_property
     def _most_one_by_one(self) -> int:
-        return self._index.number("SELECT count(*) FROM series") // 10
+        return self._database.number("SELECT count(*) FROM series") // 10
 
     def _find(self, name: str) -> SeriesEntry | None:
         if not self._complete and name not in self._found:
             if len(self._found) >= self._most_one_by_one:
-                rows = self._index.rows_of(f"SELECT name, {_ENTRY} FROM series")
+                rows = self._database.rows(f"SELECT name, {_ENTRY} FROM series")
                 self._found = {name: SeriesEntry._make(fields) for name, *fields in rows}
                 self._complete = True
             else:
                 query = f"SELECT {_ENTRY} FROM series WHERE name = CAST(? AS TEXT)"
-                self._found[name] = self._index.record(SeriesEntry, query, name)
+                self._found[name] = self._database.record(SeriesEntry, query, name)
         return self._found.get(name)
 
 
 class Index:
-    """What a store holds: a copy in memory, or the file itself within a transaction."""
+    """The contents of an index: a copy in memory, or the file itself within a transaction."""
 
-    def __init__(self, database: sqlite3.Connection):
-        self._database = database
-        self._one_at_a_time = threading.Lock()
-        self.series: Mapping[str, SeriesEntry] = Series(self)
+    def __init__(self, connection: sqlite3.Connection):
+        self._connection, self._database = connection, _Database(connection)
+        self.series: Mapping[str, SeriesEntry] = Series(self._database)
 
     @staticmethod
     def new(source: str) -> "Index":
@@ -219,7 +249,7 @@ class Index:
         Raises FileNotFoundError when there is none, StoreError when it is damaged, NewerStore when
         it is of a newer version.
         """
-        for remaining in reversed(range(_TRIES)):  # another process may be undoing a transaction
+        for remaining in reversed(range(_TRIES)):  # another process may be rolling back
             try:
                 _check_header(path)
                 with _open_to_read(path) as (database, file):
@@ -232,15 +262,15 @@ class Index:
         raise AssertionError
 
     @staticmethod
-    def _of_memory(database: sqlite3.Connection) -> "Index":
-        index = Index(database)
-        weakref.finalize(index, database.close)
+    def _of_memory(connection: sqlite3.Connection) -> "Index":
+        index = Index(connection)
+        weakref.finalize(index._database, connection.close)
         return index
 
     @staticmethod
     @contextlib.contextmanager
     def changing(path: Path) -> Iterator["Index"]:
-        """Yield the index in a file to be changed, in one transaction: all of it counts or nothing.
+        """Yield the index in a file, to be changed in one transaction.
 
         Raises StoreError when it is damaged, WriteError when it cannot be written.
         """
@@ -250,169 +280,145 @@ class Index:
                 database.execute("PRAGMA synchronous = EXTRA")
                 database.execute("BEGIN IMMEDIATE")
                 if _CAN_SERIALIZE:
-                    _check_seal(database.serialize(), path)  # damage must not be sealed
+                    _check_seal(database.serialize(), path)  # a new checksum would hide damage
                 _check(database, path)
                 yield Index(database)
                 _seal(database)
                 database.execute("COMMIT")
-            atomic.sync(path.parent)  # some builds of SQLite leave this out
+            atomic.sync(path.parent)  # not done by all builds of SQLite
 
     def write(self, path: Path) -> None:
-        """Write the whole index to a file, in place of another. Raises WriteError."""
+        """Write the whole index to a file, or replace it. Raises WriteError."""
 
         def write(temporary: Path) -> None:
             with _as_os_error(path), contextlib.closing(_connect(temporary, "rwc")) as database:
                 database.execute("PRAGMA journal_mode = MEMORY")
-                self._database.backup(database)
+                self._connection.backup(database)
                 database.execute("BEGIN IMMEDIATE")
                 _seal(database)
                 database.execute("COMMIT")
 
         with atomic.as_write_error(path):
-            _journal(path).unlink(missing_ok=True)  # of the file that is replaced
+            _journal(path).unlink(missing_ok=True)  # SQLite would apply it to the new file
         atomic.write_file(path, write)
-
-    def rows_of(self, query: str, *values: object) -> list[Any]:
-        """Return all rows of a query."""
-        with self._one_at_a_time:
-            try:
-                return self._database.execute(query, list(map(_as_stored, values))).fetchall()
-            except (sqlite3.OperationalError, UnicodeDecodeError):
-                if self._database.text_factory is not str:
-                    raise
-                self._database.text_factory = _decode  # slower, but for bytes that are not UTF-8
-                return self._database.execute(query, list(map(_as_stored, values))).fetchall()
-
-    def column(self, query: str, *values: object) -> list[Any]:
-        """Return the first column of a query."""
-        return [row[0] for row in self.rows_of(query, *values)]
-
-    def number(self, query: str, *values: object) -> int:
-        """Return the one number that a query asks for; 0 where it is NULL."""
-        return self.column(query, *values)[0] or 0
-
-    def record(self, kind: type[_Record], query: str, *values: object) -> _Record | None:
-        """Return the first row of a query as a named tuple; None where there is no row."""
-        rows = self.rows_of(query, *values)
-        return kind(*rows[0]) if rows else None
 
     @property
     def source(self) -> str:
         """The name of the source."""
-        return self.column("SELECT source FROM store")[0]
+        return self._database.column("SELECT source FROM store")[0]
 
     @property
     def origin(self) -> Origin | None:
         """The source when it was last read, where it has a fingerprint."""
-        (fingerprint,) = self.column("SELECT fingerprint FROM store")
+        (fingerprint,) = self._database.column("SELECT fingerprint FROM store")
         if fingerprint is None:
             return None
-        tickers = self.column("SELECT name FROM tickers ORDER BY position")
-        failed = self.rows_of("SELECT name, reason FROM failed ORDER BY position")
+        tickers = self._database.column("SELECT name FROM tickers ORDER BY position")
+        failed = self._database.rows("SELECT name, reason FROM failed ORDER BY position")
         return Origin(fingerprint, tickers, dict(failed))
 
     @property
     def quality(self) -> Quality | None:
         """The result of the last review; None where there was none."""
-        return self.record(
+        return self._database.record(
             Quality,
             "SELECT flags_file, flags_sha256, prices_digest FROM store WHERE flags_file NOT NULL",
         )
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """By series, the number of rows with each flag, and of missing sessions under "gaps"."""
+        """By series, the number of rows with each flag, and of missing sessions as "gaps"."""
         counts: dict[str, dict[str, int]] = {}
-        for name, kind, count in self.rows_of("SELECT series, kind, count FROM counts"):
+        for name, kind, count in self._database.rows("SELECT series, kind, count FROM counts"):
             counts.setdefault(name, {})[kind] = count
         return counts
 
     @property
     def quarantine(self) -> list[Quarantined]:
-        """Damaged files that were set aside, the latest last."""
-        rows = self.rows_of(f"SELECT {_QUARANTINED} FROM quarantine ORDER BY position")
+        """Records of damaged files that were set aside, the latest last."""
+        rows = self._database.rows(f"SELECT {_QUARANTINED} FROM quarantine ORDER BY position")
         return list(map(Quarantined._make, rows))
 
     @property
     def rows(self) -> int:
         """Number of rows of all series."""
-        return self.number("SELECT sum(rows) FROM series")
+        return self._database.number("SELECT sum(rows) FROM series")
 
     @property
     def first(self) -> str:
         """The earliest first time of all series; empty when there are none."""
-        times = self.column("SELECT DISTINCT first FROM series")
+        times = self._database.column("SELECT DISTINCT first FROM series")
         return min(times, key=_in_time, default="")
 
     @property
     def last(self) -> str:
         """The latest last time of all series; empty when there are none."""
-        times = self.column("SELECT DISTINCT last FROM series")
+        times = self._database.column("SELECT DISTINCT last FROM series")
         return max(times, key=_in_time, default="")
 
     @property
     def suspects(self) -> int:
         """Number of series that the source has contradicted."""
-        return self.number("SELECT count(*) FROM series WHERE state != 'ok'")
+        return self._database.number("SELECT count(*) FROM series WHERE state != 'ok'")
 
     @property
     def gaps(self) -> int:
-        """Missing sessions of all series, as last reviewed."""
-        return self.number("SELECT sum(count) FROM counts WHERE kind = ?", _GAPS)
+        """Number of missing sessions of all series in the last review."""
+        return self._database.number("SELECT sum(count) FROM counts WHERE kind = ?", _GAPS)
 
     @property
     def flagged(self) -> int:
-        """Flags of all series, as last reviewed."""
-        return self.number("SELECT sum(count) FROM counts WHERE kind != ?", _GAPS)
+        """Number of flags of all series in the last review."""
+        return self._database.number("SELECT sum(count) FROM counts WHERE kind != ?", _GAPS)
 
     @property
     def files(self) -> set[str]:
         """The names of all files of series."""
-        return set(self.column("SELECT file FROM series"))
+        return set(self._database.column("SELECT file FROM series"))
 
     def digest(self, names: Iterable[str] | None = None) -> str:
         """Return a hash of the content of some series, by default all."""
         if names is None:
-            pairs = self.rows_of("SELECT name, sha256 FROM series ORDER BY name")
+            pairs = self._database.rows("SELECT name, sha256 FROM series ORDER BY name")
         else:
             pairs = [(name, self.series[name].sha256) for name in sorted(names)]
         return hashlib.sha256("\n".join(map(" ".join, pairs)).encode()).hexdigest()
 
     def gaps_of(self, name: str) -> int:
-        """Return the number of missing sessions of a series, as last reviewed."""
+        """Return the number of missing sessions of a series in the last review."""
         query = "SELECT sum(count) FROM counts WHERE series = CAST(? AS TEXT) AND kind = ?"
-        return self.number(query, name, _GAPS)
+        return self._database.number(query, name, _GAPS)
 
     def flags_of(self, name: str) -> dict[str, int]:
-        """Return the number of rows of a series with each flag, as last reviewed."""
+        """Return the number of rows of a series with each flag in the last review."""
         query = "SELECT kind, count FROM counts WHERE series = CAST(? AS TEXT) AND kind != ?"
-        return dict(self.rows_of(query, name, _GAPS))
+        return dict(self._database.rows(query, name, _GAPS))
 
     def by_urgency(self) -> list[str]:
         """Return all series: suspects first, then those with the most flags and gaps."""
-        return self.column("""
+        return self._database.column("""
             SELECT name FROM series
             LEFT JOIN (SELECT series, sum(count) AS total FROM counts GROUP BY series)
             ON series = name ORDER BY state = 'ok', ifnull(total, 0) DESC, position""")
 
     def lost(self, name: str) -> Quarantined | None:
-        """Return what was known of a series that is not stored because its file was set aside."""
+        """Return the latest quarantine record of a series that is not stored."""
         if name in self.series:
             return None
         query = f"SELECT {_QUARANTINED} FROM quarantine WHERE series = CAST(? AS TEXT)"
-        return self.record(Quarantined, f"{query} ORDER BY position DESC LIMIT 1", name)
+        return self._database.record(Quarantined, f"{query} ORDER BY position DESC LIMIT 1", name)
 
     def known(self, name: str) -> SeriesEntry | Quarantined | None:
-        """Return a series' entry, or what is left of it when its file was set aside."""
+        """Return a series' entry, or its quarantine record if it is not stored."""
         return self.series.get(name) or self.lost(name)
 
     def put(self, entries: Mapping[str, SeriesEntry]) -> set[str]:
-        """Add entries, or replace those of the same names; returns the files no longer named."""
+        """Add entries, or replace those of the same names; return the files of replaced ones."""
         old = {name: self.series.get(name) for name in entries}
         self._insert("series", f"name, {_ENTRY}", [(n, *each) for n, each in entries.items()])
-        self.series = Series(self)
+        self.series = Series(self._database)
         if any(was is None or was.sha256 != entries[name].sha256 for name, was in old.items()):
-            self._database.execute("UPDATE store SET prices_digest = NULL")
+            self._connection.execute("UPDATE store SET prices_digest = NULL")
         files = {name: was.file for name, was in old.items() if was is not None}
         return {file for name, file in files.items() if file != entries[name].file}
 
@@ -420,14 +426,14 @@ class Index:
         """Remove the entries of series."""
         for name in names:
             query = "DELETE FROM series WHERE name = CAST(? AS TEXT)"
-            self._database.execute(query, [_as_stored(name)])
-        self.series = Series(self)
-        self._database.execute("UPDATE store SET prices_digest = NULL")
+            self._connection.execute(query, [_as_stored(name)])
+        self.series = Series(self._database)
+        self._connection.execute("UPDATE store SET prices_digest = NULL")
 
     def set_origin(self, origin: Origin | None) -> None:
-        """Note what the source held when it was read; None: it must be read again."""
-        self._database.execute("DELETE FROM tickers")
-        self._database.execute("DELETE FROM failed")
+        """Set what the source held when it was read; None: it must be read again."""
+        self._connection.execute("DELETE FROM tickers")
+        self._connection.execute("DELETE FROM failed")
         self._update_store("fingerprint", (None if origin is None else origin.fingerprint,))
         if origin is not None:
             self._insert("tickers", "name", [(name,) for name in origin.tickers])
@@ -436,20 +442,20 @@ class Index:
     def set_quality(
         self, quality: Quality | None, counts: Mapping[str, Mapping[str, int]] | None = None
     ) -> None:
-        """Note the result of a review; None: the series cannot be reviewed.
+        """Set the result of a review; None: the series cannot be reviewed.
 
-        ``counts``: as :attr:`counts`; zeros may be left out
+        ``counts``: see :attr:`counts`; zeros may be left out
         """
         fields = (None, None, None) if quality is None else quality
         if quality is not None and quality.prices_digest != self.digest():
             fields = quality._replace(prices_digest=None)
         self._update_store("flags_file, flags_sha256, prices_digest", fields)
-        self._database.execute("DELETE FROM counts")
+        self._connection.execute("DELETE FROM counts")
         rows = [(n, kind, k) for n, each in (counts or {}).items() for kind, k in each.items()]
         self._insert("counts", "series, kind, count", rows)
 
     def set_aside(self, records: Iterable[Quarantined]) -> None:
-        """Note damaged files that were set aside."""
+        """Add records of damaged files that were set aside."""
         self._insert("quarantine", _QUARANTINED, list(records))
 
     def _insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
@@ -459,23 +465,23 @@ class Index:
         if table == "series":
             changed = ", ".join(f"{name} = excluded.{name}" for name in names)
             query += f" ON CONFLICT (name) DO UPDATE SET {changed}"
-        self._database.executemany(query, (list(map(_as_stored, row)) for row in rows))
+        self._connection.executemany(query, (list(map(_as_stored, row)) for row in rows))
 
     def _update_store(self, columns: str, values: Sequence[object]) -> None:
         changed = ", ".join(f"{name} = CAST(? AS TEXT)" for name in columns.split(", "))
-        self._database.execute(f"UPDATE store SET {changed}", list(map(_as_stored, values)))
+        self._connection.execute(f"UPDATE store SET {changed}", list(map(_as_stored, values)))
 
 
 def count_by_series(
     flags: Mapping[str, Mapping[str, int]], gaps: Mapping[str, int]
 ) -> dict[str, dict[str, int]]:
-    """Return the ``counts`` of an index: of flags and gaps by series, without zeros."""
+    """Return flags and gaps by series in the form of :attr:`Index.counts`, without zeros."""
     counts = {name: {_GAPS: gaps[name], **flags.get(name, {})} for name in gaps}
     return {name: {k: n for k, n in each.items() if n} for name, each in counts.items()}
 
 
 def is_index(path: Path) -> bool:
-    """Return whether a file begins as indexes do; other programs may write files of this name."""
+    """Return whether a file begins like an index; others may write files of this name too."""
     try:
         with path.open("rb") as file:
             begin = file.read(4096)
@@ -503,28 +509,28 @@ def newer(path: Path, schema: int) -> NewerStore:
 
 
 def _check_header(path: Path) -> None:
-    """Raise ValueError unless a file begins as an index that SQLite reads without other files."""
+    """Raise ValueError unless a file's size and header are those of an index."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         size = file.seek(0, os.SEEK_END)
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
         raise ValueError("it is empty" if not size else "not a file of SQLite")
     if header[18:20] != _ROLLBACK_JOURNAL:
-        raise ValueError("its header is not as written")
+        raise ValueError("its header is not what was written")
     if size > _MOST_BYTES:
         raise ValueError(f"it has {size:,} bytes, more than {_MOST_BYTES:,}")
 
 
 def _journal(path: Path) -> Path:
-    """Return where SQLite keeps what a transaction in a file has replaced."""
+    """Return the file in which SQLite keeps pages that a transaction has replaced."""
     return path.with_name(f"{path.name}-journal")
 
 
 @contextlib.contextmanager
 def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
-    """Yield a connection in which a transaction that reads has begun, and the file that it reads.
+    """Yield a connection with a read transaction, and the file that it reads.
 
-    What a killed process has left half-written can only be undone by writing: in a copy.
+    The transaction of a killed process must be rolled back first, which writes: in a copy.
     """
     file = path
     with contextlib.ExitStack() as stack:
@@ -536,7 +542,7 @@ def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
                 raise
             file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name
             shutil.copyfile(path, file)
-            with contextlib.suppress(FileNotFoundError):  # undone meanwhile
+            with contextlib.suppress(FileNotFoundError):  # another process has rolled back
                 shutil.copyfile(_journal(path), _journal(file))
             database = stack.enter_context(contextlib.closing(_connect(file, "rw")))
             _begin_to_read(database)
@@ -554,12 +560,12 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _in_memory() -> sqlite3.Connection:
-    """Return an empty database in memory, for all threads."""
+    """Return an empty database in memory, which all threads may use."""
     return _hardened(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
 
 
 def _hardened(database: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a connection in which a file made by a stranger runs nothing."""
+    """Return a connection in which a forged file cannot run anything."""
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     database.execute("PRAGMA trusted_schema = OFF")
     database.execute("PRAGMA cell_size_check = ON")
@@ -567,7 +573,7 @@ def _hardened(database: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _copy_in_memory(database: sqlite3.Connection, file: Path, path: Path) -> sqlite3.Connection:
-    """Return a copy of the index in a file, checked as by :func:`_check`, which takes ``path``."""
+    """Return a checked copy of the index in a file; ``path`` is its name in errors."""
     copy = _in_memory()
     try:
         if _CAN_SERIALIZE:
@@ -584,9 +590,9 @@ def _copy_in_memory(database: sqlite3.Connection, file: Path, path: Path) -> sql
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise ValueError or sqlite3.Error unless tables and values are of the kind written here.
+    """Raise ValueError or sqlite3.Error unless tables and types are those of this version.
 
-    Raises NewerStore, which names ``path``, when it is of a newer version.
+    Raises NewerStore when it is of a newer version; ``path`` is its name in errors.
     """
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
@@ -607,11 +613,12 @@ def _tables_of(database: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 @functools.cache
 def _tables_of_new() -> list[tuple[str, ...]]:
-    return _tables_of(Index.new("")._database)
+    index = Index.new("")  # which must live until the query is done
+    return _tables_of(index._connection)
 
 
 def _seal(database: sqlite3.Connection) -> None:
-    """Put the checksum of all that is about to be committed into the header."""
+    """Put a checksum of the index, including uncommitted changes, into its header."""
     seal = _UNSEALED
     if _CAN_SERIALIZE:
         major, minor, patch = sqlite3.sqlite_version_info[:3]
@@ -621,18 +628,19 @@ def _seal(database: sqlite3.Connection) -> None:
 
 
 def _check_seal(raw: bytes, file: Path) -> None:
-    """Raise ValueError unless all bytes of an index, and the size of its file, are as written."""
+    """Raise ValueError unless an index has its checksum, and its file no more bytes."""
     sealed = raw[68:72] in (_UNSEALED, _checksum(raw, written_by=raw[96:100]))
     if not sealed or raw[24:28] != raw[92:96] or file.stat().st_size != len(raw):
         raise ValueError("its content is not what was written")
 
 
 def _checksum(raw: bytes, *, written_by: bytes) -> bytes:
-    """Return the CRC-32 of a file of SQLite, whose header changes when it is committed.
+    """Return the CRC-32 of a SQLite file as it will be after a commit.
 
-    - the counter of changes, bytes 24 to 27, and its copy, bytes 92 to 95, are left out
-    - so is the checksum itself, bytes 68 to 71
-    - ``written_by``: the version of SQLite, bytes 96 to 99
+    The checksum itself, in bytes 68 to 71, counts as zeros, and so does the counter of commits, in
+    bytes 24 to 27 and again in 92 to 95.
+
+    ``written_by``: the version of SQLite that commits, in bytes 96 to 99
     """
     header = bytearray(raw[:_HEADER_BYTES])
     header[24:28] = header[68:72] = header[92:96] = bytes(4)
@@ -643,7 +651,7 @@ def _checksum(raw: bytes, *, written_by: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _as_os_error(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite that a disk can cause into OSError, and damage into StoreError."""
+    """Raise SQLite's errors of the block: those of the disk as OSError, damage as StoreError."""
     try:
         yield
     except ValueError as error:
@@ -667,12 +675,12 @@ _CODES = {
 
 
 def _kind(error: sqlite3.Error) -> int:
-    """Return SQLite's primary code of an error; 0 for errors of Python's module."""
+    """Return SQLite's primary code of an error; 0 for an error of Python's module."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _as_stored(value: object) -> object:
-    """Return a value as SQLite takes it: text that UTF-8 may lack as bytes."""
+    """Return a value to pass to SQLite; text as bytes, in case it has lone surrogates."""
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "surrogatepass")
     return value
@@ -683,5 +691,5 @@ def _decode(raw: bytes) -> str:
 
 
 def _in_time(time: str) -> tuple[int, str]:
-    """Return a key that sorts whole numbers by value, and dates as they are written."""
+    """Return a sort key of a time: whole numbers sort by value, dates as text."""
     return (int(time), "") if time.lstrip("-").isdecimal() else (0, time)

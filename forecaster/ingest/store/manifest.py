@@ -1,7 +1,7 @@
-"""Indexes of older stores: JSON files, which are only read.
+"""Read the index of older stores, a JSON file.
 
-Version 2 added, to version 1: a hash of the file in it, the state of each series, and where its
-data came from. Version 3 is SQLite, see :mod:`forecaster.ingest.store.index`.
+Version 2 added to version 1 a hash of the file, the state of each series, and the source's
+fingerprint. Version 3 is a SQLite file, see :mod:`forecaster.ingest.store.index`.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ def read_manifest(path: Path) -> Index:
 
 
 def is_manifest(path: Path) -> bool:
-    """Return whether a file begins as manifests do; other programs write files of this name too."""
+    """Return whether a file begins like a manifest; others write files of this name too."""
     try:
         with path.open("rb") as file:
             return file.read(len(_BEGIN)) == _BEGIN
@@ -62,7 +62,7 @@ def _index(content: Mapping[str, Any], schema: int) -> Index:
     index = Index.new(str(content["source"]))
     series = content["series"]
     if schema == 1 and index.source == "yahoo":
-        # Version 1 did not record what it had asked for, and kept no actions; ask again.
+        # Version 1 recorded neither the first date asked for nor actions: ask for all again.
         series = {name: each | {"asked_from": each["first"]} for name, each in series.items()}
     index.put({name: _entry(each) for name, each in series.items()})
     if (origin := content.get("origin")) is not None:
@@ -81,7 +81,7 @@ def _entry(fields: Mapping[str, Any]) -> SeriesEntry:
 
 
 def _hash(raw: bytes) -> str:
-    """Return the hash of a manifest, in which the hash itself counts as zeros."""
+    """Return the SHA-256 of a manifest in which the hash itself counts as zeros."""
     end = len(_BEGIN) + 64
     head = raw[: len(_BEGIN)] + b"0" * 64 if raw.startswith(_BEGIN) else raw[:end]
     return hashlib.sha256(head + raw[end:]).hexdigest()

@@ -1,4 +1,4 @@
-"""One series as a file of the store: Parquet with page checksums, named after its content."""
+"""Encode a series as a file of the store and read it: Parquet, named after its content."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from forecaster.series import show_time
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-# Files of flags are named after their content alone. A series "flags.x" is in flags.x~12345678....
+# The name of a file of flags holds only a hash; that of a series "flags.x" is flags.x~12345678....
 FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
 _META = b"forecaster"
 
@@ -40,9 +40,9 @@ class Encoded(NamedTuple):
 def encode(
     name: str, frame: pd.DataFrame, *, asked_from: str | None = None, timezone: str | None = None
 ) -> Encoded:
-    """A series in the format of the store; the same content gives the same bytes.
+    """Encode a series as a file of the store; the same content gives the same bytes.
 
-    The file holds all of the series' entry, so that a lost index can be made anew.
+    The file holds the whole entry too, from which a lost index can be made anew.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -61,12 +61,12 @@ def encode(
 
 
 def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
-    """Name and entry of a series, from the content and the name of its file."""
+    """Return the name and entry of a series from the content and the name of its file."""
     table = open_parquet(raw).read(use_threads=False)
     metadata = table.schema.metadata or {}
     if _META in metadata:
         described = json.loads(metadata[_META])
-    else:  # of version 1
+    else:  # written by version 1
         name = table.column("unique_id")[0].as_py()
         described = {"name": name, "asked_from": None, "timezone": None}
     return described["name"], _entry(raw, file, described, table.column("ds").to_pandas())
@@ -87,7 +87,7 @@ def _entry(
 
 
 def open_parquet(raw: bytes) -> "pq.ParquetFile":
-    """The file, to be read with its page checksums verified."""
+    """Open the bytes of a Parquet file; reading verifies its page checksums."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,12 +95,12 @@ def open_parquet(raw: bytes) -> "pq.ParquetFile":
 
 
 def sha256(raw: bytes) -> str:
-    """The hash that entries carry, in hexadecimal."""
+    """Return the SHA-256 in hexadecimal, as entries hold it."""
     return hashlib.sha256(raw).hexdigest()
 
 
 def arrays(raw: bytes) -> Arrays:
-    """A series' file as arrays."""
+    """Return a series' file as arrays."""
     table = open_parquet(raw).read(use_threads=False)
     channels = tuple(c for c in table.column_names if c not in ("unique_id", "ds"))
     values = [table.column(c).to_numpy().astype(float, copy=False) for c in channels]
@@ -111,6 +111,9 @@ def arrays(raw: bytes) -> Arrays:
 
 
 def series_of_file(stem: str) -> str:
-    """The series that a file is named after, as far as its name tells."""
+    """Return the series that a file is named after, as far as its name tells.
+
+    ``stem``: the name without hash and ending
+    """
     name = urllib.parse.unquote(stem.rsplit("~", 1)[0])
     return name if file_name(name) == stem else urllib.parse.unquote(stem)

@@ -1,15 +1,15 @@
-"""The price store: one Parquet file a series under the home folder, and an index.
+"""Read and update a price store: a Parquet file for each series, and an index of them.
 
     prices/<source>/<series>.<hash>.parquet   unique_id, ds, channels...; page checksums
     prices/<source>/index.sqlite              file, rows, first, last and SHA-256 of each series
     prices/<source>/quarantine/               damaged files, kept aside
     prices/<source>/.lock                     held by the process that updates the store
 
-A series' new file is written beside the old one, and counts once the index names it, which changes
-in one transaction: whatever is interrupted, a reader finds the old state or the new one.
+A series' new file is written beside the old one and counts once the index names it. The index
+changes in one transaction, so an interruption leaves either the old state or the new one.
 
-Stores of versions 1 and 2 have a manifest.json as index. Who locks the store moves it over; until
-the manifest is removed, it is the one that counts.
+Stores of versions 1 and 2 have a manifest.json as index. Locking such a store converts it to
+SQLite. While a manifest exists, it is the valid index, even beside an index.sqlite.
 """
 
 import contextlib
@@ -53,12 +53,12 @@ from forecaster.spelling import spelled, spellings
 _QUARANTINE = "quarantine"
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _THREADS = min(8, os.cpu_count() or 1)
-_SWEPT_AFTER = 3600.0  # seconds; until then a reader may have read an index that names the file
+_SWEPT_AFTER = 3600.0  # seconds, after which no reader uses an index that names an old file
 
 
 @dataclasses.dataclass(eq=False)
 class Store:
-    """The series of one source, in a folder, and their index as it was when it was last read."""
+    """The series of one source in a folder, with the index as last read or committed."""
 
     folder: Path
     index: Index
@@ -66,7 +66,7 @@ class Store:
 
     @staticmethod
     def open(home: Home, source: str) -> "Store":
-        """Open a source's store; an empty one where there is none yet. Reads the index only.
+        """Open a source's store, an empty one if it does not exist yet. Only the index is read.
 
         Raises StoreError when the index is damaged or of a newer version.
         """
@@ -78,7 +78,7 @@ class Store:
 
     @staticmethod
     def open_or_recover(home: Home, source: str) -> "Store":
-        """Open a store to write to it: a damaged index is made anew once the store is locked."""
+        """Open a store to write to it. A damaged index is rebuilt when the store is locked."""
         try:
             return Store.open(home, source)
         except NewerStore:
@@ -110,12 +110,12 @@ class Store:
 
     @property
     def ids(self) -> list[str]:
-        """All series in the store."""
+        """The names of all series in the store."""
         return list(self.index.series)
 
     @property
     def quarantine_folder(self) -> Path:
-        """Where damaged files are set aside."""
+        """The folder of damaged files."""
         return self.folder / _QUARANTINE
 
     def __contains__(self, name: str) -> bool:
@@ -131,15 +131,15 @@ class Store:
         return self.folder / file
 
     def spelled(self, name: str) -> str:
-        """A series' name as it is stored, however it is spelled; unchanged if there is none."""
+        """Return the stored name for any spelling of a series' name; unchanged if not stored."""
         return name if name in self else spelled(spellings(self.ids), name) or name
 
     @contextlib.contextmanager
     def locked(self, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Keep other processes from updating the store in the block; read its index anew.
+        """Lock the store for the block and read its index again.
 
-        A damaged index is set aside and made anew from the files, and that of an older version is
-        moved over. ``on_wait(message)`` is called when another process has to be waited for.
+        A damaged or lost index is rebuilt from the files, one of an older version is converted.
+        ``on_wait(message)`` is called before waiting for another process.
         """
         with locked_folder(self.folder, on_wait):
             self._reread()
@@ -147,7 +147,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked_to_read(self) -> Iterator[None]:
-        """Lock the store to read it; where its folder may only be read, read it without a lock."""
+        """Lock the store for the block, unless its folder may only be read."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(self.locked())
@@ -158,12 +158,12 @@ class Store:
             yield
 
     def _reread(self) -> None:
-        """Read the index from disk, in an older version too; make it anew if damaged or lost."""
+        """Read the index from disk; convert it if it is older, rebuild it if damaged or lost."""
         why, broken = "the index is lost", None
         try:
             self.index = _read_index(self.folder)
             if (self.folder / MANIFEST).exists():
-                with contextlib.suppress(WriteError):  # reading will do, until something changes
+                with contextlib.suppress(WriteError):  # the manifest remains valid
                     self._write_whole()
             return
         except NewerStore:
@@ -180,19 +180,19 @@ class Store:
         self._write_whole()
 
     def _write_whole(self) -> None:
-        """Write the index in place of an older one, of this version or an earlier one."""
+        """Replace the whole index on disk, and remove a manifest."""
         self.index.write(self.folder / INDEX)
         if (self.folder / MANIFEST).exists():
             atomic.remove_file(self.folder / MANIFEST)
             with atomic.as_write_error(self.folder):
-                atomic.sync(self.folder)  # before the index changes: it must not come back
+                atomic.sync(self.folder)  # the manifest must not return once the index has changed
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Index]:
-        """Yield the index on disk, to be changed in one transaction; read it again after that."""
+        """Yield the index on disk, to be changed in one transaction; then read it again."""
         with atomic.as_write_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            atomic.sync(self.folder)  # what the index will name must be there before it
+            atomic.sync(self.folder)  # files must be on disk before the index names them
         path = self.folder / INDEX
         if not path.exists() or (self.folder / MANIFEST).exists():
             with contextlib.suppress(FileNotFoundError):
@@ -210,13 +210,13 @@ class Store:
         asked_from: str | None = None,
         timezone: str | None = None,
     ) -> None:
-        """Write one series to the store; it counts once :meth:`commit` is called, not before."""
+        """Write one series to the store; it counts after :meth:`commit`."""
         self.write_encoded(encode(name, frame, asked_from=asked_from, timezone=timezone))
 
     def write_encoded(self, series: Encoded, fingerprint: str | None = None) -> None:
-        """Write a series that is encoded already; it counts as after :meth:`write`.
+        """Write a series that is already encoded; it counts after :meth:`commit`.
 
-        ``fingerprint``: of the source it was read from.
+        ``fingerprint``: of the source that it was read from
         """
         name, raw, entry = series
         old = self.index.series.get(name)
@@ -226,22 +226,22 @@ class Store:
         self._written[name] = entry._replace(fingerprint=fingerprint)
 
     def suspect(self, name: str, reason: str) -> None:
-        """Note that the source has contradicted what is stored, which is kept."""
+        """Mark a stored series, which is kept, as contradicted by the source."""
         entry = self._written.get(name) or self.index.series.get(name)
         if entry is not None and entry.reason != reason:
             self._written[name] = entry.as_suspect(reason)
 
     def commit(self) -> None:
-        """Make what was written count, and remove the files that it replaces.
+        """Put the written series into the index, and remove the files that they replace.
 
-        What another process has committed meanwhile is kept.
+        Series that another process has committed meanwhile are kept.
         """
         if self._written:
             with self._committing():
                 pass
 
     def commit_origin(self, origin: Origin) -> None:
-        """Commit, and note what the source holds now."""
+        """Commit written series and the present content of the source."""
         if self._written or origin != self.index.origin:
             with self._committing() as index:
                 index.set_origin(origin)
@@ -249,14 +249,14 @@ class Store:
     def commit_quality(
         self, quality: Quality | None, counts: Mapping[str, Mapping[str, int]] | None = None
     ) -> None:
-        """Commit, and note the result of a review; see :meth:`Index.set_quality`."""
+        """Commit written series and the result of a review; see :meth:`Index.set_quality`."""
         if self._written or quality != self.index.quality or (counts or {}) != self.index.counts:
             with self._committing() as index:
                 index.set_quality(quality, counts)
 
     @contextlib.contextmanager
     def _committing(self) -> Iterator[Index]:
-        """Commit what was written, together with what the block changes in the index."""
+        """Commit written series in one transaction with the block's changes of the index."""
         with self._changing() as index:
             replaced = index.put(self._written)
             yield index
@@ -266,7 +266,7 @@ class Store:
                 self.path_of(file).unlink()
 
     def sweep(self) -> None:
-        """Remove files that the index does not name and no run needs. Only while locked."""
+        """Remove old files that the index does not name. The store must be locked."""
         quality, files = self.index.quality, self.index.files
         named = files | ({quality.file} if quality else set())
         series = _stems(files)
@@ -279,7 +279,7 @@ class Store:
                     path.unlink()
 
     def _series_files(self) -> list[Path]:
-        """Return all files of series, whether the index names them or not, the oldest first."""
+        """Return all files of series, also those that the index does not name, the oldest first."""
         files = [
             path
             for path in self.folder.glob("*.parquet")
@@ -288,7 +288,7 @@ class Store:
         return sorted(files, key=lambda path: path.stat().st_mtime)
 
     def _move_strangers_aside(self, why: str) -> Iterator[Quarantined]:
-        """Move aside what the index does not name, but for older versions of its series."""
+        """Move files of series that a rebuilt index lacks aside; yield their records."""
         series = _stems(self.index.files)
         for path in self._series_files():
             (stem,) = _stems([path.name])
@@ -297,7 +297,7 @@ class Store:
                 yield self._move_aside(name, path.name, f"cannot be read, and {why}")
 
     def damages(self, names: Sequence[str] | None = None) -> dict[str, str]:
-        """Return the series, of some or of all, whose file is not what was written, and why."""
+        """Return the damage of series by name, after reading their files; by default of all."""
 
         def check(name: str) -> str | None:
             try:
@@ -312,9 +312,9 @@ class Store:
             return {name: why for name, why in zip(names, reasons, strict=True) if why}
 
     def quarantine(self, damaged: Mapping[str, str]) -> None:
-        """Move damaged files aside and forget their series, so that they are fetched again.
+        """Move damaged files to the quarantine, and remove their series from the index.
 
-        ``damaged``: why, by series
+        ``damaged``: the damage by series
         """
         if not damaged:
             return
@@ -331,7 +331,7 @@ class Store:
     def _move_aside(
         self, name: str, file: str, why: str, *, copy: bool = False, asked_from: str | None = None
     ) -> Quarantined:
-        """Move or copy a file to the quarantine; returns the record of it."""
+        """Move or copy a file of a series to the quarantine; return its record."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         path, aside = self.path_of(file), self.quarantine_folder / f"{stamp}-{file}"
         with atomic.as_write_error(aside):
@@ -343,7 +343,7 @@ class Store:
         return Quarantined(name, aside.name if aside.exists() else None, why, asked_from)
 
     def _recovered(self) -> dict[str, SeriesEntry]:
-        """Return the entries of all sound files; the newest where a series has several."""
+        """Return entries from all sound files; of several of a series, from the newest."""
         entries: dict[str, SeriesEntry] = {}
         for path in self._series_files():
             raw = path.read_bytes()
@@ -376,7 +376,7 @@ class Store:
         return sound, {name: why for name, why in results.items() if isinstance(why, str)}
 
     def channels(self, name: str) -> int:
-        """Return the number of a series' columns of numbers; errors as in :meth:`read`."""
+        """Return the number of channels of a series; errors as in :meth:`read`."""
         return len(open_parquet(self._raw(name)).schema_arrow) - 2
 
     def _arrays(self, name: str) -> Arrays | str:
@@ -387,14 +387,14 @@ class Store:
 
     @property
     def is_reviewed(self) -> bool:
-        """Whether there are flags of the prices as they are stored now."""
+        """Whether the present prices have been reviewed."""
         quality = self.index.quality
         return quality is not None and quality.prices_digest is not None
 
     def flags(self) -> pd.DataFrame:
         """Return the flagged rows of all series, see :mod:`forecaster.ingest.review.quality`.
 
-        ``attrs["rules"]`` of the frame is the version of the rules that found them.
+        The frame's ``attrs["rules"]`` is the version of the rules of the review.
 
         Raises StoreError when they are damaged, or of other prices than those that are stored.
         """
@@ -418,7 +418,7 @@ class Store:
         return flags
 
     def _raw(self, name: str, entry: SeriesEntry | None = None) -> bytes:
-        """Return a series' file, checked against its hash. Raises StoreError."""
+        """Return the bytes of a series' file, checked against its hash. Raises StoreError."""
         entry = entry or self.index.series[name]
         path = self.path_of(entry.file)
         advice = "`forecaster ingest` sets it aside and fetches the series again"
@@ -436,19 +436,19 @@ class Store:
         return raw
 
     def _committed(self, name: str) -> SeriesEntry | None:
-        """Return a series' entry as it is on disk now."""
+        """Return a series' entry on disk; None where it cannot be read."""
         with contextlib.suppress(StoreError, FileNotFoundError):
             return _read_index(self.folder).series.get(name)
         return None
 
 
 def is_store(folder: Path) -> bool:
-    """Return whether a folder is a price store, as far as the beginning of its index tells."""
+    """Return whether a folder is a price store, judged from the beginning of its index."""
     return is_index(folder / INDEX) or is_manifest(folder / MANIFEST)
 
 
 def _read_index(folder: Path) -> Index:
-    """Read a store's index. Raises FileNotFoundError when there is none, else as Index.read."""
+    """Read a store's index, a manifest if there is one; errors as in :meth:`Index.read`."""
     try:
         return read_manifest(folder / MANIFEST)
     except FileNotFoundError:
@@ -456,11 +456,11 @@ def _read_index(folder: Path) -> Index:
 
 
 def _index_of(folder: Path) -> Path:
-    """Return the file that counts as a store's index."""
+    """Return the file that is a store's valid index."""
     manifest = folder / MANIFEST
     return manifest if manifest.exists() else folder / INDEX
 
 
 def _stems(files: Iterable[str]) -> set[str]:
-    """Return names of series' files without hash and ending, which are the same in all versions."""
+    """Return names of files without hash and ending, the same for all versions of a series."""
     return {file.rsplit(".", 2)[0] for file in files}
