@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from forecaster.home import Home
+from tests.ingest.older import as_version
+
 ROOT = Path(__file__).parents[2]
 WRITING = ["fit", "shards", "compress", "predict", "picture", "export", "parquet", "evaluate",
            "ingest", "move"]  # fmt: skip
@@ -85,9 +88,13 @@ def mounted(tmp_path):
     return go
 
 
-def test_a_home_that_may_only_be_read_is_read(mounted, home, tmp_path):
+@pytest.mark.parametrize("version", [2, None])
+def test_a_home_that_may_only_be_read_is_read(mounted, home, tmp_path, version):
     """Forecasts, status and exports work; commands that write say once why they cannot."""
+"""
     shutil.copytree(home, tmp_path / "home")
+    if version is not None:  # of the store, the present one if None
+        as_version(version, Home(tmp_path / "home").stores()[0])
     run, again = (part.split("\n-> ") for part in mounted("""
         mount --bind home home && mount -o remount,ro,bind home
         f export AAPL --output a.csv --home home

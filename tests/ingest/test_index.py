@@ -283,6 +283,20 @@ def test_a_new_index_is_not_changed_by_what_was_left_of_the_old_one(path, index)
     assert [file.name for file in path.parent.iterdir()] == [INDEX]
 
 
+def test_one_that_somebody_keeps_locked_is_read_and_not_changed(path, index, monkeypatch):
+    monkeypatch.setitem(module._WAIT, "ro", 0.1)
+    monkeypatch.setitem(module._WAIT, "rw", 0.1)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        assert contents(Index.read(path)) == contents(index)
+        with pytest.raises(WriteError, match="cannot be written: Device or resource busy"):
+            change(path)
+    finally:
+        other.close()
+    change(path)
+
+
 WRITER = """
 import sys
 from pathlib import Path

@@ -31,7 +31,7 @@ _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _ROLLBACK_JOURNAL = b"\1\1"  # journal mode; to read in the other, a write-ahead log, creates files
 _MOST_BYTES = 2**30  # of an index, about four million series
-_WAIT = 60.0  # seconds to wait for another process's transaction
+_WAIT = {"ro": 2.0, "rw": 60.0, "rwc": 60.0}  # seconds for a lock, by SQLite's mode of opening
 _TRIES = 3
 _GAPS = "gaps"  # kind of count beside the flags
 _CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # not in all builds before SQLite 3.36
@@ -530,21 +530,22 @@ def _journal(path: Path) -> Path:
 def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
     """Yield a connection with a read transaction, and the file that it reads.
 
-    The transaction of a killed process must be rolled back first, which writes: in a copy.
+    Where the file cannot be locked, as on some network disks, a copy is read. So is one that a
+    killed process left half-written, because rolling back writes. The checksum tells whether the
+    copy is whole.
     """
     file = path
     with contextlib.ExitStack() as stack:
         database = stack.enter_context(contextlib.closing(_connect(path, "ro")))
         try:
             _begin_to_read(database)
-        except sqlite3.OperationalError as error:
-            if _kind(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                raise
+        except sqlite3.OperationalError:
             file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name
             shutil.copyfile(path, file)
-            with contextlib.suppress(FileNotFoundError):  # another process has rolled back
+            with contextlib.suppress(FileNotFoundError):  # there is none, or not any more
                 shutil.copyfile(_journal(path), _journal(file))
-            database = stack.enter_context(contextlib.closing(_connect(file, "rw")))
+            private = _connect(file, "rw", "&nolock=1")
+            database = stack.enter_context(contextlib.closing(private))
             _begin_to_read(database)
         yield database, file
 
@@ -554,9 +555,9 @@ def _begin_to_read(database: sqlite3.Connection) -> None:
     database.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return _hardened(sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None))
+def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}{more}"
+    return _hardened(sqlite3.connect(uri, uri=True, timeout=_WAIT[mode], isolation_level=None))
 
 
 def _in_memory() -> sqlite3.Connection:
