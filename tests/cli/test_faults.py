@@ -91,7 +91,6 @@ def mounted(tmp_path):
 @pytest.mark.parametrize("version", [2, None])
 def test_a_home_that_may_only_be_read_is_read(mounted, home, tmp_path, version):
     """Forecasts, status and exports work; commands that write say once why they cannot."""
-"""
     shutil.copytree(home, tmp_path / "home")
     if version is not None:  # of the store, the present one if None
         as_version(version, Home(tmp_path / "home").stores()[0])

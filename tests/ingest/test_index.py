@@ -193,9 +193,18 @@ def test_what_strangers_have_put_in_an_index_is_refused(path, statements):
         made_by_a_stranger(path, *statements)
     except sqlite3.OperationalError as error:
         pytest.skip(f"this SQLite cannot: {error}")
-    for read in (Index.read, change):
+    for read in (lambda path: Index.read(path).check(), lambda path: Index.read(path).rows, change):
         with pytest.raises(StoreError, match="the index cannot be read"):
             read(path)
+
+
+def test_one_value_of_another_type_is_refused_too(path):
+    """Where one entry is read, the others are not checked."""
+    made_by_a_stranger(
+        path, "PRAGMA ignore_check_constraints = ON", "UPDATE series SET file = x'00'"
+    )
+    with pytest.raises(StoreError, match="a value of another type"):
+        Index.read(path).series["AAA"]
 
 
 def test_a_file_without_end_is_refused(path):

@@ -21,10 +21,11 @@ import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from forecaster.errors import StoreError
 from forecaster.files import atomic
+from forecaster.home import INDEX
 
 SCHEMA = 3
 _MAGIC = b"SQLite format 3\0"
@@ -36,7 +37,6 @@ _TRIES = 3
 _GAPS = "gaps"  # kind of count beside the flags
 _CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # not in all builds before SQLite 3.36
 _UNSEALED = bytes(4)
-_Record = TypeVar("_Record", bound=tuple[Any, ...])
 
 
 class NewerStore(StoreError):
@@ -147,22 +147,26 @@ _QUARANTINED = ", ".join(Quarantined._fields)
 
 
 class _Database:
-    """A connection that threads use one at a time."""
+    """A connection that threads use one at a time.
 
-    def __init__(self, connection: sqlite3.Connection):
-        self.connection = connection
+    ``unchecked``: the file whose copy it is, until all rows are checked; None where need not be
+    """
+
+    def __init__(self, connection: sqlite3.Connection, unchecked: Path | None = None):
+        self.connection, self._unchecked = connection, unchecked
         self._one_at_a_time = threading.Lock()
+
+    def check(self) -> None:
+        """Check all rows, once. Raises StoreError when one is not as this program writes them."""
+        if self._unchecked is not None:
+            with self._one_at_a_time, _as_os_error(self._unchecked):
+                _check_rows(self.connection)
+            self._unchecked = None
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """Return all rows of a query."""
-        with self._one_at_a_time:
-            try:
-                return self.connection.execute(query, list(map(_as_stored, values))).fetchall()
-            except (sqlite3.OperationalError, UnicodeDecodeError):
-                if self.connection.text_factory is not str:
-                    raise
-                self.connection.text_factory = _decode  # slower, but decodes lone surrogates
-                return self.connection.execute(query, list(map(_as_stored, values))).fetchall()
+        self.check()  # a forged file could have rows without end
+        return self._fetch(query, values)
 
     def column(self, query: str, *values: object) -> list[Any]:
         """Return the first column of a query."""
@@ -172,10 +176,27 @@ class _Database:
         """Return the one number of a query's result; 0 where it is NULL."""
         return self.column(query, *values)[0] or 0
 
-    def record(self, kind: type[_Record], query: str, *values: object) -> _Record | None:
-        """Return the first row of a query as a named tuple; None if there is none."""
-        rows = self.rows(query, *values)
-        return kind(*rows[0]) if rows else None
+    def first(self, query: str, *values: object) -> Any:
+        """Return the first row, None if there is none, of a query that finds it by a key."""
+        rows = self._fetch(query, values, most=1)
+        if not all(value is None or isinstance(value, str | int) for row in rows for value in row):
+            raise damaged(self._unchecked or Path(INDEX), "a value of another type")
+        return rows[0] if rows else None
+
+    def _fetch(self, query: str, values: Sequence[object], most: int | None = None) -> list[Any]:
+        stored = list(map(_as_stored, values))
+        with self._one_at_a_time:
+            try:
+                return _fetched(self.connection.execute(query, stored), most)
+            except (sqlite3.OperationalError, UnicodeDecodeError):
+                if self.connection.text_factory is not str:
+                    raise
+                self.connection.text_factory = _decode  # slower, but decodes lone surrogates
+                return _fetched(self.connection.execute(query, stored), most)
+
+
+def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Any]:
+    return cursor.fetchall() if most is None else cursor.fetchmany(most)
 
 
 class Series(Mapping[str, SeriesEntry]):
@@ -210,7 +231,7 @@ class Series(Mapping[str, SeriesEntry]):
 
     @functools.cached_property
     def _most_one_by_one(self) -> int:
-        return self._database.number("SELECT count(*) FROM series") // 10
+        return (self._database.first("SELECT max(position) FROM series")[0] or 0) // 10
 
     def _find(self, name: str) -> SeriesEntry | None:
         if not self._complete and name not in self._found:
@@ -220,15 +241,16 @@ class Series(Mapping[str, SeriesEntry]):
                 self._complete = True
             else:
                 query = f"SELECT {_ENTRY} FROM series WHERE name = CAST(? AS TEXT)"
-                self._found[name] = self._database.record(SeriesEntry, query, name)
+                fields = self._database.first(query, name)
+                self._found[name] = fields and SeriesEntry._make(fields)
         return self._found.get(name)
 
 
 class Index:
     """The contents of an index: a copy in memory, or the file itself within a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection):
-        self._connection, self._database = connection, _Database(connection)
+    def __init__(self, connection: sqlite3.Connection, unchecked: Path | None = None):
+        self._connection, self._database = connection, _Database(connection, unchecked)
         self.series: Mapping[str, SeriesEntry] = Series(self._database)
 
     @staticmethod
@@ -247,13 +269,14 @@ class Index:
         """Read a store's index.
 
         Raises FileNotFoundError when there is none, StoreError when it is damaged, NewerStore when
-        it is of a newer version.
+        it is of a newer version. A forged file, with a checksum but with rows that this program
+        would not write, may raise StoreError later; see :meth:`check`.
         """
         for remaining in reversed(range(_TRIES)):  # another process may be rolling back
             try:
                 _check_header(path)
                 with _open_to_read(path) as (database, file):
-                    return Index._of_memory(_copy_in_memory(database, file, path))
+                    return Index._of_memory(_copy_in_memory(database, file, path), path)
             except (FileNotFoundError, NewerStore):
                 raise
             except (OSError, ValueError, sqlite3.Error) as error:
@@ -262,8 +285,8 @@ class Index:
         raise AssertionError
 
     @staticmethod
-    def _of_memory(connection: sqlite3.Connection) -> "Index":
-        index = Index(connection)
+    def _of_memory(connection: sqlite3.Connection, unchecked: Path | None = None) -> "Index":
+        index = Index(connection, unchecked)
         weakref.finalize(index._database, connection.close)
         return index
 
@@ -280,8 +303,9 @@ class Index:
                 database.execute("PRAGMA synchronous = EXTRA")
                 database.execute("BEGIN IMMEDIATE")
                 if _CAN_SERIALIZE:
-                    _check_seal(database.serialize(), path)  # a new checksum would hide damage
-                _check(database, path)
+                    _check_seal(database.serialize())  # a new checksum would hide damage
+                _check_tables(database, path)
+                _check_rows(database)
                 yield Index(database)
                 _seal(database)
                 database.execute("COMMIT")
@@ -302,15 +326,19 @@ class Index:
             _journal(path).unlink(missing_ok=True)  # SQLite would apply it to the new file
         atomic.write_file(path, write)
 
+    def check(self) -> None:
+        """Check all rows; by default, queries that need many of them do. Raises StoreError."""
+        self._database.check()
+
     @property
     def source(self) -> str:
         """The name of the source."""
-        return self._database.column("SELECT source FROM store")[0]
+        return self._database.first("SELECT source FROM store")[0]
 
     @property
     def origin(self) -> Origin | None:
         """The source when it was last read, where it has a fingerprint."""
-        (fingerprint,) = self._database.column("SELECT fingerprint FROM store")
+        (fingerprint,) = self._database.first("SELECT fingerprint FROM store")
         if fingerprint is None:
             return None
         tickers = self._database.column("SELECT name FROM tickers ORDER BY position")
@@ -320,10 +348,8 @@ class Index:
     @property
     def quality(self) -> Quality | None:
         """The result of the last review; None where there was none."""
-        return self._database.record(
-            Quality,
-            "SELECT flags_file, flags_sha256, prices_digest FROM store WHERE flags_file NOT NULL",
-        )
+        fields = self._database.first("SELECT flags_file, flags_sha256, prices_digest FROM store")
+        return None if fields[0] is None else Quality(*fields)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -406,7 +432,8 @@ class Index:
         if name in self.series:
             return None
         query = f"SELECT {_QUARANTINED} FROM quarantine WHERE series = CAST(? AS TEXT)"
-        return self._database.record(Quarantined, f"{query} ORDER BY position DESC LIMIT 1", name)
+        rows = self._database.rows(f"{query} ORDER BY position DESC LIMIT 1", name)
+        return Quarantined._make(rows[0]) if rows else None
 
     def known(self, name: str) -> SeriesEntry | Quarantined | None:
         """Return a series' entry, or its quarantine record if it is not stored."""
@@ -574,24 +601,24 @@ def _hardened(database: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _copy_in_memory(database: sqlite3.Connection, file: Path, path: Path) -> sqlite3.Connection:
-    """Return a checked copy of the index in a file; ``path`` is its name in errors."""
+    """Return a copy of the index in a file that is open; ``path`` is its name in errors."""
     copy = _in_memory()
     try:
         if _CAN_SERIALIZE:
-            raw = database.serialize()
-            _check_seal(raw, file)
+            raw = file.read_bytes()  # while it is locked to read; ten times as fast as serialize
+            _check_seal(raw)
             copy.deserialize(raw)
         else:
             database.backup(copy)
-        _check(copy, path)
+        _check_tables(copy, path)
     except BaseException:
         copy.close()
         raise
     return copy
 
 
-def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise ValueError or sqlite3.Error unless tables and types are those of this version.
+def _check_tables(database: sqlite3.Connection, path: Path) -> None:
+    """Raise ValueError or sqlite3.Error unless the tables are those of this version.
 
     Raises NewerStore when it is of a newer version; ``path`` is its name in errors.
     """
@@ -600,11 +627,17 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
         raise newer(path, version)
     if version != SCHEMA or _tables_of(database) != _tables_of_new():
         raise ValueError("it has other tables")
+    if database.execute("SELECT 1 FROM store").fetchone() is None:
+        raise ValueError("it names no source")
+
+
+def _check_rows(database: sqlite3.Connection) -> None:
+    """Raise ValueError unless the file is well-formed and each value of its column's type."""
     (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if problem != "ok":
         raise ValueError(problem)
     if database.execute("SELECT count(*) FROM store").fetchone() != (1,):
-        raise ValueError("it names no source")
+        raise ValueError("it names several sources")
 
 
 def _tables_of(database: sqlite3.Connection) -> list[tuple[str, ...]]:
@@ -628,10 +661,11 @@ def _seal(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA application_id = {int.from_bytes(seal, 'big', signed=True)}")
 
 
-def _check_seal(raw: bytes, file: Path) -> None:
-    """Raise ValueError unless an index has its checksum, and its file no more bytes."""
+def _check_seal(raw: bytes) -> None:
+    """Raise ValueError unless a SQLite file has the size and checksum that its header says."""
+    size = int.from_bytes(raw[16:18], "big") * int.from_bytes(raw[28:32], "big")
     sealed = raw[68:72] in (_UNSEALED, _checksum(raw, written_by=raw[96:100]))
-    if not sealed or raw[24:28] != raw[92:96] or file.stat().st_size != len(raw):
+    if not sealed or raw[24:28] != raw[92:96] or len(raw) != size:
         raise ValueError("its content is not what was written")
 
 

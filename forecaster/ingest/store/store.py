@@ -95,7 +95,9 @@ class Store:
         """
         for folder in home.stores():
             try:
-                yield Store(folder, _read_index(folder))
+                index = _read_index(folder)
+                index.check()
+                yield Store(folder, index)
             except FileNotFoundError:
                 continue  # removed meanwhile
             except StoreError as error:
@@ -162,6 +164,7 @@ class Store:
         why, broken = "the index is lost", None
         try:
             self.index = _read_index(self.folder)
+            self.index.check()
             if (self.folder / MANIFEST).exists():
                 with contextlib.suppress(WriteError):  # the manifest remains valid
                     self._write_whole()
