@@ -133,7 +133,7 @@ def test_a_run_is_named_renamed_and_removed(home, saved):
     "name", ["", "a b", "../a", "-a", ".a", "a/b", "con", "x" * 61, "20260101-000000-000-lstm", "ä"]
 )
 def test_what_cannot_be_a_name_is_refused(home, name):
-    with pytest.raises(UsageError, match="cannot name a run; expected letters, digits"):
+    with pytest.raises(UsageError, match="cannot name a run; expected at most 60 letters, digits"):
         home.check_new_name(name)
 
 

@@ -8,6 +8,7 @@ A run of one shard is that model itself, without ``index.parquet`` and ``shards/
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -89,34 +90,42 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
     if not is_sharded(rest):
         ids, skipped, report = series_of(rest, folder)
         return Index((folder,), ids, np.zeros(len(ids), int), skipped, report)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = folder / _INDEX
     raw = read_bytes(path)
     if hashlib.sha256(raw).hexdigest() != rest.get("index_sha256"):
         raise ModelError(f"{path}: damaged; its content is not what was saved. {ADVICE}")
     try:
-        table = pq.read_table(pa.BufferReader(raw))
-        shard = table["shard"].to_numpy()
-        there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
-        shard = there["shard"].to_numpy()
         shards = rest.get("shards")
         if type(shards) is not int or not 0 < shards <= _MOST:
             raise ValueError(f"shards: expected a number of them; got {shards!r}")
-        if not len(shard) or shard.max() >= shards:
-            raise ValueError("index: expected series, each in one of the shards")
-        ids = tuple(there["unique_id"].to_pylist())
-        if len(set(ids)) < len(ids):
-            raise ValueError("index: a series is there twice")
-        if missing := set(_ERRORS) - set(table.column_names):
-            raise ValueError(f"index: no column {', '.join(missing)}")
-        keys = [name for name in _KEYS if name in table.column_names]
-        folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
-        return Index(folders, ids, shard, _skipped_of(gone), there.drop_columns(keys))
+        index = _index_of(raw, folder, shards)
+        return dataclasses.replace(index, skipped=dict(index.skipped))
     except Exception as error:  # the file may contain anything
         reason = shortened(error)
         raise ModelError(f"{path}: not a list of series: {reason}. {ADVICE}") from error
+
+
+@functools.lru_cache(maxsize=1)  # to predict, a run is chosen and then opened
+def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
+    """Return the index in the bytes of a Parquet file. Raises ValueError when it is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # Not by read_table: to start Arrow's datasets and threads takes longer than 100,000 rows.
+    table = pq.ParquetFile(pa.BufferReader(raw)).read(use_threads=False)
+    shard = table["shard"].to_numpy()
+    there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
+    shard = there["shard"].to_numpy()
+    if not len(shard) or shard.max() >= shards:
+        raise ValueError("index: expected series, each in one of the shards")
+    ids = tuple(there["unique_id"].to_pylist())
+    if len(set(ids)) < len(ids):
+        raise ValueError("index: a series is there twice")
+    if missing := set(_ERRORS) - set(table.column_names):
+        raise ValueError(f"index: no column {', '.join(missing)}")
+    keys = [name for name in _KEYS if name in table.column_names]
+    folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
+    return Index(folders, ids, shard, _skipped_of(gone), there.drop_columns(keys))
 
 
 def _skipped_of(gone: "pa.Table") -> dict[str, Skipped]:
