@@ -42,6 +42,9 @@ class Kind(StrEnum):
     NO_NUMBER = "no_number", "column {column!r} holds no number"
     NOT_DATES = "not_dates", "its times are whole numbers; those of most are dates"
     NOT_COUNTED = "not_counted", "its times are dates; those of most are whole numbers"
+    INFINITE = (
+        "infinite", "{column} is {value:g} on {first}; expected a finite number, or none",
+    )  # fmt: skip
     CONSTANT = "constant", "{column} never changes"
     NOT_POSITIVE = (
         "not_positive", "{column} is {value:g} on {first}; a price must be above zero",

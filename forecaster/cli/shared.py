@@ -59,7 +59,8 @@ columns_option = click.option(
 date_format_option = click.option(
     "--date-format",
     metavar="FORMAT",
-    help="Format of dates in files, such as %d/%m/%Y.  [default: as each file's dates show]",
+    help="Format of dates in files, such as %d/%m/%Y; excel for days of a spreadsheet, steps for "
+    "numbers that count.  [default: as each file's dates show]",
 )
 tickers_option = click.option(
     "--tickers",

@@ -10,10 +10,16 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError, printable
 from forecaster.files import as_text, from_text
 from forecaster.ingest.tables.csv_file import Table
-from forecaster.ingest.tables.dates import to_times
+from forecaster.ingest.tables.dates import by_format, to_times
 from forecaster.ingest.tables.file_reader import is_parquet, read_table
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import as_decimal, find_decimal, is_number_column, to_numbers
+from forecaster.ingest.tables.numbers import (
+    as_decimal,
+    check_finite,
+    find_decimal,
+    is_number_column,
+    to_numbers,
+)
 from forecaster.ingest.tables.roles import Columns, canonical
 from forecaster.series import Panel
 from forecaster.spelling import spelled, spellings
@@ -150,13 +156,16 @@ def _times(column: pd.Series, where: TableLocation, reading: Reading) -> pd.Seri
     form = reading.date_format
     if form is not None:
         text = column.astype(str).str.strip()
-        form = None if pd.to_datetime(text, format=form, errors="coerce").isna().all() else form
+        form = None if by_format(text, form).isna().all() else form
     return to_times(column, where, form)
 
 
 def _with_numbers(table: Table, where: TableLocation, reading: Reading) -> pd.DataFrame:
     """Return the frame with numbers that are text as floats; other text stays as it is."""
     frame, decimal = table.frame, as_decimal(reading.decimal)
+    for name in frame:
+        if pd.api.types.is_float_dtype(frame[name]):
+            check_finite(frame[name], where, str(name))
     texts = {
         str(name): frame[name].astype(str).where(frame[name].notna(), "")
         for name in frame

@@ -12,6 +12,9 @@ from .calendar.frequency import most_common as most_common
 from .calendar.frequency import spaced_otherwise as spaced_otherwise
 from .calendar.frequency import spacing_of as spacing_of
 from .calendar.hours import Hours as Hours
+from .calendar.numbered import SERIAL_START as SERIAL_START
+from .calendar.numbered import dates_of_numbers as dates_of_numbers
+from .calendar.numbered import other_meaning as other_meaning
 from .calendar.seasons import default_season as default_season
 from .calendar.seasons import find_seasons as find_seasons
 from .calendar.seasons import seasons_of as seasons_of
@@ -22,6 +25,7 @@ from .calendar.times import end_of_day as end_of_day
 from .calendar.times import nearest_time as nearest_time
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
+from .calendar.times import without_offset as without_offset
 from .features.combined import Nature as Nature
 from .features.market import behind_market as behind_market
 from .features.market import check_market as check_market

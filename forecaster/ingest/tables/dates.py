@@ -6,24 +6,36 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.series import SERIAL_START, dates_of_numbers, other_meaning, without_offset
 
-_MOST_WRONG = 0.5  # if more of the eight-digit numbers are not dates, they count steps
+EXCEL, STEPS = "excel", "steps"
 _SHORT_YEAR = "%d-%b-%y"
 _DATE_FORMATS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", _SHORT_YEAR,
-    "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
+    "%b %d, %Y", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%m/%Y", "%b %Y", "%b-%Y", "%B %Y",
 )  # fmt: skip
-_ZONE = r"(?<=:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$"
+_QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
+_WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
+_MONTH = r"^(\d{4})-?M(\d\d)$"
+_OFFSET = r"[T ]\d\d[\d:.,]*\s*([+-])(0\d|1[0-5]):?(\d\d)?(?::?\d\d)?$"
+_LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
 def check_date_format(date_format: str | None) -> None:
-    """Raise UsageError unless the format is one of strftime that holds at least the year."""
-    if date_format is None:
+    """Raise UsageError unless times can be read by this format.
+
+    That is one of strftime that holds at least the year, with an offset (%z) only at its end, or
+    ``excel`` (days of a spreadsheet since 1899-12-30) or ``steps`` (whole numbers count steps).
+    """
+    if date_format is None or date_format in (EXCEL, STEPS):
         return
-    days = [datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2002, 3, 4, 5, 6, 7)]
+    utc = datetime.UTC
+    days = [
+        datetime.datetime(2001, 2, 3, 4, 5, 6, tzinfo=utc),
+        datetime.datetime(2002, 3, 4, 5, 6, 7, tzinfo=utc),
+    ]
     try:
-        written = [day.strftime(date_format) for day in days]
-        back = pd.to_datetime(pd.Series(written), format=date_format)
+        back = by_format(pd.Series([day.strftime(date_format) for day in days]), date_format)
     except ValueError as error:
         raise _bad_format(date_format) from error
     if "%" not in date_format or back.dt.year.tolist() != [2001, 2002]:
@@ -33,8 +45,28 @@ def check_date_format(date_format: str | None) -> None:
 def _bad_format(date_format: str) -> UsageError:
     return UsageError(
         f"date format {date_format!r}: expected one such as %d/%m/%Y (day first) or "
-        "%Y-%m-%d %H:%M, in the codes of strftime"
+        "%Y-%m-%d %H:%M, in the codes of strftime; or excel (days of a spreadsheet), or steps "
+        "(whole numbers count steps)"
     )
+
+
+def by_format(text: pd.Series, date_format: str) -> pd.Series:
+    """Return text as times in this format, NaT where it has another; offsets are left out.
+
+    With the format ``steps``: whole numbers, NaN elsewhere. Raises ValueError if the format is none
+    of strftime.
+    """
+    if date_format in (EXCEL, STEPS):
+        # int64 would be exact beyond 2**53, but no count of rows reaches that
+        numbers = pd.to_numeric(text, errors="coerce").astype(float)
+        if date_format == STEPS:
+            return numbers.where((numbers % 1 == 0) & (numbers.abs() < 2**53))
+        days = numbers.where(numbers.between(1, _LAST_SERIAL))
+        return SERIAL_START + pd.to_timedelta((days * 86_400).round(), unit="s")
+    if date_format.endswith("%z"):
+        text, date_format = without_offset(text), date_format.removesuffix("%z").rstrip()
+    dates = pd.to_datetime(text, format=date_format, errors="coerce")
+    return dates.dt.tz_localize(None) if isinstance(dates.dtype, pd.DatetimeTZDtype) else dates
 
 
 def with_time(
@@ -61,11 +93,14 @@ def with_time(
 def to_times(column: pd.Series, where: TableLocation, date_format: str | None = None) -> pd.Series:
     """Return a column as datetimes, or as whole numbers if they count steps.
 
-    Numbers such as 20240328 are dates if at least half of them are valid dates. A timezone is
-    dropped, and the local time of day kept. A period becomes its start.
+    Whole numbers are dates by the rules of :func:`forecaster.series.dates_of_numbers`. An offset
+    from UTC is dropped, and the local time of day kept. A period becomes its start.
 
-    ``date_format``: of text and numbers; None: the formats of ``_parse``. Raises DataError for a
-    cell that is not a date.
+    ``date_format``: of text and numbers, see :func:`check_date_format`; None: the formats of
+    ``_parse``.
+
+    Raises DataError for a cell that is not a date, and for whole numbers that seem to count steps
+    but have the pattern of dates.
     """
     given = column
     if isinstance(column.dtype, pd.PeriodDtype):
@@ -74,31 +109,80 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
         column = column.dt.tz_localize(None)
     if not pd.api.types.is_datetime64_dtype(column):
         text = column.astype(str).str.strip()
-        if date_format is not None:
-            column = pd.to_datetime(text, format=date_format, errors="coerce")
-            if isinstance(column.dtype, pd.DatetimeTZDtype):
-                column = column.dt.tz_localize(None)
-        elif len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
-            column = pd.to_datetime(text, format="%Y%m%d", errors="coerce")
-            if not text.str.len().eq(8).all() or column.isna().mean() > _MOST_WRONG:
-                return text.astype("int64")
-        else:
-            try:
-                column = _parse(text.str.replace(_ZONE, "", regex=True))
-            except ValueError as error:
-                raise DataError(f"{where}: {error}") from error
-    bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
+        try:
+            if date_format is not None:
+                column = by_format(text, date_format)
+            elif len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
+                column = _of_numbers(text, where)
+            else:
+                column = _parse(without_offset(text))
+        except ValueError as error:
+            raise DataError(f"{where}: {error}") from error
+    if pd.api.types.is_numeric_dtype(column):
+        bad = column.isna()
+    else:
+        bad = column.isna() | ~column.between(pd.Timestamp.min, pd.Timestamp.max)
     if bad.any():
-        expected = "e.g. 2024-03-28" if date_format is None else f"one written as {date_format}"
+        kind = "whole number" if date_format == STEPS else "date"
         raise DataError(
-            f"{where.cell(bad, 'ds')}: {str(given[bad].iloc[0]).strip()!r} is not a date; "
-            f"expected {expected}"
+            f"{where.cell(bad, 'ds')}: {str(given[bad].iloc[0]).strip()!r} is not a {kind}; "
+            f"expected {_expected(date_format)}"
         )
-    return column.astype("datetime64[ns]")
+    return column.astype("int64" if pd.api.types.is_numeric_dtype(column) else "datetime64[ns]")
+
+
+def offsets_of(column: pd.Series) -> pd.Series | None:
+    """Return the offset from UTC of each time, zero where there is none; None if no cell has one.
+
+    ``column``: times as text or timestamps, as :func:`to_times` takes them.
+    """
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return None  # a column of timestamps has one time zone, which may have summer time
+    text = column.astype(str).str.strip()
+    if not text.str.contains(r"[T ]\d\d", regex=True).any():
+        return None
+    parts = text.str.extract(_OFFSET)
+    if parts[0].isna().all():
+        return None
+    hours, minutes = parts[1].fillna("00"), parts[2].fillna("00")
+    size = pd.to_timedelta(hours + ":" + minutes + ":00")
+    return size.where(parts[0] != "-", -size)
+
+
+def _expected(date_format: str | None) -> str:
+    if date_format is None:
+        return (
+            "e.g. 2024-03-28; if all are written alike, say how: --date-format, e.g. %d/%m/%Y, "
+            "excel or steps (in Python date_format=)"
+        )
+    if date_format == EXCEL:
+        return "the days since 1899-12-30, as --date-format excel says"
+    if date_format == STEPS:
+        return "the number of a step, as --date-format steps says"
+    return f"one written as {date_format}"
+
+
+def _of_numbers(text: pd.Series, where: TableLocation) -> pd.Series:
+    """Return whole numbers as dates, or unchanged if they count steps.
+
+    Raises DataError for numbers that seem to count steps but have the pattern of dates.
+    """
+    numbers = text.astype("int64")
+    dates = dates_of_numbers(numbers.to_numpy())
+    if dates is not None:
+        return dates.set_axis(text.index)
+    if meaning := other_meaning(numbers.to_numpy()):
+        raise DataError(
+            f"{where}, column {where.column('ds')!r}: numbers such as {text.iloc[0]} may be "
+            f"{meaning}. If they count steps, say --date-format steps (in Python date_format=)"
+        )
+    return numbers
 
 
 def _parse(text: pd.Series) -> pd.Series:
     """Read dates in ISO 8601, or else in the common format that fits every cell.
+
+    Weeks (2024-W05), months (2024M03) and quarters (2024Q1) become their first day.
 
     If several formats fit, those that give sorted dates are preferred, then those that give no
     weekends. If none fits, cells that are not in ISO 8601 become NaT. Raises ValueError if several
@@ -107,6 +191,8 @@ def _parse(text: pd.Series) -> pd.Series:
     iso = pd.to_datetime(text, format="ISO8601", errors="coerce")
     if not iso.isna().any():
         return iso
+    if (periods := _parse_periods(text)).notna().any():
+        return periods
     readings = [pd.to_datetime(text, format=form, errors="coerce") for form in _DATE_FORMATS]
     short = readings[_DATE_FORMATS.index(_SHORT_YEAR)]
     if (late := short > pd.Timestamp.now() + pd.Timedelta(days=366)).any():
@@ -127,3 +213,19 @@ def _parse(text: pd.Series) -> pd.Series:
             "--date-format %d/%m/%Y (in Python date_format=), or write them as 2024-03-28"
         )
     return readings[0]
+
+
+def _parse_periods(text: pd.Series) -> pd.Series:
+    """Return the first day of weeks, months and quarters, NaT for other text."""
+    text = text.str.upper()
+    if not text.str.contains("[QWM]", regex=True).any():
+        return pd.Series(pd.NaT, text.index)
+    quarters = text.str.extract(_QUARTER)
+    year, quarter = quarters[0].fillna(quarters[3]), quarters[1].fillna(quarters[2])
+    month = quarter.map({"1": "01", "2": "04", "3": "07", "4": "10"})
+    months = text.str.extract(_MONTH)
+    weeks = text.str.extract(_WEEK)
+    day_of_week = weeks[0] + "-" + weeks[1] + "-" + weeks[2].fillna("1")
+    firsts = (year + "-" + month).fillna(months[0] + "-" + months[1])
+    dates = pd.to_datetime(firsts, format="%Y-%m", errors="coerce")
+    return dates.fillna(pd.to_datetime(day_of_week, format="%G-%V-%u", errors="coerce"))

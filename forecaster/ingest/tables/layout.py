@@ -9,19 +9,28 @@ Accepted layouts, of files and frames alike:
 """
 
 import itertools
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from forecaster.errors import DataError
-from forecaster.ingest.tables.dates import to_times, with_time
+from forecaster.errors import DataError, ForecasterWarning
+from forecaster.ingest.tables.dates import offsets_of, to_times, with_time
 from forecaster.ingest.tables.location import TableLocation
-from forecaster.ingest.tables.numbers import Decimal, find_decimal, is_number_column, to_numbers
+from forecaster.ingest.tables.numbers import (
+    Decimal,
+    check_finite,
+    find_decimal,
+    is_number_column,
+    plain_cells,
+    to_numbers,
+)
 from forecaster.ingest.tables.roles import (
     PRICES,
     SHARES,
     TARGETS,
+    UNITS,
     UNUSED,
     Columns,
     describe_all,
@@ -64,7 +73,11 @@ def tidy(
         table = table.assign(ds=with_time(table, where, columns.date_format))
     times = to_times(table["ds"], where, columns.date_format)
     if roles.wide:
-        wide = table.drop(columns=["ds", "time"], errors="ignore")
+        units = [name for name in UNITS if name in table and not _holds_numbers(table[name])]
+        one = pd.Series("the table", table.index, dtype="category")
+        _refuse_mixed_units(table, one, where)
+        _refuse_reordered(table["ds"], times, one, where)
+        wide = table.drop(columns=["ds", "time", *units], errors="ignore")
         if name is not None and wide.shape[1] == 1:
             wide = wide.set_axis([name], axis=1)
         _refuse_repeated(times, where, got)
@@ -74,8 +87,11 @@ def tidy(
         _refuse_repeated(times, where, got)
         target = next(target for target in TARGETS if target in table)
         table = table.assign(unique_id=name or where.column(target))
+    ids = _ids(table["unique_id"], where)
+    _refuse_mixed_units(table, ids, where)
+    _refuse_reordered(table["ds"], times, ids, where)
     numbers = _numbers(table, where, decimal, plain_points=plain_points)
-    keys = {"unique_id": _ids(table["unique_id"], where), "ds": times}
+    keys = {"unique_id": ids, "ds": times}
     return _sorted(pd.DataFrame(keys | numbers))
 
 
@@ -135,11 +151,21 @@ def _numbers(
         if not all_needed and column in ("unique_id", "ds", "time", "name", *UNUSED):
             continue
         needed = all_needed or column in (*TARGETS, *PRICES)
-        yes_or_no = pd.api.types.is_bool_dtype(table[column])
-        if pd.api.types.is_numeric_dtype(table[column]) and not (needed and yes_or_no):
-            out[column] = table[column].astype(float)
-        elif needed or is_number_column(table[column]):
-            out[column] = texts[column] = table[column].astype(str) if yes_or_no else table[column]
+        kind = table[column].dtype
+        if pd.api.types.is_complex_dtype(kind):
+            raise DataError(
+                f"{where}: column {where.column(column)!r} holds complex numbers; expected real "
+                "ones. Take the part that is meant, or leave the column out"
+            )
+        yes_or_no = pd.api.types.is_bool_dtype(kind)
+        if pd.api.types.is_numeric_dtype(kind) and not (needed and yes_or_no):
+            numbers = table[column].astype(float)
+            out[column] = numbers if needed else _without_infinite(numbers, where, column)
+            check_finite(out[column], where, column)
+            continue
+        cells = plain_cells(table[column])
+        if needed or is_number_column(cells):
+            out[column] = texts[column] = cells
     # Changes in percent are not used, but may show the decimal sign.
     shares = {}
     if not all_needed and SHARES in table:
@@ -152,6 +178,67 @@ def _numbers(
         column: to_numbers(cells, where, column, decimal, evidence)
         for column, cells in texts.items()
     }
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) or is_number_column(plain_cells(column))
+
+
+def _without_infinite(numbers: pd.Series, where: TableLocation, name: str) -> pd.Series:
+    """Return a column that is not learned from with NaN for infinite numbers, and warn of them."""
+    if not (infinite := numbers.abs() == np.inf).any():
+        return numbers
+    warnings.warn(
+        f"{where.cell(infinite, name)}: {numbers[infinite].iloc[0]:g} is not a number; "
+        f"{infinite.sum()} of {len(numbers)} cells of this column are infinite and count as empty",
+        ForecasterWarning,
+        stacklevel=2,
+    )
+    return numbers.mask(infinite)
+
+
+def _refuse_mixed_units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> None:
+    """Raise DataError if a column of currencies or units holds two of them for one series."""
+    for name in (name for name in UNITS if name in table):
+        units = table[name]
+        if _holds_numbers(units):  # such as the units sold
+            continue
+        units = units.astype(str).str.strip().where(units.notna(), "")
+        stated = units != ""
+        kinds = pd.DataFrame({"id": ids.cat.codes[stated], "unit": units[stated]})
+        first = kinds.groupby("id")["unit"].transform("first")
+        other = kinds["unit"] != first
+        if other.any():
+            row = other.index[int(other.to_numpy().argmax())]
+            raise DataError(
+                f"{where.cell(other, name)}: {kinds.at[row, 'unit']!r}, but series "
+                f"{str(ids[row])!r} has {first[row]!r} before; expected one for each series. "
+                "Convert the numbers, or give each its own series (on the command line --columns "
+                "id=NAME, in Python id_col=)"
+            )
+
+
+def _refuse_reordered(
+    written: pd.Series, times: pd.Series, ids: pd.Series, where: TableLocation
+) -> None:
+    """Raise DataError if offsets differ and local times are in another order than those in UTC.
+
+    - ``written``: the cells that ``times`` were read from; only text and timestamps have offsets
+    - ``ids``: the series of each row. One that repeats a local time is skipped by name anyway
+    """
+    offsets = offsets_of(written)
+    if offsets is None or offsets.nunique() < 2:
+        return
+    rows = pd.DataFrame({"id": ids.cat.codes, "local": times, "utc": times - offsets})
+    rows = rows[~rows.duplicated(["id", "local"], keep=False)].sort_values(["id", "local"])
+    earlier = (rows["utc"].diff() <= pd.Timedelta(0)) & (rows["id"].diff() == 0)
+    if earlier.any():
+        row = rows.index[int(earlier.to_numpy().argmax())]
+        raise DataError(
+            f"{where.cell(earlier, 'ds')}: {str(written[row]).strip()!r}: offsets from UTC differ, "
+            "and the local times are in another order than the times in UTC; write all times of a "
+            "series in one time zone"
+        )
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:

@@ -6,8 +6,10 @@ whose numbers can all be read in two ways is refused.
 """
 
 import functools
+import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal as ExactNumber
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -27,6 +29,9 @@ _TYPOGRAPHY = str.maketrans(
 )
 _SIGN = r"(?:[+-]?\$?|\$[+-])"
 _UNIT = r"(?:e[+-]?[0-9]+|[kmb])?"
+_IF_UNKNOWN = "Leave the cell empty if its number is not known"
+_LARGEST = 10**308
+_PLAIN = (str, float, ExactNumber, np.integer, np.floating)
 _HEAD = 1000  # cells that are read first; they nearly always decide
 
 
@@ -133,6 +138,45 @@ def to_numbers(
     return numbers
 
 
+def plain_cells(column: pd.Series) -> pd.Series:
+    """Return a column with what is neither text nor a number as text, so that it is no number.
+
+    Yes and no, complex numbers, times, durations and bytes would otherwise become numbers. Whole
+    numbers beyond those of floats become text such as 1e400.
+    """
+    kind = column.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        column = column.astype(object)
+    elif not pd.api.types.is_object_dtype(kind):
+        plain = pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
+        return column if plain or pd.api.types.is_string_dtype(kind) else column.astype(str)
+    kinds = set(map(type, column))
+    if np.timedelta64 not in kinds and all(issubclass(kind, _PLAIN) for kind in kinds):
+        return column
+    return column.map(_plain_cell)
+
+
+def _plain_cell(cell: object) -> object:
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        if abs(cell) < _LARGEST:
+            return cell
+        return f"{'-' if cell < 0 else ''}1e{int(math.log10(abs(cell)))}"
+    if isinstance(cell, _PLAIN) and not isinstance(cell, np.timedelta64):  # which is an integer
+        return cell
+    if cell is None or cell is pd.NA or cell is pd.NaT:
+        return cell
+    return str(cell)
+
+
+def check_finite(numbers: pd.Series, where: TableLocation, name: str) -> None:
+    """Raise DataError for an infinite number. ``where``, ``name``: the file and the column."""
+    if (infinite := numbers.abs() == np.inf).any():
+        raise DataError(
+            f"{where.cell(infinite, name)}: {numbers[infinite].iloc[0]:g} is not a number; it is "
+            f"written so or too large, such as 1e400. {_IF_UNKNOWN}"
+        )
+
+
 def _find_evidence(column: pd.Series, where: TableLocation, name: str) -> Evidence | None:
     text = _normalised(column)
     for decimal in (".", ","):
@@ -178,6 +222,8 @@ def _bad_cell(
     """Return the error message for the first bad cell."""
     shown = str(column[bad].iloc[0]).strip()
     message = f"{where.cell(bad, name)}: {shown!r} is not a number"
+    if re.fullmatch(_valid(decimal), text[bad].iloc[0]):
+        return f"{message}; it is too large. {_IF_UNKNOWN}"
     other = _OTHER[decimal]
     if not re.fullmatch(_valid(other), text[bad].iloc[0]):
         return message

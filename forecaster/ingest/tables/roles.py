@@ -30,6 +30,8 @@ ACTIONS = ("dividends", "splits")  # adj_close accounts for them
 PRICES = ("open", "high", "low", "volume", *ACTIONS)
 SHARES = "change_%"
 UNUSED = ("per", "openint", SHARES, "capital_gains", "unnamed:_0", "__index_level_0__")
+UNITS = ("currency", "ccy", "currency_code", "unit", "units", "uom")
+"""Columns of text that must be the same in all rows of a series."""
 TARGETS = ("y", "close", "adj_close")
 
 
@@ -53,7 +55,8 @@ def canonical_names(columns: list[str]) -> dict[str, str]:
 
 def is_needed(name: str) -> bool:
     """Return whether a column with this canonical name is used even if it holds text."""
-    return name in ("unique_id", "ds", "time", *TARGETS, *PRICES) or name in _FALLBACK_SPELLINGS
+    used = ("unique_id", "ds", "time", *TARGETS, *PRICES, *UNITS)
+    return name in used or name in _FALLBACK_SPELLINGS
 
 
 _WORDS = {"unique_id": "the series", "ds": "the time", "y": "the target"}

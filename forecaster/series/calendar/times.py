@@ -16,6 +16,12 @@ Date: TypeAlias = str | datetime.date | np.datetime64
 Time: TypeAlias = Date | int | np.integer
 """A date, or a whole number where series count in them."""
 
+# After a time of day: Z, UTC, or hours with or without minutes (PostgreSQL writes +00).
+_OFFSET = (
+    r"([T ]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?)"
+    r"\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
+)
+
 
 def show_time(time: object) -> str:
     """Return a time as text: a date, without the time of day at midnight, or a number.
@@ -39,6 +45,11 @@ def show_times(times: Iterable[object]) -> list[str]:
         exact = any(stamp != stamp.floor("min") for stamp in stamps)
         return [str(stamp) if exact else f"{stamp:%Y-%m-%d %H:%M}" for stamp in stamps]
     return shown
+
+
+def without_offset(text: pd.Series) -> pd.Series:
+    """Return times that are text without their offset from UTC; the local time of day is kept."""
+    return text.str.replace(_OFFSET, r"\1", regex=True)
 
 
 def nearest_time(date: Date) -> pd.Timestamp:

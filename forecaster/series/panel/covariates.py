@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError, listed
+from forecaster.series.calendar.numbered import dates_of_numbers
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import squash
 from forecaster.series.panel.stacking import as_times
@@ -42,7 +43,7 @@ class Future:
 
         Without ``unique_id`` the rows hold for every series. ``dated``: whether the series' times
         are dates rather than whole numbers. Raises DataError when ``ds`` is missing or holds other
-        times, a column holds no numbers, or a time is repeated.
+        times, a column holds no numbers or an infinite one, or a time is repeated.
         """
         frame = frame.rename(columns={"ticker": "unique_id", "date": "ds"})
         columns = [str(name) for name in frame if name not in ("unique_id", "ds")]
@@ -57,6 +58,7 @@ class Future:
                     f"future covariates: column {name!r} holds text; expected numbers. Give each "
                     "kind a column of 0 and 1"
                 )
+        _check_real(frame, columns, "future covariates")
         named = frame["unique_id"].astype(str) if "unique_id" in frame else _EVERY
         frame = frame.assign(unique_id=named, ds=_times(frame["ds"], dated=dated)).sort_values("ds")
         if (again := frame.duplicated(["unique_id", "ds"])).any():
@@ -117,7 +119,8 @@ class Static:
     def from_frame(frame: pd.DataFrame) -> "Static":
         """Read a frame ``unique_id`` and other columns, a row per series.
 
-        Raises DataError when a series has two rows, or there is no other column.
+        Raises DataError when a series has two rows, there is no other column, or a number is
+        infinite or complex.
         """
         frame = frame.rename(columns={"ticker": "unique_id"})
         if "unique_id" not in frame or frame.shape[1] < 2:
@@ -129,7 +132,9 @@ class Static:
         if (again := frame["unique_id"].duplicated()).any():
             name = frame["unique_id"][again].iloc[0]
             raise DataError(f"static covariates: two rows for {name}; expected one per series")
-        return Static(frame.set_index("unique_id"))
+        frame = frame.set_index("unique_id")
+        _check_real(frame, list(map(str, frame)), "static covariates")
+        return Static(frame)
 
     def check(self, ids: Sequence[str]) -> None:
         """Raise DataError unless each of these series has a row."""
@@ -274,21 +279,46 @@ def missing_ahead(
     return None
 
 
+def _check_real(frame: pd.DataFrame, columns: Sequence[str], what: str) -> None:
+    """Raise DataError for a column with complex or infinite numbers."""
+    for name in columns:
+        column = frame[name]
+        if pd.api.types.is_complex_dtype(column):
+            raise DataError(f"{what}: column {name!r} holds complex numbers; expected real ones")
+        if not pd.api.types.is_float_dtype(column):
+            continue
+        numbers = column.to_numpy(float, na_value=np.nan)
+        if (infinite := np.isinf(numbers)).any():
+            row = int(infinite.argmax())
+            raise DataError(
+                f"{what}: row {row + 1}, column {name!r}: {numbers[row]:g} is not a number; leave "
+                "the cell empty if its number is not known"
+            )
+
+
 def _times(column: pd.Series, *, dated: bool) -> np.ndarray:
     numbers = pd.api.types.is_integer_dtype(column)
     if not dated and not numbers:
         raise DataError("future covariates: column 'ds' holds no whole numbers like the series")
     if not dated:
         return column.to_numpy(np.int64)
-    if numbers:  # 20230102 is a date, rather than nanoseconds
-        column = pd.to_datetime(column.astype(str), format="%Y%m%d", errors="coerce")
     try:
+        if numbers:
+            column = _dates_of(column)
         return as_times(column)
     except DataError as error:
         raise DataError(
             f"future covariates: {error}; expected dates such as 2024-01-31 (dates, or text with "
             "the year first)"
         ) from error
+
+
+def _dates_of(numbers: pd.Series) -> pd.Series:
+    """Return whole numbers such as 20230102 and 202301 as dates."""
+    dates = dates_of_numbers(numbers.to_numpy(np.int64))
+    if dates is None:
+        raise DataError(f"column 'ds' holds numbers such as {numbers.iloc[0]}, which are no dates")
+    return dates
 
 
 def _scales(values: Float[np.ndarray, "row column"]) -> tuple[tuple[float, float], ...]:

@@ -26,6 +26,7 @@ from forecaster.series.panel.stacking import (
     Layout,
     as_times,
     fall_back_on_close,
+    infinite_of,
     kind_of_most,
     stack,
     union_of,
@@ -120,8 +121,8 @@ class Panel:
 
         The keys may also be named ``ticker, date``. Columns without numbers are left out. The
         target is the first column found of ``y``, ``adj_close``, ``close``. A series whose first
-        row has no ``adj_close`` gets its ``close`` instead. A series with a repeated time or
-        without any value is left out and named in ``skipped``.
+        row has no ``adj_close`` gets its ``close`` instead. A series with a repeated time, an
+        infinite number or without any value is left out and named in ``skipped``.
 
         ``skipped``: series that are missing already, with the reason.
 
@@ -143,6 +144,8 @@ class Panel:
         )
         if target not in channels:
             raise DataError(f"column {target!r} holds text; expected numbers")
+        if unreal := [name for name in channels if pd.api.types.is_complex_dtype(frame[name])]:
+            raise DataError(f"column {unreal[0]!r} holds complex numbers; expected real ones")
         codes, ids = pd.factorize(frame["unique_id"].astype(str))
         times = as_times(frame["ds"])
         values = frame[list(channels)].to_numpy(float, na_value=np.nan)
@@ -192,6 +195,7 @@ class Panel:
             for name, (series_times, _, _) in series.items()
             if len(repeated := series_times[:-1][series_times[1:] == series_times[:-1]])
         }
+        skipped |= infinite_of(series)
         if target == "adj_close" and "close" in channels:
             fall_back_on_close(values, channels)
         mask = np.isfinite(values[:, :, channels.index(target)])

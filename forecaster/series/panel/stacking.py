@@ -8,6 +8,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError
+from forecaster.series.calendar.times import show_time, without_offset
 from forecaster.skipped import Kind, Skipped
 
 
@@ -40,7 +41,10 @@ def stack(
     times: Shaped[np.ndarray, " time"],
     channels: tuple[str, ...],
 ) -> Float[np.ndarray, "series time channel"]:
-    """Return the values of all series on a common time axis, NaN where there is no number."""
+    """Return the values of all series on a common time axis, NaN where there is no number.
+
+    Infinite numbers become NaN; :func:`infinite_of` names their series.
+    """
     values = np.full((len(series), len(times), len(channels)), np.nan)
     for row, (series_times, part, names) in enumerate(series.values()):
         whole = len(series_times) == len(times)
@@ -52,6 +56,23 @@ def stack(
                 values[row, positions, channels.index(channel)] = part[:, column]
     values[~np.isfinite(values)] = np.nan
     return values
+
+
+def infinite_of(
+    series: Mapping[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]],
+) -> dict[str, Skipped]:
+    """Return the series that hold an infinite number, each with its first one."""
+    found: dict[str, Skipped] = {}
+    for name, (times, values, channels) in series.items():
+        if (infinite := np.isinf(values)).any():
+            row, column = (int(index) for index in np.argwhere(infinite)[0])
+            found[name] = Skipped(
+                Kind.INFINITE,
+                column=channels[column],
+                value=float(values[row, column]),
+                first=show_time(times[row]),
+            )
+    return found
 
 
 def union_of(parts: Iterable[np.ndarray]) -> np.ndarray:
@@ -69,7 +90,10 @@ def as_times(column: pd.Series) -> np.ndarray:
     if pd.api.types.is_integer_dtype(column):
         return column.to_numpy(np.int64)
     try:
-        times = pd.to_datetime(column, format="ISO8601" if _holds_text(column) else None)
+        if _holds_text(column):
+            times = pd.to_datetime(without_offset(column.astype("string")), format="ISO8601")
+        else:
+            times = pd.to_datetime(column)
     except (ValueError, TypeError) as error:
         reason = str(error).splitlines()[0].partition(". You might")[0]  # without pandas' advice
         raise DataError(f"column 'ds' holds something that is not a date: {reason}") from error

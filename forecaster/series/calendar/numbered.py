@@ -1,0 +1,90 @@
+"""Tell whole numbers that are dates, such as 20240328 and 202403, from numbers that count steps."""
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+_MOST_WRONG = 0.5  # if more of the numbers are not dates, they count steps
+_YEARS = (1800, 2199)
+_SERIAL_DAYS = (25569, 73050)  # 1970 to 2099
+SERIAL_START = pd.Timestamp("1899-12-30")
+"""Day 0 of spreadsheets."""
+
+
+def dates_of_numbers(numbers: Int[np.ndarray, " row"]) -> pd.Series | None:
+    """Return whole numbers as dates, NaT where one is not a date; None if they count steps.
+
+    - eight digits are days (20240328) if at least half of them are valid days
+    - six digits are months (202403) if all end in 01 to 12, or most do and they are not a run of
+      consecutive numbers; the years are 1800 to 2199. A month becomes its first day
+    """
+    codes, kinds = pd.factorize(numbers)
+    if not len(kinds):
+        return None
+    if ((kinds >= 10_000_000) & (kinds <= 99_999_999)).all():
+        text = pd.Series(kinds.astype(str))
+        days = pd.to_datetime(text, format="%Y%m%d", errors="coerce").iloc[codes]
+        return None if days.isna().mean() > _MOST_WRONG else days.reset_index(drop=True)
+    if _are_months(np.sort(kinds)):
+        text = pd.Series(kinds.astype(str))
+        months = pd.to_datetime(text, format="%Y%m", errors="coerce")
+        return months.iloc[codes].reset_index(drop=True)
+    return None
+
+
+def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
+    """Say what numbers may mean that seem to count steps, and how to write that; None if nothing.
+
+    These patterns are suspected: spreadsheets' serial days without weekends, or all on the first or
+    the last day of a month; weeks (202152, 202201) and quarters (20214, 20221) over the end of a
+    year; days of the year (2024001).
+    """
+    ordered = np.sort(pd.unique(numbers))
+    if len(ordered) < 3:
+        return None
+    if _parts_of_years(ordered, 1000, 366):
+        return "days of the year; if they are, say --date-format %Y%j"
+    over_years = len(np.unique(ordered // 100)) > 1
+    if over_years and _parts_of_years(ordered, 100, 53):
+        return f"weeks of a year; if they are, write them as {_written(ordered[0], 100, '-W')}"
+    over_years = len(np.unique(ordered // 10)) > 1
+    if over_years and _parts_of_years(ordered, 10, 4):
+        return f"quarters of a year; if they are, write them as {_written(ordered[0], 10, 'Q')}"
+    if _are_serial_days(ordered):
+        day = SERIAL_START + pd.Timedelta(days=int(ordered[0]))
+        return f"days of a spreadsheet ({day:%Y-%m-%d}); if they are, say --date-format excel"
+    return None
+
+
+def _written(number: int, base: int, letter: str) -> str:
+    year, part = divmod(int(number), base)
+    return f"{year}{letter}{part:0{len(str(base)) - 1}d}"
+
+
+def _parts_of_years(ordered: Int[np.ndarray, " kind"], base: int, most: int) -> bool:
+    """Return whether all numbers are a year followed by a number from 1 to ``most``, not all one.
+
+    Numbers that end alike, such as 20001, 20011, 20021, rather count steps.
+    """
+    years, parts = np.divmod(ordered, base)
+    plausible = (years >= _YEARS[0]) & (years <= _YEARS[1])
+    possible = (plausible & (parts >= 1) & (parts <= most)).all()
+    return bool(possible) and len(np.unique(parts)) > 1
+
+
+def _are_months(ordered: Int[np.ndarray, " kind"]) -> bool:
+    years = ordered // 100
+    if years[0] < _YEARS[0] or years[-1] > _YEARS[1]:
+        return False
+    wrong = ~np.isin(ordered % 100, np.arange(1, 13))
+    a_run = ordered[-1] - ordered[0] == len(ordered) - 1
+    return not wrong.any() or (not a_run and bool(wrong.mean() < _MOST_WRONG))
+
+
+def _are_serial_days(ordered: Int[np.ndarray, " kind"]) -> bool:
+    if ordered[0] < _SERIAL_DAYS[0] or ordered[-1] > _SERIAL_DAYS[1]:
+        return False
+    days = pd.DatetimeIndex(SERIAL_START + pd.to_timedelta(ordered, unit="D"))
+    weekdays = np.unique(days.day_of_week)
+    without_weekends = len(ordered) >= 10 and weekdays.tolist() == [0, 1, 2, 3, 4]
+    return without_weekends or bool(days.is_month_start.all() or days.is_month_end.all())
