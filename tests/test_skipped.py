@@ -23,6 +23,7 @@ SENTENCES = {
     Kind.NO_NUMBER: "column 'close' holds no number",
     Kind.NOT_DATES: "its times are whole numbers; those of most are dates",
     Kind.NOT_COUNTED: "its times are dates; those of most are whole numbers",
+    Kind.INFINITE: "close is -1.5 on 2024-01-02; expected a finite number, or none",
     Kind.CONSTANT: "close never changes",
     Kind.NOT_POSITIVE: "close is -1.5 on 2024-01-02; a price must be above zero",
     Kind.NO_LONGER_POSITIVE: "close is -1.5 on 2024-01-02; it had always been above zero when the "

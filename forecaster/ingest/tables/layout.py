@@ -147,24 +147,24 @@ def _numbers(
     All of them have the same decimal sign. ``all_needed``: whether all columns must hold numbers.
     """
     texts, out = {}, {}
+    needed = set(map(str, table.columns)) if all_needed else {*TARGETS, *PRICES}
     for column in map(str, table.columns):
         if not all_needed and column in ("unique_id", "ds", "time", "name", *UNUSED):
             continue
-        needed = all_needed or column in (*TARGETS, *PRICES)
-        kind = table[column].dtype
-        if pd.api.types.is_complex_dtype(kind):
+        cells = table[column]
+        if pd.api.types.is_complex_dtype(cells):
             raise DataError(
                 f"{where}: column {where.column(column)!r} holds complex numbers; expected real "
                 "ones. Take the part that is meant, or leave the column out"
             )
-        yes_or_no = pd.api.types.is_bool_dtype(kind)
-        if pd.api.types.is_numeric_dtype(kind) and not (needed and yes_or_no):
-            numbers = table[column].astype(float)
-            out[column] = numbers if needed else _without_infinite(numbers, where, column)
-            check_finite(out[column], where, column)
+        yes_or_no = pd.api.types.is_bool_dtype(cells)
+        if pd.api.types.is_numeric_dtype(cells) and not (column in needed and yes_or_no):
+            out[column] = cells.astype(float)
+            if column in needed:
+                check_finite(out[column], where, column)
             continue
-        cells = plain_cells(table[column])
-        if needed or is_number_column(cells):
+        cells = plain_cells(cells)
+        if column in needed or is_number_column(cells):
             out[column] = texts[column] = cells
     # Changes in percent are not used, but may show the decimal sign.
     shares = {}
@@ -174,9 +174,13 @@ def _numbers(
     if not decimal:
         evidence = find_decimal(texts | shares, where, plain_points=plain_points)
     decimal = decimal or (evidence.decimal if evidence else ".")
-    return out | {
-        column: to_numbers(cells, where, column, decimal, evidence)
-        for column, cells in texts.items()
+    for column, cells in texts.items():
+        out[column] = to_numbers(
+            cells, where, column, decimal, evidence, infinite=column not in needed
+        )
+    return {
+        column: numbers if column in needed else _without_infinite(numbers, where, column)
+        for column, numbers in out.items()
     }
 
 

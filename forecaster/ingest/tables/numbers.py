@@ -112,12 +112,15 @@ def to_numbers(
     name: str,
     decimal: Decimal,
     evidence: Evidence | None = None,
+    *,
+    infinite: bool = False,
 ) -> pd.Series:
     """Return a text column as floats; blank cells become NaN.
 
     - ``where``, ``name``: the file and the column, for errors
     - ``decimal``: the decimal sign; the other sign, spaces and apostrophes may separate thousands
     - ``evidence``: the cell that decided ``decimal``; None: the user chose it
+    - ``infinite``: whether numbers that are too large, such as 1e400, become infinite
 
     Raises DataError if a cell is not a number with this decimal sign.
     """
@@ -132,7 +135,9 @@ def to_numbers(
     plain = plain.str.replace("[kmb]$", lambda unit: _FACTORS[unit[0]], regex=True)
     valid = text.str.fullmatch(_valid(decimal))
     numbers = pd.to_numeric(plain.where(valid), errors="coerce").astype(float)
-    bad = (numbers.isna() | np.isinf(numbers)) & ~blank
+    bad = numbers.isna() & ~blank
+    if not infinite:
+        bad |= numbers.abs() == np.inf
     if bad.any():
         raise DataError(_bad_cell(column, text, bad, where, name, decimal, evidence))
     return numbers

@@ -1,0 +1,208 @@
+"""Times in all notations are read as what they are, or refused; numbers that count stay numbers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, UsageError
+from forecaster.ingest.tables.file_reader import read_series
+from forecaster.series import dates_of_numbers, other_meaning
+from forecaster.series.panel.panel import Panel
+from tests.conftest import run
+
+
+def months(start: str, count: int) -> list[int]:
+    return [int(m) for m in pd.period_range(start, periods=count, freq="M").strftime("%Y%m")]
+
+
+def serial(days: pd.DatetimeIndex) -> list[int]:
+    """Days as spreadsheets count them, where 45292 is 2024-01-01."""
+    return [45292 + (day - pd.Timestamp("2024-01-01")).days for day in days]
+
+
+def table(times: list) -> pd.DataFrame:
+    return pd.DataFrame({"unique_id": "A", "ds": times, "y": np.arange(len(times)) + 1.0})
+
+
+def times_of(times: list, **options) -> list[str]:
+    """The times of a frame as the panel shows them."""
+    return [str(time).removesuffix("T00:00:00.000000000") for time in read(times, **options)]
+
+
+def read(times: list, **options) -> np.ndarray:
+    return fc.load_panel(table(times), **options).times
+
+
+@pytest.mark.parametrize("kind", ["frame", "text", "csv", "parquet"])
+def test_numbers_that_are_months_are_months(tmp_path, kind):
+    frame = table(months("2021-11", 14))
+    if kind == "text":
+        frame = frame.astype({"ds": str})
+    source = frame
+    if kind in ("csv", "parquet"):
+        path = tmp_path / f"x.{kind}"
+        frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+        source = f"files:{path}"
+    panel = fc.load_panel(source)
+    assert panel.times[[0, 2, -1]].astype("M8[D]").astype(str).tolist() == [
+        "2021-11-01", "2022-01-01", "2022-12-01",
+    ]  # fmt: skip
+    assert panel.frequency.after(panel.times[-1], 1)[0] == np.datetime64("2023-01-01")
+
+
+@pytest.mark.parametrize(
+    ("written", "first", "last"),
+    [
+        ([202201, 202204, 202207], "2022-01-01", "2022-07-01"),
+        ([187101, 187102], "1871-01-01", "1871-02-01"),
+        ([20240101, 20240102], "2024-01-01", "2024-01-02"),
+        (["2022Q1", "2022Q4"], "2022-01-01", "2022-10-01"),
+        (["2022-Q2", "2022-q3"], "2022-04-01", "2022-07-01"),
+        (["Q1 2022", "Q2 2022"], "2022-01-01", "2022-04-01"),
+        (["2022W05", "2022W06"], "2022-01-31", "2022-02-07"),
+        (["2020-W53", "2021-W01"], "2020-12-28", "2021-01-04"),
+        (["2022-W05-5", "2022-W06-5"], "2022-02-04", "2022-02-11"),
+        (["2022M01", "2022M12"], "2022-01-01", "2022-12-01"),
+        (["Jan 2022", "Feb 2022"], "2022-01-01", "2022-02-01"),
+        (["May 2022", "June 2022"], "2022-05-01", "2022-06-01"),
+        (["01/2022", "12/2022"], "2022-01-01", "2022-12-01"),
+    ],
+)
+def test_periods_become_their_first_day(written, first, last):
+    assert times_of(written)[:: len(written) - 1] == [first, last]
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        range(1, 201),
+        range(-3, 4),
+        range(2001, 2024),  # years
+        range(202201, 202221),  # no months: 13 to 20 follow
+        range(202195, 202310),
+        range(45000, 45040),
+        range(40000, 60000, 7),
+        [20001, 20011, 20021, 20031],
+        range(1000000, 1000400),
+        [10_000_000, 10_000_001],
+        [5],
+    ],
+)
+def test_numbers_that_count_stay_numbers(counted):
+    assert read(list(counted)).tolist() == list(counted)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (
+            serial(pd.bdate_range("2024-01-01", periods=30)),
+            r"frame, column 'ds': numbers such as 45292 may be days of a spreadsheet \(2024-01-01\)"
+            r".*--date-format excel\. If they count steps, say --date-format steps \(in Python dat",
+        ),
+        (serial(pd.date_range("2020-01-01", periods=4, freq="MS")), "days of a spreadsheet"),
+        (serial(pd.date_range("2020-01-01", periods=4, freq="ME")), "days of a spreadsheet"),
+        ([202052, 202053, *range(202101, 202153)], r"weeks of a year.*2020-W52.*steps"),
+        ([20214, 20221, 20222, 20223, 20224, 20231], r"quarters of a year.*2021Q4.*steps"),
+        ([2024365, 2024366, 2025001], r"days of the year.*--date-format %Y%j.*steps"),
+        ([202201, 202202, 202213], r"row 3, column 'ds': '202213' is not a date.*steps"),
+        ([202201.0, 202202.0], r"row 1.*'202201\.0' is not a date; expected e\.g\..*excel or st"),
+        ([45292.5, 45293.5], r"'45292\.5' is not a date.*excel"),
+        (["2022Q1", "2022Q5"], r"row 2, column 'ds': '2022Q5' is not a date"),
+        (["2021-W52", "2021-W53"], r"row 2, column 'ds': '2021-W53' is not a date"),
+        ([1704067200, 1704153600], "'1704067200' is not a date"),
+        ([202401011000, 202401011100], "'202401011000' is not a date; .* say how: --date-format"),
+    ],
+)
+def test_numbers_that_may_be_dates_are_refused_with_the_option_that_decides(numbers, message):
+    with pytest.raises(DataError, match=message):
+        read(numbers)
+
+
+def test_a_format_decides():
+    days = serial(pd.bdate_range("2024-01-01", periods=30))
+    assert times_of(days, date_format="excel")[:5:4] == ["2024-01-01", "2024-01-05"]
+    assert times_of([45292.25, 45293.0], date_format="excel")[0].startswith("2024-01-01T06:00:00.0")
+    for counted in (days, months("2022-01", 12), [20214, 20221, 20222]):
+        assert read(counted, date_format="steps").tolist() == counted
+    assert times_of([2024060, 2024061], date_format="%Y%j") == ["2024-02-29", "2024-03-01"]
+    assert times_of(months("2022-01", 2), date_format="%Y%m") == ["2022-01-01", "2022-02-01"]
+    with pytest.raises(DataError, match=r"row 1.*'1\.5' is not a whole number; .*steps"):
+        read([1.5, 2.0], date_format="steps")
+    with pytest.raises(DataError, match=r"row 2.*'soon' is not a date; .*as --date-format excel s"):
+        read(["45292", "soon"], date_format="excel")
+    with pytest.raises(UsageError, match=r"or excel .* or steps"):
+        read(days, date_format="calc")
+
+
+def test_a_command_is_told_that_dates_are_a_spreadsheets(tmp_path):
+    table(serial(pd.bdate_range("2024-01-01", periods=60))).to_csv(tmp_path / "x.csv", index=False)
+    told = ["--source", f"files:{tmp_path / 'x.csv'}", "--home", tmp_path / "home"]
+    result = run("ingest", *told)
+    assert result.exit_code == 1 and "--date-format excel" in result.stderr
+    result = run("ingest", *told, "--date-format", "excel")
+    assert result.exit_code == 0, result.output
+    run("export", "--home", tmp_path / "home", "--output", tmp_path / "out.parquet")
+    assert pd.read_parquet(tmp_path / "out.parquet")["ds"].min() == pd.Timestamp("2024-01-01")
+
+
+@pytest.mark.parametrize(
+    ("written", "local"),
+    [
+        ("2024-01-01 10:00:00+00", "10:00:00"),  # as PostgreSQL writes
+        ("2024-01-01 10:00:00.25+05:30", "10:00:00.250000"),
+        ("2024-01-01 10:00:00+05:30:12", "10:00:00"),
+        ("2024-01-01T10Z", "10:00:00"),
+        ("2024-01-01T10:00Z", "10:00:00"),
+        ("2024-01-01T10:00+01", "10:00:00"),
+        ("2024-01-01T10:00:00 -0500", "10:00:00"),
+        ("20240101T100000Z", "10:00:00"),
+        ("2024-01-01 10:00 UTC", "10:00:00"),
+    ],
+)
+def test_an_offset_is_dropped_and_the_local_time_kept(tmp_path, written, local):
+    frame = table([written, written.replace("2024", "2025")])
+    expected = [pd.Timestamp(f"{year}-01-01 {local}") for year in (2024, 2025)]
+    assert fc.load_panel(frame).times.astype("M8[us]").tolist() == expected
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    (read_back,) = read_series(tmp_path / "x.csv").values()
+    assert read_back["ds"].tolist() == expected
+    assert Panel.from_frame(frame).times.astype("M8[us]").tolist() == expected
+
+
+def test_offsets_of_summer_and_winter_time_mix():
+    spring = ["2024-03-30 10:00+01", "2024-03-31 10:00+02", "2024-04-01 10:00+02"]
+    assert times_of(spring)[1] == "2024-03-31T10:00:00.000000000"
+    with_format = times_of([f"{time}00" for time in spring], date_format="%Y-%m-%d %H:%M%z")
+    assert with_format == times_of(spring)
+    zoned = [pd.Timestamp(time) for time in spring]
+    assert times_of(zoned) == times_of(spring)
+    with pytest.raises(DataError, match="more than one row for 2024-10-27 02:00"):
+        read(["2024-10-27 02:00+02", "2024-10-27 02:00+01"])
+    message = r"row 2, column 'ds': '2024-01-01 10:30\+01': offsets .* another order .*time zone"
+    with pytest.raises(DataError, match=message):
+        read(["2024-01-01 10:00Z", "2024-01-01 10:30+01"])
+    two = pd.concat(
+        [table(["2024-01-01 10:00Z"]), table(["2024-01-01 10:30+01"]).assign(unique_id="B")]
+    )
+    assert fc.load_panel(two).ids == ("A", "B")
+
+
+@pytest.mark.parametrize("unit", ["text", "numbers"])
+def test_covariates_of_months_find_their_months(unit):
+    panel = fc.load_panel(table(months("2021-01", 24)))
+    promotion = pd.DataFrame({"ds": months("2021-01", 30), "promotion": np.arange(30.0)})
+    if unit == "text":
+        promotion["ds"] = promotion["ds"].astype(str).str.replace(r"(\d{4})", r"\1-", regex=True)
+    future = panel.with_future(promotion).future
+    assert future is not None and future.at("A", panel.times)[:, 0].tolist() == list(range(24))
+    with pytest.raises(DataError, match="column 'ds' has 1 rows without a date"):
+        panel.with_future(promotion.assign(ds=[*months("2021-01", 29), 202213]))
+    with pytest.raises(DataError, match="numbers such as 1, which are no dates"):
+        panel.with_future(promotion.assign(ds=range(1, 31)))
+
+
+def test_the_numbers_of_no_rows_and_of_few_mean_nothing():
+    assert dates_of_numbers(np.array([], int)) is None
+    assert other_meaning(np.array([45292, 45293])) is None

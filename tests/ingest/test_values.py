@@ -1,0 +1,195 @@
+"""What is no finite real number in a column of numbers is an error, never a row less."""
+
+import decimal
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, ForecasterWarning
+from forecaster.ingest.tables.file_reader import read_series
+from forecaster.series.panel.panel import Panel
+from forecaster.skipped import Kind
+from tests.conftest import run
+
+DAYS = pd.date_range("2024-01-01", periods=3)
+
+
+def prices(**columns: Any) -> pd.DataFrame:
+    return pd.DataFrame({"ticker": "A", "date": DAYS, "close": [1.0, 2.0, 3.0], **columns})
+
+
+@pytest.mark.parametrize("written", ["inf", "-inf", "Infinity", "-Infinity", "1e400", "-1e999"])
+@pytest.mark.parametrize("column", ["close", "adj_close", "open", "high", "low", "volume"])
+def test_an_infinite_number_in_a_file_is_an_error(tmp_path, column, written):
+    frame = prices(**{column: ["1.5", written, "2.5"]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(DataError, match=f"x.csv, line 3, column '{column}': .*inf.*is not a numb"):
+        read_series(tmp_path / "x.csv")
+    frame[column] = frame[column].astype(float)
+    frame.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=f"x.parquet, row 2, column '{column}': .*Leave the cell "):
+        read_series(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=f"the frame, row 2, column '{column}'"):
+        fc.load_panel(frame)
+
+
+def test_an_infinite_number_of_a_wide_table_is_an_error(tmp_path):
+    frame = pd.DataFrame({"date": DAYS, "north": [1.0, 2.0, 3.0], "south": [1.0, np.inf, 3.0]})
+    with pytest.raises(DataError, match="the frame, row 2, column 'south': inf is not a number"):
+        fc.load_panel(frame)
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    result = run("ingest", "--home", tmp_path / "home", "--source", f"files:{tmp_path / 'x.csv'}")
+    assert result.exit_code == 1 and "line 3, column 'south': inf is not a number" in result.stderr
+
+
+def test_an_infinite_number_that_is_not_learned_from_is_counted_and_named():
+    frame = prices(change=[np.nan, np.inf, -np.inf])
+    with pytest.warns(ForecasterWarning, match="row 2, column 'change': inf .*2 of 3 cells of thi"):
+        panel = fc.load_panel(frame)
+    assert panel.mask.sum() == 3 and np.isnan(panel.channel("change")).all()
+
+
+def test_a_series_with_an_infinite_number_is_left_out_of_a_panel_by_name():
+    frame = pd.concat([prices(), prices(ticker="B", close=[1.0, -np.inf, 3.0])])
+    panel = Panel.from_frame(frame)
+    assert panel.ids == ("A",) and panel.skipped["B"].kind == Kind.INFINITE
+    assert str(panel.skipped["B"]) == (
+        "close is -inf on 2024-01-02; expected a finite number, or none"
+    )
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("kind", ["future", "static"])
+def test_an_infinite_covariate_is_an_error(tmp_path, kind, ending):
+    from forecaster.ingest.covariates import CovariateFiles
+
+    panel = fc.load_panel(prices())
+    keys = {"ds": DAYS} if kind == "future" else {"unique_id": ["A", "B", "C"]}
+    table = pd.DataFrame({**keys, "x": [1.0, -np.inf, 2.0]})
+    if ending == "frame":
+        with pytest.raises(DataError, match=f"{kind} covariates: row 2, column 'x': -inf is not a"):
+            panel.with_future(table) if kind == "future" else panel.with_static(table)
+        return
+    path = tmp_path / f"x.{ending}"
+    table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
+    line = "line 3" if ending == "csv" else "row 2"
+    with pytest.raises(DataError, match=rf"x\.{ending}, {line}, column 'x': -inf is not a number"):
+        CovariateFiles.of(**{kind: path}).added_to(panel)
+
+
+@pytest.mark.parametrize("column", ["close", "volume", "more"])
+def test_complex_numbers_are_refused(column):
+    frame = prices(**{column: [1 + 1j, 2, 3]})
+    with pytest.raises(DataError, match=f"column '{column}' holds complex numbers; expected real"):
+        fc.load_panel(frame)
+    with pytest.raises(DataError, match=f"column '{column}' holds complex numbers; expected real"):
+        Panel.from_frame(frame)
+    panel = fc.load_panel(prices())
+    for add in (panel.with_future, panel.with_static):
+        with pytest.raises(DataError, match="covariates: column 'x' holds complex numbers"):
+            add(pd.DataFrame({"unique_id": ["A"], "ds": DAYS[:1], "x": [1j]}))
+
+
+OTHERS = {
+    "durations": pd.Series(pd.to_timedelta([1, 2, 3], unit="D")),
+    "times": pd.Series(DAYS),
+    "periods": pd.Series(pd.period_range("2024-01-01", periods=3)),
+    "intervals": pd.Series(pd.interval_range(0, 3)),
+    "yes and no": pd.Series([True, False, True]),
+    "yes, no, unknown": pd.Series([True, None, False], dtype="boolean"),
+    "yes among numbers": pd.Series([True, 2.5, 3], dtype=object),
+    "complex objects": pd.Series([1 + 1j, 2.0, 3.0], dtype=object),
+    "duration objects": pd.Series([np.timedelta64(1, "D"), 2.0, 3.0], dtype=object),
+    "date objects": pd.Series([DAYS[0].date()] * 3, dtype=object),
+    "bytes": pd.Series([b"1", b"2", b"3"], dtype=object),
+    "lists": pd.Series([[1], [2], [3]]),
+    "categories": pd.Series(pd.Categorical(["low", "high", "low"])),
+    "yes and no of Arrow": pd.Series([True, False, True], dtype=pd.ArrowDtype(pa.bool_())),
+    "durations of Arrow": pd.Series([1, 2, 3], dtype=pd.ArrowDtype(pa.duration("s"))),
+    "infinite decimals": pd.Series([decimal.Decimal("Infinity"), 2, 3], dtype=object),
+    "numbers too large": pd.Series([10**400, 2, 3], dtype=object),
+    "numbers of 9,000 digits": pd.Series([-(10**9000), 2, 3], dtype=object),
+    "percent signs": pd.Series(["12%", "13", "14"]),
+    "units": pd.Series(["12 kg", "13 kg", "14 g"]),
+    "currencies": pd.Series(["EUR 12", "USD 13", "12"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_is_no_number_is_not_made_one(kind):
+    for column in ("close", "volume"):
+        with pytest.raises(DataError, match=f"row 1, column '{column}': .* is not a number"):
+            fc.load_panel(prices(**{column: OTHERS[kind]}))
+    with pytest.raises(DataError, match=r"row 1, column 'a': .* is not a number"):
+        fc.load_panel(pd.DataFrame({"date": DAYS, "a": OTHERS[kind]}), wide=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForecasterWarning)  # of numbers too large
+        panel = fc.load_panel(prices(more=OTHERS[kind]), target_col="close")
+    assert panel.mask.sum() == 3
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pd.Series([1.5, 2.5, 3.5], dtype="category"),
+        pd.Series(["1.5", "2.5", "3.5"], dtype="category"),
+        pd.Series([decimal.Decimal("1.5"), decimal.Decimal("2.5"), 3.5], dtype=object),
+        pd.Series([1.5, "2.5", np.float32(3.5)], dtype=object),
+        pd.Series([1.5, 2.5, 3.5], dtype="Float64"),
+        pd.Series(
+            [decimal.Decimal(f"{n}.5") for n in (1, 2, 3)], dtype=pd.ArrowDtype(pa.decimal128(9, 2))
+        ),
+        pd.Series(pd.arrays.SparseArray([1.5, 2.5, 3.5])),
+    ],
+)
+def test_numbers_of_any_kind_are_numbers(numbers):
+    assert fc.load_panel(prices(close=numbers)).channel("close").tolist() == [[1.5, 2.5, 3.5]]
+
+
+@pytest.mark.parametrize("name", ["currency", "Currency", "ccy", "unit"])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+def test_one_series_has_one_currency(tmp_path, ending, name):
+    path = tmp_path / f"x.{ending}"
+
+    def load(frame: pd.DataFrame):
+        if ending == "frame":
+            return fc.load_panel(frame)
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        return fc.load_panel(f"files:{path}")
+
+    message = (
+        rf"{'line 4' if ending == 'csv' else 'row 3'}, column '{name}': 'USD', but series 'A' has "
+        "'EUR' before; expected one for each series"
+    )
+    with pytest.raises(DataError, match=message):
+        load(prices(**{name: ["EUR", "EUR", "USD"]}))
+    each = pd.concat(
+        [prices(**{name: "EUR"}), prices(ticker="B", **{name: ["USD", None, "USD"]})],
+        ignore_index=True,
+    )
+    assert load(each).ids == ("A", "B") and load(each).channels == ("close",)
+
+
+def test_pence_are_not_pounds():
+    with pytest.raises(DataError, match="'GBp', but series 'A' has 'GBP' before"):
+        fc.load_panel(prices(currency=["GBP", "GBp", "GBP"]))
+
+
+def test_a_wide_table_has_one_currency():
+    frame = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "b": [1.0, 2, 3], "currency": "EUR"})
+    assert fc.load_panel(frame).ids == ("a", "b")
+    with pytest.raises(DataError, match="column 'currency': 'USD', but"):
+        fc.load_panel(frame.assign(currency=["EUR", "EUR", "USD"]))
+
+
+def test_units_that_are_numbers_are_a_column_like_others():
+    frame = prices(units=[5, 6, 7])
+    assert fc.load_panel(frame).channel("units").tolist() == [[5.0, 6.0, 7.0]]
+    assert fc.load_panel(frame, target_col="units").mask.sum() == 3
+    wide = pd.DataFrame({"date": DAYS, "a": [1.0, 2, 3], "UNIT": ["1,5", "2,5", "3,5"]})
+    assert fc.load_panel(wide).ids == ("UNIT", "a")
