@@ -66,6 +66,7 @@ def panel_of_frame(
         raise DataError(f"{_WHERE}: no rows in it")
     location = TableLocation(_WHERE, counts_rows=True)
     table = tidy(frame, location, decimal=as_decimal(decimal), columns=columns)
+    table.attrs.clear()  # pandas would copy them for each series
     channels = tuple(str(c) for c in table if c not in ("unique_id", "ds", *ACTIONS))
     panel = Panel.from_arrays(
         {

@@ -112,6 +112,7 @@ OTHERS = {
     "yes and no of Arrow": pd.Series([True, False, True], dtype=pd.ArrowDtype(pa.bool_())),
     "durations of Arrow": pd.Series([1, 2, 3], dtype=pd.ArrowDtype(pa.duration("s"))),
     "infinite decimals": pd.Series([decimal.Decimal("Infinity"), 2, 3], dtype=object),
+    "signalling decimals": pd.Series([decimal.Decimal("sNaN"), 2, 3], dtype=object),
     "numbers too large": pd.Series([10**400, 2, 3], dtype=object),
     "numbers of 9,000 digits": pd.Series([-(10**9000), 2, 3], dtype=object),
     "percent signs": pd.Series(["12%", "13", "14"]),
@@ -173,6 +174,15 @@ def test_one_series_has_one_currency(tmp_path, ending, name):
         ignore_index=True,
     )
     assert load(each).ids == ("A", "B") and load(each).channels == ("close",)
+
+
+def test_files_of_one_series_have_one_currency(tmp_path):
+    prices(currency="EUR").to_csv(tmp_path / "2024.csv", index=False)
+    later = prices(currency="USD").assign(date=DAYS + pd.Timedelta(366, "D"))
+    pd.concat([later, prices(ticker="B")]).to_csv(tmp_path / "2025.csv", index=False)
+    panel = fc.load_panel(f"files:{tmp_path}")
+    assert panel.ids == ("B",)
+    assert "its files disagree: column 'currency' holds EUR and USD" in str(panel.skipped["A"])
 
 
 def test_pence_are_not_pounds():

@@ -176,6 +176,9 @@ class Files:
             if len({frame["ds"].dtype.kind for frame in frames_of_series}) > 1:
                 self._failed[name] = "its files disagree: some hold dates, others whole numbers"
                 continue
+            if why := _differing_units(frames_of_series):
+                self._failed[name] = why
+                continue
             frames[name] = join(frames_of_series)
         return frames
 
@@ -186,6 +189,21 @@ class Files:
             return read_series(file, name, decimal=self._decimal, columns=self._columns)
         except DataError as error:
             return str(error)
+
+
+def _differing_units(frames: list[pd.DataFrame]) -> str | None:
+    """Say which currencies or units the parts of a series have, if they differ; else None."""
+    stated: dict[str, set[str]] = {}
+    for frame in frames:
+        for column, unit in frame.attrs["units"].items():
+            stated.setdefault(column, set()).add(unit)
+    for column, units in stated.items():
+        if len(units) > 1:
+            return (
+                f"its files disagree: column {column!r} holds {' and '.join(sorted(units))}; "
+                "convert the numbers, or give each its own series"
+            )
+    return None
 
 
 def _kept_by_homes(folder: Path) -> set[Path]:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest.tables.location import TableLocation
+from forecaster.ingest.tables.numbers import plain_cells
 from forecaster.series import SERIAL_START, dates_of_numbers, other_meaning, without_offset
 
 EXCEL, STEPS = "excel", "steps"
@@ -108,7 +109,8 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         column = column.dt.tz_localize(None)
     if not pd.api.types.is_datetime64_dtype(column):
-        text = column.astype(str).str.strip()
+        given = plain_cells(column)
+        text = given.astype(str).str.strip()
         try:
             if date_format is not None:
                 column = by_format(text, date_format)
@@ -138,7 +140,7 @@ def offsets_of(column: pd.Series) -> pd.Series | None:
     """
     if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
         return None  # a column of timestamps has one time zone, which may have summer time
-    text = column.astype(str).str.strip()
+    text = plain_cells(column).astype(str).str.strip()
     if not text.str.contains(r"[T ]\d\d", regex=True).any():
         return None
     parts = text.str.extract(_OFFSET)

@@ -73,7 +73,10 @@ def frames_of(
     decimal: Decimal | None = None,
     columns: Columns | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the frames of all series in a file's table by name; see :func:`read_series`."""
+    """Return the frames of all series in a file's table by name; see :func:`read_series`.
+
+    ``attrs["units"]`` of a frame holds the currency and the unit that the file states, by column.
+    """
     where = printable(path, lines=False)
     if table.frame.empty:
         raise DataError(f"{where}: no rows in it")
@@ -83,9 +86,11 @@ def frames_of(
         name or series_name(path, path.parent),
         decimal=decimal, plain_points=table.plain_points, columns=columns,
     )  # fmt: skip
+    units = rows.attrs.pop("units", {})  # pandas would copy all of them for each series
     frames: dict[str, pd.DataFrame] = {}
     for series, part in each_series(rows):
         frame = part.reset_index(drop=True)
+        frame.attrs["units"] = units.get(series, {})
         if stooq:  # which writes aapl.us
             series = series.upper().removesuffix(".US")
         frame.insert(0, "unique_id", series)

@@ -61,8 +61,10 @@ def tidy(
     - ``plain_points``: whether a lone point is the decimal sign, see :func:`find_decimal`
     - ``columns``: which columns hold series, times and target, if their names do not show it
 
+    ``attrs["units"]`` of a long table holds the stated currency and unit of each series by column.
+
     Raises DataError with file, line and column if a column is missing, a cell is not a date or not
-    a number, or the table can be read in two ways.
+    a finite number, a series has two currencies, or the table can be read in two ways.
     """
     columns = columns or Columns()
     table = table.set_axis(list(map(str, table.columns)), axis=1)
@@ -75,7 +77,7 @@ def tidy(
     if roles.wide:
         units = [name for name in UNITS if name in table and not _holds_numbers(table[name])]
         one = pd.Series("the table", table.index, dtype="category")
-        _refuse_mixed_units(table, one, where)
+        _units(table, one, where)
         _refuse_reordered(table["ds"], times, one, where)
         wide = table.drop(columns=["ds", "time", *units], errors="ignore")
         if name is not None and wide.shape[1] == 1:
@@ -88,11 +90,13 @@ def tidy(
         target = next(target for target in TARGETS if target in table)
         table = table.assign(unique_id=name or where.column(target))
     ids = _ids(table["unique_id"], where)
-    _refuse_mixed_units(table, ids, where)
+    units = _units(table, ids, where)
     _refuse_reordered(table["ds"], times, ids, where)
     numbers = _numbers(table, where, decimal, plain_points=plain_points)
     keys = {"unique_id": ids, "ds": times}
-    return _sorted(pd.DataFrame(keys | numbers))
+    tidied = _sorted(pd.DataFrame(keys | numbers))
+    tidied.attrs["units"] = units
+    return tidied
 
 
 def each_series(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -201,8 +205,12 @@ def _without_infinite(numbers: pd.Series, where: TableLocation, name: str) -> pd
     return numbers.mask(infinite)
 
 
-def _refuse_mixed_units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> None:
-    """Raise DataError if a column of currencies or units holds two of them for one series."""
+def _units(table: pd.DataFrame, ids: pd.Series, where: TableLocation) -> dict[str, dict[str, str]]:
+    """Return the currency and the unit of each series, by column, where the table states them.
+
+    Raises DataError if a series has two.
+    """
+    stated_units: dict[str, dict[str, str]] = {}
     for name in (name for name in UNITS if name in table):
         units = table[name]
         if _holds_numbers(units):  # such as the units sold
@@ -220,6 +228,10 @@ def _refuse_mixed_units(table: pd.DataFrame, ids: pd.Series, where: TableLocatio
                 "Convert the numbers, or give each its own series (on the command line --columns "
                 "id=NAME, in Python id_col=)"
             )
+        each = kinds.drop_duplicates("id")
+        for series, unit in zip(ids.cat.categories[each["id"]], each["unit"], strict=True):
+            stated_units.setdefault(str(series), {})[name] = str(unit)
+    return stated_units
 
 
 def _refuse_reordered(

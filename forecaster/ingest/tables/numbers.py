@@ -31,7 +31,7 @@ _SIGN = r"(?:[+-]?\$?|\$[+-])"
 _UNIT = r"(?:e[+-]?[0-9]+|[kmb])?"
 _IF_UNKNOWN = "Leave the cell empty if its number is not known"
 _LARGEST = 10**308
-_PLAIN = (str, float, ExactNumber, np.integer, np.floating)
+_PLAIN = (str, float, np.integer, np.floating)
 _HEAD = 1000  # cells that are read first; they nearly always decide
 
 
@@ -167,6 +167,8 @@ def _plain_cell(cell: object) -> object:
             return cell
         return f"{'-' if cell < 0 else ''}1e{int(math.log10(abs(cell)))}"
     if isinstance(cell, _PLAIN) and not isinstance(cell, np.timedelta64):  # which is an integer
+        return cell
+    if isinstance(cell, ExactNumber) and not cell.is_snan():  # pandas fails at a signalling NaN
         return cell
     if cell is None or cell is pd.NA or cell is pd.NaT:
         return cell
