@@ -25,7 +25,7 @@ from .calendar.times import end_of_day as end_of_day
 from .calendar.times import nearest_time as nearest_time
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times
-from .calendar.times import without_offset as without_offset
+from .calendar.times import split_offset as split_offset
 from .features.combined import Nature as Nature
 from .features.market import behind_market as behind_market
 from .features.market import check_market as check_market

@@ -7,7 +7,7 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import plain_cells
-from forecaster.series import SERIAL_START, dates_of_numbers, other_meaning, without_offset
+from forecaster.series import SERIAL_START, dates_of_numbers, other_meaning, split_offset
 
 EXCEL, STEPS = "excel", "steps"
 _SHORT_YEAR = "%d-%b-%y"
@@ -18,7 +18,6 @@ _DATE_FORMATS = (
 _QUARTER = r"^(?:(\d{4})[- ]?Q([1-4])|Q([1-4])[-/ ]?(\d{4}))$"
 _WEEK = r"^(\d{4})-?W(\d\d)(?:-?([1-7]))?$"
 _MONTH = r"^(\d{4})-?M(\d\d)$"
-_OFFSET = r"[T ]\d\d[\d:.,]*\s*([+-])(0\d|1[0-5]):?(\d\d)?(?::?\d\d)?$"
 _LAST_SERIAL = 2_958_465  # 9999-12-31
 
 
@@ -65,7 +64,7 @@ def by_format(text: pd.Series, date_format: str) -> pd.Series:
         days = numbers.where(numbers.between(1, _LAST_SERIAL))
         return SERIAL_START + pd.to_timedelta((days * 86_400).round(), unit="s")
     if date_format.endswith("%z"):
-        text, date_format = without_offset(text), date_format.removesuffix("%z").rstrip()
+        text, date_format = split_offset(text)[0], date_format.removesuffix("%z").rstrip()
     dates = pd.to_datetime(text, format=date_format, errors="coerce")
     return dates.dt.tz_localize(None) if isinstance(dates.dtype, pd.DatetimeTZDtype) else dates
 
@@ -117,7 +116,7 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
             elif len(text) and text.str.fullmatch(r"-?\d{1,9}").all():
                 column = _of_numbers(text, where)
             else:
-                column = _parse(without_offset(text))
+                column = _parse(split_offset(text)[0])
         except ValueError as error:
             raise DataError(f"{where}: {error}") from error
     if pd.api.types.is_numeric_dtype(column):
@@ -140,15 +139,7 @@ def offsets_of(column: pd.Series) -> pd.Series | None:
     """
     if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
         return None  # a column of timestamps has one time zone, which may have summer time
-    text = plain_cells(column).astype(str).str.strip()
-    if not text.str.contains(r"[T ]\d\d", regex=True).any():
-        return None
-    parts = text.str.extract(_OFFSET)
-    if parts[0].isna().all():
-        return None
-    hours, minutes = parts[1].fillna("00"), parts[2].fillna("00")
-    size = pd.to_timedelta(hours + ":" + minutes + ":00")
-    return size.where(parts[0] != "-", -size)
+    return split_offset(plain_cells(column).astype(str).str.strip())[1]
 
 
 def _expected(date_format: str | None) -> str:

@@ -16,11 +16,11 @@ Date: TypeAlias = str | datetime.date | np.datetime64
 Time: TypeAlias = Date | int | np.integer
 """A date, or a whole number where series count in them."""
 
+_CLOCK = r"[T ]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?"
 # After a time of day: Z, UTC, or hours with or without minutes (PostgreSQL writes +00).
-_OFFSET = (
-    r"([T ]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?)"
-    r"\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
-)
+_OFFSET = rf"^(.*{_CLOCK})\s*(?:[Zz]|UTC|GMT|([+-])(0\d|1[0-5])(?::?(\d\d)(?::\d\d)?)?)$"
+_HAS_OFFSET = rf"{_CLOCK}\s*(?:[Zz]|UTC|GMT|[+-](?:0\d|1[0-5])(?::?\d\d(?::\d\d)?)?)$"
+_SHORTEST_DATE = 8  # characters
 
 
 def show_time(time: object) -> str:
@@ -47,9 +47,21 @@ def show_times(times: Iterable[object]) -> list[str]:
     return shown
 
 
-def without_offset(text: pd.Series) -> pd.Series:
-    """Return times that are text without their offset from UTC; the local time of day is kept."""
-    return text.str.replace(_OFFSET, r"\1", regex=True)
+def split_offset(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
+    """Return times that are text without their offset from UTC, and the offsets.
+
+    The local time of day is kept. A time without an offset has zero; None: no time has one.
+    """
+    ends = pd.Series(text.str.slice(_SHORTEST_DATE).unique(), dtype="string")
+    if not ends.str.contains(_HAS_OFFSET, regex=True).any():
+        return text, None
+    codes, kinds = pd.factorize(text, use_na_sentinel=False)  # most texts repeat
+    written = pd.Series(kinds, dtype="string")
+    parts = written.str.extract(_OFFSET)
+    size = pd.to_timedelta(parts[2].fillna("00") + ":" + parts[3].fillna("00") + ":00")
+    offsets = size.where((parts[1] != "-").fillna(True), -size)
+    local = parts[0].fillna(written)
+    return local.iloc[codes].set_axis(text.index), offsets.iloc[codes].set_axis(text.index)
 
 
 def nearest_time(date: Date) -> pd.Timestamp:

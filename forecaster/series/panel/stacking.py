@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError
-from forecaster.series.calendar.times import show_time, without_offset
+from forecaster.series.calendar.times import show_time, split_offset
 from forecaster.skipped import Kind, Skipped
 
 
@@ -91,7 +91,7 @@ def as_times(column: pd.Series) -> np.ndarray:
         return column.to_numpy(np.int64)
     try:
         if _holds_text(column):
-            times = pd.to_datetime(without_offset(column.astype("string")), format="ISO8601")
+            times = pd.to_datetime(split_offset(column.astype("string"))[0], format="ISO8601")
         else:
             times = pd.to_datetime(column)
     except (ValueError, TypeError) as error:
