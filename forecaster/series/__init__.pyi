@@ -22,6 +22,7 @@ from .calendar.times import Date as Date
 from .calendar.times import Time as Time
 from .calendar.times import as_time as as_time
 from .calendar.times import end_of_day as end_of_day
+from .calendar.times import means_now as means_now
 from .calendar.times import nearest_time as nearest_time
 from .calendar.times import show_time as show_time
 from .calendar.times import show_times as show_times

@@ -110,6 +110,9 @@ def test_numbers_that_count_stay_numbers(counted):
         ([202201.0, 202202.0], r"row 1.*'202201\.0' is not a date; expected e\.g\..*excel or st"),
         ([45292.5, 45293.5], r"'45292\.5' is not a date.*excel"),
         ([10**9000, 1], r"row 1, column 'ds': '1e9000' is not a date"),
+        ([202401, 20240215], "months and days; if they are, write all of them alike.*steps"),
+        (["2024-01-01", "now"], r"row 2, column 'ds': 'now' is not a date"),
+        (["Today", "today"], r"row 1, column 'ds': 'Today' is not a date"),
         ([1j, 2j], r"'1j' is not a date"),
         ([pd.Timedelta(1, "D"), True], r"'1 days 00:00:00' is not a date"),
         (["2022Q1", "2022Q5"], r"row 2, column 'ds': '2022Q5' is not a date"),
@@ -135,6 +138,8 @@ def test_a_format_decides():
         read([1.5, 2.0], date_format="steps")
     with pytest.raises(DataError, match=r"row 2.*'soon' is not a date; .*as --date-format excel s"):
         read(["45292", "soon"], date_format="excel")
+    with pytest.raises(DataError, match=r"row 2.*'now' is not a date; expected one written as"):
+        read(["03/04/2024", "now"], date_format="%d/%m/%Y")
     with pytest.raises(UsageError, match=r"or excel .* or steps"):
         read(days, date_format="calc")
 
@@ -204,6 +209,11 @@ def test_covariates_of_months_find_their_months(unit):
         panel.with_future(promotion.assign(ds=[*months("2021-01", 29), 202213]))
     with pytest.raises(DataError, match="numbers such as 1, which are no dates"):
         panel.with_future(promotion.assign(ds=range(1, 31)))
+
+
+def test_a_panel_of_a_frame_takes_no_word_for_the_present():
+    with pytest.raises(DataError, match="column 'ds' holds 'now', which is not a date"):
+        Panel.from_frame(table(["2024-01-01", "now"]))
 
 
 def test_the_numbers_of_no_rows_and_of_few_mean_nothing():

@@ -138,6 +138,8 @@ def check(table: tuple[pd.DataFrame, list[datetime.date] | None], kind: str, fol
         except ForecasterError as error:
             assert str(error)
             return
+    if panel.times.dtype.kind == "M":
+        assert not (abs(panel.times - np.datetime64("now")) < np.timedelta64(1, "h")).any()
     filled = ~frame[target].map(is_blank)
     assert set(panel.ids) | set(panel.skipped) == set(frame["unique_id"])
     for row, name in enumerate(panel.ids):

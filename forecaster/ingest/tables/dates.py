@@ -7,7 +7,7 @@ import pandas as pd
 from forecaster.errors import DataError, UsageError
 from forecaster.ingest.tables.location import TableLocation
 from forecaster.ingest.tables.numbers import plain_cells
-from forecaster.series import SERIAL_START, dates_of_numbers, other_meaning, split_offset
+from forecaster.series import SERIAL_START, dates_of_numbers, means_now, other_meaning, split_offset
 
 EXCEL, STEPS = "excel", "steps"
 _SHORT_YEAR = "%d-%b-%y"
@@ -110,6 +110,7 @@ def to_times(column: pd.Series, where: TableLocation, date_format: str | None = 
     if not pd.api.types.is_datetime64_dtype(column):
         given = plain_cells(column)
         text = given.astype(str).str.strip()
+        text = text.mask(means_now(text), "")
         try:
             if date_format is not None:
                 column = by_format(text, date_format)

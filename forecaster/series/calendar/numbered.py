@@ -37,9 +37,11 @@ def other_meaning(numbers: Int[np.ndarray, " row"]) -> str | None:
 
     These patterns are suspected: spreadsheets' serial days without weekends, or all on the first or
     the last day of a month; weeks (202152, 202201) and quarters (20214, 20221) over the end of a
-    year; days of the year (2024001).
+    year; days of the year (2024001); months among days (202401, 20240215).
     """
     ordered = np.sort(pd.unique(numbers))
+    if _mix_months_and_days(ordered):
+        return "months and days; if they are, write all of them alike"
     if len(ordered) < 3:
         return None
     if _parts_of_years(ordered, 1000, 366):
@@ -70,6 +72,14 @@ def _parts_of_years(ordered: Int[np.ndarray, " kind"], base: int, most: int) -> 
     plausible = (years >= _YEARS[0]) & (years <= _YEARS[1])
     possible = (plausible & (parts >= 1) & (parts <= most)).all()
     return bool(possible) and len(np.unique(parts)) > 1
+
+
+def _mix_months_and_days(ordered: Int[np.ndarray, " kind"]) -> bool:
+    six, eight = ordered[ordered < 1_000_000], ordered[ordered >= 1_000_000]
+    if not (len(six) and len(eight) and _are_months(six)):
+        return False
+    days = dates_of_numbers(eight)
+    return days is not None and bool(days.notna().all())
 
 
 def _are_months(ordered: Int[np.ndarray, " kind"]) -> bool:

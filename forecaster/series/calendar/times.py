@@ -47,6 +47,11 @@ def show_times(times: Iterable[object]) -> list[str]:
     return shown
 
 
+def means_now(text: pd.Series) -> pd.Series:
+    """Return which texts are words that pandas takes for the present time."""
+    return text.str.lower().isin(["now", "today"])
+
+
 def split_offset(text: pd.Series) -> tuple[pd.Series, pd.Series | None]:
     """Return times that are text without their offset from UTC, and the offsets.
 

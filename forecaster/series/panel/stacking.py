@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.errors import DataError
-from forecaster.series.calendar.times import show_time, split_offset
+from forecaster.series.calendar.times import means_now, show_time, split_offset
 from forecaster.skipped import Kind, Skipped
 
 
@@ -91,7 +91,10 @@ def as_times(column: pd.Series) -> np.ndarray:
         return column.to_numpy(np.int64)
     try:
         if _holds_text(column):
-            times = pd.to_datetime(split_offset(column.astype("string"))[0], format="ISO8601")
+            text = column.astype("string")
+            if (now := means_now(text)).any():
+                raise DataError(f"column 'ds' holds {text[now].iloc[0]!r}, which is not a date")
+            times = pd.to_datetime(split_offset(text)[0], format="ISO8601")
         else:
             times = pd.to_datetime(column)
     except (ValueError, TypeError) as error:
