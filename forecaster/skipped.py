@@ -54,6 +54,10 @@ class Kind(StrEnum):
         "{column} is {value:g} on {first}; it had always been above zero when the model was "
         "fitted; fit again",
     )
+    NO_LOGARITHM = (
+        "no_logarithm", "{column} is {value:g} on {first}, and its logarithm is forecast",
+    )  # fmt: skip
+    NO_FORECASTS = "no_forecasts", "no forecasts from {detail}"
     OTHER_SPACING = (
         "other_spacing", "{detail}; fit again on these, or forecast from rows as those were",
     )  # fmt: skip

@@ -35,6 +35,8 @@ SENTENCES = {
     Kind.NOT_FINITE: "its forecasts on the validation span are not finite numbers; look at its "
     "values",
     Kind.NOT_TRAINED: "a text",
+    Kind.NO_LOGARITHM: "close is -1.5 on 2024-01-02, and its logarithm is forecast",
+    Kind.NO_FORECASTS: "no forecasts from a text",
     Kind.NO_NETWORK: "the model has no network for it",
     Kind.SKIPPED_BY_FIT: "was skipped by the fit: a text",
     Kind.NOT_IN_MODEL: "not among the a text",

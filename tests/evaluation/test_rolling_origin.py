@@ -1,12 +1,15 @@
 """Cutoffs, entries and files of a rolling origin; forecasts themselves are in test_scores.py."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import forecaster as fc
-from forecaster.errors import DataError, UsageError
-from forecaster.evaluation import Origins, cutoffs_of
+from forecaster.errors import DataError, ForecasterWarning, UsageError
+from forecaster.evaluation import BacktestOptions, Origins, cutoffs_of, evaluate_to_folder
+from forecaster.evaluation.backtest.verdict import caveats
 from forecaster.evaluation.origins.cutoffs import groups_of
 from forecaster.evaluation.origins.rolling_origin import FrameWriter, write_frames
 
@@ -108,3 +111,72 @@ def test_each_series_is_forecast_towards_its_own_end_where_times_count_rows(conf
         np.testing.assert_allclose(own["LSTM"], alone["LSTM"], rtol=1e-6)
     common = fc.cross_validation(panel, config, 2, 1, seed=1, ends="common")
     assert set(common["unique_id"]) == {"long"}
+
+
+SMALL = fc.Config(
+    hidden=2, lookback=5, burn_in=2, horizon=5, validation=20, epochs=1, batch_size=8, members=1
+)
+ROWS, FIRST = 120, 105  # and 10 cutoffs from there
+
+
+def fallen(column: str, at: int, value: float, length: int = ROWS) -> fc.Panel:
+    """Two random walks; the first is ``value`` for ``length`` rows from a position on."""
+    random = np.random.default_rng(3)
+    walks = 30 * np.exp(np.cumsum(random.normal(0, 0.02, (2, ROWS)), axis=1))
+    walks[0, at : at + length] = value
+    days = pd.bdate_range("2024-01-01", periods=ROWS)
+    return fc.Panel.from_frame(
+        pd.concat(pd.DataFrame({"unique_id": f"s{row}", "ds": days, column: walk})
+                  for row, walk in enumerate(walks))
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["y", "close"])
+@pytest.mark.parametrize(("value", "length"), [(0.0, ROWS), (-37.63, 1)])
+def test_outcomes_of_zero_or_below_are_scored(column, value, length):
+    """From the first of them on the series cannot be forecast, which is said."""
+    bad = FIRST + 10  # the last cutoff is one row before
+    panel = fallen(column, bad, value, length)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame = fc.cross_validation(panel, SMALL, 10)
+    own = frame[frame["unique_id"] == "s0"]
+    assert len(own) == 50
+    assert (own["y"] <= 0).sum() == (15 if length == ROWS else 5)
+    scores = fc.evaluate(frame).set_index(["unique_id", "model"])
+    errors = (own["y"] - own["LSTM"]).abs()
+    assert scores.loc[("s0", "LSTM"), "mae"] == pytest.approx(errors.mean())
+
+    cutoff = FIRST + 6
+    panel = fallen(column, cutoff, value, length)
+    with pytest.warns(ForecasterWarning, match=rf"s0: no forecasts from 4 of 10 .* {value:g} on"):
+        later = fc.cross_validation(panel, SMALL, 10)
+    own = later[later["unique_id"] == "s0"]
+    assert len(own) == 30 and own["cutoff"].max() < panel.times[cutoff]
+    assert len(later[later["unique_id"] == "s1"]) == 50
+    # What happens later moves no forecast made before.
+    both = frame.merge(later, on=["unique_id", "cutoff", "ds"])
+    assert len(both) == 80
+    np.testing.assert_allclose(both["LSTM_x"], both["LSTM_y"], rtol=1e-6)
+
+
+def test_an_evaluation_counts_the_cutoffs_without_forecasts(tmp_path):
+    panel = fallen("close", FIRST + 6, 0.0)
+    options = BacktestOptions(10, 1, ("empirical", "ewma"))
+    evaluation = evaluate_to_folder(tmp_path / "e", panel, SMALL, options)
+    assert set(evaluation.summary.failed) == {"LSTM"}
+    (reason,) = evaluation.summary.failed["LSTM"].values()
+    assert reason.startswith("no forecasts from 4 of 10 cutoffs: close is 0 on ")
+    frame = evaluation.forecasts(["LSTM", "Naive", "EWMA"])
+    own = frame[frame["unique_id"] == "s0"]
+    assert len(own) == 30 and (own["y"] == 0).sum() == 15 and own.notna().all(axis=None)
+    of_series = evaluation.scores[evaluation.scores["unique_id"] == "s0"]
+    assert set(of_series["model"]) == {"LSTM", "Naive", "Empirical", "EWMA"}
+    assert any("LSTM could not forecast 1 series" in line for line in caveats(evaluation))
+
+
+def test_a_series_without_any_forecast_says_why(tmp_path):
+    panel = fallen("close", FIRST, 0.0)
+    evaluation = evaluate_to_folder(tmp_path / "e", panel, SMALL, BacktestOptions(10, 1, ()))
+    assert str(evaluation.summary.skipped["s0"]).startswith("close is 0 on ")
+    assert "s0" not in set(evaluation.scores["unique_id"])

@@ -181,12 +181,15 @@ def _without_scores(
     times = networks.panel.times[networks.cutoffs]
     kind = Kind.NO_SCORES if membership is None else Kind.NO_SCORES_AS_MEMBER
     reason = Skipped(kind, first=show_time(times[0]), last=show_time(times[-1]))
-    return dict.fromkeys(sorted({*networks.panel.ids} - {*tables.scores["unique_id"]}), reason)
+    without = sorted({*networks.panel.ids} - {*tables.scores["unique_id"]})
+    return {name: networks.lost.get(name, reason) for name in without}
 
 
 def _failed(forecasters: Forecasters) -> dict[str, Mapping[str, str]]:
-    """Return, by each baseline that failed on any series, these series and why."""
-    failed = forecasters.runner.failed | {"torch": dict(forecasters.torch_failed)}
+    """Return, by each model that failed on any series, these series and why."""
+    lost = {name: str(why) for name, why in forecasters.networks.lost.items()}
+    failed = {forecasters.model: lost} | forecasters.runner.failed
+    failed |= {"torch": dict(forecasters.torch_failed)}
     return {name: reasons for name, reasons in failed.items() if reasons}
 
 

@@ -89,7 +89,8 @@ class Summary:
       again
     - ``target``: the panel's channel that was forecast
     - ``skipped``: series without scores, with the reason
-    - ``failed``: by baseline, the series it failed on, with the reason
+    - ``failed``: by baseline, the series it failed on, with the reason; by the column of our model,
+      the series that it could not forecast from all cutoffs
     - ``membership``: whether series counted only while they belonged to the universe
     - ``own_ends``: whether each series was evaluated at its own end; cutoffs and times are then
       those of the series that ends last

@@ -77,7 +77,13 @@ def caveats(evaluation: Evaluation) -> list[str]:
     lines = [
         f"{baseline} failed on {len(failed)} series, which are not compared with it."
         for baseline, failed in summary.failed.items()
+        if baseline != summary.model
     ]
+    if lost := summary.failed.get(summary.model):
+        lines.append(
+            f"{summary.model} could not forecast {len(lost)} series from all cutoffs; the other "
+            "cutoffs of these series count for no model."
+        )
     if summary.cutoffs < FEWEST:
         lines.append(
             f"No test of significance: it needs at least {FEWEST} cutoffs; there are "

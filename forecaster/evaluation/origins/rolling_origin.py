@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -11,6 +12,7 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.errors import DataError, ForecasterWarning, name_reasons
 from forecaster.evaluation.origins.cutoffs import advised_of_windows, cutoffs_of, groups_of
 from forecaster.files import atomic, open_for_arrow
 from forecaster.forecasting import (
@@ -25,7 +27,8 @@ from forecaster.forecasting import (
     with_declared,
 )
 from forecaster.ingest import ColumnOptions, Table, as_panel
-from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market
+from forecaster.series import Histories, OwnEnds, Panel, aligned_if, check_market, show_time
+from forecaster.skipped import Kind, Skipped
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -86,6 +89,19 @@ class Origins:
         )
         return Origins(panel, histories, row, step, ahead, keys)
 
+    def only(self, kept: np.ndarray) -> "Origins":
+        """Return some of the entries; ``kept`` (entry,): which."""
+        if kept.all():
+            return self
+        row, step, ahead = self.row[kept], self.step[kept], self.ahead[kept]
+        keys = self.keys[kept].reset_index(drop=True)
+        return Origins(self.panel, self.histories, row, step, ahead, keys)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """The position of each entry's cutoff on the panel's time axis, (entry,)."""
+        return self.histories.positions[self.row, self.step]
+
     @property
     def latest(self) -> np.ndarray:
         """The value at the cutoff of each entry, (entry,)."""
@@ -99,19 +115,24 @@ class RollingOrigin:
     """Models fitted on the data known at their first cutoff, ready to forecast from their cutoffs.
 
     A model neither learns nor forecasts from rows that were known at its first cutoff to look wrong
-    (but it forecasts from a jump at the cutoff). Forecasts are compared with all rows.
+    (but it forecasts from a jump at the cutoff). Forecasts are compared with all rows, also with
+    those of zero or below. From the first of these after the cutoff on, a series whose logarithm is
+    forecast has no forecasts; nor has a series from cutoffs whose model has no network for it.
 
     - ``panel``: the series that have networks, without the rows that were known at the very first
       cutoff to look wrong
     - ``parts``: each model, with its cutoffs as positions on the panel's time axis
     - ``level``: of the bands, in percent
     - ``ends``: restores the series' own times where their ends were aligned
+    - ``lost``: filled by :meth:`batches`: the series without forecasts from some cutoffs, with the
+      reason
     """
 
     panel: Panel
     parts: tuple[tuple[Model, np.ndarray], ...]
     level: tuple[float, ...]
     ends: OwnEnds | None = None
+    lost: dict[str, Skipped] = dataclasses.field(default_factory=dict[str, Skipped], compare=False)
 
     @staticmethod
     def fit(
@@ -175,7 +196,9 @@ class RollingOrigin:
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
         fitted = known.only(first.ids, first.skipped)
         # Nor may the spacing of later rows, which `latest` would check.
-        panel = match_panel(first, first.transform.without_bad_rows(fitted), latest=False)
+        matched = match_panel(first, first.transform.while_positive(fitted), latest=False)
+        # All rows are outcomes, also those that no logarithm can be taken of.
+        panel = dataclasses.replace(matched, mask=fitted.only(matched.ids).mask)
         return RollingOrigin(panel, tuple(parts), tuple(level), ends)
 
     @property
@@ -191,14 +214,56 @@ class RollingOrigin:
     def batches(self) -> Iterator[tuple[Origins, pd.DataFrame]]:
         """Yield the entries of each batch of series, and the models' forecasts.
 
-        The forecasts have a row per entry, and no keys.
+        The forecasts have a row per entry, and no keys. Entries that no model of ours can forecast
+        are left out, and their series are named in ``lost``.
         """
         for first in range(0, len(self.panel.ids), AT_ONCE):
             batch = self.panel.only(self.panel.ids[first : first + AT_ONCE])
             left_out = self._wrong_at_cutoffs(batch)
             origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out)
+            origins = self._with_forecasts(origins)
             if len(origins.keys):
                 yield origins, self.forecasts(origins)
+
+    def warn_of_lost(self) -> None:
+        """Warn of the series that :meth:`batches` had no forecasts of from some cutoffs."""
+        if self.lost:
+            reasons = {name: str(why) for name, why in self.lost.items()}
+            warnings.warn(
+                f"{len(reasons)} series not forecast from all cutoffs:\n{name_reasons(reasons)}",
+                ForecasterWarning,
+                stacklevel=3,
+            )
+
+    def _with_forecasts(self, origins: Origins) -> Origins:
+        """Return the entries that a model can forecast; add the other series to ``lost``."""
+        panel, at = origins.panel, origins.positions
+        gone = np.zeros(len(at), bool)
+        first_reasons: dict[int, tuple[int, Skipped | str]] = {}
+        for model, cutoffs in self.parts:
+            of_part, known = np.isin(at, cutoffs), set(model.ids)
+            rows_known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
+            end = model.transform.ends_of_positive(rows_known)
+            there = np.array([name in known for name in panel.ids])
+            part_gone = of_part & (~there[origins.row] | (at >= end[origins.row]))
+            for row in np.unique(origins.row[part_gone]):
+                why = model.skipped.get(panel.ids[row], Skipped(Kind.NO_NETWORK))
+                if there[row]:
+                    values = panel.channel(panel.target)[row]
+                    why = Skipped(
+                        Kind.NO_LOGARITHM, column=panel.target, value=float(values[end[row]]),
+                        first=show_time(panel.times[end[row]]),
+                    )  # fmt: skip
+                begin = int(at[part_gone & (origins.row == row)].min())
+                if row not in first_reasons or begin < first_reasons[row][0]:
+                    first_reasons[int(row)] = begin, why
+            gone |= part_gone
+        for row, (_, why) in first_reasons.items():
+            own = origins.row == row
+            count, every = (len(np.unique(at[some])) for some in (own & gone, own))
+            detail = f"{count} of {every} cutoffs: {why}"
+            self.lost[panel.ids[row]] = Skipped(Kind.NO_FORECASTS, detail=detail)
+        return origins.only(~gone)
 
     def _wrong_at_cutoffs(self, batch: Panel) -> np.ndarray | None:
         """Return which rows at cutoffs look wrong to the model of that cutoff, (series, time)."""
@@ -220,12 +285,13 @@ class RollingOrigin:
         for model, cutoffs in self.parts:
             known = set(model.ids)
             ids = [name for name in origins.panel.ids if name in known]
-            at = origins.histories.positions[origins.row, origins.step]
+            at = origins.positions
             selected = np.isin(at, cutoffs) & np.isin(origins.keys["unique_id"], ids)
             if not selected.any():
                 continue
             panel = origins.panel.only(ids)
             panel = panel.masked(panel.times[cutoffs[0]], forecasting=True)
+            panel = model.transform.while_positive(panel)
             transformed = model.transform.apply(panel, model.config.horizon)
             row = np.searchsorted(_rows_of(origins.panel, ids), origins.row[selected])
             # These histories differ from those of the origins: rows or series may be missing.
@@ -274,15 +340,19 @@ def cross_validation(
 
     Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
     :func:`forecaster.predict`, and ``Naive``, the last value. ``y`` is in the units of the panel's
-    target.
+    target, and all rows count, also those of zero or below. From such a row on, a series whose
+    logarithm is forecast has no rows, with a warning that counts the cutoffs.
 
-    Raises DataError when the panel is too short for these cutoffs.
+    Raises DataError when the panel is too short for these cutoffs, or nothing can be forecast from
+    any of them.
     """
     rolling = RollingOrigin.fit(
         as_panel(panel, **columns), config or Config(), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
-    return pd.concat(_frames(rolling), ignore_index=True)
+    frame = pd.concat(_frames(rolling), ignore_index=True)
+    rolling.warn_of_lost()
+    return frame
 
 
 def cross_validation_to_parquet(
@@ -314,6 +384,7 @@ def cross_validation_to_parquet(
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     write_frames(Path(path), _frames(rolling))
+    rolling.warn_of_lost()
     return Path(path)
 
 
@@ -367,6 +438,13 @@ def _steps_at(panel: Panel, rows: np.ndarray, positions: np.ndarray, steps: int)
 
 
 def _frames(rolling: RollingOrigin) -> Iterator[pd.DataFrame]:
+    """Yield the frame of each batch. Raises DataError where there is no forecast at all."""
+    there = False
     for origins, forecasts in rolling.batches():
         frame = pd.concat([origins.keys, forecasts.assign(**{NAIVE: origins.latest})], axis=1)
         yield frame if rolling.ends is None else rolling.ends.restored(frame)
+        there = True
+    if not there:
+        reasons = {name: str(why) for name, why in rolling.lost.items()}
+        why = f":\n{name_reasons(reasons)}" if reasons else "; no series was observed at one"
+        raise DataError(f"no forecast can be made from any cutoff{why}")

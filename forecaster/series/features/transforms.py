@@ -173,13 +173,22 @@ class Transform:
             reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
         return reasons
 
-    def without_bad_rows(self, panel: Panel) -> Panel:
-        """Return the panel with a mask that leaves out rows without a logarithm, if it is taken."""
+    def ends_of_positive(self, panel: Panel) -> Int[np.ndarray, " series"]:
+        """Return for each series the position of the first row that no logarithm can be taken of.
+
+        It is the number of the panel's times where there is none, or no logarithm is taken.
+        """
         logarithmic = self.logarithmic(panel.ids)
-        if not logarithmic.any():
+        bad = panel.mask & ~(panel.channel(panel.target) > 0) & logarithmic[:, None]
+        return np.where(bad.any(1), np.argmax(bad, axis=1), len(panel.times))
+
+    def while_positive(self, panel: Panel) -> Panel:
+        """Return the panel with the rows before those of :meth:`ends_of_positive`."""
+        end = self.ends_of_positive(panel)
+        if (end == len(panel.times)).all():
             return panel
-        usable = (panel.channel(panel.target) > 0) | ~logarithmic[:, None]
-        return dataclasses.replace(panel, mask=panel.mask & usable)
+        before = np.arange(len(panel.times)) < end[:, None]
+        return dataclasses.replace(panel, mask=panel.mask & before)
 
     def apply(self, panel: Panel, horizon: int, steps: int | None = None) -> "Transformed":
         """Transform all histories of a panel, with targets up to ``horizon`` steps ahead.
