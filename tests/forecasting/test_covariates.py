@@ -180,3 +180,35 @@ def test_they_move_with_series_that_are_set_side_by_side_by_their_ends(shops):
         known = aligned.future.at(name, aligned.times[seen])[:, 0]
         y = aligned.channel("y")[row, seen]
         assert np.corrcoef(known, y)[0, 1] > 0.9
+
+
+def test_which_rows_come_after_a_cutoff_moves_no_forecast_made_at_it(panel):
+    """The steps ahead are times of the calendar, as in a forecast, not the rows that came."""
+    config = dataclasses.replace(SETTINGS, epochs=1)
+    model = fc.fit(panel.until(DAYS[280]), config, seed=1)
+    whole = model.transform.apply(panel, config.horizon)
+    gone = model.transform.apply(panel.without(np.arange(12), np.full(12, 281)), config.horizon)
+    at = 280
+    np.testing.assert_array_equal(whole.features[:, at], gone.features[:, at])
+    then = panel.until(DAYS[280])
+    now = model.transform.apply(then, config.horizon)
+    np.testing.assert_array_equal(whole.features[:, at], now.features[:, -1])
+
+
+def test_a_series_that_comes_later_changes_no_scale_of_static_covariates(shops):
+    sales = shops[0]
+    later = sales[sales["unique_id"] == "s00"].assign(unique_id="new")
+    later = later[later["ds"] > DAYS[290]].assign(y=lambda frame: frame["y"] + 1)
+    kinds = pd.DataFrame(
+        {
+            "unique_id": [*(f"s{k:02d}" for k in range(12)), "new"],
+            "kind": ["town", "village"] * 6 + ["moon"],
+            "size": [*np.arange(12.0), 1e6],
+        }
+    )
+    few = Panel.from_frame(sales).with_static(kinds)
+    many = Panel.from_frame(pd.concat([sales, later])).with_static(kinds)
+    config = dataclasses.replace(SETTINGS, epochs=1)
+    made = [fc.cross_validation(panel, config, 3, 1, seed=1) for panel in (few, many)]
+    ours = made[1][made[1]["unique_id"] != "new"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(made[0], ours, check_exact=True)

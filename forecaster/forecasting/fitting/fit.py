@@ -206,6 +206,7 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     """Return the series that can be learned from, and what they share except pooled networks."""
     transform = Transform.choose(config.transform, panel, config.season)
     panel = usable(panel, config, transform)
+    transform = transform.with_static(panel)
     steps = int(panel.mask.sum(1).max())
     sample = sampled(panel.ids, steps)
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
@@ -289,7 +290,7 @@ def learn_common(
     - others as for :func:`fit`
     """
     config, network = with_network(config, None)
-    transform = Transform.choose(config.transform, sample, config.season)
+    transform = Transform.choose(config.transform, sample, config.season).with_static(sample)
     bare = dataclasses.replace(transform, natures={})
     if config.start != "pooled" or tune:
         return Common(sample.ids, steps, bare)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forecaster.errors import DataError, UsageError
-from forecaster.series.calendar.frequency import infer_frequency
+from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
@@ -75,11 +75,14 @@ class Transform:
           other series
         - ``season``: the steps in a season, or in several; by default from the frequency, or where
           times are whole numbers from the values
+
+        Constant properties of series are added by :meth:`with_static`, once it is known which
+        series are fitted on.
         """
         if name == "auto":
             name = "combined" if panel.target == "y" else "log_return"
         given = (season,) if isinstance(season, int) else season
-        known = Scaling.of(panel.future, panel.static, _times_of(panel))
+        known = Scaling.of(panel.future, _times_of(panel))
         market = None if panel.market is None else panel.market.ids[0]
         if name == "combined":
             natures = MappingProxyType(natures_of(panel, given))
@@ -88,6 +91,16 @@ class Transform:
             return Transform(name, covariates=known, market=market)
         steps = given[0] if given else default_season(panel.frequency)
         return Transform(name, steps, covariates=known, market=market)
+
+    def with_static(self, panel: Panel) -> "Transform":
+        """Return the transform with the static covariates of a panel, whose series are fitted on.
+
+        Raises DataError for a series without a row.
+        """
+        if panel.static is None:
+            return self
+        known = self.covariates.with_static(panel.static, panel.ids)
+        return dataclasses.replace(self, covariates=known)
 
     def with_series(self, panel: Panel, season: int | Sequence[int] | None) -> "Transform":
         """Return the transform with further series; ``season`` as for :meth:`choose`."""
@@ -218,9 +231,8 @@ class Transform:
             rows = made.positions[row][made.positions[row] >= 0]
             if panel.future is not None and known.future:
                 own = panel.times[rows]
-                ahead = infer_frequency(own).after(own[-1], horizon).astype(own.dtype)
-                times = np.concatenate([own, ahead])
-                features = known.future_features(panel.future, name, times, horizon)
+                ahead = times_after_rows(own, horizon)
+                features = known.future_features(panel.future, name, own, ahead)
                 more[row, -len(rows) :, :of_future] = features
             if panel.static is not None:
                 more[row, -len(rows) :, of_future:] = known.static_features(panel.static, name)

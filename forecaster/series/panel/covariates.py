@@ -151,7 +151,8 @@ class Scaling:
 
     - ``future``: the columns that are known in advance
     - ``scales``: by series, the mean and the standard deviation of each of these up to the fit
-    - ``numbers``: static columns of numbers, with mean and standard deviation over the series
+    - ``numbers``: static columns of numbers, with mean and standard deviation over the series of
+      the fit
     - ``words``: static columns of text, with their categories at the fit
     """
 
@@ -177,20 +178,20 @@ class Scaling:
         return dataclasses.replace(self, scales=MappingProxyType({**self.scales, **scales}))
 
     @staticmethod
-    def of(
-        future: Future | None, static: Static | None, times: Mapping[str, np.ndarray]
-    ) -> "Scaling":
-        """Return the scaling for a fit; ``times``: of each series' rows.
+    def of(future: Future | None, times: Mapping[str, np.ndarray]) -> "Scaling":
+        """Return the scaling of covariates known in advance; ``times``: of each series' rows."""
+        if future is None:
+            return Scaling()
+        return Scaling(future.columns).with_scales(future, times)
 
-        Raises DataError for a series without a static row.
+    def with_static(self, static: Static, ids: Sequence[str]) -> "Scaling":
+        """Add the scales and the categories of constant properties.
+
+        ``ids``: the series that are fitted on. Other series, which may have come later, must not
+        decide. Raises DataError for one of ``ids`` without a row.
         """
-        scaling = Scaling(future.columns if future is not None else ())
-        if future is not None:
-            scaling = scaling.with_scales(future, times)
-        if static is None:
-            return scaling
-        static.check(list(times))
-        table = static.values.loc[list(times)]
+        static.check(ids)
+        table = static.values.loc[list(ids)].infer_objects()
         numbers: dict[str, tuple[float, float]] = {}
         words: dict[str, tuple[str, ...]] = {}
         for name in table:
@@ -200,21 +201,28 @@ class Scaling:
             else:
                 words[str(name)] = _kinds(str(name), column)
         return dataclasses.replace(
-            scaling, numbers=MappingProxyType(numbers), words=MappingProxyType(words)
+            self, numbers=MappingProxyType(numbers), words=MappingProxyType(words)
         )
 
     def future_features(
-        self, future: Future, name: str, times: np.ndarray, horizon: int
+        self,
+        future: Future,
+        name: str,
+        times: Shaped[np.ndarray, " step"],
+        ahead: Shaped[np.ndarray, "step horizon"],
     ) -> Float[np.ndarray, "step feature"]:
-        """Return the features of one series: each column now and 1 to ``horizon`` steps ahead.
+        """Return the features of one series: each column now and at each step ahead.
 
-        ``times``: of its rows, and of the ``horizon`` steps after them. An unknown number counts as
-        average.
+        An unknown number counts as average.
+
+        - ``times``: of its rows
+        - ``ahead``: the times after each row, by the calendar: which rows come is not known yet
         """
         centre, scale = np.array(self.scales[name], float).reshape(-1, 2).T
-        values = np.nan_to_num(squash((future.at(name, times) - centre) / scale), nan=0.0)
-        windows = np.lib.stride_tricks.sliding_window_view(values, horizon + 1, axis=0)
-        return windows.reshape(len(windows), -1)
+        every = np.concatenate([times[:, None], ahead], axis=1)
+        values = (future.at(name, every.ravel()) - centre) / scale
+        values = np.nan_to_num(squash(values), nan=0.0).reshape(*every.shape, -1)
+        return values.swapaxes(1, 2).reshape(len(times), -1)
 
     def static_features(self, static: Static, name: str) -> Float[np.ndarray, " feature"]:
         """Return the features of one series; a category unknown to the fit is 0 for all of them."""

@@ -1,0 +1,47 @@
+"""The times that come after each row of a series, by what was known at that row."""
+
+import functools
+
+import numpy as np
+from jaxtyping import Shaped
+
+from forecaster.series.calendar.frequency import infer_frequency
+
+_FIRST, _MOST = 16, 512  # times that are made at once: more as long as rows come as expected
+
+
+def times_after_rows(
+    times: Shaped[np.ndarray, " row"], horizon: int
+) -> Shaped[np.ndarray, "row horizon"]:
+    """Return the next ``horizon`` times after each row, by the calendar.
+
+    The frequency of a row is inferred from the rows up to it, and anew at each row that came at
+    another time than expected. Later rows change nothing.
+
+    ``times``: of the rows, sorted and unique, dates or whole numbers.
+    """
+    return _after(times.dtype.str, times.tobytes(), horizon)
+
+
+@functools.lru_cache(maxsize=64)
+def _after(dtype: str, raw: bytes, horizon: int) -> Shaped[np.ndarray, "row horizon"]:
+    # Cached, as most series of a panel have the same times.
+    times = np.frombuffer(raw, dtype)
+    ahead = np.empty((len(times), horizon), dtype)
+    row, count = 0, _FIRST
+    frequency = infer_frequency(times[:1])
+    while row < len(times):
+        expected = frequency.after(times[row], count + horizon).astype(dtype)
+        came = times[row + 1 : row + 1 + count]
+        as_expected = came == expected[: len(came)]
+        same = len(came) if as_expected.all() else int(np.argmin(as_expected))
+        windows = np.lib.stride_tricks.sliding_window_view(expected, horizon)
+        ahead[row : row + 1 + same] = windows[: 1 + same]
+        row += same + 1
+        if same < len(came):
+            frequency, count = infer_frequency(times[: row + 1]), _FIRST
+        else:
+            row -= row < len(times)  # go on from the latest row that was expected
+            count = min(2 * count, _MOST)
+    ahead.setflags(write=False)
+    return ahead

@@ -1,0 +1,43 @@
+"""The times after each row, by the calendar as it was known then."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.series import infer_frequency
+from forecaster.series.calendar.ahead import times_after_rows
+
+DAYS = pd.bdate_range("2020-01-01", "2022-06-30")
+REGULAR = {
+    "days": pd.date_range("2023-01-01", periods=100),
+    "weekdays": DAYS,
+    "weeks": pd.date_range("2020-01-05", periods=90, freq="W-SUN"),
+    "months": pd.date_range("2015-01-31", periods=60, freq="ME"),
+    "hours": pd.date_range("2023-01-01", periods=400, freq="h"),
+}
+
+
+@pytest.mark.parametrize("name", REGULAR)
+def test_without_gaps_they_are_the_next_rows(name):
+    times = REGULAR[name].to_numpy("datetime64[ns]")
+    ahead = times_after_rows(times, 3)
+    assert ahead.shape == (len(times), 3)
+    rows = np.lib.stride_tricks.sliding_window_view(times[1:], 3)
+    late = 12  # the first few rows tell little
+    np.testing.assert_array_equal(ahead[late:-3], rows[late:])
+    np.testing.assert_array_equal(ahead[-1], infer_frequency(times).after(times[-1], 3))
+
+
+@pytest.mark.parametrize("name", REGULAR)
+def test_later_rows_change_nothing(name):
+    random = np.random.default_rng(0)
+    times = REGULAR[name].to_numpy("datetime64[ns]")
+    times = times[random.random(len(times)) > 0.1]
+    whole = times_after_rows(times, 4)
+    for row in [1, 2, 3, *random.integers(1, len(times), 20)]:
+        np.testing.assert_array_equal(times_after_rows(times[:row], 4), whole[:row])
+
+
+def test_whole_numbers_advance_by_their_usual_step():
+    times = np.array([0, 2, 4, 6, 10, 12])
+    assert times_after_rows(times, 2)[3:].tolist() == [[8, 10], [12, 14], [14, 16]]
