@@ -1,4 +1,7 @@
-"""Nothing after a cutoff changes a forecast made at it: the future is edited in every way."""
+"""Nothing after a cutoff changes a forecast made at it: the future is edited in every way.
+
+Each option has its case in test_look_ahead_options.py.
+"""
 
 import dataclasses
 import functools
@@ -27,7 +30,8 @@ SERIES, FIRST = 11, 134  # series that are there from the beginning; position of
 CONFIG = fc.Config(
     hidden=2, lookback=15, burn_in=5, horizon=2, validation=40, epochs=2, batch_size=8
 )
-OPTIONS = BacktestOptions(12, 3, ("empirical", "ewma", "seasonal_naive"))
+WINDOWS = 12
+OPTIONS = BacktestOptions(WINDOWS, 3, ("empirical", "ewma", "seasonal_naive"))
 # Rows that look wrong shortly before the first cutoff and after it; what comes later must not
 # change what was known of them.
 PASTS: list[list[Fault]] = [
@@ -123,7 +127,7 @@ def forecasts(made: Market, refit: bool | int) -> pd.DataFrame:
         Runner(options.runner_names, CONFIG.horizon, LEVELS, known, workers=1) as runner,
     ):
         networks = rolling_origin.RollingOrigin.fit(
-            panel, CONFIG, options.n_windows, options.step_size, refit=options.refit,
+            panel, CONFIG, WINDOWS, options.step_size, refit=options.refit,
             level=LEVELS, seed=options.seed,
         )  # fmt: skip
         every = Forecasters(networks, runner)

@@ -1,0 +1,189 @@
+"""No option looks ahead: each has a case, and the list of options is made from the code."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster import config as config_module
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+from forecaster.evaluation.backtest.result import FORECASTS
+from forecaster.evaluation.baselines import BASELINES
+from forecaster.ingest import Membership
+from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
+from tests.markets import SESSIONS, market
+
+FIRST, CUTOFF = 134, 140  # positions of the first cutoff, and of the last before the edits
+CONFIG = fc.Config(
+    hidden=2, lookback=15, burn_in=5, horizon=2, validation=40, epochs=2, batch_size=8, members=1
+)
+OPTIONS = BacktestOptions(12, 3, ("ewma",))
+NAMES = [f"s{row:02d}" for row in range(7)]
+CHOICES: Mapping[str, tuple[str, ...]] = vars(config_module)["_CHOICES"]
+VALUES: Mapping[str, Any] = {  # another value than in the other cases
+    "hidden": 3, "layers": 2, "horizon": 3, "lookback": 18, "burn_in": 2, "validation": 30,
+    "season": 5, "market": "s00", "members": 2, "shrinkage": 1.0, "epochs": 3, "patience": 1,
+    "batch_size": 4, "learning_rate": 1e-2, "weight_decay": 1e-2, "clip": 0.5,
+    "data_parallel": 1,
+}  # fmt: skip
+MEMBERS = Membership(
+    pd.DataFrame(
+        {
+            "unique_id": NAMES,
+            "start": np.datetime64("2024-01-01"),
+            "end": np.array([*[SESSIONS[160]] * 6, SESSIONS[FIRST + 3]], "datetime64[D]"),
+        }
+    )
+)
+OF_BACKTEST: Mapping[str, Any] = {
+    "n_windows": 12, "step_size": 3, "refit": 4, "seed": 5, "membership": MEMBERS, "ends": "common",
+    "torch_sample": 2, "cache": "cache",
+}  # fmt: skip
+NO_CASE = {
+    "options.groups": "only summarises scores",
+    "options.baselines": "each baseline has its own case",
+    "panel.flags": "is part of every case",
+}
+QUICK = {
+    "config.transform=combined", "config.market", "config.start=independent", "panel.static",
+    "panel.future", "options.membership", "baseline.har",
+}  # fmt: skip
+
+
+def options_of_the_code() -> list[str]:
+    """Every option of a fit and of an evaluation, and every kind of data beside the values."""
+    names: list[str] = []
+    for field in dataclasses.fields(fc.Config):
+        choices = CHOICES.get(field.name, ())
+        names += [f"config.{field.name}={choice}" for choice in choices] or [f"config.{field.name}"]
+    names += [f"options.{field.name}" for field in dataclasses.fields(BacktestOptions)]
+    names += [f"panel.{name.removeprefix('with_')}" for name, _ in inspect.getmembers(fc.Panel)
+              if name.startswith("with_")]  # fmt: skip
+    return names + [f"baseline.{name}" for name in (*BASELINES, "torch")]
+
+
+def settings_of(option: str, folder: Path) -> tuple[fc.Config, BacktestOptions]:
+    """The settings of an option's case. Raises KeyError for an option that has none."""
+    room, _, name = option.partition(".")
+    if room == "config":
+        name, _, choice = name.partition("=")
+        return dataclasses.replace(CONFIG, **{name: choice or VALUES[name]}), OPTIONS
+    if room == "options":
+        value = OF_BACKTEST[name]
+        changes = {name: folder / value if name == "cache" else value}
+        if name == "torch_sample":
+            changes["baselines"] = ("torch",)
+        return CONFIG, dataclasses.replace(OPTIONS, **changes)
+    if room == "panel":
+        changes = {"static": {}, "future": {}, "market": {"market": "s00"}}[name]
+        return dataclasses.replace(CONFIG, **changes), OPTIONS
+    return CONFIG, dataclasses.replace(OPTIONS, baselines=(name,))
+
+
+CASES = [option for option in options_of_the_code() if option not in NO_CASE]
+
+
+def world(option: str, *, edited: bool, sessions: int = len(SESSIONS)) -> fc.Panel:
+    """Prices with another future after the cutoff: in every way that they can be edited."""
+    random = np.random.default_rng(7)
+    frame = market([], len(NAMES), 1)._replace(
+        observed=np.ones((len(NAMES), len(SESSIONS)), bool)
+    ).frame()[["unique_id", "ds", "close"]]  # fmt: skip
+    frame = frame[frame["ds"] <= SESSIONS[sessions - 1]]
+    if edited:
+        later, name = frame["ds"] > SESSIONS[CUTOFF], frame["unique_id"]
+        noise = np.exp(random.normal(0, 0.1, len(frame)))
+        frame["close"] = frame["close"].where(~later, frame["close"] * noise)
+        frame.loc[later & (name == "s01"), "close"] = 0.0
+        frame.loc[(frame["ds"] == SESSIONS[CUTOFF + 4]) & (name == "s02"), "close"] = -37.63
+        gone = later & (name == "s03")  # it vanishes
+        gone |= (frame["ds"] == SESSIONS[CUTOFF + 1]) & (name == "s04")
+        new = frame[later & (name == "s05")].assign(unique_id="new")
+        frame = pd.concat([frame[~gone], new])
+    panel = fc.Panel.from_frame(frame)
+    panel = panel.with_flags(flags_of(find_flags(panel), WRONG))
+    every = [*NAMES, "new"]
+    if option == "panel.static":
+        size = [*np.arange(7.0), 1e6]
+        kinds = pd.DataFrame({"unique_id": every, "size": size, "kind": [*"aabbabb", "moon"]})
+        panel = panel.with_static(kinds)
+    if option == "panel.future":
+        days = pd.bdate_range(SESSIONS[0], periods=200)
+        plans = np.random.default_rng(2).random((len(every), len(days)))
+        rows = [
+            pd.DataFrame({"unique_id": name, "ds": days, "plan": plan})
+            for name, plan in zip(every, plans, strict=True)
+        ]
+        panel = panel.with_future(pd.concat(rows))
+    return panel
+
+
+def forecasts(
+    folder: Path, option: str, *, edited: bool, sessions: int = len(SESSIONS), windows: int = 12
+) -> pd.DataFrame:
+    """All forecasts at cutoffs before the edits, by series, cutoff and step ahead."""
+    settings, options = settings_of(option, folder)
+    options = dataclasses.replace(options, n_windows=windows)
+    panel = world(option, edited=edited, sessions=sessions)
+    name = f"{edited} {sessions}"
+    made = evaluate_to_folder(folder / name, panel, settings, options)
+    frame = pd.read_parquet(made.folder / FORECASTS)
+    frame = frame[frame["cutoff"] <= SESSIONS[CUTOFF]]
+    ahead = frame.groupby(["unique_id", "cutoff"]).cumcount().rename("ahead")
+    return frame.set_index(["unique_id", "cutoff", ahead]).drop(columns=["ds", "y"])
+
+
+def test_every_option_has_a_case(tmp_path):
+    """A new option fails here until it has one."""
+    assert set(NO_CASE) | QUICK < set(options_of_the_code())
+    assert {"tune"} == set(inspect.signature(fc.fit).parameters) - {
+        "panel", "config", "seed", "network", "checkpoint", "executor", "on_progress", "columns",
+    }  # fmt: skip
+    for option in CASES:
+        settings_of(option, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*series")
+@pytest.mark.parametrize(
+    "option",
+    [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in CASES],
+)
+def test_no_option_looks_ahead(option, tmp_path):
+    name = option.removeprefix("baseline.")
+    if name in BASELINES and BASELINES[name].library:
+        pytest.importorskip(BASELINES[name].library)
+    if name == "torch" or option == "options.torch_sample":
+        pytest.importorskip("torch")
+    before = forecasts(tmp_path, option, edited=False)
+    after = forecasts(tmp_path, option, edited=True)
+    assert {"s00", "s01", "s02", "s04"} <= set(after.index.get_level_values("unique_id"))
+    assert len(after) > 10 and set(after.index) <= set(before.index)
+    pd.testing.assert_frame_equal(before.loc[after.index], after, check_exact=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*series")
+def test_more_rows_move_forecasts_by_rounding_alone(tmp_path):
+    """The number of rows and of cutoffs decides on the compiled program, and so on the last bit."""
+    few = forecasts(tmp_path, "config.hidden", edited=False, sessions=155, windows=7)
+    many = forecasts(tmp_path, "config.hidden", edited=False)
+    assert set(few.index) == set(many.index)
+    pd.testing.assert_frame_equal(few.sort_index(), many.loc[few.sort_index().index], rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*series")
+def test_neither_does_a_search_nor_the_common_network_of_newcomers():
+    whole, other = (world("", edited=edited).until(SESSIONS[CUTOFF]) for edited in (False, True))
+    for tune in (False, True):
+        made = [fc.fit(panel, CONFIG, tune=tune) for panel in (whole, other)]
+        models = [model.only(model.ids[:5]) for model in made] if not tune else made
+        ours, theirs = (
+            fc.predict(model, panel) for model, panel in zip(models, (whole, other), strict=True)
+        )
+        pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
