@@ -1,15 +1,20 @@
 """Runs: their names, and which of them answers when none is named."""
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import forecaster as fc
 from forecaster.errors import ModelError, UsageError
 from forecaster.home import Home, run_name, run_time
 from forecaster.storage import Run, choose_run, remove_run, rename_run, runs_of, save_run
+from forecaster.storage.runs.index import read_index
 
 
 @pytest.fixture
@@ -127,6 +132,25 @@ def test_a_run_is_named_renamed_and_removed(home, saved):
         remove_run(home, "a")
     assert remove_run(home, "weekly.1") == moved
     assert list(home.models.iterdir()) == [second]
+
+
+def test_of_a_run_that_is_a_link_only_the_link_is_removed(home, saved, tmp_path):
+    kept = saved("a", "yahoo", ["AAPL"]).rename(tmp_path / "elsewhere")
+    link = home.models / "linked"
+    link.symlink_to(kept, target_is_directory=True)
+    assert remove_run(home, "linked") == link
+    assert list(home.models.iterdir()) == [] and fc.load(kept).ids == ("AAPL",)
+
+
+def test_an_index_with_more_rows_than_bytes_is_refused_unread(tmp_path, monkeypatch):
+    rows = 1_000_000
+    table = pa.table({"unique_id": pa.array(["a"] * rows), "shard": np.zeros(rows, np.int32)})
+    pq.write_table(table, tmp_path / "index.parquet")
+    raw = (tmp_path / "index.parquet").read_bytes()
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("read"))
+    rest = {"schema": 5, "shards": 1, "index_sha256": hashlib.sha256(raw).hexdigest()}
+    with pytest.raises(ModelError, match=r"index\.parquet: .*1000000 rows in \d+ bytes; expected"):
+        read_index(tmp_path, rest)
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,15 @@ def runs_of(home: Home) -> tuple[list[Run], dict[Path, str]]:
 
 
 def remove_run(home: Home, name: str) -> Path:
-    """Remove a run, whole or not at all. Raises UsageError when there is none of this name."""
+    """Remove a run, whole or not at all; of a symbolic link only the link, not what it points to.
+
+    Raises UsageError when there is no run of this name.
+    """
     folder = home.find_run(name)
+    if folder.is_symlink():
+        with atomic.as_write_error(folder):
+            folder.unlink()
+        return folder
     out_of_sight = folder.with_name(f"{atomic.PREFIX}{secrets.token_hex(6)}-{folder.name[-40:]}")
     with atomic.as_write_error(folder):
         folder.rename(out_of_sight)  # if this is interrupted, a later sweep removes the rest
