@@ -34,6 +34,18 @@ _FINE_TUNING = 1 / 3
 _SHORTEST_LOOKBACK = 20  # rows; the shortest that is suggested to a user
 
 
+def checked_config(config: "Config | None") -> "Config":
+    """Return the settings, by default those of :class:`Config`. Raises UsageError for others."""
+    if config is None:
+        return Config()
+    if not isinstance(config, Config):
+        raise UsageError(
+            f"config: expected a forecaster.Config; got {type(config).__name__}. Settings in a "
+            "dictionary are forecaster.Config(**settings)"
+        )
+    return config
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
     """All settings of a fit.

@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 
 from forecaster.config import Config
+from forecaster.errors import UsageError
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import Frequency, Transform, in_words, show_time
@@ -187,6 +188,18 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
     if model.skipped:
         facts["skipped"] = first_of(model.skipped)
     return f"Model {config.column} of {len(model.ids):,} series: {names_in_short(model.ids)}", facts
+
+
+def check_model(model: object) -> None:
+    """Raise UsageError for anything but a model."""
+    if not isinstance(model, Model):
+        got = (
+            f"{type(model).__name__} {model!r}" if isinstance(model, str) else type(model).__name__
+        )
+        raise UsageError(
+            f"model: expected a forecaster.Model; got {got}. A saved one is read by "
+            "forecaster.load(folder)"
+        )
 
 
 def split_members(leaf: np.ndarray, each: int) -> np.ndarray:

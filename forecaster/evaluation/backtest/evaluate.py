@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forecaster import swarm
-from forecaster.config import Config
+from forecaster.config import Config, checked_config
 from forecaster.errors import UsageError
 from forecaster.evaluation.backtest.forecasters import Forecasters, by_torch, torch_sample
 from forecaster.evaluation.backtest.options import LEVELS, BacktestCallbacks, BacktestOptions
@@ -49,7 +49,7 @@ def evaluate_to_folder(
     universe at any cutoff.
     """
     began = time.perf_counter()
-    config, options = config or Config(), options or BacktestOptions()
+    config, options = checked_config(config), options or BacktestOptions()
     callbacks = callbacks or BacktestCallbacks()
     folder = folder.resolve()
     check_folder(folder, overwrite=overwrite)

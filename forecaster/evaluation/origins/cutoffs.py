@@ -27,6 +27,9 @@ def cutoffs_in(
     times: Shaped[np.ndarray, " time"], horizon: int, n_windows: int, step_size: int
 ) -> np.ndarray:
     """Return the positions of the latest cutoffs on a time axis; see :func:`cutoffs_of`."""
+    for name, number in (("n_windows", n_windows), ("step_size", step_size)):
+        if not isinstance(number, int | np.integer):
+            raise UsageError(f"{name}: expected a whole number; got {number!r}")
     if n_windows < 1 or step_size < 1:
         raise DataError(
             f"n_windows and step_size must be 1 or more; got {n_windows} and {step_size}"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.config import Config
+from forecaster.config import Config, checked_config
 from forecaster.errors import DataError, ForecasterWarning, name_reasons
 from forecaster.evaluation.origins.cutoffs import advised_of_windows, cutoffs_of, groups_of
 from forecaster.files import atomic, open_for_arrow
@@ -347,7 +347,7 @@ def cross_validation(
     any of them.
     """
     rolling = RollingOrigin.fit(
-        as_panel(panel, **columns), config or Config(), n_windows, step_size,
+        as_panel(panel, **columns), checked_config(config), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     frame = pd.concat(_frames(rolling), ignore_index=True)
@@ -380,7 +380,7 @@ def cross_validation_to_parquet(
       ``ends``, ``network``, ``on_progress``, ``columns``: as for :func:`cross_validation`
     """
     rolling = RollingOrigin.fit(
-        as_panel(panel, **columns), config or Config(), n_windows, step_size,
+        as_panel(panel, **columns), checked_config(config), n_windows, step_size,
         refit=refit, level=level, seed=seed, ends=ends, network=network, on_progress=on_progress,
     )  # fmt: skip
     write_frames(Path(path), _frames(rolling))

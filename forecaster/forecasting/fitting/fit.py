@@ -18,7 +18,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from forecaster import swarm
-from forecaster.config import Config
+from forecaster.config import Config, checked_config
 from forecaster.errors import NoSeries, UsageError
 from forecaster.forecasting.bands.conformal import common_spread
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
@@ -73,7 +73,7 @@ def fit(
     ``network`` that cannot be used, and for static covariates where no network is trained on
     several series.
     """
-    config, network = with_network(config or Config(), network)
+    config, network = with_network(checked_config(config), network)
     panel = as_panel(panel, **columns)
     check_static(panel, config, tune=tune)
     config, panel = with_declared(config, panel)

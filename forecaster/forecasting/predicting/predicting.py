@@ -21,6 +21,7 @@ from forecaster.forecasting.model import (
     Model,
     Networks,
     Params,
+    check_model,
     leading_axes,
     merge_members,
     split_members,
@@ -132,6 +133,7 @@ def predict(
     leaves them out. Raises ModelError when no series can be forecast, when channels are missing,
     or when a forecast is not finite; UsageError for a level outside 0 to 100.
     """
+    check_model(model)
     level = check_levels(level)
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
@@ -351,7 +353,10 @@ def _forecast_function(
 
 def check_levels(level: Sequence[float] | float) -> list[float]:
     """Return the levels of bands, sorted. Raises UsageError unless each is 1 or more, below 100."""
-    level = [float(percent) for percent in np.atleast_1d(np.asarray(level, float))]
+    try:
+        level = [float(percent) for percent in np.atleast_1d(np.asarray(level, float))]
+    except (TypeError, ValueError):
+        raise UsageError(f"level: expected percent, such as 80; got {level!r}") from None
     for percent in level:
         if not 0 < percent < 100:
             raise UsageError(f"level: expected percent above 0 and below 100; got {percent:g}")

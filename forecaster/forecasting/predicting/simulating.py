@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from forecaster.errors import UsageError
 from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
 from forecaster.forecasting.bands.mixture import Mixture, ndtri
-from forecaster.forecasting.model import Model
+from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.forecasting.predicting.predicting import (
     check_finite,
@@ -55,8 +55,9 @@ def simulate(
 
     Raises UsageError for less than one path, and ModelError as :func:`predict` does.
     """
-    if n_paths < 1:
-        raise UsageError(f"n_paths: expected 1 or more; got {n_paths}")
+    check_model(model)
+    if not isinstance(n_paths, int | np.integer) or n_paths < 1:
+        raise UsageError(f"n_paths: expected a whole number of 1 or more; got {n_paths!r}")
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
