@@ -52,7 +52,7 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
 
 
 def _column(column: "pd.Series") -> tuple[str, Iterable[Any], str]:
-    """The heading of a column, its values, and how dates in it are shown."""
+    """Return the heading of a column, its values, and the format of its dates."""
     heading, form = str(column.name), _MOMENT
     if column.dtype.kind == "M":
         zone = getattr(column.dtype, "tz", None)
@@ -87,7 +87,10 @@ def _cell(sheet: Any, value: Any, form: str) -> Any:
 
 
 def _text(sheet: Any, value: object) -> Any:
-    """A cell of text, whatever it begins with; what no cell may hold is shown as its number."""
+    """Return a cell of text, also where it begins as a formula does.
+
+    Characters that no cell may hold are written as their numbers.
+    """
     from openpyxl.cell import WriteOnlyCell
 
     text = printable(value)[:_MOST_TEXT]

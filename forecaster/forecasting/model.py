@@ -193,9 +193,7 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
 def check_model(model: object) -> None:
     """Raise UsageError for anything but a model."""
     if not isinstance(model, Model):
-        got = (
-            f"{type(model).__name__} {model!r}" if isinstance(model, str) else type(model).__name__
-        )
+        got = repr(model) if isinstance(model, str) else type(model).__name__
         raise UsageError(
             f"model: expected a forecaster.Model; got {got}. A saved one is read by "
             "forecaster.load(folder)"
