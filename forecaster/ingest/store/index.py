@@ -1,42 +1,24 @@
-"""Read and change the index of a price store: a SQLite file with a row for each series.
+"""Read and change the index of a price store: tables in a SQLite file, with a row per series.
 
-``PRAGMA user_version`` is the version of the tables; versions 1 and 2 were JSON, see
-:mod:`forecaster.ingest.store.manifest`. ``PRAGMA application_id`` is a checksum of all other bytes,
-because SQLite itself does not notice a flipped byte.
-
-A reader copies the whole file into memory, so that later changes do not affect it. A writer changes
-the file in one transaction.
+``PRAGMA user_version`` is the version of the tables. Versions 1 and 2 were JSON, see
+:mod:`forecaster.ingest.store.manifest`.
 """
 
 import contextlib
-import errno
 import functools
 import hashlib
-import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import weakref
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from forecaster.errors import StoreError
-from forecaster.files import atomic
-from forecaster.home import INDEX
+from forecaster.ingest.store import index_file
 
 SCHEMA = 3
-_MAGIC = b"SQLite format 3\0"
-_HEADER_BYTES = 100
-_ROLLBACK_JOURNAL = b"\1\1"  # journal mode; to read in the other, a write-ahead log, creates files
-_MOST_BYTES = 2**30  # of an index, about four million series
-_WAIT = {"ro": 2.0, "rw": 60.0, "rwc": 60.0}  # seconds for a lock, by SQLite's mode of opening
-_TRIES = 3
 _GAPS = "gaps"  # kind of count beside the flags
-_CAN_SERIALIZE = hasattr(sqlite3.Connection, "serialize")  # not in all builds before SQLite 3.36
-_UNSEALED = bytes(4)
 
 
 class NewerStore(StoreError):
@@ -149,24 +131,26 @@ _QUARANTINED = ", ".join(Quarantined._fields)
 class _Database:
     """A connection that threads use one at a time.
 
-    ``unchecked``: the file whose copy it is, until all rows are checked; None where need not be
+    ``unchecked``: the file that was copied, until all rows are checked; None: they need no check
     """
 
     def __init__(self, connection: sqlite3.Connection, unchecked: Path | None = None):
         self.connection, self._unchecked = connection, unchecked
+        connection.text_factory = _decode
         self._one_at_a_time = threading.Lock()
 
     def check(self) -> None:
-        """Check all rows, once. Raises StoreError when one is not as this program writes them."""
+        """Check all rows, once. Raises StoreError when this program would not write them so."""
         if self._unchecked is not None:
-            with self._one_at_a_time, _as_os_error(self._unchecked):
-                _check_rows(self.connection)
+            with self._one_at_a_time, index_file.as_os_error(self._unchecked):
+                index_file.check_rows(self.connection)
             self._unchecked = None
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """Return all rows of a query."""
         self.check()  # a forged file could have rows without end
-        return self._fetch(query, values)
+        with self._one_at_a_time:
+            return self.connection.execute(query, list(map(_as_stored, values))).fetchall()
 
     def column(self, query: str, *values: object) -> list[Any]:
         """Return the first column of a query."""
@@ -178,25 +162,11 @@ class _Database:
 
     def first(self, query: str, *values: object) -> Any:
         """Return the first row, None if there is none, of a query that finds it by a key."""
-        rows = self._fetch(query, values, most=1)
-        if not all(value is None or isinstance(value, str | int) for row in rows for value in row):
-            raise damaged(self._unchecked or Path(INDEX), "a value of another type")
-        return rows[0] if rows else None
-
-    def _fetch(self, query: str, values: Sequence[object], most: int | None = None) -> list[Any]:
-        stored = list(map(_as_stored, values))
         with self._one_at_a_time:
-            try:
-                return _fetched(self.connection.execute(query, stored), most)
-            except (sqlite3.OperationalError, UnicodeDecodeError):
-                if self.connection.text_factory is not str:
-                    raise
-                self.connection.text_factory = _decode  # slower, but decodes lone surrogates
-                return _fetched(self.connection.execute(query, stored), most)
-
-
-def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Any]:
-    return cursor.fetchall() if most is None else cursor.fetchmany(most)
+            row = self.connection.execute(query, list(map(_as_stored, values))).fetchone()
+        if self._unchecked and not all(isinstance(each, str | int | None) for each in row or ()):
+            raise index_file.damaged(self._unchecked, "a value is of another type")
+        return row
 
 
 class Series(Mapping[str, SeriesEntry]):
@@ -256,11 +226,11 @@ class Index:
     @staticmethod
     def new(source: str) -> "Index":
         """Return the index of a store without series, in memory."""
-        database = _in_memory()
+        connection = index_file.in_memory()
         for name, columns in _TABLES.items():
-            database.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
-        database.execute(f"PRAGMA user_version = {SCHEMA}")
-        index = Index._of_memory(database)
+            connection.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        index = Index._of_memory(connection)
         index._insert("store", "source", [(source,)])
         return index
 
@@ -272,17 +242,8 @@ class Index:
         it is of a newer version. A forged file, with a checksum but with rows that this program
         would not write, may raise StoreError later; see :meth:`check`.
         """
-        for remaining in reversed(range(_TRIES)):  # another process may be rolling back
-            try:
-                _check_header(path)
-                with _open_to_read(path) as (database, file):
-                    return Index._of_memory(_copy_in_memory(database, file, path), path)
-            except (FileNotFoundError, NewerStore):
-                raise
-            except (OSError, ValueError, sqlite3.Error) as error:
-                if not remaining:
-                    raise damaged(path, str(error)) from error
-        raise AssertionError
+        copy = index_file.read(path, lambda connection: _check_tables(connection, path))
+        return Index._of_memory(copy, path)
 
     @staticmethod
     def _of_memory(connection: sqlite3.Connection, unchecked: Path | None = None) -> "Index":
@@ -297,34 +258,17 @@ class Index:
 
         Raises StoreError when it is damaged, WriteError when it cannot be written.
         """
-        with atomic.as_write_error(path), _as_os_error(path):
-            _check_header(path)
-            with contextlib.closing(_connect(path, "rw")) as database:
-                database.execute("PRAGMA synchronous = EXTRA")
-                database.execute("BEGIN IMMEDIATE")
-                if _CAN_SERIALIZE:
-                    _check_seal(database.serialize())  # a new checksum would hide damage
-                _check_tables(database, path)
-                _check_rows(database)
-                yield Index(database)
-                _seal(database)
-                database.execute("COMMIT")
-            atomic.sync(path.parent)  # not done by all builds of SQLite
+
+        def check(connection: sqlite3.Connection) -> None:
+            _check_tables(connection, path)
+            index_file.check_rows(connection)
+
+        with index_file.changing(path, check) as connection:
+            yield Index(connection)
 
     def write(self, path: Path) -> None:
         """Write the whole index to a file, or replace it. Raises WriteError."""
-
-        def write(temporary: Path) -> None:
-            with _as_os_error(path), contextlib.closing(_connect(temporary, "rwc")) as database:
-                database.execute("PRAGMA journal_mode = MEMORY")
-                self._connection.backup(database)
-                database.execute("BEGIN IMMEDIATE")
-                _seal(database)
-                database.execute("COMMIT")
-
-        with atomic.as_write_error(path):
-            _journal(path).unlink(missing_ok=True)  # SQLite would apply it to the new file
-        atomic.write_file(path, write)
+        index_file.write(path, self._connection)
 
     def check(self) -> None:
         """Check all rows; by default, queries that need many of them do. Raises StoreError."""
@@ -514,16 +458,8 @@ def is_index(path: Path) -> bool:
             begin = file.read(4096)
     except OSError:
         return False
-    return begin.startswith(_MAGIC) and all(
+    return begin.startswith(index_file.MAGIC) and all(
         f"CREATE TABLE {name} (".encode() in begin for name in ("store", "series")
-    )
-
-
-def damaged(path: Path, why: str) -> StoreError:
-    """Return the error for an index that cannot be read."""
-    return StoreError(
-        f"{path}: the index cannot be read ({why}). `forecaster ingest` sets it aside and lists "
-        "the stored series anew"
     )
 
 
@@ -535,183 +471,26 @@ def newer(path: Path, schema: int) -> NewerStore:
     )
 
 
-def _check_header(path: Path) -> None:
-    """Raise ValueError unless a file's size and header are those of an index."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-        size = file.seek(0, os.SEEK_END)
-    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
-        raise ValueError("it is empty" if not size else "not a file of SQLite")
-    if header[18:20] != _ROLLBACK_JOURNAL:
-        raise ValueError("its header is not what was written")
-    if size > _MOST_BYTES:
-        raise ValueError(f"it has {size:,} bytes, more than {_MOST_BYTES:,}")
-
-
-def _journal(path: Path) -> Path:
-    """Return the file in which SQLite keeps pages that a transaction has replaced."""
-    return path.with_name(f"{path.name}-journal")
-
-
-@contextlib.contextmanager
-def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
-    """Yield a connection with a read transaction, and the file that it reads.
-
-    Where the file cannot be locked, as on some network disks, a copy is read. So is one that a
-    killed process left half-written, because rolling back writes. The checksum tells whether the
-    copy is whole.
-    """
-    file = path
-    with contextlib.ExitStack() as stack:
-        database = stack.enter_context(contextlib.closing(_connect(path, "ro")))
-        try:
-            _begin_to_read(database)
-        except sqlite3.OperationalError:
-            file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name
-            shutil.copyfile(path, file)
-            with contextlib.suppress(FileNotFoundError):  # there is none, or not any more
-                shutil.copyfile(_journal(path), _journal(file))
-            private = _connect(file, "rw", "&nolock=1")
-            database = stack.enter_context(contextlib.closing(private))
-            _begin_to_read(database)
-        yield database, file
-
-
-def _begin_to_read(database: sqlite3.Connection) -> None:
-    database.execute("BEGIN")
-    database.execute("SELECT count(*) FROM sqlite_master").fetchall()
-
-
-def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode={mode}{more}"
-    return _hardened(sqlite3.connect(uri, uri=True, timeout=_WAIT[mode], isolation_level=None))
-
-
-def _in_memory() -> sqlite3.Connection:
-    """Return an empty database in memory, which all threads may use."""
-    return _hardened(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
-
-
-def _hardened(database: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a connection in which a forged file cannot run anything."""
-    database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    database.execute("PRAGMA trusted_schema = OFF")
-    database.execute("PRAGMA cell_size_check = ON")
-    return database
-
-
-def _copy_in_memory(database: sqlite3.Connection, file: Path, path: Path) -> sqlite3.Connection:
-    """Return a copy of the index in a file that is open; ``path`` is its name in errors."""
-    copy = _in_memory()
-    try:
-        if _CAN_SERIALIZE:
-            raw = file.read_bytes()  # while it is locked to read; ten times as fast as serialize
-            _check_seal(raw)
-            copy.deserialize(raw)
-        else:
-            database.backup(copy)
-        _check_tables(copy, path)
-    except BaseException:
-        copy.close()
-        raise
-    return copy
-
-
-def _check_tables(database: sqlite3.Connection, path: Path) -> None:
-    """Raise ValueError or sqlite3.Error unless the tables are those of this version.
-
-    Raises NewerStore when it is of a newer version; ``path`` is its name in errors.
-    """
-    (version,) = database.execute("PRAGMA user_version").fetchone()
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ValueError unless the tables are those of this version, NewerStore if it is newer."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
         raise newer(path, version)
-    if version != SCHEMA or _tables_of(database) != _tables_of_new():
+    if version != SCHEMA or _tables_of(connection) != _tables_of_new():
         raise ValueError("it has other tables")
-    if database.execute("SELECT 1 FROM store").fetchone() is None:
-        raise ValueError("it names no source")
+    if len(connection.execute("SELECT 1 FROM store").fetchmany(2)) != 1:
+        raise ValueError("it is not of one source")
 
 
-def _check_rows(database: sqlite3.Connection) -> None:
-    """Raise ValueError unless the file is well-formed and each value of its column's type."""
-    (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
-    if problem != "ok":
-        raise ValueError(problem)
-    if database.execute("SELECT count(*) FROM store").fetchone() != (1,):
-        raise ValueError("it names several sources")
-
-
-def _tables_of(database: sqlite3.Connection) -> list[tuple[str, ...]]:
+def _tables_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
     query = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
-    return database.execute(query).fetchall()
+    return connection.execute(query).fetchall()
 
 
 @functools.cache
 def _tables_of_new() -> list[tuple[str, ...]]:
     index = Index.new("")  # which must live until the query is done
     return _tables_of(index._connection)
-
-
-def _seal(database: sqlite3.Connection) -> None:
-    """Put a checksum of the index, including uncommitted changes, into its header."""
-    seal = _UNSEALED
-    if _CAN_SERIALIZE:
-        major, minor, patch = sqlite3.sqlite_version_info[:3]
-        number = major * 1_000_000 + minor * 1_000 + patch
-        seal = _checksum(database.serialize(), written_by=number.to_bytes(4, "big"))
-    database.execute(f"PRAGMA application_id = {int.from_bytes(seal, 'big', signed=True)}")
-
-
-def _check_seal(raw: bytes) -> None:
-    """Raise ValueError unless a SQLite file has the size and checksum that its header says."""
-    size = int.from_bytes(raw[16:18], "big") * int.from_bytes(raw[28:32], "big")
-    sealed = raw[68:72] in (_UNSEALED, _checksum(raw, written_by=raw[96:100]))
-    if not sealed or raw[24:28] != raw[92:96] or len(raw) != size:
-        raise ValueError("its content is not what was written")
-
-
-def _checksum(raw: bytes, *, written_by: bytes) -> bytes:
-    """Return the CRC-32 of a SQLite file as it will be after a commit.
-
-    The checksum itself, in bytes 68 to 71, counts as zeros, and so does the counter of commits, in
-    bytes 24 to 27 and again in 92 to 95.
-
-    ``written_by``: the version of SQLite that commits, in bytes 96 to 99
-    """
-    header = bytearray(raw[:_HEADER_BYTES])
-    header[24:28] = header[68:72] = header[92:96] = bytes(4)
-    header[96:100] = written_by
-    crc = zlib.crc32(memoryview(raw)[_HEADER_BYTES:], zlib.crc32(header))
-    return crc.to_bytes(4, "big")
-
-
-@contextlib.contextmanager
-def _as_os_error(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors of the block: those of the disk as OSError, damage as StoreError."""
-    try:
-        yield
-    except ValueError as error:
-        raise damaged(path, str(error)) from error
-    except sqlite3.Error as error:
-        if _kind(error) in _DAMAGE:
-            raise damaged(path, str(error)) from error
-        code = _CODES.get(_kind(error))
-        if code is None:
-            raise
-        raise OSError(code, os.strerror(code)) from error
-
-
-_DAMAGE = sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR
-_CODES = {
-    sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO,
-    sqlite3.SQLITE_READONLY: errno.EACCES, sqlite3.SQLITE_CANTOPEN: errno.EACCES,
-    sqlite3.SQLITE_PERM: errno.EACCES, sqlite3.SQLITE_BUSY: errno.EBUSY,
-    sqlite3.SQLITE_PROTOCOL: errno.EBUSY,
-}  # fmt: skip
-
-
-def _kind(error: sqlite3.Error) -> int:
-    """Return SQLite's primary code of an error; 0 for an error of Python's module."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _as_stored(value: object) -> object:
@@ -722,7 +501,10 @@ def _as_stored(value: object) -> object:
 
 
 def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogatepass")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:  # with lone surrogates, or forged
+        return raw.decode("utf-8", "surrogatepass" if b"\xed" in raw else "replace")
 
 
 def _in_time(time: str) -> tuple[int, str]:

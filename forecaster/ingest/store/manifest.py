@@ -17,9 +17,9 @@ from forecaster.ingest.store.index import (
     Quality,
     Quarantined,
     SeriesEntry,
-    damaged,
     newer,
 )
+from forecaster.ingest.store.index_file import damaged
 
 _SCHEMA = 2
 _BEGIN = b'{\n "sha256": "'

@@ -128,7 +128,7 @@ class Store:
 
         Raises StoreError when it is outside of the store, as only a forged index has it.
         """
-        if Path(file).name != file or file in ("", ".."):
+        if set(file) & {"/", "\\", ":"} or file in ("", ".", ".."):
             raise StoreError(f"{self.folder}: its index names the file {file!r}, outside of it")
         return self.folder / file
 
