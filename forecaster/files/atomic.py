@@ -155,7 +155,7 @@ def as_write_error(path: Path, be: str = "written") -> Iterator[None]:
     except OSError as error:
         raise WriteError(
             f"{path}: cannot be {be}: {error.strerror or error}. Check the disk and the "
-            "permissions, or choose another place"
+            "permissions, or choose another folder"
         ) from error
 
 

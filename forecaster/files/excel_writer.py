@@ -1,4 +1,4 @@
-"""The one writer of Excel workbooks: a table on one sheet, dates as dates, text as text."""
+"""Write Excel workbooks: a table on one sheet, with dates as dates and text as text."""
 
 import datetime
 import math
@@ -11,17 +11,17 @@ from forecaster.errors import UsageError, printable
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_ROWS = 1_048_575  # below the headings
-_MOST_TEXT = 32_767  # characters of a cell
+_MOST_ROWS = 1_048_575  # of a sheet, without the headings
+_MOST_TEXT = 32_767  # characters in a cell
 _DAY, _MOMENT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss"
-_WIDTH = 21  # characters, for a date with a time
+_WIDTH = 21  # of columns, in characters: a date with a time fits
 
 
 def write_excel(table: "pd.DataFrame", path: Path) -> None:
     """Write a table as an Excel workbook.
 
-    Times with a timezone, which Excel does not have, are written as that zone's clocks show them,
-    and the heading names the zone. Text that begins like a formula stays text.
+    Excel has no timezones: times are written as clocks in their zone show them, and the heading
+    names the zone. Text that begins like a formula stays text.
 
     Raises UsageError when the table has more rows than a sheet.
     """
@@ -76,7 +76,7 @@ def _cell(sheet: Any, value: Any, form: str) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, datetime.datetime):
-        if value.year < 1900:  # where Excel's dates begin
+        if value.year < 1900:  # before Excel's first date
             return _text(sheet, value.isoformat(sep=" "))
         cell = WriteOnlyCell(sheet, value)
         cell.number_format = form
@@ -87,15 +87,12 @@ def _cell(sheet: Any, value: Any, form: str) -> Any:
 
 
 def _text(sheet: Any, value: object) -> Any:
-    """Return a cell of text, also where it begins as a formula does.
-
-    Characters that no cell may hold are written as their numbers.
-    """
+    """Return a cell of text, never a formula; characters that no cell may hold are escaped."""
     from openpyxl.cell import WriteOnlyCell
 
     text = printable(value)[:_MOST_TEXT]
     cell = WriteOnlyCell(sheet, text)
     cell.data_type = "s"
     if text.startswith("="):
-        cell.quotePrefix = True  # also once somebody has edited it
+        cell.quotePrefix = True  # so that it stays text when it is edited
     return cell

@@ -117,7 +117,9 @@ def test_nothing_is_overwritten_and_nothing_half_written_stays(model, saved, tmp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    with pytest.raises(WriteError, match=r"cannot be written: No space left.*choose another place"):
+    with pytest.raises(
+        WriteError, match=r"cannot be written: No space left.*choose another folder"
+    ):
         fc.save(model, tmp_path / "models" / "second")
     assert list((tmp_path / "models").iterdir()) == []
 
