@@ -58,7 +58,7 @@ class Config:
       its import path, ``package.module:Class``
     - ``head``: the predicted distribution: ``student_t``, location, scale and degrees of freedom,
       whose tails suit returns; ``point``, one number under squared error, for same-work comparisons
-    - ``hidden``: units of a layer; few, since a series has only some thousand rows
+    - ``hidden``: units of a layer; few, since a series has only a few thousand rows
     - ``layers``: layers of the network
     - ``horizon``: steps ahead, each forecast directly; by default a week of sessions
     - ``lookback``: number of latest rows that a forecast is made from; by default a quarter of
@@ -93,7 +93,7 @@ class Config:
       faster on processors with matrix units (AMX) and on AMD's with AVX-512 BF16; others compute it
       in float32. Sums, states and activations are always float32
     - ``data_parallel``: devices that share each batch of the pooled network; up to rounding the
-      result is that of one device. Worthwhile on several GPUs with many hundred units
+      result is that of one device. Worthwhile on several GPUs with several hundred units
 
     Raises UsageError when a setting is out of its range.
     """

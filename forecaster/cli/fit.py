@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from forecaster.ingest import CovariateFiles
     from forecaster.pipeline import RunFacts, SavedFit
 
-_WORSE = 1.02  # a fit is called worse from this multiple of a simple forecast's error
+_WORSE = 1.02  # multiple of a simple forecast's error above which a fit gets a warning
 _SETTINGS = (
     "horizon", "lookback", "validation", "model", "head", "hidden", "training", "epochs",
     "transform", "season", "market", "start", "members", "precision",
@@ -250,7 +250,7 @@ def _finish(ctx: click.Context, result: "SavedFit") -> None:
     name_skipped(result.facts.skipped, result.facts.config)
     if result.again is not None:
         say(
-            "Some of them were skipped because their workers were lost. All trained networks are "
+            "Some series were skipped because their workers were lost. All trained networks are "
             f"kept; `forecaster fit --resume {result.again}` tries the others again and makes a "
             "run of all series."
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forecaster.storage import UnfinishedFit
 
 THE_ONLY = ""
-"""The value of --resume without a name: there is only one interrupted fit."""
+"""The value of --resume without a name: resume the only interrupted fit."""
 
 
 def refuse_others(ctx: click.Context, option: str, why: str, but: str = "") -> None:

@@ -30,12 +30,12 @@ def scorecard(
     *, tickers: tuple[str, ...], run: str | None, output: Path | None, report: Path | None,
     overwrite: bool, home: "Home",
 ) -> None:  # fmt: skip
-    """Score the past forecasts of `predict` against what came.
+    """Score the past forecasts of `predict` against the outcomes.
 
     `predict` keeps its forecasts in the home's record. After `ingest` has stored the outcomes, this
     shows the share that the bands covered, and CRPS and absolute error relative to "unchanged"
-    (below 1 is better). Splits and dividends since then are allowed for. If the same run forecast
-    from the same day more than once, that counts once.
+    (below 1 is better). Forecasts are adjusted for later splits and dividends. If the same run
+    forecast from the same day more than once, that counts once.
 
     \b
     Examples:

@@ -91,7 +91,7 @@ def _local_address() -> str:
         _check_answers(found)
     except ClusterError as error:
         raise ClusterError(
-            f"{error}. It is the latest that was started on this machine: if it is gone, "
+            f"{error}. That is the cluster last started on this machine: if it is gone, "
             "`ray stop` forgets it; otherwise name another, HOST:PORT"
         ) from error
     return found

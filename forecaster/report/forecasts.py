@@ -230,7 +230,7 @@ def _reading(made: Forecasts) -> str:
         "Changes are relative to an earlier forecast in the record, at the same number of steps "
         "ahead, with its prices adjusted for later splits and dividends. Another run may have made "
         "that forecast.",
-        "“forecaster scorecard” scores past forecasts against what came.",
+        "“forecaster scorecard” scores past forecasts against the outcomes.",
     ]
     return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
 

@@ -42,7 +42,7 @@ function drawSteps() {
 // Every series -----------------------------------------------------------------------------------------
 const ids = data.table.id;
 const table = seriesTable(box("table"), {
-  caption: "Forecasts of every series and what came", sort: { key: "crps", up: true }, pick: open,
+  caption: "Forecasts of every series and their outcomes", sort: { key: "crps", up: true }, pick: open,
   columns: [{ key: "id", label: "series", text: true }, { key: "outcomes", label: "outcomes", format: whole }, { key: "open", label: "open", format: whole },
     ...data.levels.map((level) => ({ key: `held-${level}`, label: `${level} % coverage`, format: share })), { key: "crps", label: "CRPS, \u201cunchanged\u201d = 1", format: three }, { key: "mae", label: "abs. error", format: three }, { key: "forecasts", label: "forecasts", format: whole }],
   rows: ids.map((id, n) => ({ id, values: Object.fromEntries(Object.keys(data.table).map((key) => [key, data.table[key][n]])) })),

@@ -18,7 +18,7 @@ from forecaster.series import show_time
 _FANS = 12
 _COUNTED = (
     "Forecasts are compared with the stored price of their day, in the units in which they were "
-    "made: splits and dividends since then are allowed for.",
+    "made: forecasts are adjusted for later splits and dividends.",
     "“Unchanged” is the value at the time of the forecast, with the bands of a random walk whose "
     "steps are as wide as all earlier ones. The CRPS is over the quantiles that were forecast.",
     "Errors are in units of the series' usual change over the same number of steps, so that no "

@@ -177,7 +177,7 @@ def test_a_pair_that_is_no_range_of_floats_is_chosen_from():
 
 def test_metrics_are_not_spread_over_each_other():
     made = Swarm((init, line), 1, loss=lambda p, t: (p[:, 0] - t) ** 2)
-    with pytest.raises(SwarmError, match=r"metric apart: .*spread over each other"):
+    with pytest.raises(SwarmError, match=r"metric apart: .*broadcast against each other"):
         made.fit(
             Shared(X), Shared(Y[:, 0]), epochs=1, metrics={"apart": lambda p, t: jnp.abs(p - t)}
         )

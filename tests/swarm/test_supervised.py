@@ -161,7 +161,7 @@ def test_exactly_one_loss():
     ("loss", "message"),
     [
         (lambda p, y: ((p - y) ** 2).mean(), "expected one loss per example"),
-        (lambda p, y: (p[:, None] - y) ** 2, "spread over each other"),
+        (lambda p, y: (p[:, None] - y) ** 2, "broadcast against each other"),
     ],
 )
 def test_losses_of_other_shapes_are_named_errors(key, loss, message):

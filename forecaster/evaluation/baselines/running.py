@@ -64,7 +64,7 @@ class Job(NamedTuple):
 class Result(NamedTuple):
     """Forecasts (origin, horizon, quantile) of a series, or None where the baseline failed.
 
-    ``reason``: why forecasts are missing; NaN where only some are
+    ``reason``: why forecasts are missing; if only some are, those are NaN
     """
 
     forecasts: np.ndarray | None
@@ -105,7 +105,7 @@ def forecast(
       whole numbers, detected in each series
     - ``workers``: number of processes, by default one per core
 
-    Rows that were known at the first cutoff to look wrong are left out, as in training networks.
+    Rows that were flagged at the first cutoff are left out, as in training networks.
 
     Returns a frame like that of :func:`forecaster.cross_validation`: ``unique_id, ds, cutoff, y``,
     the median and bounds per level. A series on which the baseline fails has NaN, and a warning
@@ -138,7 +138,7 @@ class Runner:
     - ``horizon``, ``level``: of the forecasts
     - ``panel``: its frequency decides the length of a season; where times are whole numbers, the
       shortest season of each series counts
-    - ``season``: steps in a season instead, or in several, of which the shortest counts
+    - ``season``: steps in a season, in place of the panel's; of several, the shortest is used
     - ``cache``: a folder for the forecasts of slow baselines
     - ``workers``: number of processes, by default one per core
     - ``executor``: where slow baselines run, if not in this process

@@ -1,4 +1,4 @@
-"""The same networks trained by PyTorch, one after another, a process a core.
+"""The same networks trained by PyTorch, one at a time in each process, one process per core.
 
 Architecture, head, loss, data, batches, initial weights, optimizer, budget and early stopping are
 those of :mod:`forecaster.forecasting.task`, and the same code forecasts with the result. So the
@@ -304,7 +304,7 @@ class _Examples:
         import torch
 
         split = self._split
-        whole = self._boundary - split.lookback + 1  # any whole window, where there is none
+        whole = self._boundary - split.lookback + 1  # for padding: any complete window
         starts = np.where(used, starts, whole)
         if starts.min() < self._first:
             raise ValueError("its history is shorter than a window; torch.nn.LSTM has no masks")
@@ -353,7 +353,7 @@ class _Network:
         return log_scale - normalise + 0.5 * (dof + 1) * torch.log1p(z * z / dof)
 
     def clip(self, largest: float) -> None:
-        """Scale the gradient down to a norm, like ``optax.clip_by_global_norm``."""
+        """Clip the gradient to a maximum norm, like ``optax.clip_by_global_norm``."""
         import torch
 
         gradients = [weight.grad for weight in self.weights if weight.grad is not None]

@@ -25,7 +25,7 @@ def evaluate(
     - ``first_cutoff``: where these changes end; by default the frame's first cutoff. Needed with a
       part of a frame
     - ``season``: rows in a season; by default by the panel's frequency up to the first cutoff.
-      Needed with a part of a panel
+      Required if ``panel`` is only a part
 
     Columns:
 
@@ -90,7 +90,7 @@ def _scores(frame: pd.DataFrame, model: str, keys: list[str]) -> pd.DataFrame:
 
 
 def season_at(panel: Panel, cutoff: Time | Shaped[np.ndarray, ""]) -> int:
-    """Return the rows in a season of most series, by their times up to a cutoff."""
+    """Return the rows in a season by the most common frequency of the times up to a cutoff."""
     known = panel.times <= np.asarray(cutoff, panel.times.dtype)
     rows = (row & known for row in panel.mask)
     return default_season(common_frequency(panel.times[row] for row in rows if row.any()))

@@ -1,6 +1,6 @@
 """Find out, without importing JAX, whether the compiled code exists and what it would run on.
 
-Importing JAX takes longer than the answer. ``library``, which asks JAX too, decides whether the
+Importing JAX takes longer than this check. ``library``, which asks JAX too, decides whether the
 code is called.
 """
 

@@ -1,6 +1,6 @@
 """The precision of matrix products on this machine, in words.
 
-JAX is imported only where it must be asked, because that takes longer than the answer.
+JAX is imported only when it is needed: the import takes longer than the check.
 """
 
 from forecaster.swarm.native import processor

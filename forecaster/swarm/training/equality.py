@@ -33,7 +33,7 @@ def same_function(one: Any, other: Any, _compared: _Pairs = frozenset()) -> bool
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
-    """Return what decides what a value does; None for a value without parts."""
+    """Return the parts that determine a value's behaviour; None for a value without parts."""
     if isinstance(value, tuple | list):
         return cast(Sequence[Any], value)
     if isinstance(value, Mapping):

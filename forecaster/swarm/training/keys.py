@@ -15,7 +15,7 @@ from forecaster.swarm.devices.lanes import use_all_cores
 from forecaster.swarm.devices.threefry import hashed
 from forecaster.swarm.task import AnyArray
 
-_KIND = "threefry2x32"  # also where JAX makes keys of another kind by default
+_KIND = "threefry2x32"  # set explicitly, since JAX's default may be another
 
 
 def typed_key(words: UInt32[AnyArray, "2"]) -> Key[jax.Array, ""]:

@@ -83,7 +83,7 @@ def _mean_loss(
     """Average an elementwise loss over the valid examples; return it with the model's new state."""
     if batch.targets is None and _takes_none_for_zero(loss):
         raise SwarmError(
-            "targets: expected some for a loss that takes None for 0.0, as optax's do; got "
+            "targets: expected some, since this loss reads None as 0.0, as optax's do; got "
             "None. Give targets, the inputs themselves for an autoencoder, or make the swarm with "
             "loss_fn(params, batch, key)"
         )
@@ -121,7 +121,7 @@ def predictions_of(
     batch: Batch,
     hyperparams: Hyperparams,
 ) -> tuple[Tree, Tree]:
-    """Return a member's predictions without randomness, and the targets; not NaN in padding."""
+    """Return a member's predictions without randomness, and the targets; padding gives no NaN."""
     inputs, targets = _known((batch.inputs, batch.targets), jnp.asarray(batch.weight > 0))
     with naming_arrays(inputs=inputs):
         out = applied(functions, dtype)(params, inputs, hyperparams=hyperparams)
@@ -131,7 +131,7 @@ def predictions_of(
 def _known(tree: Tree, used: Bool[jax.Array, " example"]) -> Tree:
     """Return arrays (example, ...) with the first example that counts instead of padding.
 
-    Padding may be NaN and must reach nothing; and from zeros a loss or a model may make NaN.
+    Padding may hold NaN, which must not spread, and a loss or a model may turn zeros into NaN.
     Zero where no example counts.
     """
 
@@ -184,7 +184,7 @@ def _check_losses(losses: jax.Array, examples: int, predictions: Tree, targets: 
         raise SwarmError(
             f"loss(predictions, targets): expected at most one loss per number; got {losses.shape} "
             f"from predictions {_shapes(predictions)} and targets {_shapes(targets)}, which were "
-            "spread over each other. Give both the same shape"
+            "broadcast against each other. Give both the same shape"
         )
 
 

@@ -140,8 +140,8 @@ def _value(
         raise SwarmError(
             f"metric {name}: expected at most one value per number; got {each.shape} from "
             f"predictions {jax.tree.map(jnp.shape, predictions)} and targets "
-            f"{jax.tree.map(jnp.shape, targets)}, which were spread over each other. Give both the "
-            "same shape"
+            f"{jax.tree.map(jnp.shape, targets)}, which were broadcast against each other. "
+            "Give both the same shape"
         )
     each = jnp.where(weight > 0, each.reshape(each.shape[0], -1).mean(1), 0)
     total = weight.sum()

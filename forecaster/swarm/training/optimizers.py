@@ -17,7 +17,7 @@ from forecaster.swarm.training.equality import same_function
 Optimizer: TypeAlias = Callable[..., optax.GradientTransformation] | optax.GradientTransformation
 """A function of hyperparameters, or an optax transformation that is the same for all members."""
 
-# Of a Swarm that is made without a learning rate. A forecast's is in forecaster.Config.
+# Default learning rate of a Swarm; forecasts use forecaster.Config.learning_rate.
 SWARM_LEARNING_RATE = np.float32(1e-3)
 
 
@@ -69,7 +69,7 @@ class _Injected:
         return _ready(made, self.accumulate)
 
 
-# Each number's update is made from its own gradients, and at most from a norm of all gradients.
+# Elementwise: a number's update depends on its own gradients, and at most on their global norm.
 _ALIKE = (
     adamw, optax.adabelief, optax.adadelta, optax.adagrad, optax.adam, optax.adamax,
     optax.adamaxw, optax.adamw, optax.adan, optax.amsgrad, optax.lion, optax.nadam, optax.nadamw,
@@ -85,7 +85,7 @@ def treats_numbers_alike(optimizer: Callable[[Hyperparams], object]) -> bool:
     """
     if not isinstance(optimizer, _Injected):
         return False
-    # Not by identity: some are partials, of which another process has copies.
+    # By content, not identity: an unpickled partial is a copy.
     return any(same_function(optimizer.optimizer, known) for known in _ALIKE)
 
 
@@ -115,7 +115,7 @@ def has_own_rate(optimizer: Optimizer) -> bool:
 def _called(
     function: Callable[..., object], hyperparams: Hyperparams
 ) -> optax.GradientTransformation:
-    """Call the function with the hyperparameters of its arguments' names."""
+    """Call the function with the hyperparameters that are named like its arguments."""
     parameters = inspect.signature(function).parameters
     missing = [
         name
