@@ -44,7 +44,7 @@ def test_a_cluster_that_is_gone_is_named_before_it_is_joined(monkeypatch, tmp_pa
     (tmp_path / "ray_current_cluster").write_text(gone)
     noted = services.find_bootstrap_address
     monkeypatch.setattr(services, "find_bootstrap_address", lambda _: noted(str(tmp_path)))
-    with pytest.raises(ClusterError, match=r"answers at .*the latest that was started.*ray stop"):
+    with pytest.raises(ClusterError, match=r"answers at .*the cluster last started.*ray stop"):
         connecting.connect("auto")
     (tmp_path / "ray_current_cluster").unlink()
     with pytest.raises(ClusterError, match="no Ray cluster runs on this machine"):

@@ -229,7 +229,7 @@ ERRORS = {
     ),
     "an elementwise loss without targets": (
         lambda: make().fit(X, epochs=1),
-        "targets: expected some for a loss that takes None.*got None.*loss_fn",
+        "targets: expected some, since this loss reads None as 0.0.*got None.*loss_fn",
     ),
     "ragged lists": (
         lambda: swarm.Single(Widened, loss=optax.squared_error).predict([[1.0, 2.0], [3.0]]),
