@@ -140,7 +140,7 @@ class _Database:
         self._one_at_a_time = threading.Lock()
 
     def check(self) -> None:
-        """Check all rows, once. Raises StoreError when this program would not write them so."""
+        """Check the types of all rows, once. Raises StoreError when a file was forged."""
         if self._unchecked is not None:
             with self._one_at_a_time, index_file.as_os_error(self._unchecked):
                 index_file.check_rows(self.connection)
@@ -239,8 +239,8 @@ class Index:
         """Read a store's index.
 
         Raises FileNotFoundError when there is none, StoreError when it is damaged, NewerStore when
-        it is of a newer version. A forged file, with a checksum but with rows that this program
-        would not write, may raise StoreError later; see :meth:`check`.
+        it is of a newer version. A forged file, with a right checksum, may raise StoreError later;
+        see :meth:`check`.
         """
         copy = index_file.read(path, lambda connection: _check_tables(connection, path))
         return Index._of_memory(copy, path)
@@ -271,7 +271,7 @@ class Index:
         index_file.write(path, self._connection)
 
     def check(self) -> None:
-        """Check all rows; by default, queries that need many of them do. Raises StoreError."""
+        """Check the types of all rows now, not when many are needed. Raises StoreError."""
         self._database.check()
 
     @property
@@ -362,7 +362,7 @@ class Index:
     def flags_of(self, name: str) -> dict[str, int]:
         """Return the number of rows of a series with each flag in the last review."""
         query = "SELECT kind, count FROM counts WHERE series = CAST(? AS TEXT) AND kind != ?"
-        return dict(self._database.rows(query, name, _GAPS))
+        return dict(self._database.rows(f"{query} ORDER BY kind", name, _GAPS))
 
     def by_urgency(self) -> list[str]:
         """Return all series: suspects first, then those with the most flags and gaps."""
@@ -502,9 +502,9 @@ def _as_stored(value: object) -> object:
 
 def _decode(raw: bytes) -> str:
     try:
-        return raw.decode()
-    except UnicodeDecodeError:  # with lone surrogates, or forged
-        return raw.decode("utf-8", "surrogatepass" if b"\xed" in raw else "replace")
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:  # forged
+        return raw.decode("utf-8", "replace")
 
 
 def _in_time(time: str) -> tuple[int, str]:

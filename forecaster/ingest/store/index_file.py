@@ -147,9 +147,9 @@ def _journal(path: Path) -> Path:
 def _open_to_read(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
     """Yield a connection with a read transaction, and the file that it reads.
 
-    Where the file cannot be locked, as on some network disks, a copy is read. So is one that a
-    killed process left half-written, because rolling back writes. The checksum tells whether the
-    copy is whole.
+    It is a copy where the file cannot be locked, as on some network disks, and where a killed
+    process left a transaction, because a rollback writes. The checksum shows whether the copy is
+    whole.
     """
     file = path
     with contextlib.ExitStack() as stack:
@@ -186,10 +186,10 @@ def _hardened(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _copy_in_memory(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
-    """Return a copy in memory of a file that a read transaction has locked."""
+    """Return a copy in memory of a file, which a read transaction of the connection has locked."""
     copy = in_memory()
     if _CAN_SERIALIZE:
-        raw = file.read_bytes()  # ten times as fast as serialize
+        raw = file.read_bytes()  # ten times as fast as serialize, but on POSIX it ends the lock
         _check_seal(raw)
         copy.deserialize(raw)
     else:
