@@ -56,8 +56,10 @@ def simulate(
     Raises UsageError for less than one path, and ModelError as :func:`predict` does.
     """
     check_model(model)
-    if not isinstance(n_paths, int | np.integer) or n_paths < 1:
-        raise UsageError(f"n_paths: expected a whole number of 1 or more; got {n_paths!r}")
+    if not isinstance(n_paths, int | np.integer):
+        raise UsageError(f"n_paths: expected a whole number; got {n_paths!r}")
+    if n_paths < 1:
+        raise UsageError(f"n_paths: expected 1 or more; got {n_paths}")
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
