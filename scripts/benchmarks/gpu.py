@@ -265,7 +265,7 @@ def works(
 
 
 def by_methods(job: Job, methods: list[str]) -> list[dict[str, Any]]:
-    """Time a job by our method and those of these that can run here."""
+    """Time a job by our method, and by each other method that can run here."""
     names, _ = available(methods)
     return [dataclasses.asdict(result) for result in compare(job, names, repeats=3)]
 

@@ -187,7 +187,7 @@ def fit_part(
       learned from them
     - others as for :func:`fit`
 
-    The model's spread is that of these series; :func:`spread_of` is that of several parts. Raises
+    The model's spread comes from these series; :func:`spread_of` joins several parts. Raises
     NoSeries where no network of them can be used.
     """
     config, network = with_network(config, network)
