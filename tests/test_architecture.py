@@ -25,6 +25,7 @@ FLOORS: list[set[str]] = [
         "skipped",
         "spelling",
     },
+    {"classical"},
     {"swarm", "series"},
     {"ingest", "forecasting", "plotting", "benchmark", "distributed"},
     {"storage", "evaluation", "record"},

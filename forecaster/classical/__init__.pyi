@@ -1,0 +1,9 @@
+from .ets import MOST_SEASON as MOST_SEASON
+from .ets import Average as Average
+from .ets import Component as Component
+from .ets import Form as Form
+from .ets import ets_ahead as ets_ahead
+from .ets import fit_ets as fit_ets
+from .theta import Theta as Theta
+from .theta import fit_theta as fit_theta
+from .theta import theta_ahead as theta_ahead

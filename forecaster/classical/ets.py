@@ -1,0 +1,256 @@
+"""Exponential smoothing: every form, of all series at once.
+
+Hyndman, Koehler, Ord & Snyder (2008), Forecasting with Exponential Smoothing. Errors are additive;
+logarithms of the values stand in for multiplicative errors and seasons, with the Jacobian in the
+likelihood, so that the information criteria of both can be compared.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.classical.innovations import (
+    Estimate,
+    Lengths,
+    Parameters,
+    Space,
+    Values,
+    ahead_of,
+    estimate,
+    squares_of,
+    states_of,
+)
+from forecaster.classical.rows import batches
+
+Row: TypeAlias = Float[np.ndarray, " time"]
+
+MOST_SEASON = 24
+"""Steps in the longest season that these models take: longer ones have too many initial states."""
+
+_GRID = {
+    "level": (0.02, 0.1, 0.2, 0.35, 0.55, 0.8, 0.98),
+    "trend": (0.02, 0.1, 0.3),
+    "damping": (0.85, 0.95),
+    "season": (0.02, 0.1, 0.3),
+}
+_BOUNDS = {
+    "level": (1e-4, 0.9999),
+    "trend": (1e-4, 0.9999),
+    "damping": (0.8, 0.98),
+    "season": (1e-4, 0.9999),
+}
+_TRENDS = ("none", "additive", "damped")
+_KEPT, _LEAST_WEIGHT = 3, 0.05  # forms of a series that are averaged, and the least weight
+_NEAR = 6.0  # above the best criterion on the grid, up to which a form is fitted exactly
+_ROUNDS = 3  # of the search for exact parameters
+_LEARNED_FROM = 2048  # latest values that parameters are estimated on
+
+
+class Form(NamedTuple):
+    """A form of exponential smoothing.
+
+    - ``trend``: "none", "additive" or "damped"
+    - ``season``: steps in a season; 1 for none
+    - ``logarithmic``: whether logarithms are smoothed
+    """
+
+    trend: str
+    season: int = 1
+    logarithmic: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its parameters.
+
+        The trend's is a share of the level's, and the season's a share of one less the level's.
+        """
+        names = {
+            "level": True,
+            "trend": self.trend != "none",
+            "damping": self.trend == "damped",
+            "season": self.season > 1,
+        }
+        return tuple(name for name, there in names.items() if there)
+
+    @property
+    def freedom(self) -> int:
+        """The number of parameters, of free initial states, and one for the variance."""
+        return len(self.names) + 1 + (self.trend != "none") + (self.season - 1) + 1
+
+    def grid(self) -> Parameters:
+        """Return the parameters that are tried on every series."""
+        return np.array(list(itertools.product(*(_GRID[name] for name in self.names))))
+
+    def bounds(self) -> Float[np.ndarray, "parameter 2"]:
+        """Return the least and the greatest value of each parameter."""
+        return np.array([_BOUNDS[name] for name in self.names])
+
+    def space(self, parameters: Parameters) -> Space:
+        """Return state-space models with these parameters; states are level, trend, seasons."""
+        given = dict(zip(self.names, parameters.T, strict=True))
+        models, trended, seasonal = len(parameters), self.trend != "none", self.season > 1
+        size = 1 + trended + (self.season if seasonal else 0)
+        transition = np.zeros((models, size, size))
+        output, gain = np.zeros((models, size)), np.zeros((models, size))
+        output[:, 0] = transition[:, 0, 0] = 1
+        gain[:, 0] = given["level"]
+        if trended:
+            damping = given.get("damping", np.ones(models))
+            output[:, 1] = transition[:, 0, 1] = transition[:, 1, 1] = damping
+            gain[:, 1] = given["level"] * given["trend"]
+        free = np.eye(size)
+        if seasonal:  # the season that comes next stands first
+            first = 1 + trended
+            output[:, first] = transition[:, -1, first] = 1
+            rows = np.arange(first, size - 1)
+            transition[:, rows, rows + 1] = 1
+            gain[:, -1] = given["season"] * (1 - given["level"])
+            free = free[:, :-1]
+            free[-1, first:] = -1  # seasons begin with a sum of zero
+        return Space(transition, output, gain, free)
+
+
+class Component(NamedTuple):
+    """One form of a series' average: its parameters, in the form's order, and its weight."""
+
+    form: Form
+    parameters: tuple[float, ...]
+    weight: float
+
+
+Average: TypeAlias = tuple[Component, ...]
+"""The forms whose forecasts are averaged for a series; empty where it has too few values."""
+
+
+def forms_of(season: int) -> list[Form]:
+    """Return all forms of series with a season; 1 for none."""
+    seasons = (1, season) if 1 < season <= MOST_SEASON else (1,)
+    return [Form(*each) for each in itertools.product(_TRENDS, seasons, (False, True))]
+
+
+def fit_ets(rows: Sequence[Row], season: int) -> list[Average]:
+    """Return the average over forms of each series, weighted by their corrected Akaike criterion.
+
+    Burnham & Anderson (2002), Model Selection and Multimodel Inference, section 2.9. Every form is
+    tried on a grid of parameters; those that come near the best are then fitted exactly.
+
+    - ``rows``: the values of each series, without gaps
+    - ``season``: steps in a season; 1 for none
+    """
+    averages: list[Average] = [()] * len(rows)
+    for batch in batches([row[-_LEARNED_FROM:] for row in rows]):
+        forms = forms_of(season)
+        coarse = [_fit(form, batch.values, batch.lengths, rounds=0)[1] for form in forms]
+        criteria = np.stack(coarse, axis=1)
+        with np.errstate(invalid="ignore"):
+            near = criteria - criteria.min(1, keepdims=True) < _NEAR
+        parameters: dict[int, Parameters] = {}
+        for number, form in enumerate(forms):
+            rows_near = np.flatnonzero(near[:, number])
+            values, lengths = batch.values[rows_near], batch.lengths[rows_near]
+            found, exact = _fit(form, values, lengths, rounds=_ROUNDS)
+            criteria[rows_near, number] = exact
+            parameters[number] = np.full((len(batch.values), len(form.names)), np.nan)
+            parameters[number][rows_near] = found.parameters
+        criteria = np.where(near, criteria, np.inf)
+        for row, where in enumerate(batch.where):
+            averages[where] = _average(forms, parameters, criteria[row], row)
+    return averages
+
+
+def _fit(
+    form: Form, values: Values, lengths: Lengths, *, rounds: int
+) -> tuple[Estimate, Float[np.ndarray, " series"]]:
+    """Return the best parameters of a form for each series, and its criterion."""
+    z, jacobian = _as_smoothed(form, values, lengths)
+    found = estimate(z, lengths, form.space, form.grid(), form.bounds(), rounds=rounds)
+    return found, criterion(form, found, lengths) + jacobian
+
+
+def criterion(form: Form, fitted: Estimate, lengths: Lengths) -> Float[np.ndarray, " series"]:
+    """Return Akaike's criterion corrected for short series; infinite where one is too short."""
+    free, count = form.freedom, lengths.astype(float)
+    spare = count - free - 1
+    with np.errstate(divide="ignore"):
+        fit = count * np.log(fitted.squares / count)
+    penalty = 2 * free + 2 * free * (free + 1) / np.maximum(spare, 1)
+    seen = count >= (2 * form.season if form.season > 1 else 1)
+    return np.where((spare > 0) & seen, fit + penalty, np.inf)
+
+
+def ets_ahead(
+    rows: Sequence[Row], averages: Sequence[Average], learned: Sequence[int], horizon: int
+) -> list[Float[np.ndarray, "time horizon"]]:
+    """Return the mean forecasts made at every value of each series; NaN where there are none.
+
+    - ``rows``: the values, which may go on after those that the averages were fitted on
+    - ``averages``: of each series, from :func:`fit_ets`
+    - ``learned``: how many of its first values decide on the initial state
+    """
+    out = [np.full((len(row), horizon), np.nan) for row in rows]
+    total = [np.zeros((len(row), horizon)) for row in rows]
+    of_form: dict[Form, list[tuple[int, Component]]] = {}
+    for position, average in enumerate(averages):
+        for component in average:
+            of_form.setdefault(component.form, []).append((position, component))
+    for form, members in of_form.items():
+        for batch in batches([rows[position] for position, _ in members]):
+            chosen = [members[where] for where in batch.where]
+            space = form.space(np.array([component.parameters for _, component in chosen]))
+            z, _ = _as_smoothed(form, batch.values, batch.lengths)
+            known = np.minimum(batch.lengths, [learned[position] for position, _ in chosen])
+            _, initial = squares_of(z, known, space)
+            weights, _ = ahead_of(space, horizon)
+            mean = np.matmul(states_of(z, batch.lengths, space, initial), weights.swapaxes(1, 2))
+            mean = _as_values(form, mean, batch.values[:, 0])
+            for (position, component), made in zip(chosen, mean, strict=True):
+                total[position] += component.weight * made[: len(total[position])]
+    for position, average in enumerate(averages):
+        if average:
+            out[position] = total[position]
+    return out
+
+
+def _as_smoothed(
+    form: Form, values: Values, lengths: Lengths
+) -> tuple[Values, Float[np.ndarray, " series"]]:
+    """Return what a form smooths, and what the change of units adds to the criterion.
+
+    Both count from the first value, so that a high level costs no digits.
+    """
+    seen = np.arange(values.shape[1]) < lengths[:, None]
+    if not form.logarithmic:
+        return np.where(seen, values - values[:, :1], 0.0), np.zeros(len(values))
+    positive = values > 0
+    z = np.log(np.where(seen & positive, values, 1.0))
+    jacobian = np.where((positive | ~seen).all(1), 2 * z.sum(1), np.inf)
+    return np.where(seen, z - z[:, :1], 0.0), jacobian
+
+
+def _as_values(
+    form: Form, smoothed: Float[np.ndarray, "series time horizon"], first: np.ndarray
+) -> Float[np.ndarray, "series time horizon"]:
+    """Return the values whose smoothed form was counted from the first value."""
+    if not form.logarithmic:
+        return smoothed + first[:, None, None]
+    begin = np.log(np.where(first > 0, first, 1.0))
+    return np.exp(np.clip(smoothed + begin[:, None, None], -700, 700))
+
+
+def _average(
+    forms: Sequence[Form], parameters: Mapping[int, Parameters], criteria: np.ndarray, row: int
+) -> Average:
+    """Return the best forms of the series at a row, weighted by their criteria."""
+    if not np.isfinite(criteria).any():
+        return ()
+    weights = np.exp(-(criteria - criteria.min()) / 2)
+    best = np.argsort(-weights, kind="stable")[:_KEPT]
+    best = best[weights[best] >= _LEAST_WEIGHT * weights[best].sum()]
+    total = weights[best].sum()
+    return tuple(
+        Component(forms[k], tuple(parameters[k][row].tolist()), float(weights[k] / total))
+        for k in best
+    )

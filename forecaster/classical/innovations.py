@@ -1,0 +1,251 @@
+"""Linear innovations state-space models of many series at once.
+
+A model has a state x and one source of error (Hyndman, Koehler, Ord & Snyder 2008, Forecasting with
+Exponential Smoothing, chapter 3)::
+
+    y[t] = w' x[t-1] + e[t],    x[t] = F x[t-1] + g e[t]
+
+For given parameters the errors are linear in the values and in the initial state::
+
+    e = L y - X x0,    L lower triangular and Toeplitz,    X[t] = w' D^(t-1),    D = F - g w'
+
+Neither L nor X depends on the series. So a grid of parameters is tried on all series by matrix
+products, and the best initial state of each is a least-squares solution: the likelihood with the
+initial state concentrated out, exactly, without starting values.
+
+Products are made in blocks of one size, which depends on a series' length alone. So the bits of one
+series do not depend on which others are fitted beside it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.lib.stride_tricks import as_strided
+
+Values: TypeAlias = Float[np.ndarray, "series time"]
+Lengths: TypeAlias = Int[np.ndarray, " series"]
+Parameters: TypeAlias = Float[np.ndarray, "model parameter"]
+
+_RIDGE = 1e-9  # of the diagonal: states that a short series does not show are kept small
+_DIRECT = 128  # steps up to which a matrix product is faster than a Fourier transform
+_BLOCK = 2**18  # multiplications of a matrix product; BLAS spreads larger ones over threads
+_MODELS = 64  # models of the grid that are tried at a time
+_ROUNDS = 12  # of the search around the best point of the grid
+_LEAST = 1e-300
+
+
+class Space(NamedTuple):
+    """State-space models, one for each point of a grid or for each series.
+
+    - ``transition``: F
+    - ``output``: w
+    - ``gain``: g
+    - ``free``: the initial state is this matrix times what may be chosen freely; the same for all
+    """
+
+    transition: Float[np.ndarray, "model state state"]
+    output: Float[np.ndarray, "model state"]
+    gain: Float[np.ndarray, "model state"]
+    free: Float[np.ndarray, "state free"]
+
+
+class Estimate(NamedTuple):
+    """The parameters that fit each series best, and how well they do.
+
+    - ``parameters``: (series, parameter)
+    - ``initial``: the state before the first value
+    - ``squares``: the sum of squared one-step errors
+    """
+
+    parameters: Float[np.ndarray, "series parameter"]
+    initial: Float[np.ndarray, "series state"]
+    squares: Float[np.ndarray, " series"]
+
+
+def estimate(
+    values: Values,
+    lengths: Lengths,
+    space_of: Callable[[Parameters], Space],
+    grid: Parameters,
+    bounds: Float[np.ndarray, "parameter 2"],
+    *,
+    rounds: int = _ROUNDS,
+) -> Estimate:
+    """Return the parameters with the least sum of squared errors, for each series.
+
+    All points of the grid are tried, then those around the best one, ever closer.
+
+    - ``values``: padded with zeros after each series' last value
+    - ``lengths``: the number of values of each series
+    - ``space_of``: the models of parameters (model, parameter)
+    - ``grid``: the parameters that are tried first
+    - ``bounds``: the least and the greatest value of each parameter
+    - ``rounds``: of the search around the best point of the grid
+    """
+    if not len(values):
+        return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
+    squares = squares_on_grid(values, lengths, space_of(grid))
+    parameters = grid[squares.argmin(1)]
+    step = (bounds[:, 1] - bounds[:, 0]) / 8
+    best, start = squares_of(values, lengths, space_of(parameters))
+    for _ in range(rounds):
+        before = best
+        for number in range(grid.shape[1]):
+            for sign in (-1.0, 1.0):
+                tried = parameters.copy()
+                tried[:, number] = np.clip(tried[:, number] + sign * step[number], *bounds[number])
+                new, began = squares_of(values, lengths, space_of(tried))
+                better = new < best
+                parameters = np.where(better[:, None], tried, parameters)
+                start = np.where(better[:, None], began, start)
+                best = np.where(better, new, best)
+        if (best >= before * (1 - 1e-4)).all():
+            step = step / 2
+    return Estimate(parameters, start, best)
+
+
+def squares_on_grid(
+    values: Values, lengths: Lengths, space: Space
+) -> Float[np.ndarray, "series model"]:
+    """Return the least sum of squared errors of each series under each model."""
+    steps = values.shape[1]
+    block = max(8, _BLOCK // steps**2)
+    padded = -len(values) % block
+    values = np.concatenate([values, np.zeros((padded, steps))])
+    lengths = np.concatenate([lengths, np.full(padded, steps)])
+    unique, which = np.unique(lengths, return_inverse=True)
+    regressors, response = _regressors(space, steps)
+    out = np.empty((len(values), len(response)))
+    for begin in range(0, len(response), _MODELS):
+        models = slice(begin, begin + _MODELS)
+        filtered = _filter(response[models])
+        inverse = np.linalg.inv(_with_ridge(_grams(regressors[models], unique)))
+        for row in range(0, len(values), block):
+            rows = slice(row, row + block)
+            seen = np.arange(steps) < lengths[rows, None]
+            errors = filtered(values[rows]) * seen
+            along = np.matmul(errors, regressors[models])
+            explained = np.matmul(along[:, :, None], inverse[:, which[rows]])[:, :, 0] * along
+            squares = (errors**2).sum(2) - explained.sum(2)
+            out[rows, models] = np.maximum(squares, _LEAST).T
+    return out[: len(values) - padded]
+
+
+def _filter(
+    response: Float[np.ndarray, "model time"],
+) -> Callable[[Values], Float[np.ndarray, "model series time"]]:
+    """Return the convolution of series with the response of each model, cut to their length."""
+    steps = response.shape[1]
+    if steps <= _DIRECT:
+        toeplitz = _toeplitz(response).swapaxes(1, 2)
+        return lambda values: np.matmul(values, toeplitz)
+    size = 2 * steps  # so that the end does not echo at the beginning
+    transformed = np.fft.rfft(response, size)[:, None]
+    return lambda values: np.fft.irfft(np.fft.rfft(values, size) * transformed, size)[..., :steps]
+
+
+def squares_of(
+    values: Values, lengths: Lengths, space: Space
+) -> tuple[Float[np.ndarray, " series"], Float[np.ndarray, "series state"]]:
+    """Return the least sum of squared errors of each series under a model of its own.
+
+    With it the initial state that has it. ``space``: a model for each series.
+    """
+    steps = values.shape[1]
+    regressors, response = _regressors(space, steps)
+    seen = np.arange(steps) < lengths[:, None]
+    errors = _own_filter(response, values) * seen
+    regressors = regressors * seen[:, :, None]
+    along = np.matmul(errors[:, None], regressors)[:, 0]
+    gram = _with_ridge(np.matmul(regressors.swapaxes(1, 2), regressors))
+    chosen = np.linalg.solve(gram, along[:, :, None])[:, :, 0]
+    squares = np.maximum((errors**2).sum(1) - (along * chosen).sum(1), _LEAST)
+    return squares, chosen @ space.free.T
+
+
+def states_of(
+    values: Values, lengths: Lengths, space: Space, initial: Float[np.ndarray, "series state"]
+) -> Float[np.ndarray, "series time state"]:
+    """Return the state after each value; after the last one it stays as it is.
+
+    ``space``: a model for each series.
+    """
+    out = np.empty((*values.shape, initial.shape[1]))
+    state = initial
+    for step in range(values.shape[1]):
+        error = values[:, step] - (space.output * state).sum(1)
+        after = (
+            np.matmul(space.transition, state[:, :, None])[:, :, 0] + space.gain * error[:, None]
+        )
+        state = np.where((step < lengths)[:, None], after, state)
+        out[:, step] = state
+    return out
+
+
+def ahead_of(space: Space, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what forecasts are made of: w'F^(h-1), and the growth of their variance.
+
+    - first (model, horizon, state): times the latest state it is the mean ``h`` steps ahead
+    - second (model, horizon): times the variance of an error it is the variance ``h`` steps ahead
+      (class 1 of Hyndman et al. 2008, section 6.1)
+    """
+    row, rows = space.output, []
+    for _ in range(horizon):
+        rows.append(row)
+        row = np.matmul(row[:, None], space.transition)[:, 0]
+    weights = np.stack(rows, axis=1)
+    echoes = np.matmul(weights, space.gain[:, :, None])[:, :, 0] ** 2
+    growth = 1 + np.cumsum(np.pad(echoes, ((0, 0), (1, 0)))[:, :horizon], axis=1)
+    return weights, growth
+
+
+def _regressors(space: Space, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return X times ``free`` (model, time, free), and the first column of L (model, time)."""
+    turned = space.transition - space.gain[:, :, None] * space.output[:, None]
+    rows = np.empty((len(turned), steps, turned.shape[1]))
+    row = space.output
+    for step in range(steps):
+        rows[:, step] = row
+        row = np.matmul(row[:, None], turned)[:, 0]
+    response = np.ones((len(turned), steps))
+    response[:, 1:] = -np.matmul(rows[:, :-1], space.gain[:, :, None])[:, :, 0]
+    return rows @ space.free, response
+
+
+def _toeplitz(column: Float[np.ndarray, "model time"]) -> Float[np.ndarray, "model time time"]:
+    """Return lower triangular Toeplitz matrices from their first columns."""
+    models, steps = column.shape
+    padded = np.zeros((models, 2 * steps - 1))
+    padded[:, steps - 1 :] = column
+    model, item = padded.strides
+    view = as_strided(padded[:, steps - 1 :], (models, steps, steps), (model, item, -item))
+    return np.ascontiguousarray(view)
+
+
+def _own_filter(response: Values, values: Values) -> Values:
+    """Return the convolution of each series with a response of its own, cut to its length."""
+    steps = values.shape[1]
+    if steps <= _DIRECT:
+        return np.matmul(_toeplitz(response), values[:, :, None])[:, :, 0]
+    size = 2 * steps
+    product = np.fft.rfft(response, size) * np.fft.rfft(values, size)
+    return np.fft.irfft(product, size)[:, :steps]
+
+
+def _grams(regressors: np.ndarray, lengths: Lengths) -> Float[np.ndarray, "model length free free"]:
+    """Return X'X of the first steps of models, for each of some ascending numbers of steps."""
+    begins = np.concatenate([[0], lengths[:-1]])
+    parts = [
+        np.matmul(part.swapaxes(1, 2), part)
+        for begin, end in zip(begins, lengths, strict=True)
+        for part in [regressors[:, begin:end]]
+    ]
+    return np.cumsum(np.stack(parts, axis=1), axis=1)
+
+
+def _with_ridge(gram: np.ndarray) -> np.ndarray:
+    """Return X'X with a little more on its diagonal, so that it can always be inverted."""
+    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)[..., None]
+    return gram + (_RIDGE * diagonal + _LEAST) * np.eye(gram.shape[-1])

@@ -1,0 +1,89 @@
+"""Exponential smoothing of many series: averages over forms, and what they rest on."""
+
+import numpy as np
+import pytest
+
+from forecaster.classical import Form, ets_ahead, fit_ets
+
+
+def rows(seed: int = 0, count: int = 6, length: int = 48) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    t = np.arange(length)
+    return [
+        100 + k + 0.5 * t + 10 * np.sin(2 * np.pi * t / 12) + rng.normal(size=length)
+        for k in range(count)
+    ]
+
+
+def latest(some: list[np.ndarray], horizon: int = 12, season: int = 12) -> np.ndarray:
+    made = ets_ahead(some, fit_ets(some, season), [len(row) for row in some], horizon)
+    return np.array([each[-1] for each in made])
+
+
+def test_a_trend_with_a_season_goes_on():
+    some = rows()
+    t = np.arange(48, 60)
+    for k, forecast in enumerate(latest(some)):
+        truth = 100 + k + 0.5 * t + 10 * np.sin(2 * np.pi * t / 12)
+        assert np.abs(forecast - truth).mean() < 1.5
+
+
+def test_growth_by_a_factor_is_smoothed_in_logarithms():
+    t = np.arange(60)
+    grown = [100 * 1.03**t * (1 + 0.2 * np.sin(2 * np.pi * t / 12))]
+    average = fit_ets(grown, 12)[0]
+    assert average[0].form.logarithmic
+    truth = 100 * 1.03 ** np.arange(60, 72) * (1 + 0.2 * np.sin(2 * np.pi * np.arange(60, 72) / 12))
+    np.testing.assert_allclose(latest(grown)[0], truth, rtol=0.02)
+
+
+def test_weights_are_those_of_the_criterion_and_sum_to_one():
+    for average in fit_ets(rows(), 12):
+        assert 1 <= len(average) <= 3
+        assert sum(component.weight for component in average) == pytest.approx(1)
+        assert all(component.weight >= 0.05 for component in average)
+
+
+def test_a_series_is_by_itself_to_the_bit():
+    some = rows(1)
+    some[2] = some[2][:30]
+    alone = latest([some[3]])[0]
+    np.testing.assert_array_equal(latest(some)[3], alone)
+    np.testing.assert_array_equal(latest(some[::-1])[2], alone)
+
+
+def test_later_values_change_no_earlier_forecast():
+    some = rows(2, length=60)
+    averages = fit_ets([row[:40] for row in some], 12)
+    before = ets_ahead(some, averages, [40] * len(some), 6)
+    edited = [np.concatenate([row[:45], row[45:] * 3]) for row in some]
+    after = ets_ahead(edited, averages, [40] * len(some), 6)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one[:45], other[:45])
+        assert (one[45:] != other[45:]).any()
+
+
+@pytest.mark.parametrize("length", range(1, 12))
+def test_short_series_get_what_they_carry(length):
+    row = np.arange(1.0, length + 1)
+    average = fit_ets([row], 4)[0]
+    assert bool(average) == (length >= 5)  # a level, its smoothing and a variance need five values
+    made = ets_ahead([row], [average], [length], 3)[0]
+    assert made.shape == (length, 3)
+    assert np.isfinite(made).all() == bool(average)
+
+
+@pytest.mark.parametrize("row", [np.zeros(30), np.full(30, 7.0), np.r_[5.0, np.zeros(29)]])
+def test_series_that_hardly_change_stay_finite(row):
+    assert np.isfinite(latest([row], season=4)).all()
+
+
+def test_series_with_values_of_zero_and_below_are_not_smoothed_in_logarithms():
+    some = [rows(3, 1)[0] - 130]
+    assert not any(component.form.logarithmic for component in fit_ets(some, 12)[0])
+
+
+def test_names_of_parameters_follow_the_form():
+    assert Form("none").names == ("level",)
+    assert Form("damped", 4).names == ("level", "trend", "damping", "season")
+    assert Form("additive", 4).grid().shape[1] == 3

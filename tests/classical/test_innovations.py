@@ -1,0 +1,134 @@
+"""Linear innovations models: fast products against slow, obvious loops."""
+
+import numpy as np
+import pytest
+
+from forecaster.classical import Form
+from forecaster.classical.innovations import (
+    Space,
+    ahead_of,
+    estimate,
+    squares_of,
+    squares_on_grid,
+    states_of,
+)
+
+FORMS = [Form(trend, season) for trend in ("none", "additive", "damped") for season in (1, 4)]
+
+
+def one_by_one(form: Form, parameters: np.ndarray, y: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """One-step errors by the textbook's recursion (Hyndman et al. 2008, table 2.2)."""
+    given = dict(zip(form.names, parameters, strict=True))
+    level, trend = start[0], start[1] if form.trend != "none" else 0.0
+    seasons = list(start[-form.season :]) if form.season > 1 else [0.0]
+    damping = given.get("damping", 1.0)
+    errors = []
+    for value in y:
+        season = seasons.pop(0)
+        error = value - (level + damping * trend + season)
+        level, trend = (
+            level + damping * trend + given["level"] * error,
+            damping * trend + given["level"] * given.get("trend", 0.0) * error,
+        )
+        seasons.append(season + given.get("season", 0.0) * (1 - given["level"]) * error)
+        errors.append(error)
+    return np.array(errors)
+
+
+def series(seed: int, lengths: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    values = np.zeros((len(lengths), max(lengths)))
+    for row, length in enumerate(lengths):
+        t = np.arange(length)
+        values[row, :length] = 50 + 0.3 * t + 5 * np.sin(t * np.pi / 2) + rng.normal(size=length)
+    return values, np.array(lengths)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_errors_are_those_of_the_textbook_s_recursion(form):
+    values, lengths = series(0, [30, 24])
+    parameters = form.grid()[[1, -2]]
+    squares, initial = squares_of(values, lengths, form.space(parameters))
+    for row, length in enumerate(lengths):
+        errors = one_by_one(form, parameters[row], values[row, :length], initial[row])
+        assert squares[row] == pytest.approx((errors**2).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_other_initial_state_is_better(form):
+    values, lengths = series(1, [40])
+    parameters = form.grid()[[3]]
+    squares, initial = squares_of(values, lengths, form.space(parameters))
+    free = form.space(parameters).free
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        other = initial[0] + free @ rng.normal(scale=0.1, size=free.shape[1])
+        assert (one_by_one(form, parameters[0], values[0], other) ** 2).sum() >= squares[0] - 1e-8
+
+
+@pytest.mark.parametrize("longest", [40, 200])  # by matrix products, by Fourier transforms
+def test_a_grid_gives_what_each_model_gives_alone(longest):
+    form = FORMS[-1]
+    values, lengths = series(3, [longest, 30, longest - 7, 30, 25])
+    grid = form.grid()[::17]
+    all_at_once = squares_on_grid(values, lengths, form.space(grid))
+    for number, parameters in enumerate(grid):
+        space = form.space(np.tile(parameters, (len(values), 1)))
+        alone, _ = squares_of(values, lengths, space)
+        np.testing.assert_allclose(all_at_once[:, number], alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize("longest", [40, 200])
+def test_bits_do_not_depend_on_company(longest):
+    form = FORMS[-1]
+    values, lengths = series(4, [longest] * 21)
+    together = estimate(values, lengths, form.space, form.grid(), form.bounds(), rounds=1)
+    some = estimate(values[5:7], lengths[5:7], form.space, form.grid(), form.bounds(), rounds=1)
+    np.testing.assert_array_equal(together.parameters[5:7], some.parameters)
+    np.testing.assert_array_equal(together.squares[5:7], some.squares)
+    np.testing.assert_array_equal(together.initial[5:7], some.initial)
+
+
+def test_the_search_ends_below_the_grid():
+    form = FORMS[1]
+    values, lengths = series(5, [60, 45])
+    grid = squares_on_grid(values, lengths, form.space(form.grid())).min(1)
+    found = estimate(values, lengths, form.space, form.grid(), form.bounds())
+    assert (found.squares < grid).all()
+    bounds = form.bounds()
+    assert ((found.parameters >= bounds[:, 0]) & (found.parameters <= bounds[:, 1])).all()
+
+
+def test_parameters_of_a_simulated_series_are_found():
+    """A level smoothed by 0.3 over 4,000 steps: the standard error of 0.3 is about 0.011."""
+    rng = np.random.default_rng(6)
+    level, values = 10.0, []
+    for error in rng.normal(size=4000):
+        values.append(level + error)
+        level += 0.3 * error
+    form = Form("none")
+    found = estimate(np.array([values]), np.array([4000]), form.space, form.grid(), form.bounds())
+    assert found.parameters[0, 0] == pytest.approx(0.3, abs=0.035)
+
+
+def test_forecasts_and_their_variance_are_those_of_simulated_paths():
+    form = FORMS[-1]
+    values, lengths = series(7, [40])
+    parameters = np.array([[0.4, 0.2, 0.9, 0.3]])
+    space = form.space(parameters)
+    squares, initial = squares_of(values, lengths, space)
+    state = states_of(values, lengths, space, initial)[0, -1]
+    weights, growth = ahead_of(space, 6)
+    rng = np.random.default_rng(8)
+    paths = np.array([_path(space, state, rng.normal(size=6)) for _ in range(4000)])
+    np.testing.assert_allclose(weights[0] @ state, paths.mean(0), atol=0.15)
+    np.testing.assert_allclose(growth[0], paths.var(0), rtol=0.12)
+    assert squares[0] > 0
+
+
+def _path(space: Space, state: np.ndarray, errors: np.ndarray) -> list[float]:
+    path = []
+    for error in errors:
+        path.append(float(space.output[0] @ state) + error)
+        state = space.transition[0] @ state + space.gain[0] * error
+    return path
