@@ -109,6 +109,12 @@ def test_a_workbook_shows_the_clock_of_a_timezone_and_names_it(tmp_path):
     assert read["old"][0] == "1850-01-01 00:00:00"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_an_error_of_the_disk():
+    with pytest.raises(OSError, match="No space left"):
+        excel_writer.write_excel(TABLE, Path("/dev/full"))
+
+
 def test_more_rows_than_a_sheet_has_are_refused_and_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(excel_writer, "_MOST_ROWS", 2)
     with pytest.raises(UsageError, match=r"Excel holds 2 rows, and there are 3; write .parquet"):

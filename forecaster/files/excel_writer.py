@@ -2,7 +2,6 @@
 
 import datetime
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from forecaster.errors import UsageError, printable
 
 if TYPE_CHECKING:
     import pandas as pd
+    from xlsxwriter import Workbook
 
 _MOST_ROWS = 1_048_575  # of a sheet, without the headings
 _MOST_TEXT = 32_767  # characters in a cell
@@ -23,35 +23,50 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
     Excel has no timezones: times are written as clocks in their zone show them, and the heading
     names the zone. Text that begins like a formula stays text.
 
-    Raises UsageError when the table has more rows than a sheet.
+    Raises UsageError when the table has more rows than a sheet, OSError when it cannot be written.
     """
-    from openpyxl import Workbook
-    from openpyxl.styles import Font
-    from openpyxl.utils import get_column_letter
+    import xlsxwriter
+    from xlsxwriter.exceptions import FileCreateError
 
     if len(table) > _MOST_ROWS:
         raise UsageError(
             f"{path.name}: Excel holds {_MOST_ROWS:,} rows, and there are {len(table):,}; write "
             ".parquet or .csv"
         )
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("forecaster")
-    sheet.freeze_panes = "A2"
-    for number in range(len(table.columns)):
-        sheet.column_dimensions[get_column_letter(number + 1)].width = _WIDTH
+    try:
+        with path.open("wb") as file, xlsxwriter.Workbook(file, {"constant_memory": True}) as book:
+            _fill(book, table)
+    except FileCreateError as error:
+        raise error.args[0] from error  # the OSError
+
+
+def _fill(book: "Workbook", table: "pd.DataFrame") -> None:
+    """Write a table to the one sheet of a workbook, by calls that guess no types."""
+    sheet = book.add_worksheet("forecaster")
+    sheet.freeze_panes(1, 0)
+    sheet.set_column(0, max(0, len(table.columns) - 1), _WIDTH)
+    quoted = book.add_format({"quote_prefix": True})  # stays text when it is edited
+    bold = book.add_format({"bold": True, "quote_prefix": True})
     columns = [_column(table.iloc[:, number]) for number in range(len(table.columns))]
-    headings = [_text(sheet, heading) for heading, _, _ in columns]
-    for cell in headings:
-        cell.font = Font(bold=True)
-    sheet.append(headings)
-    for row in zip(*(values for _, values, _ in columns), strict=True):
-        forms = (form for _, _, form in columns)
-        sheet.append([_cell(sheet, value, form) for value, form in zip(row, forms, strict=True)])
-    with path.open("wb") as file:
-        book.save(file)
+    for number, (heading, _, _) in enumerate(columns):
+        sheet.write_string(0, number, _text(heading), bold)
+    forms = [book.add_format({"num_format": form}) for _, _, form in columns]
+    for row, values in enumerate(zip(*(values for _, values, _ in columns), strict=True), 1):
+        for number, value in enumerate(values):
+            if value is None:
+                continue
+            if isinstance(value, bool):
+                sheet.write_boolean(row, number, value)
+            elif isinstance(value, int | float) and math.isfinite(value):
+                sheet.write_number(row, number, value)
+            elif isinstance(value, datetime.datetime) and value.year > 1900:  # has days as in Excel
+                sheet.write_datetime(row, number, value, forms[number])
+            else:
+                text = _text(value)
+                sheet.write_string(row, number, text, quoted if text[:1] == "=" else None)
 
 
-def _column(column: "pd.Series") -> tuple[str, Iterable[Any], str]:
+def _column(column: "pd.Series") -> tuple[str, list[Any], str]:
     """Return the heading of a column, its values, and the format of its dates."""
     heading, form = str(column.name), _MOMENT
     if column.dtype.kind == "M":
@@ -60,39 +75,10 @@ def _column(column: "pd.Series") -> tuple[str, Iterable[Any], str]:
             heading, column = f"{heading} [{zone}]", column.dt.tz_localize(None)
         there = column.dropna()
         form = _DAY if bool((there == there.dt.normalize()).all()) else _MOMENT
-        return heading, _moments(column), form
-    return heading, column.astype(object).tolist(), form
+    values = column.astype(object)
+    return heading, values.where(column.notna(), None).tolist(), form
 
 
-def _moments(column: "pd.Series") -> Iterable[datetime.datetime | None]:
-    import pandas as pd
-
-    return (None if pd.isna(time) else time.to_pydatetime(warn=False) for time in column)
-
-
-def _cell(sheet: Any, value: Any, form: str) -> Any:
-    from openpyxl.cell import WriteOnlyCell
-
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, datetime.datetime):
-        if value.year < 1900:  # before Excel's first date
-            return _text(sheet, value.isoformat(sep=" "))
-        cell = WriteOnlyCell(sheet, value)
-        cell.number_format = form
-        return cell
-    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return _text(sheet, value)
-
-
-def _text(sheet: Any, value: object) -> Any:
-    """Return a cell of text, never a formula; characters that no cell may hold are escaped."""
-    from openpyxl.cell import WriteOnlyCell
-
-    text = printable(value)[:_MOST_TEXT]
-    cell = WriteOnlyCell(sheet, text)
-    cell.data_type = "s"
-    if text.startswith("="):
-        cell.quotePrefix = True  # so that it stays text when it is edited
-    return cell
+def _text(value: object) -> str:
+    """Return the text of a cell; characters that no cell may hold are escaped."""
+    return printable(value)[:_MOST_TEXT]

@@ -90,9 +90,9 @@ def check_output(
     # Standard output may be a file that the shell has just made: it must not be replaced.
     streamed = path.exists() and (not path.is_file() or path.parent in (Path("/dev"), _OWN))
     form = _form(path, endings, form, option, streamed=streamed)
-    if form == "excel" and not has("openpyxl"):
+    if form == "excel" and not has("xlsxwriter"):
         raise UsageError(
-            f"{option} {path}: writing Excel needs openpyxl: {pip_command('excel')}; or choose .csv"
+            f"{option} {path}: Excel needs XlsxWriter: {pip_command('excel')}; or choose .csv"
         )
     check_parent(path, option)
     if path.exists() and not streamed and not overwrite:
