@@ -288,11 +288,11 @@ for frame in frames:
     assert (frame["ds"].dt.tz_localize(None) == frames[0]["ds"]).all(), "dates"
     assert (frame["LSTM-lo-95"] < frame["LSTM"]).all(), "bands"
     assert (frame["LSTM"] / frames[0]["LSTM"] - 1).abs().max() < 1e-9, "medians"'
-    if installed openpyxl; then
+    if installed xlsxwriter; then
         run 0 predict --all --run daily --output f.xlsx
         begins f.xlsx PK
     else
-        refuses 2 "writing Excel needs openpyxl" predict --all --run daily --output f.xlsx
+        refuses 2 "Excel needs XlsxWriter" predict --all --run daily --output f.xlsx
     fi
     run 0 predict --all --run daily --paths 200
     says "value at risk 95 %" "equal weights of 4"

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,36 @@ def test_a_workbook_has_dates_as_dates_and_text_as_text(tmp_path):
     assert rows[3][0].value == "c\\x07" and rows[3][2].value == "inf"
 
 
+def test_every_cell_of_a_workbook_has_the_type_of_its_value(tmp_path):
+    texts = ["=1+1", "+1", "-1", "@A1", "http://a.b", "mailto:a@b.c", "007", "1e5", " padded "]
+    values: list[Any] = [
+        *texts, True, np.bool_(False), np.int64(7), 2.5, -0.1, 10**15 - 1, 10**15, -(10**400),
+        1e300, np.inf, -np.inf, np.nan, None, pd.NaT, pd.Timestamp("2026-01-02 03:04:05"),
+        pd.Timestamp("1900-01-01"), pd.Timestamp("2026-01-02", tz="UTC"), "x" * 40_000,
+    ]  # fmt: skip
+    table = pd.DataFrame({"=heading": pd.Series(values, dtype=object), "n": 1})
+    check_output(tmp_path / "a.xlsx").write_table(table)
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    assert book.sheetnames == ["forecaster"]
+    cells = [row[0] for row in book.worksheets[0].iter_rows()]
+    assert all(cell.data_type != "f" and cell.hyperlink is None for cell in cells)
+    assert [(cell.value, cell.data_type) for cell in cells] == [
+        ("=heading", "s"), *((text, "s") for text in texts), (True, "b"), (False, "b"), (7, "n"),
+        (2.5, "n"), (-0.1, "n"), (10**15 - 1, "n"), (str(10**15), "s"), (str(-(10**400)), "s"),
+        (1e300, "n"), ("inf", "s"), ("-inf", "s"), (None, "n"), (None, "n"), (None, "n"),
+        (pd.Timestamp("2026-01-02 03:04:05"), "d"), ("1900-01-01 00:00:00", "s"),
+        ("2026-01-02 00:00:00+00:00", "s"), ("x" * 32_767, "s"),
+    ]  # fmt: skip
+    assert [cell.quotePrefix for cell in cells[1:6]] == [True, True, True, True, False]
+
+
+def test_a_workbook_without_rows_or_columns_can_be_read(tmp_path):
+    for name, table in {"a": TABLE[:0], "b": TABLE[[]], "c": pd.DataFrame()}.items():
+        check_output(tmp_path / f"{name}.xlsx").write_table(table)
+        read = pd.read_excel(tmp_path / f"{name}.xlsx")
+        assert read.columns.tolist() == table.columns.tolist() and read.empty
+
+
 def test_a_workbook_shows_the_clock_of_a_timezone_and_names_it(tmp_path):
     utc = pd.date_range("2026-03-28 23:30", periods=3, freq="h", tz="UTC")
     table = pd.DataFrame({"ds": utc.tz_convert("Europe/Berlin"), "old": pd.Timestamp("1850-01-01")})
@@ -110,15 +141,35 @@ def test_a_workbook_shows_the_clock_of_a_timezone_and_names_it(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_an_error_of_the_disk():
+def test_a_full_disk_is_an_error_of_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(OSError, match="No space left"):
         excel_writer.write_excel(TABLE, Path("/dev/full"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workbook_that_fails_halfway_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    class Broken:
+        def __str__(self):
+            raise RuntimeError("broken")
+
+    (tmp_path / "a.xlsx").write_text("mine")
+    output = check_output(tmp_path / "a.xlsx", overwrite=True)
+    with pytest.raises(RuntimeError, match="broken"):
+        output.write_table(pd.DataFrame({"a": ["b", Broken()]}))
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.xlsx"]
+    assert (tmp_path / "a.xlsx").read_text() == "mine"
 
 
 def test_more_rows_than_a_sheet_has_are_refused_and_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(excel_writer, "_MOST_ROWS", 2)
     with pytest.raises(UsageError, match=r"Excel holds 2 rows, and there are 3; write .parquet"):
         check_output(tmp_path / "a.xlsx").write_table(TABLE)
+    monkeypatch.setattr(excel_writer, "_MOST_COLUMNS", 1)
+    with pytest.raises(UsageError, match=r"Excel holds 1 columns, and there are 4; write .parquet"):
+        check_output(tmp_path / "a.xlsx").write_table(TABLE[:1])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,9 +1,13 @@
 """Write Excel workbooks: a table on one sheet, with dates as dates and text as text."""
 
 import datetime
+import io
 import math
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from forecaster.errors import UsageError, printable
 
@@ -12,6 +16,8 @@ if TYPE_CHECKING:
     from xlsxwriter import Workbook
 
 _MOST_ROWS = 1_048_575  # of a sheet, without the headings
+_MOST_COLUMNS = 16_384
+_EXACT = 10**15  # Excel keeps 15 digits of a number
 _MOST_TEXT = 32_767  # characters in a cell
 _DAY, _MOMENT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss"
 _WIDTH = 21  # of columns, in characters: a date with a time fits
@@ -21,9 +27,11 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
     """Write a table as an Excel workbook.
 
     Excel has no timezones: times are written as clocks in their zone show them, and the heading
-    names the zone. Text that begins like a formula stays text.
+    names the zone. Text that begins like a formula stays text. Whole numbers of more than 15 digits
+    are written as text, since Excel would round them.
 
-    Raises UsageError when the table has more rows than a sheet, OSError when it cannot be written.
+    Raises UsageError when the table has more rows or columns than a sheet, OSError when it cannot
+    be written.
     """
     import xlsxwriter
     from xlsxwriter.exceptions import FileCreateError
@@ -33,11 +41,23 @@ def write_excel(table: "pd.DataFrame", path: Path) -> None:
             f"{path.name}: Excel holds {_MOST_ROWS:,} rows, and there are {len(table):,}; write "
             ".parquet or .csv"
         )
+    if len(table.columns) > _MOST_COLUMNS:
+        raise UsageError(
+            f"{path.name}: Excel holds {_MOST_COLUMNS:,} columns, and there are "
+            f"{len(table.columns):,}; write .parquet or .csv"
+        )
+    # In memory, since an interrupted ZipFile tries once more to write when Python drops it.
+    packed = io.BytesIO()
     try:
-        with path.open("wb") as file, xlsxwriter.Workbook(file, {"constant_memory": True}) as book:
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+            xlsxwriter.Workbook(packed, {"constant_memory": True, "tmpdir": folder}) as book,
+        ):
+            book.use_zip64()  # only used by workbooks of more than 4 GB
             _fill(book, table)
     except FileCreateError as error:
         raise error.args[0] from error  # the OSError
+    path.write_bytes(packed.getbuffer())
 
 
 def _fill(book: "Workbook", table: "pd.DataFrame") -> None:
@@ -57,13 +77,29 @@ def _fill(book: "Workbook", table: "pd.DataFrame") -> None:
                 continue
             if isinstance(value, bool):
                 sheet.write_boolean(row, number, value)
-            elif isinstance(value, int | float) and math.isfinite(value):
+            elif _is_number(value):
                 sheet.write_number(row, number, value)
-            elif isinstance(value, datetime.datetime) and value.year > 1900:  # has days as in Excel
+            elif _is_date(value):
                 sheet.write_datetime(row, number, value, forms[number])
             else:
                 text = _text(value)
-                sheet.write_string(row, number, text, quoted if text[:1] == "=" else None)
+                formula = text.startswith(("=", "+", "-", "@"))
+                sheet.write_string(row, number, text, quoted if formula else None)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether Excel can hold a value as a number."""
+    if isinstance(value, int):
+        return abs(value) < _EXACT
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _is_date(value: object) -> bool:
+    """Return whether Excel can hold a value as a date: its dates begin in 1900, without zones.
+
+    Of 1900, Excel counts a 29 February that never was, so that its days are written as text.
+    """
+    return isinstance(value, datetime.datetime) and value.year > 1900 and value.tzinfo is None
 
 
 def _column(column: "pd.Series") -> tuple[str, list[Any], str]:
@@ -75,8 +111,8 @@ def _column(column: "pd.Series") -> tuple[str, list[Any], str]:
             heading, column = f"{heading} [{zone}]", column.dt.tz_localize(None)
         there = column.dropna()
         form = _DAY if bool((there == there.dt.normalize()).all()) else _MOMENT
-    values = column.astype(object)
-    return heading, values.where(column.notna(), None).tolist(), form
+    values = column.astype(object).where(column.notna(), None).tolist()
+    return heading, [v.item() if isinstance(v, np.generic) else v for v in values], form
 
 
 def _text(value: object) -> str:
