@@ -248,7 +248,7 @@ class Config:
         if lookback >= max(_SHORTEST_LOOKBACK, self.burn_in + 1):
             return f"--lookback {lookback}"
         if rows >= dataclasses.replace(self, validation=None).rows_to_fit:
-            return "no --validation of your own"
+            return "leaving out --validation"
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""Why a series was left out: a value with the numbers in fields, and the one sentence for it."""
+"""Why a series was skipped: a value with the numbers in fields, and the one sentence for it."""
 
 import dataclasses
 import string
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Why series are left out: a word for files and frames, and the sentence for people."""
+    """Why series are skipped: a word for files and frames, and the sentence for people."""
 
     sentence: str
     parts: tuple[str, ...]
@@ -24,7 +24,7 @@ class Kind(StrEnum):
         kind.parts = tuple(name for _, name, _, _ in string.Formatter().parse(sentence) if name)
         return kind
 
-    # Its rows do not reach.
+    # It has too few rows.
     TOO_SHORT = "too_short", "{rows} rows; {needed} needed ({detail})"
     TOO_SHORT_TO_FORECAST = (
         "too_short_to_forecast", "{rows} rows; a forecast is made from {needed}",
@@ -87,7 +87,7 @@ class Kind(StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-    """Why one series was left out; ``str()`` is the sentence.
+    """Why one series was skipped; ``str()`` is the sentence.
 
     - ``rows``, ``needed``: how many rows it has, and how many it needs
     - ``column``, ``value``: the column that is at fault, and the number in it

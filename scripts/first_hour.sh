@@ -195,7 +195,7 @@ models_are_fitted() {
         fit --source files:prices.csv --config nowhere.toml
     refuses 1 "would admit them" fit --source files:prices.csv --horizon 200
     run 0 fit --source files:prices.csv --config small.toml --run daily
-    says "1 LSTM for each of 4 series" "of that of 'unchanged'"
+    says "1 LSTM for each of 4 series" "times that of 'unchanged'"
     never_says "Removed"
     never_says "worse than"
     refuses 2 "there is a run 'daily' already" fit --source files:prices.csv --run daily

@@ -79,7 +79,7 @@ def test_a_model_says_what_it_is(model):
     assert lines[0] == "Model LSTM of 5 series: AAPL, MSFT, KO, IBM, XOM"
     assert lines[1].startswith("  forecasts  3 steps of adj_close (sessions of the New York")
     median = model.report["mae_relative_to_naive"].median()
-    assert f"  error      {median:.3f} of that of 'unchanged'" in repr(model) and len(lines) < 7
+    assert f"  error      {median:.3f} times that of 'unchanged'" in repr(model) and len(lines) < 7
     assert repr(model.networks) == "Networks(LSTM, 5 series, 1 each)"
     assert "<table>" in model._repr_html_()
 

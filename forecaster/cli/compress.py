@@ -27,10 +27,14 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
 
     Without RUN, the run is the one that `predict --all` takes.
 
-    Compares weights in half precision, as bytes (with a scale per column), and without the smallest
-    ones, on the rows that were held back to calibrate. These rows also chose the weights, so on
-    later rows the loss may be a little smaller. "99th": 99 % of the series lose less. Nothing is
-    changed unless you add --write, which saves a new run; `predict` takes the latest run.
+    Each method stores the weights in less space: in half precision, as bytes (with a scale per
+    column), or without the smallest ones. The table shows by how much CRPS then rises on the rows
+    that were held back to calibrate, and by how much the bands of the latest forecasts change in
+    width. (Training chose the weights that were best on these rows, so on later rows compression
+    may cost a little less.) "99th": for 99 % of the series the change is smaller.
+
+    Nothing is changed unless you add --write, which saves a new run; `predict` takes the latest
+    run.
 
     \b
     Examples:
@@ -46,7 +50,7 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
         comparison, written = compress_from_home(
             home, run, method, bar.counting("Comparing"), on_notice=say
         )
-    table = Table("method", "file", "of none", "CRPS", "CRPS, 99th", "band, 99th")
+    table = Table("method", "file", "of full size", "CRPS", "CRPS, 99th", "band, 99th")
     for column in table.columns[1:]:
         column.justify = "right"
     for row in comparison.to_dict("records"):
@@ -60,8 +64,9 @@ def compress(*, run: str | None, method: str | None, home: "Home") -> None:
     show(
         f"Worth it: {best} (`forecaster compress {f'{run} ' if run else ''}--write {best}`)"
         if best else
-        "Nothing is worth it: every method that makes the file smaller by a tenth costs more than "
-        "0.1 % of CRPS, or 1 % of CRPS or of the band on one series in a hundred."
+        "No method is worth it. Each one that makes the file a tenth smaller raises the CRPS by "
+        "more than 0.1 %, or changes the CRPS or the band of one series in a hundred by more than "
+        "1 %."
     )  # fmt: skip
     if written is not None:
         show(f"Saved: {written}")

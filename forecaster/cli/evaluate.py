@@ -76,7 +76,8 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @click.option(
     "--epochs",
     type=int,
-    help="Maximum number of epochs of a network.  [default: 20 from a common start, else 100]",
+    help="Maximum number of epochs of a network.  "
+    "[default: 100; 20 if it starts from the pooled network]",
 )
 @market_option
 @click.option("--config", metavar="FILE.toml", help="More settings; options take precedence.")

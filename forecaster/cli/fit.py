@@ -65,7 +65,8 @@ _SETTINGS = (
 @click.option(
     "--epochs",
     type=int,
-    help="Maximum number of epochs of a network.  [default: 20 from a common start, else 100]",
+    help="Maximum number of epochs of a network.  "
+    "[default: 100; 20 if it starts from the pooled network]",
 )
 @click.option(
     "--transform",
@@ -296,10 +297,10 @@ def _print_summary(result: "SavedFit") -> None:
 
 def _error(report: "pd.DataFrame") -> str:
     """Return the median error over the validation span, relative to simple forecasts."""
-    text = f"{report['mae_relative_to_naive'].median():.4f} of that of 'unchanged'"
+    text = f"{report['mae_relative_to_naive'].median():.4f} times that of 'unchanged'"
     seasonal = report["mae_relative_to_seasonal_naive"]
     if seasonal.notna().any():
-        text += f", {seasonal.median():.4f} of that of the season before"
+        text += f", {seasonal.median():.4f} times that of the season before"
     return f"{text} (median over series, validation span)"
 
 

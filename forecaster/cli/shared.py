@@ -217,7 +217,7 @@ def name_stale(stale: Mapping[str, str]) -> None:
 
 
 def name_skipped(skipped: Mapping[str, "Skipped"], config: "Config | None" = None) -> None:
-    """Name the series that were left out, with their reasons, and what would admit them.
+    """Name the skipped series, with their reasons, and what would admit them.
 
     ``config``: of the fit.
     """

@@ -1,4 +1,4 @@
-"""Show the series that were left out in few lines, and the option that would admit them."""
+"""Show the skipped series in few lines, and the option that would admit them."""
 
 import contextlib
 import dataclasses

@@ -98,7 +98,7 @@ def _print_store(store: "Store", tickers: Sequence[str], *, everything: bool) ->
     elif len(names) < len(store.ids):
         console().print(f"... and {len(store.ids) - len(names)} more; --all shows them")
     for record in store.index.quarantine:
-        where = "was gone"
+        where = "file was missing"
         if record.file is not None:
             where = f"set aside as {store.quarantine_folder / record.file}"
         say(f"{record.series}: {where}: {record.reason}")

@@ -35,7 +35,7 @@ def word(interruption: KeyboardInterrupt) -> str:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block by :class:`Stopped`, as Ctrl-C does by its exception.
+    """Turn SIGTERM and SIGHUP into :class:`Stopped`, as Python turns Ctrl-C into KeyboardInterrupt.
 
     Only the first signal counts: a second one, which batch systems often send, must not interrupt
     the writing of a checkpoint. A signal that is ignored, as SIGHUP under ``nohup``, stays ignored.

@@ -184,7 +184,7 @@ def _facts_of(model: Model) -> tuple[str, dict[str, str]]:
         facts["fitted"] = f"until {show_time(model.fitted_until.max())}"
     ratio = report.get("mae_relative_to_naive")
     if ratio is not None and ratio.notna().any():
-        facts["error"] = f"{ratio.median():.3f} of that of 'unchanged' (median, validation span)"
+        facts["error"] = f"{ratio.median():.3f} times that of 'unchanged' (median, validation span)"
     if model.skipped:
         facts["skipped"] = first_of(model.skipped)
     return f"Model {config.column} of {len(model.ids):,} series: {names_in_short(model.ids)}", facts

@@ -93,7 +93,7 @@ class Scorecard:
         if len(self.known):
             held = [f"bands of {lv} % covered {total[f'held-{lv}']:.1%}" for lv in self.levels]
             scores = [
-                f"the {name} is {total[key]:.3f} of that of 'unchanged'"
+                f"the {name} is {total[key]:.3f} times that of 'unchanged'"
                 for key, name in (("crps", "CRPS"), ("mae", "absolute error"))
                 if np.isfinite(total[key])
             ]

@@ -74,15 +74,15 @@ function drawOne(id) {
     layers.push({ kind: "fans", name: `${level} % band`, colour: "--c1", opacity: k ? 0.22 : 0.12, fans: usable.map((fan) => ({ x: fan.x, low: fan.parts[1 + 2 * k], high: fan.parts[2 + 2 * k] })) });
   });
   layers.push({ kind: "paths", name: "forecast, median", colour: "--c1", dash: [3, 3], width: 1.3, fans: fans.map((fan) => ({ x: fan.x, y: fan.parts[0] })) });
-  layers.push({ kind: "line", name: "what came", x: t, y: t.map((v) => came.get(v)), colour: "--ink", width: 1.6 });
+  layers.push({ kind: "line", name: "outcomes", x: t, y: t.map((v) => came.get(v)), colour: "--ink", width: 1.6 });
   const figure = made("figure"), caption = made("figcaption"), drawn = made("div"), details = made("details");
-  caption.append(made("p", "", `The latest ${fans.length === 1 ? "forecast" : `${fans.length} forecasts`}, each with its bands, and what came, in the units of the latest: splits and dividends are allowed for.`));
+  caption.append(made("p", "", `The latest ${fans.length === 1 ? "forecast" : `${fans.length} forecasts`}, each with its bands, and the outcomes, in the units of the latest: splits and dividends are allowed for.`));
   details.append(made("summary", "", "The numbers"));
   numbersBelow(details, () => ({ caption: `Forecasts of ${id}`, head: ["made from", "for", "median", "came", ...[...data.levels].reverse().flatMap((level) => [`${level} %, low`, "high"])],
     rows: s.from.flatMap((origin, n) => { const first = s.steps.slice(0, n).reduce((a, b) => a + b, 0); return s.ds.slice(first, first + s.steps[n]).map((v, k) => [time(origin), time(v), ...[median, y, ...bounds].map((part) => none(part[first + k]) ? "" : formats.number(part[first + k]))]); }) }));
   figure.append(caption, drawn, details);
   box("one").replaceChildren(heading, figure);
-  charts.draw(drawn, { label: `${id}: ${fans.length} forecasts with their bands, and what came`, height: (width) => Math.max(240, Math.min(420, 0.45 * width)), x: { time: data.dated, label: data.dated ? "" : "time" }, y: {}, layers, follow: true });
+  charts.draw(drawn, { label: `${id}: ${fans.length} forecasts with their bands, and the outcomes`, height: (width) => Math.max(240, Math.min(420, 0.45 * width)), x: { time: data.dated, label: data.dated ? "" : "time" }, y: {}, layers, follow: true });
 }
 if (data.origins.by) {
   drawOrigins();

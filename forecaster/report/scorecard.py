@@ -1,4 +1,4 @@
-"""The page that scores past forecasts against what came."""
+"""The page that scores past forecasts against the outcomes."""
 
 from collections.abc import Iterator
 from pathlib import Path

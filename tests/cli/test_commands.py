@@ -326,7 +326,9 @@ def test_helps_tell_the_defaults_of_the_configuration(command):
     settings |= {"start_from": settings["start"], "validation": "a quarter, at most 252"}
     settings["season"] = "from the dates or the values"
     most = {stage: fc.Config().limits(stage)[0] for stage in ("from pooled", "independent")}
-    settings["epochs"] = f"{most['from pooled']} from a common start, else {most['independent']}"
+    settings["epochs"] = (
+        f"{most['independent']}; {most['from pooled']} if it starts from the pooled network"
+    )
     settings.pop("start")  # there it is the first day
     compared = {name: match[1] for name, match in helps.items() if match and name in settings}
     assert len(compared) >= 6

@@ -64,7 +64,7 @@ def best_option(config: Config, rows: int) -> str | None:
         if (value := largest_that_admits(config, rows, name, fewest)) is not None:
             return f"--{name} {value}"
     without = dataclasses.replace(config, validation=None)
-    return "no --validation of your own" if without.rows_to_fit <= rows else None
+    return "leaving out --validation" if without.rows_to_fit <= rows else None
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def best_option(config: Config, rows: int) -> str | None:
     [
         (Config(horizon=12), {"--horizon"}),
         (Config(horizon=24), {"--horizon"}),
-        (Config(horizon=5, validation=14, lookback=80), {"--lookback", "no"}),
-        (Config(horizon=3, validation=100, lookback=30, burn_in=10), {"--validation", "no"}),
-        (Config(horizon=3, validation=40, lookback=60), {"--validation", "--lookback", "no"}),
+        (Config(horizon=5, validation=14, lookback=80), {"--lookback", "leaving"}),
+        (Config(horizon=3, validation=100, lookback=30, burn_in=10), {"--validation", "leaving"}),
+        (Config(horizon=3, validation=40, lookback=60), {"--validation", "--lookback", "leaving"}),
     ],
 )
 def test_the_option_is_the_smallest_change_that_admits(config, kinds):

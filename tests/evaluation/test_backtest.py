@@ -200,7 +200,7 @@ def test_pytorch_may_train_few_of_many_batches(panel, config, tmp_path, monkeypa
     frame = evaluation.forecasts(["PyTorch", "PyTorch-lo-80"])
     assert frame.groupby("unique_id")["PyTorch"].count().gt(0).sum() == 1
     assert evaluation.summary.torch_series == 1 and "torch" not in evaluation.summary.failed
-    with pytest.raises(UsageError, match="does not go with --refit"):
+    with pytest.raises(UsageError, match="cannot be used with --refit"):
         refitted = BacktestOptions(3, 1, ("torch",), refit=2)
         evaluate_to_folder(tmp_path / "x", panel, quick, refitted)
 

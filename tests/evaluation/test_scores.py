@@ -181,7 +181,11 @@ def test_scores_by_hand():
 @pytest.mark.parametrize(
     ("windows", "step", "message"),
     [
-        (9999, 1, "9999 cutoffs 1 apart need more than 10002 times; the panel has .*--windows N"),
+        (
+            9999,
+            1,
+            "9999 cutoffs with a step of 1 .* least 10003 times; the panel has .*--windows N",
+        ),
         (0, 1, "must be 1 or more; got 0 and 1"),
     ],
 )

@@ -13,7 +13,7 @@ from flax import nnx
 from forecaster.swarm import Swarm, adamw, inject_hyperparams
 from forecaster.swarm.execution import vectors
 from forecaster.swarm.training.loop import init_state
-from forecaster.swarm.training.optimizers import _ALIKE, treats_numbers_alike
+from forecaster.swarm.training.optimizers import _ELEMENTWISE, is_elementwise
 from tests.swarm.test_fitting import HYPERPARAMS, TASKS
 
 RANDOM = np.random.default_rng(0)
@@ -60,7 +60,7 @@ OFTEN = (adamw, optax.sgd, optax.adam, optax.lion)  # the others in the night
 
 @pytest.mark.parametrize(
     "optimizer",
-    [pytest.param(each, marks=() if each in OFTEN else pytest.mark.slow) for each in _ALIKE],
+    [pytest.param(each, marks=() if each in OFTEN else pytest.mark.slow) for each in _ELEMENTWISE],
     ids=lambda made: getattr(made, "__name__", "partial"),
 )
 def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
@@ -99,8 +99,8 @@ def test_a_vector_trains_as_a_tree_does(optimizer, monkeypatch):
     ],
 )
 def test_who_may_look_at_layers_gets_trees(optimizer):
-    assert not treats_numbers_alike(inject_hyperparams(optimizer))
-    assert not treats_numbers_alike(lambda hyperparams: optax.adam(0.1))
+    assert not is_elementwise(inject_hyperparams(optimizer))
+    assert not is_elementwise(lambda hyperparams: optax.adam(0.1))
 
 
 def test_one_array_or_many_numbers_stay_as_they_are(monkeypatch):
@@ -121,8 +121,8 @@ def test_one_array_or_many_numbers_stay_as_they_are(monkeypatch):
     assert vectors.Vector.of(task, mixed, HYPERPARAMS) is None
 
 
-@pytest.mark.parametrize("optimizer", _ALIKE)
+@pytest.mark.parametrize("optimizer", _ELEMENTWISE)
 def test_another_process_knows_them_too(optimizer):
     """Otherwise workers in other processes would compute other bits."""
     copy = pickle.loads(pickle.dumps(inject_hyperparams(optimizer)))
-    assert treats_numbers_alike(copy)
+    assert is_elementwise(copy)

@@ -287,7 +287,7 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
     require("torch", "torch", "baseline torch")
     if refit is not False:
         raise UsageError(
-            "baseline torch trains only once, which does not go with --refit; leave out one"
+            "baseline torch trains only once and cannot be used with --refit; leave one of them out"
         )
     if config.model != "lstm":
         raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
@@ -338,8 +338,8 @@ def _while_positive(
 ) -> np.ndarray:
     """Forecast by a baseline that takes logarithms of series above zero.
 
-    Whether a series is above zero is decided by the data known at the first origin. From a later
-    step on where it is not, forecasts are NaN.
+    The values up to the first origin decide whether the series counts as above zero. If a later
+    value is zero or below, the forecasts made from that step on are NaN.
     """
     bad = np.flatnonzero(y <= 0)
     if not len(bad) or bad[0] <= origins[0]:

@@ -38,8 +38,8 @@ def cutoffs_in(
     first = last - (n_windows - 1) * step_size
     if first < 1:
         raise DataError(
-            f"{n_windows} cutoffs {step_size} apart need more than "
-            f"{(n_windows - 1) * step_size + horizon + 1} times; the panel has {len(times)}, "
+            f"{n_windows} cutoffs with a step of {step_size} and a horizon of {horizon} need at "
+            f"least {(n_windows - 1) * step_size + horizon + 2} times; the panel has {len(times)}, "
             f"up to {show_time(times[-1])}. Ask for fewer: --windows N (in Python n_windows=)"
         )
     return np.arange(first, last + 1, step_size)
@@ -48,8 +48,8 @@ def cutoffs_in(
 def usual_windows(times: int, config: Config, step_size: int) -> int:
     """Return the default number of cutoffs: 250, or fewer for a short panel.
 
-    ``times``: number of times of the panel. The cutoffs lie in the later half of the times that a
-    fit does not need.
+    ``times``: number of times of the panel. Those that the first fit and the last forecast need are
+    set aside; the cutoffs lie in the later half of the rest.
     """
     spare = times - config.horizon - config.rows_to_fit
     return int(np.clip(spare // 2 // step_size + 1, 1, _MOST))
@@ -69,8 +69,8 @@ def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int
         if not 1 <= fewer < n_windows:
             raise
         advice = (
-            f"these are the rows up to the first of {n_windows} cutoffs; --windows {fewer} (in "
-            f"Python n_windows={fewer}) or fewer leave enough"
+            f"only rows up to the first of the {n_windows} cutoffs count; with --windows {fewer} "
+            f"(in Python n_windows={fewer}) or fewer there are enough"
         )
         raise NoSeries(error.skipped, advice) from error
 

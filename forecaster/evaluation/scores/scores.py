@@ -21,11 +21,12 @@ def evaluate(
     """Score a cross-validation frame: a row per series and model.
 
     - ``by_horizon``: a row per horizon, too, counted in rows from the cutoff
-    - ``panel``: the series that were forecast, for scores relative to their own changes
-    - ``first_cutoff``: where these changes end; by default the frame's first cutoff. Needed with a
-      part of a frame
-    - ``season``: rows in a season; by default by the panel's frequency up to the first cutoff.
-      Required if ``panel`` is only a part
+    - ``panel``: the series that were forecast, needed for ``mase`` and ``rmsse``
+    - ``first_cutoff``: the time up to which ``mase`` and ``rmsse`` measure the error of the
+      seasonal naive; by default the first cutoff in ``frame``. Pass it if ``frame`` is only a part
+      of a cross-validation
+    - ``season``: rows in a season; by default that of the panel's frequency up to the first cutoff.
+      Pass it if ``panel`` has only some of the series
 
     Columns:
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from forecaster.swarm.arrays.variables import trained, with_trained
 from forecaster.swarm.task import Hyperparams, OptState, Params, Task, Tree
 from forecaster.swarm.training.loop import State
-from forecaster.swarm.training.optimizers import treats_numbers_alike
+from forecaster.swarm.training.optimizers import is_elementwise
 
 # The most weights of a member: with more, copying them costs more than it saves. With 2**16 it
 # costs two hundredths of the time on an AMD EPYC, up to here nothing.
@@ -44,7 +44,7 @@ class Vector:
         leaves, structure = cast(tuple[list[Any], Any], jax.tree.flatten(trained(state.params)))
         sizes, types = [math.prod(leaf.shape) for leaf in leaves], {leaf.dtype for leaf in leaves}
         few = len(leaves) < 2 or len(types) > 1 or sum(sizes) > _MOST
-        if few or not treats_numbers_alike(task.optimizer):
+        if few or not is_elementwise(task.optimizer):
             return None
         vector = jax.ShapeDtypeStruct((sum(sizes),), *types)
         optimizer = task.optimizer(hyperparams)

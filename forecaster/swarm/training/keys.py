@@ -31,8 +31,8 @@ def checked_seed(seed: object) -> int:
         raise SwarmError(f"seed: expected a whole number; got {seed!r:.50}") from error
     if isinstance(seed, bool) or not -(2**31) <= number < 2**32:
         raise SwarmError(
-            f"seed: expected a whole number from -2**31 to 2**32 - 1, as a random key keeps no "
-            f"more of it; got {seed!r:.50}"
+            f"seed: expected a whole number from -2**31 to 2**32 - 1, since a random key is made "
+            f"of 32 bits of it; got {seed!r:.50}"
         )
     return number
 
@@ -40,8 +40,10 @@ def checked_seed(seed: object) -> int:
 def member_keys(seed: int, ids: Sequence[str]) -> UInt32[np.ndarray, "member 2"]:
     """Return one raw random key per id, for ``jax.random.wrap_key_data``.
 
-    Only the seed and the name decide a key: adding, removing or reordering ids changes no other
-    member's. The probability that two members of a swarm share a key is about members^2 / 2^65.
+    A key depends only on the seed and the member's name, so adding, removing or reordering ids does
+    not change the keys of the others. The probability that any two of n members have the same key
+    is about n^2 / 2^65.
+
     Raises SwarmError unless the seed is a whole number of 32 bits.
     """
     seed = checked_seed(seed)

@@ -159,10 +159,10 @@ def filled(batch: Batch) -> Batch:
 
 
 def _without_padding(inputs: Tree, used: Bool[jax.Array, " example"]) -> Tree:
-    """Return arrays (example, ...) with examples that count instead of padding, evenly spaced.
+    """Return arrays (example, ...) whose padding is replaced by copies of the used examples.
 
-    So a statistic of the whole batch is nearly that of its examples, whatever the padding was: the
-    counts of any two examples differ by one at most.
+    The copies are spread evenly: no example has two copies more than another. A statistic of the
+    whole batch is therefore close to that of the used examples, whatever the padding was.
     """
     positions, count = jnp.arange(len(used)), used.sum()
     valid = jnp.argsort(~used, stable=True)  # the valid ones first

@@ -69,24 +69,26 @@ class _Injected:
         return _ready(made, self.accumulate)
 
 
-# Elementwise: a number's update depends on its own gradients, and at most on their global norm.
-_ALIKE = (
+# A number's update depends on its own gradients, and at most on the norm of all gradients.
+_ELEMENTWISE = (
     adamw, optax.adabelief, optax.adadelta, optax.adagrad, optax.adam, optax.adamax,
     optax.adamaxw, optax.adamw, optax.adan, optax.amsgrad, optax.lion, optax.nadam, optax.nadamw,
     optax.radam, optax.rmsprop, optax.sgd, optax.sign_sgd, optax.yogi,
 )  # fmt: skip
 
 
-def treats_numbers_alike(optimizer: Callable[[Hyperparams], object]) -> bool:
-    """Return whether an optimiser is known to give the same result, up to rounding, in any arrays.
+def is_elementwise(optimizer: Callable[[Hyperparams], object]) -> bool:
+    """Return whether an optimiser is known to ignore how the weights are divided into arrays.
 
-    ``optimizer``: of a task. Known are :func:`adamw` and functions of optax; the same functions
-    wrapped in others are not recognised.
+    Its results are then the same, up to rounding, for one long vector of all weights.
+
+    ``optimizer``: that of a task. :func:`adamw` and many functions of optax are known; inside
+    another function they are not recognised.
     """
     if not isinstance(optimizer, _Injected):
         return False
     # By content, not identity: an unpickled partial is a copy.
-    return any(same_function(optimizer.optimizer, known) for known in _ALIKE)
+    return any(same_function(optimizer.optimizer, known) for known in _ELEMENTWISE)
 
 
 def names_taken(optimizer: Optimizer) -> frozenset[str] | None:
@@ -133,10 +135,11 @@ def _called(
         made = function(**{name: hyperparams[name] for name in parameters if name in hyperparams})
     except jax.errors.ConcretizationTypeError as error:
         raise SwarmError(
-            f"optimizer {getattr(function, '__name__', function)}: something in it decides by a "
-            "hyperparameter's value, which may differ between members. Some of optax's schedules "
-            "do: make the schedule of plain numbers, and multiply, as in optax.adam(lambda step: "
-            "learning_rate * schedule(step)) with schedule = optax.cosine_decay_schedule(1.0, 1000)"
+            f"optimizer {getattr(function, '__name__', function)}: it has a branch that "
+            "depends on the value of a hyperparameter, which may differ between members. Some of "
+            "optax's schedules have one. Make the schedule from plain numbers and multiply it by "
+            "the hyperparameter: optax.adam(lambda step: learning_rate * schedule(step)) with "
+            "schedule = optax.cosine_decay_schedule(1.0, 1000)"
         ) from error
     if not isinstance(made, optax.GradientTransformation):
         raise SwarmError(
