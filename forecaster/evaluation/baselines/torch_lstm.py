@@ -242,9 +242,11 @@ def _train(job: Job) -> Outcome:
     config = job.config
     network = _Network(job.params, config)
     examples = _Examples(job)
+    hyperparams = config.hyperparams("independent")
     optimizer = torch.optim.AdamW(
-        network.weights, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
+        network.weights, lr=hyperparams["learning_rate"], weight_decay=hyperparams["weight_decay"],
+        fused=True,
+    )  # fmt: skip
     best, best_epoch, best_loss = network.exported(), 0, examples.validation_loss(network)
     status, epoch = "finished", 0
     epochs, patience = config.limits("independent")
@@ -256,7 +258,7 @@ def _train(job: Job) -> Outcome:
             if active:
                 optimizer.zero_grad(set_to_none=True)
                 examples.training_loss(network, starts, used).backward()
-                network.clip(config.clip)
+                network.clip(hyperparams["clip"])
                 optimizer.step()
         loss = examples.validation_loss(network)
         if not np.isfinite(loss):

@@ -209,9 +209,11 @@ _STATUSES = ("stopped_early", "finished", "training", "diverged", "failed")  # t
 
 def candidates(config: Config) -> list[swarm.Candidate]:
     """Return the settings that a search tries: those of the config, and others around them."""
+    hyperparams = config.hyperparams("independent")
+    rate, decay = hyperparams["learning_rate"], hyperparams["weight_decay"]
     return swarm.grid_candidates(
-        learning_rate=[config.learning_rate * factor for factor in (1 / 3, 1, 3)],
-        weight_decay=[config.weight_decay, 100 * config.weight_decay],
+        learning_rate=[rate * factor for factor in (1 / 3, 1, 3)],
+        weight_decay=[decay, 100 * decay],
         hidden=_hidden_sizes(config),
     )
 
