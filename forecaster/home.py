@@ -1,7 +1,7 @@
 """Name everything that is kept in the home folder.
 
 prices/<source>/            the price store of a source, see forecaster.ingest
-models/<time>-<model>/      a run: a saved model; <time>.<name> where the user named it
+models/<time>-<model>/      a run: a saved model; <time>.<name> if the user named it
 evaluations/<time>/         an evaluation for which the user named no folder
 cache/                      compiled programs, and results of slow baselines
 unfinished/<time>-<model>/  a fit that is running or was interrupted; named as its run will be
@@ -22,7 +22,7 @@ _RUN_FILE, _EVALUATION_FILE = "model.json", "summary.json"  # a folder with it i
 _REQUEST_FILE = "request.json"
 INDEX, MANIFEST = "index.sqlite", "manifest.json"
 """Names of a price store's index, in this version and in older ones."""
-_TIME = "%Y%m%d-%H%M%S-%f"  # names leave out the last three digits
+_TIME = "%Y%m%d-%H%M%S-%f"  # in names without the last three digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 _STAMP = re.compile(r"(?P<time>\d{8}-\d{6}-\d{3})([-.](?P<rest>.+))?", re.DOTALL)
 _RESERVED = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
@@ -215,7 +215,7 @@ def file_name(name: str) -> str:
 
 
 def _now() -> str:
-    """Return the present time to the millisecond, as names begin with it."""
+    """Return the present time to the millisecond, as it stands in names."""
     return datetime.now(UTC).strftime(_TIME)[:-3]
 
 

@@ -187,7 +187,6 @@ def test_rooms_say_what_they_must_not_know():
 
 
 def test_the_swarm_knows_nothing_of_forecasting():
-    """Of all the rest it may write files atomically, and nothing more."""
     for path in files():
         if room_of(path) == "swarm":
             others = {
@@ -195,7 +194,7 @@ def test_the_swarm_knows_nothing_of_forecasting():
                 for module, name in imports(path)
                 if reached(module, name) not in ("", "swarm")
             }
-            assert others <= {("forecaster.files", "atomic")}, path
+            assert not others, path
 
 
 def test_compiled_code_knows_nothing_of_the_engine():

@@ -119,14 +119,14 @@ class TorchLoop:
         return seconds / len(self._members) / self._job.epochs, np.array(losses)
 
     def close(self) -> None:
-        """Do nothing, since nothing was started."""
+        """Do nothing: no process was started."""
 
 
 class TorchPool:
     """A process per core, each with one thread that trains one model after another.
 
-    Times two models per core, or with ``whole`` all of them, after the processes have started and
-    trained once.
+    Times two models per core, or with ``whole`` all of them. The processes train once before the
+    time is taken.
     """
 
     def __init__(self, job: Job, *, whole: bool = False):

@@ -151,7 +151,7 @@ def _print_comparison(job: "Job", results: Sequence["Result"]) -> None:
 
     title = f"{job}: {job.members} networks"
     table = Table(
-        "method", "ms per network and epoch", "GFLOP/s", "times ours", "loss apart",
+        "method", "ms per network and epoch", "GFLOP/s", "times ours", "loss difference",
         title=title, title_justify="left",
     )  # fmt: skip
     for result in results:

@@ -50,7 +50,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
 @source_options
 @covariate_options
 @click.option("--windows", type=click.IntRange(1),
-              help="Number of latest cutoffs to forecast from.  [default: 250, or fewer if series "
+              help="Number of cutoffs, the latest possible.  [default: 250, or fewer if series "
               "are short]")  # fmt: skip
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
               help="Steps from one cutoff to the next.")  # fmt: skip
@@ -107,10 +107,10 @@ def evaluate(
 ) -> None:  # fmt: skip
     """Forecast the past from many cutoffs, and measure how good the forecasts were.
 
-    Networks learn nothing from after the first cutoff (with --refit, from after the cutoff they
-    are trained at). Writes all forecasts, scores per series and horizon, tests, figures, and a
-    report to open in a browser. If the series do not fit into memory together (--memory), the
-    evaluation goes in shards, and figures and report are left out if its tables are too large for
+    Networks learn only from data up to the first cutoff (with --refit, up to the cutoff at which
+    they are trained). Writes all forecasts, scores per series and horizon, tests, figures, and a
+    report to open in a browser. If the series do not fit into memory together (--memory), they are
+    evaluated in shards, and there are no figures and no report if the tables are too large for
     them. --resume continues an evaluation that was interrupted.
 
     \b

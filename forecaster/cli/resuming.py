@@ -1,4 +1,4 @@
-"""Messages about interrupted work, and checks for options that contradict --resume."""
+"""Say how to continue interrupted work, and refuse options that contradict --resume."""
 
 import contextlib
 from collections.abc import Callable, Iterator

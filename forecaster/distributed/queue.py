@@ -1,4 +1,4 @@
-"""Hand out parts of work from one queue to all workers, and hand out again what was lost.
+"""Hand out parts of work from one queue to all workers, and lost parts once more.
 
 Knows nothing of Ray.
 """
@@ -94,10 +94,10 @@ def dispatch(
             task.nodes.append(worker.node)
             tries = len(task.nodes)
             if tries < TRIES:
-                notice(f"Lost what {worker.name} was doing ({outcome.reason}); it is done again.")
+                notice(f"The work of {worker.name} was lost ({outcome.reason}); it is done again.")
                 again.append(task)
             else:
-                notice(f"Lost what {worker.name} was doing ({outcome.reason}); given up.")
+                notice(f"The work of {worker.name} was lost ({outcome.reason}); it is given up.")
                 yield task.part, Failed(f"its workers were lost {tries} times: {outcome.reason}")
 
 
@@ -131,7 +131,7 @@ def _next(
 ) -> _Task[_Part] | None:
     """Return the next task for a worker: one that was lost on other machines, or else a new one.
 
-    A task that was lost on this machine is tried here again only if all machines have lost it.
+    A task that was lost on this machine is tried here again only if it was lost on all machines.
     """
     for task in again:
         if worker.node not in task.nodes or nodes <= set(task.nodes):

@@ -33,7 +33,7 @@ Table: TypeAlias = pd.DataFrame | pd.Series | ArrowTable
 def as_panel(data: Panel | Table, **columns: Unpack[ColumnOptions]) -> Panel:
     """Return a panel unchanged, or a table as a panel, see :func:`panel_of_frame`.
 
-    Raises UsageError for anything else, and for options of columns beside a panel.
+    Raises UsageError for anything else, and for column options together with a panel.
     """
     if isinstance(data, Panel):
         if given := [name for name, value in columns.items() if value is not None]:
@@ -111,7 +111,7 @@ def _from_arrow(data: Any) -> pd.DataFrame:
 
 
 def _with_index(frame: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
-    """Return the frame with its index as columns, unless that only counts rows.
+    """Return the frame with its index as columns, unless the index only counts rows.
 
     ``named``: columns that the caller names.
     """

@@ -65,7 +65,7 @@ def named(run: str) -> str:
 
 
 def read_record(home: Home, source: str | None = None) -> Record:
-    """Read the whole record, or that of one source; damaged files are left out and named."""
+    """Read the record of all sources or of one; damaged files are named, not read."""
     parts: dict[str, list[pa.Table]] = {}
     damaged: dict[Path, str] = {}
     for path, read in _tables(home):
@@ -82,7 +82,7 @@ def _tables(home: Home) -> "Iterator[tuple[Path, pa.Table | str]]":
     for path in paths:
         try:
             yield path, read_table(path)
-        except FileNotFoundError:  # it has been joined with others to a new file meanwhile
+        except FileNotFoundError:  # meanwhile it was joined with others into a new file
             later = [new for new in home.recorded() if new not in paths]
             paths.extend(later)  # this loop goes on to them
         except (OSError, ValueError) as error:  # Arrow's are ValueErrors

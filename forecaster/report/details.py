@@ -53,7 +53,8 @@ def of_series(
 
     In the result:
 
-    - ``at``: positions of its rows on the time axis, or only the first if no row is missing
+    - ``at``: positions of its rows on the time axis, or only that of the first row if no row is
+      missing in between
     - ``y``: the values there, packed between the two numbers of ``range``
     - ``from``, ``steps``: each fan's position in ``y``, and its number of steps
     - ``fans``: their forecasts and bounds, packed

@@ -147,7 +147,7 @@ def test_a_lost_part_is_done_on_another_node():
     assert tried in (["a", "b"], ["b"])
     if len(tried) == 2:
         assert said == [
-            "Lost what host (node a) was doing (RayError: the actor died); it is done again."
+            "The work of host (node a) was lost (RayError: the actor died); it is done again."
         ]
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def end_with_parent() -> None:
-    """Let this process end as soon as its parent has ended, even if that was killed.
+    """Make this process end as soon as its parent has ended, even if the parent was killed.
 
-    A process that waits for work would otherwise wait for ever.
+    Otherwise a process that waits for work would wait for ever.
     """
     parent = multiprocessing.parent_process()
     if parent is None:

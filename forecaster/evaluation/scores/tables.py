@@ -20,9 +20,9 @@ from forecaster.series import Panel, Time
 LATEST = "latest"
 """The column of the values at the cutoffs."""
 ALL = 0
-"""The horizon that means all of them: means over the horizons, each in its own units."""
+"""The horizon in rows that are means over all horizons, each in its own units."""
 TOGETHER = ("horizon", "test", "model")
-"""The columns that tests share whose p-values are adjusted together, over series."""
+"""P-values are adjusted together, over series, for tests that agree in these columns."""
 VALUE_AT_RISK = (0.05, 0.025)
 """The probabilities at which values at risk are tested."""
 

@@ -175,7 +175,7 @@ _ENOUGH = 30  # series
 
 
 def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
-    """Return the positions of the sampled series among these, in order; all where they are few.
+    """Return the positions of the sampled series in ``ids``, in order; of all if there are few.
 
     The sample depends only on the names. ``steps``: rows of the longest history.
     """
@@ -187,5 +187,5 @@ def sample_of(ids: Sequence[str], steps: int) -> Int[np.ndarray, " sampled"]:
 
 
 def most_sampled(steps: int) -> int:
-    """Return the size of the sample, where the longest history has ``steps`` rows."""
+    """Return the largest size of a sample if the longest history has ``steps`` rows."""
     return min(MOST_SERIES, max(_ENOUGH, MOST_ROWS // max(1, steps)))

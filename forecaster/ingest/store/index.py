@@ -131,7 +131,7 @@ _QUARANTINED = ", ".join(Quarantined._fields)
 class _Database:
     """A connection that threads use one at a time.
 
-    ``unchecked``: the file that was copied, until all rows are checked; None: they need no check
+    ``unchecked``: the file that the rows were copied from, if they must still be checked
     """
 
     def __init__(self, connection: sqlite3.Connection, unchecked: Path | None = None):
@@ -157,11 +157,11 @@ class _Database:
         return [row[0] for row in self.rows(query, *values)]
 
     def number(self, query: str, *values: object) -> int:
-        """Return the one number of a query's result; 0 where it is NULL."""
+        """Return the only number in a query's result; 0 if it is NULL."""
         return self.column(query, *values)[0] or 0
 
     def first(self, query: str, *values: object) -> Any:
-        """Return the first row, None if there is none, of a query that finds it by a key."""
+        """Return the first row that a query by key finds; None if there is none."""
         with self._one_at_a_time:
             row = self.connection.execute(query, list(map(_as_stored, values))).fetchone()
         if self._unchecked and not all(isinstance(each, str | int | None) for each in row or ()):
@@ -172,7 +172,8 @@ class _Database:
 class Series(Mapping[str, SeriesEntry]):
     """The stored series by name, in the order in which they were first stored.
 
-    Entries are read one by one when they are needed; after a tenth of them, all at once.
+    Each entry is read when it is needed. Once a tenth of them has been read, all others are read
+    together.
     """
 
     def __init__(self, database: _Database):
@@ -452,7 +453,7 @@ def count_by_series(
 
 
 def is_index(path: Path) -> bool:
-    """Return whether a file begins like an index; others may write files of this name too."""
+    """Return whether a file begins like an index; other programs may use the same file name."""
     try:
         with path.open("rb") as file:
             begin = file.read(4096)
@@ -479,7 +480,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     if version != SCHEMA or _tables_of(connection) != _tables_of_new():
         raise ValueError("it has other tables")
     if len(connection.execute("SELECT 1 FROM store").fetchmany(2)) != 1:
-        raise ValueError("it is not of one source")
+        raise ValueError("it does not name exactly one source")
 
 
 def _tables_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:

@@ -42,7 +42,7 @@ def encode(
 ) -> Encoded:
     """Encode a series as a file of the store; the same content gives the same bytes.
 
-    The file holds the whole entry too, from which a lost index can be made anew.
+    The file also holds the rest of its entry, so that a lost index can be rebuilt from files.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -111,9 +111,9 @@ def arrays(raw: bytes) -> Arrays:
 
 
 def series_of_file(stem: str) -> str:
-    """Return the series that a file is named after, as far as its name tells.
+    """Return the series that a file is named after; only the beginning of a very long name.
 
-    ``stem``: the name without hash and ending
+    ``stem``: the file's name without hash and ending
     """
     name = urllib.parse.unquote(stem.rsplit("~", 1)[0])
     return name if file_name(name) == stem else urllib.parse.unquote(stem)

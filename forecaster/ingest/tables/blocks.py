@@ -1,7 +1,8 @@
 """Read a large Parquet file in blocks of series.
 
-This works for files whose row groups hold the series in sorted order, and whose columns have only
-one reading: names, times (neither text nor numbers), and numbers. All others are read whole.
+This works for files whose row groups hold the series in sorted order, and in which the types of the
+columns show what they hold: one of text (names), one of times, all others of numbers. Other files
+are read whole.
 """
 
 import dataclasses
@@ -48,8 +49,8 @@ class Blocks:
     def of(path: Path) -> "Blocks | None":
         """Divide a file into blocks; return None if it must be read whole.
 
-        That is a small file, one with another layout, or an invalid one: the reader of whole files
-        then raises the error.
+        Small files, files with another layout and invalid ones are read whole; for invalid ones
+        the reader of whole files then raises the error.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -100,7 +101,7 @@ class Blocks:
 
 
 def _column_of_names(file: "pq.ParquetFile", path: Path) -> str | None:
-    """Return the column of names; None unless the others are one of times, and numbers."""
+    """Return the column of names; None unless one other holds times and the rest numbers."""
     schema = file.schema_arrow
     names = [f.name for f in schema if canonical(f.name) == "unique_id" and is_text(path, f)]
     times = [f.name for f in schema if canonical(f.name) == "ds" and is_time(f.type)]

@@ -219,7 +219,7 @@ def _with_options(table: pd.DataFrame, where: TableLocation, columns: Columns) -
 
 
 def _take_sole_times(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """Take the only column of dates for the times, whatever its name."""
+    """Use the only column of dates as the times, whatever its name."""
     if "ds" in names.values():
         return
     dated = [old for old in names if _kind(table, old) == "dates"]
@@ -228,7 +228,7 @@ def _take_sole_times(table: pd.DataFrame, names: dict[str, str]) -> None:
 
 
 def _take_sole_number(table: pd.DataFrame, names: dict[str, str]) -> None:
-    """Take the only column of numbers beside series and time for the target, whatever its name."""
+    """Use the only column of numbers beside series and time as the target, whatever its name."""
     if not {"unique_id", "ds"} <= set(names.values()):
         return
     known = ("unique_id", "ds", "time", *PRICES, *UNUSED)

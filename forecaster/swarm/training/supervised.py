@@ -66,9 +66,10 @@ def shuffled_batches(
 ) -> tuple[Int[jax.Array, "step batch"], Bool[jax.Array, "step batch"], Bool[jax.Array, " step"]]:
     """Shuffle the valid examples and cut them into batches.
 
-    The order depends on the key and on the labels of the examples, whole numbers from 0, by default
-    their positions: padding changes nothing. The last batch is filled up by repeating its own
-    examples. Returns the indices of the examples, which of them count, and which steps have any.
+    The order depends only on the key and on the examples' labels (whole numbers from 0, by default
+    their positions), so padding does not change it. The last batch is filled up by repeating its
+    own examples. Returns the indices of the examples, which of them count, and which steps have
+    examples that count.
     """
     examples = valid.shape[0]
     steps = math.ceil(examples / batch_size)
@@ -127,7 +128,8 @@ def supervised(
     - ``loss(predictions, targets)``: elementwise, with a leading example axis; it is averaged over
       the valid examples.
     - ``loss_fn(params, batch, key)``: instead of ``loss``, a scalar of a whole :class:`Batch`.
-      Examples whose ``batch.weight`` is 0.0 are repeated ones that fill it up and must not count.
+      Examples whose ``batch.weight`` is 0.0 repeat others to fill up the batch; they must not
+      count.
       The key is None in validation. It may take ``hyperparams`` too. Where ``params`` are
       :class:`Variables`, it may return ``(loss, state)``.
     - ``batch_size``: by default all examples.
