@@ -92,7 +92,7 @@ class RateLimited(SourceError):
 
 
 class ServerError(SourceError):
-    """The source is out of order, or did not answer in time."""
+    """The source has a fault, or did not answer in time."""
 
 
 class BadAnswer(SourceError):

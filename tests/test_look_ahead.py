@@ -171,7 +171,7 @@ def test_the_pasts_are_flagged_around_the_first_cutoff():
 
 
 @pytest.mark.usefixtures("as_for_users")
-@pytest.mark.filterwarnings("ignore:.*series left out")
+@pytest.mark.filterwarnings("ignore:.*series skipped")
 @settings(max_examples=3, deadline=None)  # hundreds among the slow tests
 @given(*FUTURES)
 @example(0, 0, [("bar of the past", 1, 21, 25, "spike")], 2)  # the reversed bar comes again
@@ -184,7 +184,7 @@ def test_no_future_changes_a_forecast(number, later, edits, new):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*series left out")
+@pytest.mark.filterwarnings("ignore:.*series skipped")
 @settings(max_examples=300, deadline=None)
 @given(*FUTURES, st.sampled_from([False, False, 4]))
 def test_no_future_of_hundreds_changes_a_forecast(number, later, edits, new, refit):
@@ -204,7 +204,7 @@ def evaluated(made: Market, folder, refit: bool | int) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*series left out")
+@pytest.mark.filterwarnings("ignore:.*series skipped")
 @pytest.mark.parametrize("number", range(len(PASTS)))
 @pytest.mark.parametrize("refit", [False, 4])
 def test_no_future_changes_what_the_command_writes(tmp_path, number, refit):

@@ -44,10 +44,12 @@ source_option = click.option(
 decimal_option = click.option(
     "--decimal",
     type=click.Choice([".", ","]),
-    help="Decimal sign in CSV files.  [default: as each file's numbers show]",
+    help="Decimal sign in CSV files.  [default: inferred from each file's numbers]",
 )
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace existing files; without it they are an error."
+    "--overwrite",
+    is_flag=True,
+    help="Replace existing files; without this option they are an error.",
 )
 columns_option = click.option(
     "--columns",
@@ -60,7 +62,7 @@ date_format_option = click.option(
     "--date-format",
     metavar="FORMAT",
     help="Format of dates in files, such as %d/%m/%Y; excel for days of a spreadsheet, steps for "
-    "numbers that count.  [default: as each file's dates show]",
+    "numbers that count.  [default: inferred from each file's dates]",
 )
 tickers_option = click.option(
     "--tickers",

@@ -13,7 +13,7 @@ _SIGNALS = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asks the program to end; code that saves its state on Ctrl-C does so here too."""
+    """A signal asks the program to end. Code that saves its state on Ctrl-C saves it here too."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)

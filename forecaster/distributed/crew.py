@@ -255,7 +255,9 @@ class RayCrew:
             for worker in self._actors
         ]
         reasons = "\n".join(lines) or "  it has no node with a core to work on"
-        return f"the Ray cluster has no worker:\n{reasons}\nSee `ray status`; what is done is kept"
+        return (
+            f"the Ray cluster has no worker:\n{reasons}\nSee `ray status`; finished parts are kept"
+        )
 
 
 def _first_line(error: BaseException) -> str:

@@ -36,7 +36,7 @@ def unformulated(table: "pd.DataFrame") -> "pd.DataFrame":
     """Return the table with a quote before each text or heading that would be a formula."""
     out = table.rename(columns=_unformulated)
     for position, kind in enumerate(out.dtypes):
-        if kind.kind not in "biufcmM":  # numbers and times are no text
+        if kind.kind not in "biufcmM":  # numbers and times are not text
             column = out.iloc[:, position]
             quoted = {text: _unformulated(text) for text in column.dropna().unique()}
             out.isetitem(position, column.astype(object).map(quoted).to_numpy())

@@ -45,7 +45,7 @@ class Scanned(NamedTuple):
     - ``ids``: the series to train; where there are several shards, series that cannot be learned
       from are left out
     - ``steps``: rows of the longest series
-    - ``skipped``: the series left out, with the reason
+    - ``skipped``: the skipped series, with the reason
     - ``first``, ``last``: the earliest and the latest time
     """
 

@@ -84,7 +84,7 @@ def _tables(home: Home) -> "Iterator[tuple[Path, pa.Table | str]]":
             yield path, read_table(path)
         except FileNotFoundError:  # meanwhile it was joined with others into a new file
             later = [new for new in home.recorded() if new not in paths]
-            paths.extend(later)  # this loop goes on to them
+            paths.extend(later)  # the loop reads them too
         except (OSError, ValueError) as error:  # Arrow's are ValueErrors
             yield path, str(error).splitlines()[0] if str(error) else type(error).__name__
 

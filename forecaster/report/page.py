@@ -297,17 +297,17 @@ def _caveats(evaluation: Evaluation) -> str:
         "root of a series' mean squared change over one step, at these cutoffs."
     )
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>{_left_out(evaluation)}"
+    return f"<ul>{items}</ul>{_skipped(evaluation)}"
 
 
-def _left_out(evaluation: Evaluation) -> str:
-    left_out = {name: f"left out: {why}" for name, why in evaluation.summary.skipped.items()}
+def _skipped(evaluation: Evaluation) -> str:
+    reasons = {name: f"skipped: {why}" for name, why in evaluation.summary.skipped.items()}
     for baseline, failed in evaluation.summary.failed.items():
-        left_out |= {f"{name}, {baseline}": f"failed: {why}" for name, why in failed.items()}
-    if not left_out:
-        return "<p>No series was left out, and no baseline failed.</p>"
-    rows = (f"<li>{html.escape(f'{n}: {why}')}</li>" for n, why in left_out.items())
-    heading = f"<summary>{len(left_out)} left out or failed</summary>"
+        reasons |= {f"{name}, {baseline}": f"failed: {why}" for name, why in failed.items()}
+    if not reasons:
+        return "<p>No series was skipped, and no baseline failed.</p>"
+    rows = (f"<li>{html.escape(f'{n}: {why}')}</li>" for n, why in reasons.items())
+    heading = f"<summary>{len(reasons)} skipped or failed</summary>"
     return f"<details>{heading}<ul>{''.join(rows)}</ul></details>"
 
 

@@ -1,4 +1,4 @@
-"""Lines that name the series left out, and the option that would admit them."""
+"""Lines that name the skipped series, and the option that would admit them."""
 
 import contextlib
 import dataclasses

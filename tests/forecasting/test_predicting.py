@@ -91,7 +91,7 @@ def test_a_panel_of_another_kind_is_refused(panel, model):
     with pytest.raises(ModelError, match="NVDA: the model has no network for it"):
         fc.predict(model, other)
     both = Panel.from_frame(pd.concat([panel.to_frame(), other.to_frame()]))
-    with pytest.warns(UserWarning, match="1 series left out:\n  NVDA: the model has no network"):
+    with pytest.warns(UserWarning, match="1 series skipped:\n  NVDA: the model has no network"):
         assert set(fc.predict(model, both)["unique_id"]) == set(TICKERS)
     with pytest.raises(UsageError, match=r"level: expected percent.*got 100"):
         fc.predict(model, panel, level=[80, 100])
@@ -178,7 +178,7 @@ def test_rows_that_are_further_apart_than_those_of_the_fit_are_no_history(panel,
     mixed = pd.concat(
         [weekly.to_frame().query("unique_id == 'KO'"), panel.to_frame().query("unique_id != 'KO'")]
     )
-    with pytest.warns(ForecasterWarning, match=f"1 series left out:\n.*KO: {why}"):
+    with pytest.warns(ForecasterWarning, match=f"1 series skipped:\n.*KO: {why}"):
         frame = fc.predict(model, Panel.from_frame(mixed))
     assert sorted(frame["unique_id"].unique()) == sorted(set(TICKERS) - {"KO"})
 

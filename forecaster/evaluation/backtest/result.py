@@ -31,7 +31,7 @@ class Evaluation:
     - ``tests``: a row per series, horizon and test
     - ``daily``: a row per cutoff and model: losses relative to the naive's errors of the same
       series and horizon, averaged over series and horizons
-    - ``summary``: settings, provenance, times, series that were left out
+    - ``summary``: settings, provenance, times, skipped series
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""The summary of an evaluation: its settings, data and times, and the series left out.
+"""The summary of an evaluation: its settings, data and times, and the skipped series.
 
 In ``summary.json`` it is one flat table, without the entries that do not apply.
 """
@@ -31,7 +31,7 @@ class Provenance:
     - ``source``: name of the source; None for a panel of unknown origin
     - ``data_sha256``: the hash of the stored data
     - ``mask``: rows with these flags were left out of training
-    - ``stale``: series that could not be updated before, with the reason
+    - ``stale``: series that could not be updated before the evaluation, with the reason
     - ``unfinished``: the name by which it could be resumed while it was under way
     """
 
@@ -62,10 +62,10 @@ class Seconds:
     """How long the steps of an evaluation took.
 
     - ``training``: our networks, without preparing their data
-    - ``fitting``: reading, preparing and training, by the clock
+    - ``fitting``: reading, preparing and training, in wall-clock time
     - ``torch``: PyTorch's networks, on all cores; None where it trained none
     - ``baselines``: each baseline, summed over its processes
-    - ``all``: the whole evaluation, by the clock
+    - ``all``: the whole evaluation, in wall-clock time
     """
 
     training: float

@@ -22,7 +22,7 @@ _FEWEST = 50  # changes to regress on
 def har(
     y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
 ) -> np.ndarray:
-    """Forecast the last value, with bands of a volatility by HAR."""
+    """Forecast the last value, with bands from the volatility that HAR forecasts."""
     z = np.log(y) if logarithmic(y) else y
     known = int(origins[0])
     squares = np.diff(z, prepend=z[0]) ** 2
@@ -32,7 +32,7 @@ def har(
     steps = np.arange(first, len(z))
     if known - first - horizon < _FEWEST:
         raise ValueError(
-            f"{known} changes before the first cutoff; expected {first + 50 + horizon}"
+            f"{known} changes before the first cutoff; expected {first + _FEWEST + horizon} or more"
         )
     recent = [(sums[steps + 1] - sums[steps + 1 - span]) / span for span in _STEPS]
     inputs = np.stack([np.ones(len(steps)), *recent], axis=1)

@@ -56,7 +56,7 @@ def fit_by_torch(
 ) -> Model:
     """Fit as :func:`forecaster.fit` does, trained by PyTorch.
 
-    A series that PyTorch could not train is left out and named in ``skipped``, with the error.
+    A series that PyTorch could not train is skipped and named in ``skipped``, with the error.
 
     - ``panel, config, seed``: as for :func:`forecaster.fit`
     - ``workers``: number of processes; by default one per core

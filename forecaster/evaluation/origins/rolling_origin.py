@@ -331,7 +331,7 @@ def cross_validation(
     - ``level``: of the bands, in percent
     - ``seed``: decides on the initial weights and the batches
     - ``ends``: ``common``: cutoffs are the same times for all series, and a series that ends before
-      them is left out. ``own``: each series is forecast towards its own end, as in the M
+      them is skipped. ``own``: each series is forecast towards its own end, as in the M
       competitions; networks that start from a common network have then seen later times of other
       series. ``auto``: own where times only count the rows of each series
     - ``network``: a Flax module of your own, as for :func:`forecaster.fit`

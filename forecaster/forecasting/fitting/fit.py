@@ -52,7 +52,7 @@ def fit(
     """Train the networks of every series of the panel, all at the same time.
 
     Rows that are known at the panel's end to look wrong are left out, see :meth:`Panel.masked`. A
-    series that is too short, never changes or cannot be transformed is left out and named in
+    series that is too short, never changes or cannot be transformed is skipped and named in
     ``skipped``. With ``start="independent"`` the networks of a series depend only on its name, its
     values, the config and the seed; by default they start from networks trained on all series.
 

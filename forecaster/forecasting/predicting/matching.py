@@ -99,18 +99,18 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
         if rows < needed:
             reasons[name] = Skipped(Kind.TOO_SHORT_TO_FORECAST, int(rows), needed)
     reasons |= _spaced_otherwise(model, panel) | behind_market(panel) if latest else {}
-    left_out = {name: reasons[name] for name in panel.ids if name in reasons}
-    known = [name for name in panel.ids if name not in left_out]
+    skipped = {name: reasons[name] for name in panel.ids if name in reasons}
+    known = [name for name in panel.ids if name not in skipped]
     if not known:
-        name, reason = next(iter(left_out.items()))
+        name, reason = next(iter(skipped.items()))
         raise ModelError(f"no forecast can be made: {name}: {reason}")
-    if left_out:
+    if skipped:
         warnings.warn(
-            f"{len(left_out)} series left out:\n{name_reasons(left_out)}",
+            f"{len(skipped)} series skipped:\n{name_reasons(skipped)}",
             ForecasterWarning,
             stacklevel=3,
         )
-    return panel.only(known, left_out)
+    return panel.only(known, skipped)
 
 
 def _spaced_otherwise(model: Model, panel: Panel) -> dict[str, Skipped]:

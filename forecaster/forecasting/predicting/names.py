@@ -12,7 +12,7 @@ def resolve_names(
     """Return the series that match names, and the reason for each name without one.
 
     - ``ids``: the series that a model has networks for
-    - ``skipped``: the series that its fit left out, with the reason
+    - ``skipped``: the series that its fit skipped, with the reason
     - ``names``: as a caller writes them; None: all series of the model
     """
     if names is None:
