@@ -1,3 +1,6 @@
+from .ces import Ces as Ces
+from .ces import ces_ahead as ces_ahead
+from .ces import fit_ces as fit_ces
 from .ets import MOST_SEASON as MOST_SEASON
 from .ets import Average as Average
 from .ets import Component as Component

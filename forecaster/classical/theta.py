@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from forecaster.classical.innovations import Lengths, Values
 from forecaster.classical.rows import batches
@@ -95,21 +95,33 @@ def seasonal_pattern(row: Row, season: int) -> tuple[tuple[float, ...], bool]:
     """
     if season < 2 or len(row) < 2 * season + 1 or not _is_seasonal(row, season):
         return (), False
+    middle, trend, part = _around_trend(row, season)
+    if (row > 0).all():
+        factors = np.bincount(part, middle / trend, season) / np.bincount(part, None, season)
+        factors = factors / factors.mean()
+        if factors.min() >= _LEAST_FACTOR:
+            return tuple(factors.tolist()), True
+    return tuple(seasonal_terms(row, season).tolist()), False
+
+
+def seasonal_terms(row: Row, season: int) -> Float[np.ndarray, " season"]:
+    """Return what a season adds, from the first value on, by classical decomposition.
+
+    ``row``: at least two seasons
+    """
+    middle, trend, part = _around_trend(row, season)
+    terms = np.bincount(part, middle - trend, season) / np.bincount(part, None, season)
+    return terms - terms.mean()
+
+
+def _around_trend(row: Row, season: int) -> tuple[Row, Row, Int[np.ndarray, " time"]]:
+    """Return the values with a centred mean over a season, those means, and parts of the season."""
     weights = np.full(season, 1 / season)
     if season % 2 == 0:
         weights = np.concatenate([[0.5 / season], weights[1:], [0.5 / season]])
     trend = np.convolve(row, weights, "valid")
     begin = (len(weights) - 1) // 2
-    middle = row[begin : begin + len(trend)]
-    part = (np.arange(len(trend)) + begin) % season
-    count = np.bincount(part, minlength=season)
-    if (row > 0).all():
-        factors = np.bincount(part, middle / trend, season) / count
-        factors = factors / factors.mean()
-        if factors.min() >= _LEAST_FACTOR:
-            return tuple(factors.tolist()), True
-    terms = np.bincount(part, middle - trend, season) / count
-    return tuple((terms - terms.mean()).tolist()), False
+    return row[begin : begin + len(trend)], trend, (np.arange(len(trend)) + begin) % season
 
 
 def _is_seasonal(row: Row, season: int) -> bool:
