@@ -88,21 +88,21 @@ def estimate(
         return Estimate(np.empty((0, grid.shape[1])), np.empty((0, 0)), np.empty(0))
     squares = squares_on_grid(values, lengths, space_of(grid))
     parameters = grid[squares.argmin(1)]
-    step = (bounds[:, 1] - bounds[:, 0]) / 8
+    step = np.tile((bounds[:, 1] - bounds[:, 0]) / 8, (len(values), 1))
     best, start = squares_of(values, lengths, space_of(parameters))
     for _ in range(rounds):
         before = best
         for number in range(grid.shape[1]):
             for sign in (-1.0, 1.0):
                 tried = parameters.copy()
-                tried[:, number] = np.clip(tried[:, number] + sign * step[number], *bounds[number])
+                moved = tried[:, number] + sign * step[:, number]
+                tried[:, number] = np.clip(moved, *bounds[number])
                 new, began = squares_of(values, lengths, space_of(tried))
                 better = new < best
                 parameters = np.where(better[:, None], tried, parameters)
                 start = np.where(better[:, None], began, start)
                 best = np.where(better, new, best)
-        if (best >= before * (1 - 1e-4)).all():
-            step = step / 2
+        step = np.where((best >= before * (1 - 1e-4))[:, None], step / 2, step)
     return Estimate(parameters, start, best)
 
 

@@ -78,12 +78,14 @@ def test_a_grid_gives_what_each_model_gives_alone(longest):
         np.testing.assert_allclose(all_at_once[:, number], alone, rtol=1e-6)
 
 
+@pytest.mark.parametrize("rounds", [1, 9])
 @pytest.mark.parametrize("longest", [40, 200])
-def test_bits_do_not_depend_on_company(longest):
+def test_bits_do_not_depend_on_company(longest, rounds):
     form = FORMS[-1]
     values, lengths = series(4, [longest] * 21)
-    together = estimate(values, lengths, form.space, form.grid(), form.bounds(), rounds=1)
-    some = estimate(values[5:7], lengths[5:7], form.space, form.grid(), form.bounds(), rounds=1)
+    how = form.space, form.grid(), form.bounds()
+    together = estimate(values, lengths, *how, rounds=rounds)
+    some = estimate(values[5:7], lengths[5:7], *how, rounds=rounds)
     np.testing.assert_array_equal(together.parameters[5:7], some.parameters)
     np.testing.assert_array_equal(together.squares[5:7], some.squares)
     np.testing.assert_array_equal(together.initial[5:7], some.initial)
