@@ -202,7 +202,8 @@ def ets_ahead(
             space = form.space(np.array([component.parameters for _, component in chosen]))
             z, _ = _as_smoothed(form, batch.values, batch.lengths)
             known = np.minimum(batch.lengths, [learned[position] for position, _ in chosen])
-            _, initial = squares_of(z, known, space)
+            seen = np.arange(z.shape[1]) < known[:, None]  # a transform spreads all others' bits
+            _, initial = squares_of(np.where(seen, z, 0.0), known, space)
             weights, _ = ahead_of(space, horizon)
             mean = np.matmul(states_of(z, batch.lengths, space, initial), weights.swapaxes(1, 2))
             mean = _as_values(form, mean, batch.values[:, 0])

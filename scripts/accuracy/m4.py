@@ -2,10 +2,10 @@
 
 A part of ``accuracy.py``. The last rows of the training files are withheld, 48 hours and 13 weeks:
 origin 0 is one horizon before a series' end, origin 1 two. The horizon is the only setting of our
-networks; ETS and Theta are those of ``statsforecast``, on some of the series. OWA is the mean of
-sMAPE and MASE, each relative to Naive2, the last value of the deseasonalised series (Makridakis,
-Spiliotis & Assimakopoulos 2020, International Journal of Forecasting 36). A series without a
-forecast counts as Naive2.
+networks. ETS and Theta forecast some of the series; rows of ``AutoETS`` and ``AutoTheta`` were
+measured with the library statsforecast. OWA is the mean of sMAPE and MASE, each relative to Naive2,
+the last value of the deseasonalised series (Makridakis, Spiliotis & Assimakopoulos 2020,
+International Journal of Forecasting 36). A series without a forecast counts as Naive2.
 """
 
 import os

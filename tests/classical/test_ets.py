@@ -52,8 +52,9 @@ def test_a_series_is_by_itself_to_the_bit():
     np.testing.assert_array_equal(latest(some[::-1])[2], alone)
 
 
-def test_later_values_change_no_earlier_forecast():
-    some = rows(2, length=60)
+@pytest.mark.parametrize("length", [60, 250])  # by matrix products, by Fourier transforms
+def test_later_values_change_no_earlier_forecast(length):
+    some = rows(2, length=length)
     averages = fit_ets([row[:40] for row in some], 12)
     before = ets_ahead(some, averages, [40] * len(some), 6)
     edited = [np.concatenate([row[:45], row[45:] * 3]) for row in some]

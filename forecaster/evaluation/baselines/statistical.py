@@ -1,68 +1,146 @@
-"""AutoETS and AutoTheta, by ``statsforecast``.
+"""Exponential smoothing and Theta, by :mod:`forecaster.classical`.
 
-Arguments as of :mod:`forecaster.evaluation.baselines.simple`. The model is chosen and estimated on
-the data known at the first origin, and applied unchanged to later data, like the networks.
+A model is estimated on the data known at the first origin, and applied unchanged to later data,
+like the networks. Its quantiles are normal; their deviation is the root mean square of all errors
+``h`` steps ahead that are known at an origin. So they hold where a model is wrong, too, but errors
+that it was fitted to are among them.
+
+Each method takes all series at once. ``horizon`` and ``quantiles``: as of
+:mod:`forecaster.evaluation.baselines.simple`; so is what it returns for each series.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import ndtri
 
+from forecaster.classical import (
+    ces_ahead,
+    ets_ahead,
+    fit_ces,
+    fit_ets,
+    fit_theta,
+    theta_ahead,
+)
 from forecaster.evaluation.baselines.simple import logarithmic
 
+_FEWEST = 4  # errors that a deviation is taken from
+_UNSETTLED = 3  # first steps, whose forecasts do not count: those of Theta rest on no line yet
 
-class Forward(Protocol):
-    """A model of statsforecast that can be applied to other data than it was fitted on."""
-
-    def fit(self, y: np.ndarray) -> object:
-        """Choose and estimate the model."""
-        ...
-
-    def forward(self, y: np.ndarray, h: int, level: list[float]) -> Mapping[str, np.ndarray]:
-        """Forecast ``h`` steps after ``y``: ``mean``, ``lo-80``, ``hi-80``, ..., each (h,)."""
-        ...
+Row: TypeAlias = Float[np.ndarray, " step"]
 
 
-def ets(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
-    """Forecast by exponential smoothing of the form with the best AICc; Hyndman et al. (2008)."""
-    from statsforecast.models import AutoETS  # pyright: ignore[reportMissingImports]
+class Series(NamedTuple):
+    """A series to forecast: its values, the steps to forecast from, and the steps in a season."""
 
-    return _forward(AutoETS(season_length=season), y, origins, horizon, quantiles)
+    y: Row
+    origins: Int[np.ndarray, " origin"]
+    season: int
+
+    @property
+    def known(self) -> int:
+        """The number of values that its model is estimated on."""
+        return int(self.origins[0]) + 1
 
 
-def theta(
-    y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray, season: int
-) -> np.ndarray:
-    """Forecast by the best form of Theta.
+Ahead: TypeAlias = Callable[[list[Row], list[Row], int], list[Float[np.ndarray, "step horizon"]]]
+"""Returns the forecasts made at every step, from rows, their known parts and a season."""
+
+
+def ets(series: Sequence[Series], horizon: int, quantiles: np.ndarray) -> list[np.ndarray]:
+    """Forecast by exponential smoothing, averaged over its best forms; Hyndman et al. (2008)."""
+
+    def ahead(rows: list[Row], known: list[Row], season: int) -> list[np.ndarray]:
+        return ets_ahead(rows, fit_ets(known, season), [len(row) for row in known], horizon)
+
+    return _forecast(ahead, series, quantiles, _from_first)
+
+
+def theta(series: Sequence[Series], horizon: int, quantiles: np.ndarray) -> list[np.ndarray]:
+    """Forecast by the dynamic optimised Theta model.
 
     Fiorucci et al. (2016), International Journal of Forecasting 32.
     """
-    from statsforecast.models import AutoTheta  # pyright: ignore[reportMissingImports]
 
-    return _forward(AutoTheta(season_length=season), y, origins, horizon, quantiles)
+    def ahead(rows: list[Row], known: list[Row], season: int) -> list[np.ndarray]:
+        return theta_ahead(rows, fit_theta(known, season), horizon)
 
-
-def _forward(
-    model: Forward, y: np.ndarray, origins: np.ndarray, horizon: int, quantiles: np.ndarray
-) -> np.ndarray:
-    z = np.log(y) if logarithmic(y) else y
-    model.fit(z[: origins[0] + 1])
-    below = np.asarray(quantiles)[np.asarray(quantiles) < 0.5]
-    level = [round(100 * (1 - 2 * q), 6) for q in below]
-    out = np.full((len(origins), horizon, len(quantiles)), np.nan)
-    for position, origin in enumerate(origins):
-        forecasts = model.forward(z[: origin + 1], h=horizon, level=level)
-        for number, quantile in enumerate(quantiles):
-            out[position, :, number] = forecasts[_key(forecasts, quantile)]
-    return np.exp(out) if logarithmic(y) else out
+    return _forecast(ahead, series, quantiles, _from_first)
 
 
-def _key(forecasts: Mapping[str, np.ndarray], quantile: float) -> str:
-    """Return the name that statsforecast gives to a quantile."""
-    if quantile == 0.5:
-        return "mean"
-    side, percent = "lo" if quantile < 0.5 else "hi", round(100 * abs(1 - 2 * quantile), 6)
-    return next(k for k in forecasts if k.startswith(side) and float(k.split("-")[1]) == percent)
+def ces(series: Sequence[Series], horizon: int, quantiles: np.ndarray) -> list[np.ndarray]:
+    """Forecast by complex exponential smoothing.
+
+    Svetunkov, Kourentzes & Ord (2022), Naval Research Logistics 69.
+    """
+
+    def ahead(rows: list[Row], known: list[Row], season: int) -> list[np.ndarray]:
+        return ces_ahead(rows, fit_ces(known, season), horizon)
+
+    return _forecast(ahead, series, quantiles, _smoothed)  # its trend is a share of the level
+
+
+def _forecast(
+    ahead: Ahead,
+    series: Sequence[Series],
+    quantiles: np.ndarray,
+    smoothed: Callable[[np.ndarray], Row],
+) -> list[np.ndarray]:
+    """Return the quantiles of each series; NaN where too few values are known."""
+    out = [np.empty(0)] * len(series)
+    for season, members in _by_season(series):
+        rows = [smoothed(series[where].y) for where in members]
+        known = [row[: series[where].known] for where, row in zip(members, rows, strict=True)]
+        for where, z, made in zip(members, rows, ahead(rows, known, season), strict=True):
+            out[where] = _with_errors(series[where], z, made, quantiles)
+    return out
+
+
+def _by_season(series: Sequence[Series]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each season, and the positions of the series that have it."""
+    for season in sorted({one.season for one in series}):
+        yield season, [where for where, one in enumerate(series) if one.season == season]
+
+
+def _smoothed(y: np.ndarray) -> np.ndarray:
+    return np.log(y) if logarithmic(y) else np.asarray(y, float)
+
+
+def _from_first(y: np.ndarray) -> np.ndarray:
+    """Return what is smoothed, counted from its first value, which has no logarithm again."""
+    z = _smoothed(y)
+    return z - z[0]
+
+
+def _with_errors(
+    series: Series, z: Row, made: Float[np.ndarray, "step horizon"], quantiles: np.ndarray
+) -> Float[np.ndarray, "origin horizon quantile"]:
+    """Return normal quantiles of a series around the forecasts of what is smoothed of it."""
+    spread = _deviations(z, made)[series.origins, :, None] * ndtri(quantiles)
+    out = made[series.origins, :, None] + spread + (_smoothed(series.y)[0] - z[0])
+    return np.exp(out) if logarithmic(series.y) else out
+
+
+def _deviations(
+    z: Row, made: Float[np.ndarray, "step horizon"]
+) -> Float[np.ndarray, "step horizon"]:
+    """Return the deviation of forecasts made at each step, from errors known by then.
+
+    Where hardly any are known so far ahead, that of fewer steps ahead grows like a random walk's.
+    """
+    steps, horizon = made.shape
+    out = np.full((steps, horizon), np.nan)
+    for ahead in range(1, horizon + 1):
+        errors = z[ahead:] - made[: max(0, steps - ahead), ahead - 1]
+        squares = np.pad(errors**2, (min(ahead, steps), 0))
+        squares[: ahead + _UNSETTLED] = 0
+        count = np.maximum(np.arange(steps) + 1 - ahead - _UNSETTLED, 0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            known = np.sqrt(np.cumsum(squares) / count)
+        if ahead > 1:
+            fewer = out[:, ahead - 2] * np.sqrt(ahead / (ahead - 1))
+            known = np.where(count >= _FEWEST, known, fewer)
+        out[:, ahead - 1] = known
+    return out

@@ -1,0 +1,85 @@
+"""Exponential smoothing and Theta as baselines: bands, seasons, company, and short series."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import ForecasterWarning
+from forecaster.evaluation import baselines
+from forecaster.evaluation.baselines import BASELINES, statistical
+from forecaster.evaluation.baselines.statistical import Series
+
+NAMES = [name for name, baseline in BASELINES.items() if baseline.together]
+QUANTILES = np.array([0.1, 0.5, 0.9])
+
+
+def walks(count: int, steps: int, seed: int = 0) -> list[np.ndarray]:
+    """Levels that errors move by 0.4 of themselves, far above zero."""
+    random = np.random.default_rng(seed)
+    error = random.normal(size=(count, steps))
+    moved = 0.4 * np.cumsum(error, axis=1)
+    return list(1000 + error + np.pad(moved, ((0, 0), (1, 0)))[:, :-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bands_hold_what_they_say_at_every_horizon(name):
+    """A level of exponential smoothing is what each of these models can hold."""
+    horizon, origin = 6, 150
+    some = [Series(y, np.array([origin]), 1) for y in walks(300, origin + horizon + 1)]
+    made = np.array(getattr(statistical, name)(some, horizon, QUANTILES))[:, 0]
+    came = np.array([series.y[origin + 1 :] for series in some])
+    inside = ((made[..., 0] < came) & (came < made[..., 2])).mean(0)
+    np.testing.assert_allclose(inside, 0.8, atol=0.08)
+    width = (made[..., 2] - made[..., 0]).mean(0) / (2 * 1.2816)
+    truth = np.sqrt(1 + 0.16 * np.arange(horizon))
+    np.testing.assert_allclose(width, truth, rtol=0.12)
+
+
+def test_deviations_are_those_of_the_errors_known_at_each_step():
+    random = np.random.default_rng(1)
+    z, made = random.normal(size=30), random.normal(size=(30, 4))
+    found = statistical._deviations(z, made)
+    for step in (12, 20, 29):
+        for ahead in (1, 2, 4):
+            errors = [z[s + ahead] - made[s, ahead - 1] for s in range(3, step + 1 - ahead)]
+            expected = np.sqrt(np.mean(np.square(errors)))
+            assert found[step, ahead - 1] == pytest.approx(expected)
+    assert found[8, 3] == pytest.approx(found[8, 2] * np.sqrt(4 / 3))  # two errors are too few
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_baseline_of_all_series_is_that_of_each(name):
+    some = [
+        Series(y, np.array([60, 66, 70]), season)
+        for y, season in zip(walks(4, 80), (1, 4, 1, 4), strict=True)
+    ]
+    some[1].y[:] += 9 * np.sin(np.arange(80) * np.pi / 2)
+    together = getattr(statistical, name)(some, 3, QUANTILES)
+    for one, made in zip(some, together, strict=True):
+        np.testing.assert_array_equal(getattr(statistical, name)([one], 3, QUANTILES)[0], made)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_season_and_a_trend_go_on(name):
+    months = pd.date_range("2015-01-01", periods=96, freq="MS")
+    t = np.arange(96)
+    y = 100 * 1.01**t * (1 + 0.3 * np.sin(2 * np.pi * t / 12))
+    panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": months, "y": y}))
+    made = baselines.forecast(panel, panel.times[[71]], name, horizon=12)
+    column = BASELINES[name].column
+    error = (made[column] / made["y"] - 1).abs()
+    assert error.max() < 0.05
+    naive = baselines.forecast(panel, panel.times[[71]], "seasonal_naive", horizon=12)
+    assert error.mean() < 0.5 * (naive["SeasonalNaive"] / naive["y"] - 1).abs().mean()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_too_few_values_are_said(name):
+    steps = np.arange(3)
+    frame = pd.DataFrame({"unique_id": "a", "ds": np.r_[steps, 3, 4], "y": [1.0, 2, 4, 3, 5]})
+    panel = fc.load_panel(frame)
+    with pytest.warns(ForecasterWarning, match="no forecasts from 1 of 1 cutoffs"):
+        made = baselines.forecast(panel, panel.times[[2]], name, horizon=2)
+    assert made[BASELINES[name].column].isna().all()
