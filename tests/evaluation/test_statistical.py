@@ -36,10 +36,10 @@ def test_bands_hold_what_they_say_at_every_horizon(name):
     np.testing.assert_allclose(width, truth, rtol=0.12)
 
 
-def test_deviations_are_those_of_the_errors_known_at_each_step():
+def testdeviations_are_those_of_the_errors_known_at_each_step():
     random = np.random.default_rng(1)
     z, made = random.normal(size=30), random.normal(size=(30, 4))
-    found = statistical._deviations(z, made)
+    found = statistical.deviations(z, made)
     for step in (12, 20, 29):
         for ahead in (1, 2, 4):
             errors = [z[s + ahead] - made[s, ahead - 1] for s in range(3, step + 1 - ahead)]

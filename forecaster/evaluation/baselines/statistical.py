@@ -118,12 +118,12 @@ def _with_errors(
     series: Series, z: Row, made: Float[np.ndarray, "step horizon"], quantiles: np.ndarray
 ) -> Float[np.ndarray, "origin horizon quantile"]:
     """Return normal quantiles of a series around the forecasts of what is smoothed of it."""
-    spread = _deviations(z, made)[series.origins, :, None] * ndtri(quantiles)
+    spread = deviations(z, made)[series.origins, :, None] * ndtri(quantiles)
     out = made[series.origins, :, None] + spread + (_smoothed(series.y)[0] - z[0])
     return np.exp(out) if logarithmic(series.y) else out
 
 
-def _deviations(
+def deviations(
     z: Row, made: Float[np.ndarray, "step horizon"]
 ) -> Float[np.ndarray, "step horizon"]:
     """Return the deviation of forecasts made at each step, from errors known by then.
