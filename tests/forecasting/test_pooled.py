@@ -50,14 +50,17 @@ def test_a_common_start_helps_series_that_are_short(waves):
 
 
 def test_how_much_is_believed_is_learned_from_all_series_unless_they_are_independent():
-    y = np.random.default_rng(0).normal(size=(20, 160))
-    ds = np.arange(160)
-    parts = [pd.DataFrame({"unique_id": f"s{n}", "ds": ds, "y": row}) for n, row in enumerate(y)]
-    noise = Panel.from_frame(pd.concat(parts))
-    settings = fc.Config(hidden=2, lookback=20, horizon=1, validation=40, epochs=1, members=1)
-    together = fc.fit(noise, settings)
-    alone = fc.fit(noise, dataclasses.replace(settings, start="independent"))
-    assert together.transform.doubt == 0.0 and alone.transform.doubt == DOUBT
+    walks = np.random.default_rng(3).normal(size=(20, 300)).cumsum(1)
+    ds = np.arange(300)
+    parts = [
+        pd.DataFrame({"unique_id": f"s{n}", "ds": ds, "y": row}) for n, row in enumerate(walks)
+    ]
+    panel = Panel.from_frame(pd.concat(parts))
+    settings = fc.Config(hidden=2, lookback=20, horizon=4, validation=40, epochs=1, members=1)
+    together = fc.fit(panel, settings)
+    alone = fc.fit(panel, dataclasses.replace(settings, start="independent"))
+    assert together.transform.doubt > DOUBT == alone.transform.doubt
+    assert together.transform.shares and not alone.transform.shares
 
 
 def test_the_same_seed_gives_the_same_bits_and_saved_models_forecast_alike(panel, pooled, tmp_path):

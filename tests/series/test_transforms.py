@@ -119,9 +119,9 @@ def test_transforms_are_chosen_by_what_the_series_are():
     assert Transform.choose("auto", prices) == Transform("log_return")
     natures = {name: Nature(logarithmic=True, seasons=(5,)) for name in weekdays.ids}
     assert Transform.choose("auto", weekdays) == Transform("combined", natures=natures)
-    natures = {name: Nature(logarithmic=True) for name in steps.ids}
+    natures = {name: Nature(logarithmic=True, spacing=1.0) for name in steps.ids}
     assert Transform.choose("auto", steps) == Transform("combined", natures=natures)
-    natures = {name: Nature(logarithmic=True, seasons=(4, 8)) for name in steps.ids}
+    natures = {name: Nature(logarithmic=True, seasons=(4, 8), spacing=1.0) for name in steps.ids}
     assert Transform.choose("auto", steps, (4, 8)) == Transform("combined", natures=natures)
     assert Transform.choose("seasonal", steps, season=13) == Transform("seasonal", 13)
 

@@ -210,7 +210,7 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     steps = int(panel.mask.sum(1).max())
     sample = sampled(panel.ids, steps)
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
-        transform = transform.learning_doubt(panel.only(sample), config.horizon)
+        transform = transform.learned_from(panel.only(sample), config.horizon)
     return panel, Common(tuple(sample), steps, transform)
 
 
@@ -225,12 +225,14 @@ def _fitted(
     executor: swarm.Executor | None = None,
 ) -> Part:
     """Train the networks of series that the common transform can take, and judge them."""
-    transform = common.transform
+    rows = panel.mask.sum(1)
+    # Networks learn from errors of classical models that have not seen the outcomes.
+    transform = common.transform.with_experts(panel, rows // 2)
     transformed = transform.apply(panel, config.horizon, common.steps)
     networks, seconds = trainer(config, transformed, panel.ids, seed)
     scores, errors = validated(networks, transform, transformed, panel, executor)
     report = networks.report.assign(**errors)
-    report.insert(0, "rows", panel.mask.sum(1))
+    report.insert(0, "rows", rows)
     spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
     broken, lost = _broken(report), _lost(report)
     report = report.drop(columns="why_not", errors="ignore")
@@ -240,7 +242,7 @@ def _fitted(
         channels=panel.channels,
         target=panel.target,
         frequency=panel.frequency,
-        transform=transform,
+        transform=transform.with_experts(panel),
         normal_scores=scores.astype(np.float32),
         spread=np.ones(config.horizon),
         fitted_until=panel.times[transformed.positions[:, -1]],
@@ -294,13 +296,14 @@ def learn_common(
     bare = dataclasses.replace(transform, natures={})
     if config.start != "pooled" or tune:
         return Common(sample.ids, steps, bare)
-    transform = transform.learning_doubt(sample, config.horizon)
-    transformed = transform.apply(sample, config.horizon, steps)
+    transform = transform.learned_from(sample, config.horizon)
+    held_back = sample.mask.sum(1) // 2
+    transformed = transform.with_experts(sample, held_back).apply(sample, config.horizon, steps)
     pooled = train_pooled(
         config, split_of(config, steps), transformed.features.shape[-1], network,
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
-    return Common(sample.ids, steps, dataclasses.replace(bare, doubt=transform.doubt), pooled)
+    return Common(sample.ids, steps, dataclasses.replace(transform, natures={}), pooled)
 
 
 def sampled(ids: Sequence[str], steps: int) -> list[str]:

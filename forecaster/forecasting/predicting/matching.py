@@ -40,7 +40,7 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     return dataclasses.replace(
         model,
         networks=_extended(model.networks, new),
-        transform=model.transform.with_series(part, model.config.season),
+        transform=model.transform.with_series(part, model.config.season).with_experts(part),
         normal_scores=np.concatenate([model.normal_scores, scores]),
         fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part)]),
         spacing=np.concatenate([model.spacing, _spacing(part)]),

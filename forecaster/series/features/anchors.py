@@ -6,6 +6,10 @@ Their weights are a power of the inverse of their recent errors (Bates & Granger
 Research Quarterly 20; powers above one: Stock & Watson 2004, Journal of Forecasting 23). Each step
 and each stretch of the horizon has its own weights, from the errors known at that step.
 
+Forecasts of classical models (:mod:`forecaster.series.features.experts`) may stand beside the
+anchors. The combination of anchors and each of these models then have weights of their own: at
+first those that were best over a panel, and the more errors a series has, the more its own.
+
 The combination is then shrunk towards the last value, the more the weaker the evidence for it is,
 so that a random walk is forecast as one (the positive-part estimator of James & Stein 1961, Fourth
 Berkeley Symposium 1). The difference from the last value is kept where past outcomes confirm it,
@@ -22,6 +26,7 @@ from numpy.lib.stride_tricks import as_strided
 
 Steps: TypeAlias = Float[np.ndarray, " step"]
 Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
+Shares: TypeAlias = Float[np.ndarray, "forecast stretch"]
 
 _POWER = 6  # of the inverse errors; 4 to 12 are about as good on M4's hourly and weekly series
 _MEMORY, _MEMORY_OF_HORIZON = 100, 7  # steps of the mean error: at least, and per step ahead
@@ -33,6 +38,9 @@ DOUBT = 0.2
 """The default of ``doubt``: up to this squared t-statistic the last value is forecast."""
 _EVIDENCE, _EVIDENCE_OF_HORIZON = 300, 20  # steps of the t-statistic: at least, and per step ahead
 _HANDICAP = 1.05  # on the errors of all anchors but the last value, in favour of a random walk
+_OWN = 20  # independent errors with which a series' own weights count half
+_PANEL_POWER = 3  # of the inverse errors over a panel
+_PANEL_PRIOR = 10  # series without a difference, which the errors over a panel are shrunk to
 
 
 class Combined(NamedTuple):
@@ -46,33 +54,50 @@ class Combined(NamedTuple):
     error: Ahead
 
 
-def combine(z: Steps, seasons: Sequence[int], horizon: int, doubt: float = DOUBT) -> Combined:
+def combine(
+    z: Steps,
+    seasons: Sequence[int],
+    horizon: int,
+    doubt: float = DOUBT,
+    experts: Sequence[Ahead] = (),
+    shares: Shares | None = None,
+) -> Combined:
     """Combine the anchors of one series, without gaps, for ``1 ... horizon`` steps ahead.
 
     - ``z``: the observed values in order
     - ``seasons``: the steps in each season
     - ``doubt``: the squared t-statistic up to which the last value is forecast instead
+    - ``experts``: forecasts made at each step by other models; NaN where there is none
+    - ``shares``: of the anchors and of each expert, see :func:`shares_of`; by default equal
     """
     naive = _flat(z, horizon)
-    difference = _from_last_value(z, seasons, horizon)
+    difference = _mixed(z, seasons, horizon, experts, shares)
     base = naive + _kept_share(_squared_t(difference, z), doubt, horizon) * difference
     return Combined(base, decayed_errors(base, z, _decay(horizon)))
 
 
 def errors_by_doubt(
-    z: Steps, seasons: Sequence[int], horizon: int, doubts: Sequence[float]
+    z: Steps,
+    seasons: Sequence[int],
+    horizon: int,
+    doubts: Sequence[float],
+    experts: Sequence[Ahead] = (),
+    shares: Shares | None = None,
+    since: int | None = None,
 ) -> Float[np.ndarray, " doubt"]:
-    """Return, for each doubt, the error in the later half of a series over that of the last value.
+    """Return, for each doubt, the error in the later part of a series over that of the last value.
 
-    Errors are mean absolute errors. Other arguments as of :func:`combine`. NaN where the series
-    does not change.
+    Errors are mean absolute errors. NaN where the series does not change.
+
+    ``since``: the step from which on errors count; by default half of the series. Other arguments
+    as of :func:`combine`.
     """
     naive = _flat(z, horizon)
-    difference = _from_last_value(z, seasons, horizon)
+    difference = _mixed(z, seasons, horizon, experts, shares)
     squared_t = _squared_t(difference, z)
 
     def error(base: Ahead) -> float:
-        known = _known_errors(base, z)[len(z) // 2 :]
+        known = _known_errors(base, z)[len(z) // 2 if since is None else since :]
         return float(np.nanmean(known)) if np.isfinite(known).any() else np.nan
 
     naive_error = error(naive)
@@ -80,6 +105,80 @@ def errors_by_doubt(
         return np.full(len(doubts), np.nan)
     bases = (naive + _kept_share(squared_t, doubt, horizon) * difference for doubt in doubts)
     return np.array([error(base) / naive_error for base in bases])
+
+
+def log_errors(
+    z: Steps, seasons: Sequence[int], horizon: int, experts: Sequence[Ahead], since: int
+) -> Float[np.ndarray, "forecast stretch"]:
+    """Return the logarithm of the mean errors of the anchors and of each expert, by stretch.
+
+    They are errors of the forecasts made at ``since`` or later, in units of their geometric mean;
+    NaN in all rows where one forecast has no error. Other arguments as of :func:`combine`.
+    """
+    naive = _flat(z, horizon)
+    anchored = naive + _from_last_value(z, seasons, horizon)
+    made_before = np.arange(len(z))[:, None] - np.arange(1, horizon + 1) < since
+    stretches = _stretches(horizon)
+    rows: list[list[float]] = []
+    for forecasts in (anchored, *experts):
+        known = np.where(made_before, np.nan, _known_errors(forecasts, z))
+        parts = (known[:, a:b] for a, b in itertools.pairwise(stretches))
+        rows.append(
+            [float(np.nanmean(part)) if np.isfinite(part).any() else np.nan for part in parts]
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(np.array(rows))
+        logs = logs - logs.mean(0)
+    return np.where(np.isfinite(logs).all(0), logs, np.nan)
+
+
+def shares_of(errors: Float[np.ndarray, "series forecast stretch"]) -> Shares:
+    """Return the shares of anchors and experts that suit a panel, the largest of them 1.
+
+    They are a power of the inverse of their errors over the panel, shrunk to equal shares where few
+    series have errors.
+
+    ``errors``: of :func:`log_errors`, of each series
+    """
+    known = np.isfinite(errors).sum(0)
+    mean = np.nansum(errors, 0) / (known + _PANEL_PRIOR)
+    return np.exp(-_PANEL_POWER * (mean - mean.min(0)))
+
+
+def _mixed(
+    z: Steps,
+    seasons: Sequence[int],
+    horizon: int,
+    experts: Sequence[Ahead],
+    shares: Shares | None,
+) -> Ahead:
+    """Return the weighted mean of anchors and experts less the last value."""
+    anchored = _from_last_value(z, seasons, horizon)
+    if not experts:
+        return anchored
+    stretches, decay = _stretches(horizon), _decay(horizon)
+    naive = _flat(z, horizon)
+    # Trends that lead beyond all that was seen are cut there.
+    reach = (np.maximum.accumulate(z) - np.minimum.accumulate(z))[:, None]
+    differences = [anchored, *(np.clip(one - naive, -reach, reach) for one in experts)]
+    floor = 1e-9 * np.maximum.accumulate(np.abs(z))[:, None] + 1e-300
+    errors = [_recent_errors(naive + one, z, stretches, decay) + floor for one in differences]
+    best = np.fmin.reduce(errors)
+    middle = (stretches[:-1] + stretches[1:] + 1) / 2
+    memory = max(_MEMORY, _MEMORY_OF_HORIZON * horizon)
+    # Errors over several steps overlap.
+    count = np.maximum(np.minimum(np.arange(len(z)), memory)[:, None] / middle - 1, 0.0)
+    power = _POWER * count / (count + _OWN)
+    total, weights = np.zeros((len(z), horizon)), np.zeros((len(z), horizon))
+    for number, (difference, error) in enumerate(zip(differences, errors, strict=True)):
+        with np.errstate(invalid="ignore"):
+            own = np.nan_to_num(np.minimum(best / error, 1.0), nan=1.0) ** power
+        weight = own if shares is None else own * shares[number]
+        weight = np.repeat(weight, np.diff(stretches), axis=1)
+        usable = np.isfinite(difference)
+        total += np.where(usable, weight * np.where(usable, difference, 0.0), 0.0)
+        weights += np.where(usable, weight, 0.0)
+    return total / weights  # the anchors' is always there
 
 
 def _from_last_value(z: Steps, seasons: Sequence[int], horizon: int) -> Ahead:
@@ -111,8 +210,15 @@ def _decay(horizon: int) -> float:
 def _kept_share(squared_t: Float[np.ndarray, "step stretch"], doubt: float, horizon: int) -> Ahead:
     """Return the share of the difference from the last value that is kept at each step.
 
-    It is 1 - ``doubt`` / ``squared_t``, and at least 0.
+    It is 1 - ``doubt`` / ``squared_t``, and at least 0; without doubt it is 1. Where no outcome is
+    known for a stretch of the horizon, the one before stands for it.
     """
+    if doubt == 0:
+        return np.ones((len(squared_t), horizon))
+    squared_t = squared_t.copy()
+    for stretch in range(1, squared_t.shape[1]):
+        unknown = np.isnan(squared_t[:, stretch])
+        squared_t[unknown, stretch] = squared_t[unknown, stretch - 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         kept = np.nan_to_num(np.maximum(1 - doubt / squared_t, 0.0), nan=0.0)
     return np.repeat(kept, np.diff(_stretches(horizon)), axis=1)
@@ -259,6 +365,11 @@ def _decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarr
     weight = np.asarray(lfilter(*coefficients, known.astype(float), axis=0))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(weight > 0, total / weight, np.nan)
+
+
+def count_of_stretches(horizon: int) -> int:
+    """Return the number of stretches of a horizon, which have shares of their own."""
+    return len(_stretches(horizon)) - 1
 
 
 def _stretches(horizon: int) -> np.ndarray:

@@ -1,25 +1,41 @@
 """The combined transform: features are the errors of a combination of simple forecasts."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from forecaster.series.calendar.gaps import regular_spacing, without_gaps
 from forecaster.series.calendar.seasons import seasons_of
 from forecaster.series.causal import shift, squash
 from forecaster.series.features.anchors import (
     DOUBT,
+    Ahead,
+    Shares,
     combine,
     decayed_errors,
     errors_by_doubt,
+    log_errors,
+    shares_of,
     smoothed,
+)
+from forecaster.series.features.experts import (
+    NO_EXPERTS,
+    Experts,
+    basic_season,
+    experts_ahead,
+    fit_experts,
 )
 from forecaster.series.panel.panel import Panel
 
 FEATURES = 10
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)
 _FEWEST, _MOST = 8, 60  # series from which the doubt is chosen
+_JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
+_VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
 
@@ -29,28 +45,69 @@ class Nature:
 
     - ``logarithmic``: whether networks see its logarithm
     - ``seasons``: the steps in each season, shortest first; empty where it has none
+    - ``spacing``: at which rows are expected, see :func:`regular_spacing`
+    - ``experts``: classical models, fitted on its first rows
     """
 
     logarithmic: bool = False
     seasons: tuple[int, ...] = ()
+    spacing: float = 0.0
+    experts: Experts = NO_EXPERTS
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
         """Find the properties of one series; ``seasons``: given by the user, or None to find."""
         logarithmic = bool((values > 0).all())
         z = np.log(values) if logarithmic else values
-        return Nature(logarithmic, tuple(seasons_of(times, z) if seasons is None else seasons))
+        found = tuple(seasons_of(times, z) if seasons is None else seasons)
+        return Nature(logarithmic, found, regular_spacing(times))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**dataclasses.asdict(self), "experts": self.experts.to_json()}
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "Nature":
+        """Read what :meth:`to_json` returned, also in older versions.
+
+        Raises KeyError, TypeError or ValueError for anything else.
+        """
+        experts = fields.get("experts")
+        return Nature(
+            bool(fields["logarithmic"]),
+            tuple(map(int, fields["seasons"])),
+            float(fields.get("spacing", 0.0)),
+            Experts() if experts is None else Experts.from_json(experts),
+        )
+
+    def without_gaps(
+        self, values: Float[np.ndarray, " row"], times: np.ndarray
+    ) -> tuple[Float[np.ndarray, " step"], Int[np.ndarray, " row"]]:
+        """Return the values with missing rows filled, and the steps of the rows there."""
+        season = self.seasons[0] if self.seasons else 1
+        return without_gaps(values, times, self.spacing, season)
+
+    def as_features(self, forecasts: Ahead) -> Ahead:
+        """Return forecasts in the units that networks see; NaN where there is no logarithm."""
+        if not self.logarithmic:
+            return forecasts
+        return np.log(np.where(forecasts > 0, forecasts, np.nan))
 
 
 def combined(
-    z: Float[np.ndarray, " step"], seasons: Sequence[int], horizon: int, doubt: float = DOUBT
+    z: Float[np.ndarray, " step"],
+    seasons: Sequence[int],
+    horizon: int,
+    doubt: float = DOUBT,
+    experts: Sequence[Ahead] = (),
+    shares: Shares | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return base and scale by horizon, and the features, of one series.
 
     Arguments as of :func:`forecaster.series.features.anchors.combine`.
     """
     basic = seasons[0] if seasons else 1
-    base = combine(z, seasons, horizon, doubt).base
+    base = combine(z, seasons, horizon, doubt, experts, shares).base
     floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[:, None]
     fast, slow = (
         _TO_DEVIATION * decayed_errors(base, z, 1 - 1 / max(steps, cycles * basic)) + floor
@@ -83,19 +140,47 @@ def combined(
     return base, scale, np.stack(features, axis=-1)
 
 
-def choose_doubt(
-    rows: Sequence[Float[np.ndarray, " step"]], seasons: Sequence[Sequence[int]], horizon: int
-) -> float:
-    """Return the doubt with the smallest mean error in the past of all series.
+def learn_weights(
+    rows: Sequence[Float[np.ndarray, " step"]], natures: Sequence[Nature], horizon: int
+) -> tuple[float, Shares | None]:
+    """Return the doubt and the shares with the smallest errors in the past of all series.
+
+    The classical models are fitted on the earlier half of each series, and judged on the later. The
+    doubt is the default, unless another is better by more than the standard error of the
+    difference. Shares are None where no series has errors of all models.
+
+    - ``rows``: the values of each series, without gaps
+    - ``natures``: of each series
+    """
+    every = max(1, len(rows) // _MOST)
+    rows, natures = rows[::every], natures[::every]
+    cuts = [max(len(row) // 2, len(row) - _JUDGED * horizon, 1) for row in rows]
+    seasons = [basic_season(nature.seasons) for nature in natures]
+    fitted = fit_experts([row[:cut] for row, cut in zip(rows, cuts, strict=True)], seasons)
+    made = experts_ahead(rows, fitted, horizon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = [
+            np.log(row) if one.logarithmic else row for row, one in zip(rows, natures, strict=True)
+        ]
+    series = [
+        (z, nature.seasons, [nature.as_features(one) for one in of], cut)
+        for z, nature, of, cut in zip(logs, natures, made, cuts, strict=True)
+    ]
+    errors = np.array([log_errors(z, its, horizon, of, cut - 1) for z, its, of, cut in series])
+    shares = shares_of(errors) if np.isfinite(errors).any() else None
+    by_doubt = np.array(
+        [errors_by_doubt(z, its, horizon, _DOUBTS, of, shares, cut) for z, its, of, cut in series]
+    )
+    return choose_doubt(by_doubt), shares
+
+
+def choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:
+    """Return the doubt with the smallest mean error over all series.
 
     It is the default, unless another is better by more than the standard error of the difference.
 
-    - ``rows``: the values of each series, without gaps
-    - ``seasons``: of each series
+    ``errors``: of :func:`errors_by_doubt` for each series
     """
-    every = max(1, len(rows) // _MOST)
-    both = list(zip(rows, seasons, strict=True))[::every]
-    errors = np.array([errors_by_doubt(z, season, horizon, _DOUBTS) for z, season in both])
     errors = errors[np.isfinite(errors).all(1)]
     if len(errors) < _FEWEST:
         return DOUBT
@@ -105,13 +190,40 @@ def choose_doubt(
     return _DOUBTS[best] if sure else DOUBT
 
 
-def natures_of(panel: Panel, seasons: Sequence[int] | None) -> dict[str, Nature]:
-    """Return the :class:`Nature` of each series of a panel, by name."""
+def natures_of(
+    panel: Panel, seasons: Sequence[int] | None, common: Sequence[int] = ()
+) -> dict[str, Nature]:
+    """Return the :class:`Nature` of each series of a panel, by name, without classical models.
+
+    - ``seasons``: given by the user, or None to find
+    - ``common``: of :func:`common_seasons`, for series that do not show them
+    """
     values = panel.channel(panel.target)
-    return {
+    natures = {
         name: Nature.of(panel.times[seen], values[row, seen], seasons)
         for row, (name, seen) in enumerate(zip(panel.ids, panel.mask, strict=True))
     }
+    return {name: with_common(nature, common) for name, nature in natures.items()}
+
+
+def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
+    """Return the seasons that most of those series share which have any; empty for none.
+
+    A short series may not show the season that its neighbours have.
+    """
+    found = Counter(nature.seasons for nature in natures.values() if nature.seasons)
+    if not found:
+        return ()
+    seasons, count = min(found.items(), key=lambda item: (-item[1], item[0]))
+    often = count >= _MAJORITY * found.total() and count >= _VOTES * len(natures)
+    return seasons if often and len(natures) >= _FEWEST else ()
+
+
+def with_common(nature: Nature, common: Sequence[int]) -> Nature:
+    """Return the properties of a series with common seasons, unless it shows them itself."""
+    if not common or set(common) <= set(nature.seasons):
+        return nature
+    return dataclasses.replace(nature, seasons=tuple(common))
 
 
 def _later(values: Float[np.ndarray, " step"], steps: int) -> Float[np.ndarray, " step"]:

@@ -8,7 +8,7 @@ targets are alike in calm and in volatile times, and a network that predicts 0 i
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -20,8 +20,17 @@ from forecaster.series.calendar.ahead import times_after_rows
 from forecaster.series.calendar.seasons import default_season
 from forecaster.series.calendar.times import show_time
 from forecaster.series.causal import Rows, change_features, decayed_mean, shift, squash
-from forecaster.series.features.anchors import DOUBT
-from forecaster.series.features.combined import FEATURES, Nature, choose_doubt, combined, natures_of
+from forecaster.series.features.anchors import DOUBT, count_of_stretches
+from forecaster.series.features.combined import (
+    FEATURES,
+    Nature,
+    combined,
+    common_seasons,
+    learn_weights,
+    natures_of,
+    with_common,
+)
+from forecaster.series.features.experts import COUNT, basic_season, experts_ahead, fit_experts
 from forecaster.series.features.market import MARKET_FEATURES, market_features
 from forecaster.series.features.prices import price_feature_count, price_features
 from forecaster.series.panel.covariates import Scaling
@@ -32,6 +41,7 @@ Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # changes that a volatility needs
+_AT_ONCE = 2**22  # forecasts of classical models that are in memory at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +54,9 @@ class Transform:
       so that later rows do not change the features
     - ``covariates``: how covariates become features
     - ``doubt``: about the combination of anchors, see :func:`combine`
+    - ``shares``: of the anchors and of each classical model, by stretch of the horizon, see
+      :func:`combine`; empty for equal ones
+    - ``common_seasons``: for series whose times are whole numbers and that do not show a season
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
     """
@@ -56,6 +69,8 @@ class Transform:
     covariates: Scaling = dataclasses.field(default_factory=Scaling)
     doubt: float = DOUBT
     market: str | None = None
+    shares: tuple[tuple[float, ...], ...] = ()
+    common_seasons: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -110,31 +125,82 @@ class Transform:
         natures = self.natures
         if self.name == "combined":
             given = (season,) if isinstance(season, int) else season
-            natures = MappingProxyType({**natures, **natures_of(panel, given)})
+            made = natures_of(panel, given, self.common_seasons)
+            natures = MappingProxyType({**natures, **made})
         return dataclasses.replace(self, natures=natures, covariates=known)
 
-    def learning_doubt(self, panel: Panel, horizon: int) -> "Transform":
-        """Return the transform with the doubt that had the smallest errors in the panel's past."""
+    def learned_from(self, panel: Panel, horizon: int) -> "Transform":
+        """Return the transform with the weights that had the smallest errors in a panel's past.
+
+        They are the doubt and the shares. Where times are whole numbers, series also take the
+        seasons that most others have.
+        """
         if self.name != "combined":
             return self
-        histories = Histories.of(panel)
-        z = self._z(panel, histories.values[:, :, panel.channels.index(panel.target)])
-        rows = [z[row, begin:] for row, begin in enumerate(histories.first)]
-        seasons = [self._nature(name).seasons for name in panel.ids]
-        return dataclasses.replace(self, doubt=choose_doubt(rows, seasons, horizon))
+        known = self
+        natures = {name: self._nature(name) for name in panel.ids}
+        if panel.frequency.alias == "step" and (common := common_seasons(natures)):
+            known = self._with_common(common)
+            natures = {name: known._nature(name) for name in panel.ids}
+        rows = known._without_gaps(panel, natures)
+        doubt, shares = learn_weights(rows, list(natures.values()), horizon)
+        rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
+        kept = tuple(tuple(one) for one in rows_of_shares)
+        return dataclasses.replace(known, doubt=doubt, shares=kept)
+
+    def _with_common(self, seasons: tuple[int, ...]) -> "Transform":
+        """Return the transform with seasons for the series that do not show them."""
+        natures = {name: with_common(nature, seasons) for name, nature in self.natures.items()}
+        return dataclasses.replace(self, common_seasons=seasons, natures=MappingProxyType(natures))
+
+    def with_experts(
+        self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
+    ) -> "Transform":
+        """Return the transform with classical models fitted to the series of a panel.
+
+        ``held_back``: the number of latest rows of each series that they are not fitted on
+        """
+        if self.name != "combined":
+            return self
+        natures = {name: self._nature(name) for name in panel.ids}
+        rows = self._without_gaps(panel, natures, held_back)
+        seasons = [basic_season(nature.seasons) for nature in natures.values()]
+        fitted = fit_experts(rows, seasons)
+        made = {
+            name: dataclasses.replace(nature, experts=experts)
+            for (name, nature), experts in zip(natures.items(), fitted, strict=True)
+        }
+        return dataclasses.replace(self, natures=MappingProxyType({**self.natures, **made}))
+
+    def _without_gaps(
+        self,
+        panel: Panel,
+        natures: Mapping[str, Nature],
+        held_back: Int[np.ndarray, " series"] | None = None,
+    ) -> list[Float[np.ndarray, " step"]]:
+        """Return the values of each series with missing rows filled."""
+        values = panel.channel(panel.target)
+        out: list[Float[np.ndarray, " step"]] = []
+        for row, name in enumerate(panel.ids):
+            seen = np.flatnonzero(panel.mask[row])
+            if held_back is not None:
+                seen = seen[: len(seen) - int(held_back[row])]
+            out.append(natures[name].without_gaps(values[row, seen], panel.times[seen])[0])
+        return out
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        natures = {name: dataclasses.asdict(nature) for name, nature in self.natures.items()}
+        natures = {name: nature.to_json() for name, nature in self.natures.items()}
         fields = {"name": self.name, "season": self.season, "natures": natures}
         fields |= {"doubt": self.doubt, "market": self.market}
+        fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
     def from_dict(fields: Mapping[str, Any]) -> "Transform":
         """Read what :meth:`to_dict` returned. Raises KeyError or TypeError for anything else."""
         natures = {
-            str(name): Nature(bool(nature["logarithmic"]), tuple(map(int, nature["seasons"])))
+            str(name): Nature.from_json(nature)
             for name, nature in dict(fields.get("natures", {})).items()
         }
         known = fields.get("covariates")
@@ -142,7 +208,19 @@ class Transform:
             str(fields["name"]), int(fields["season"]), MappingProxyType(natures),
             Scaling() if known is None else Scaling.from_dict(known),
             float(fields.get("doubt", DOUBT)), fields.get("market"),
+            tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
+            tuple(map(int, fields.get("common_seasons", ()))),
         )  # fmt: skip
+
+    def check_shares(self, horizon: int) -> None:
+        """Raise ValueError unless shares are numbers above 0 for each stretch of a horizon."""
+        if not self.shares:
+            return
+        shape = 1 + COUNT, count_of_stretches(horizon)
+        if [len(one) for one in self.shares] != [shape[1]] * shape[0]:
+            raise ValueError(f"transform: shares: expected {shape[0]} lists of {shape[1]} numbers")
+        if not all(0 < share <= 1 for one in self.shares for share in one):
+            raise ValueError("transform: shares: expected numbers above 0, and 1 at most")
 
     def feature_count(self, horizon: int) -> int:
         """Return the number of features of each step."""
@@ -286,11 +364,15 @@ class Transform:
         base, scale = (np.full((series, steps, horizon), np.nan) for _ in range(2))
         features = np.full((series, steps, FEATURES), np.nan)
         first = np.empty(series, int)
-        for row, name in enumerate(panel.ids):
+        shares = np.array(self.shares) if self.shares else None
+        for row, nature, experts in self._with_forecasts(panel, horizon):
             begin = histories.first[row]
-            seasons = self._nature(name).seasons
-            one = combined(z[row, begin:], seasons, horizon, self.doubt)
-            base[row, begin:], scale[row, begin:], features[row, begin:] = one
+            times = panel.times[histories.positions[row, begin:]]
+            whole, there = nature.without_gaps(z[row, begin:], times)
+            one = combined(whole, nature.seasons, horizon, self.doubt, experts, shares)
+            base[row, begin:], scale[row, begin:], features[row, begin:] = (
+                part[there] for part in one
+            )
             first[row] = begin + max(_FIRST_CHANGES, horizon)  # when all errors are known
         return Transformed(
             features=_without_gaps(features),
@@ -301,6 +383,21 @@ class Transform:
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
         )
+
+    def _with_forecasts(
+        self, panel: Panel, horizon: int
+    ) -> Iterator[tuple[int, Nature, list[Ahead]]]:
+        """Yield the row of each series, its properties, and its classical models' forecasts."""
+        natures = {name: self._nature(name) for name in panel.ids}
+        filled = self._without_gaps(panel, natures)
+        ends = np.cumsum([len(row) for row in filled]) * horizon
+        for some in np.split(np.arange(len(filled)), _cuts(ends)):
+            part: list[int] = some.tolist()
+            own = [natures[panel.ids[row]] for row in part]
+            made = experts_ahead([filled[row] for row in part], [n.experts for n in own], horizon)
+            for row, nature, forecasts in zip(part, own, made, strict=True):
+                known = nature.experts.learned > 0
+                yield row, nature, [nature.as_features(one) for one in forecasts] if known else []
 
     def _counted_from(self, z: Rows, scale: Rows, horizon: int) -> tuple[Ahead, Ahead]:
         """Return base and scale by horizon."""
@@ -351,6 +448,11 @@ class Transformed:
             return z
         rows = self.logarithmic.reshape(-1, *[1] * (z.ndim - 1))
         return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
+
+
+def _cuts(ends: Int[np.ndarray, " series"]) -> Int[np.ndarray, " cut"]:
+    """Return where to cut the series so that each part has few forecasts; ``ends``: a total."""
+    return np.flatnonzero(np.diff(ends // _AT_ONCE)) + 1
 
 
 def _stacked(features: list[Rows]) -> Float[np.ndarray, "series step feature"]:

@@ -247,6 +247,7 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     check_count(transform.season, "transform: season", _MOST_SEASON)
     if not 0 <= transform.doubt < 1e6:
         raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
+    transform.check_shares(config.horizon)
     if transform.season != season:
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform

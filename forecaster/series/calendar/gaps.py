@@ -1,0 +1,55 @@
+"""Rows that are missing between regular times, filled so that seasons keep their length."""
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from forecaster.series.calendar.frequency import infer_frequency, spacing_of
+
+_MOST = 2  # seasons of missing rows that are filled whole
+
+
+def regular_spacing(times: Shaped[np.ndarray, " row"]) -> float:
+    """Return the spacing at which rows are expected, in seconds, or in whole numbers.
+
+    It is 0 where some times are never expected, such as weekends and nights, so that a longer gap
+    does not mean that rows are missing.
+    """
+    if len(times) < 2:
+        return 0.0
+    frequency = infer_frequency(times)
+    if frequency.alias == "B" or frequency.nyse or frequency.hours is not None:
+        return 0.0
+    return spacing_of(times)
+
+
+def without_gaps(
+    values: Float[np.ndarray, " row"],
+    times: Shaped[np.ndarray, " row"],
+    spacing: float,
+    season: int,
+) -> tuple[Float[np.ndarray, " step"], Int[np.ndarray, " row"]]:
+    """Return the values with missing rows filled, and the steps of the rows that were there.
+
+    A missing row has the value of one season before. Of a long gap only as much is filled as keeps
+    the season, so later rows never change an earlier step.
+
+    - ``values``, ``times``: of a series' rows
+    - ``spacing``: of :func:`regular_spacing`
+    - ``season``: steps in a season; 1 for none, then nothing is filled
+    """
+    steps = np.arange(len(values))
+    if season <= 1 or not spacing > 0 or len(values) < 2:
+        return values, steps
+    gaps = np.diff(times)
+    if gaps.dtype.kind == "m":
+        gaps = gaps.astype("timedelta64[ns]").astype(np.int64) / 1e9
+    missing = np.maximum(np.round(gaps / spacing), 1) - 1
+    missing = np.where(missing > _MOST * season, missing % season, missing).astype(int)
+    if not missing.any():
+        return values, steps
+    steps = np.concatenate([[0], np.cumsum(missing + 1)])
+    filled = np.full(steps[-1] + 1, np.nan)
+    filled[steps] = values
+    for step in np.flatnonzero(np.isnan(filled)):
+        filled[step] = filled[step - season if step >= season else step - 1]
+    return filled, steps

@@ -1,0 +1,170 @@
+"""The classical models of many series: fitted once, and their forecasts at every row.
+
+They stand beside the anchors (:mod:`forecaster.series.features.anchors`) in the combination from
+which networks start: exponential smoothing, Theta, and complex exponential smoothing. Their
+parameters come from the rows that were known when they were fitted; later rows only move the state.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.classical import (
+    MOST_SEASON,
+    Average,
+    Ces,
+    Component,
+    Form,
+    Theta,
+    ces_ahead,
+    ets_ahead,
+    fit_ces,
+    fit_ets,
+    fit_theta,
+    theta_ahead,
+)
+
+Row: TypeAlias = Float[np.ndarray, " step"]
+Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
+
+COUNT = 3
+"""The number of classical models."""
+
+
+class Experts(NamedTuple):
+    """The classical models of one series; those for which it is too short are missing.
+
+    - ``learned``: the number of its first rows that they were fitted on
+    """
+
+    ets: Average = ()
+    theta: Theta | None = None
+    ces: Ces | None = None
+    learned: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "ets": [[*form, list(parameters), weight] for form, parameters, weight in self.ets],
+            "theta": None if self.theta is None else list(self.theta),
+            "ces": None if self.ces is None else list(self.ces),
+            "learned": self.learned,
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "Experts":
+        """Read what :meth:`to_json` returned. Raises TypeError or ValueError for anything else."""
+        average = [_component(*one) for one in fields["ets"]]
+        theta, ces = fields["theta"], fields["ces"]
+        return Experts(
+            tuple(average),
+            None if theta is None else _theta(*theta),
+            None if ces is None else _ces(*ces),
+            int(fields["learned"]),
+        )
+
+
+NO_EXPERTS = Experts()
+
+
+def basic_season(seasons: Sequence[int]) -> int:
+    """Return the season that the classical models have: the shortest, or 1 for none."""
+    short = seasons[0] if seasons else 1
+    return short if short <= MOST_SEASON else 1
+
+
+def fit_experts(rows: Sequence[Row], seasons: Sequence[int]) -> list[Experts]:
+    """Fit the classical models to all series.
+
+    - ``rows``: the values of each series, without gaps
+    - ``seasons``: the steps in the season of each; 1 for none
+    """
+    fitted = [Experts()] * len(rows)
+    steps = np.array(seasons, int)
+    for season in np.unique(steps):
+        where = np.flatnonzero(steps == season).tolist()
+        some = [rows[row] for row in where]
+        with np.errstate(all="ignore"):  # what is not finite is not used
+            models = zip(
+                fit_ets(some, int(season)),
+                fit_theta(some, int(season)),
+                fit_ces(some, int(season)),
+                strict=True,
+            )
+        for row, (ets, theta, ces) in zip(where, models, strict=True):
+            fitted[row] = Experts(ets, theta, ces, len(rows[row]))
+    return fitted
+
+
+def experts_ahead(
+    rows: Sequence[Row], experts: Sequence[Experts], horizon: int
+) -> list[list[Ahead]]:
+    """Return the forecasts of each series' classical models, made at every row.
+
+    They are NaN where a model is missing or its forecast is not finite.
+
+    - ``rows``: the values, which may go on after those that the models were fitted on
+    - ``horizon``: steps ahead
+    """
+    with np.errstate(all="ignore"):
+        made = (
+            ets_ahead(
+                rows, [one.ets for one in experts], [one.learned for one in experts], horizon
+            ),
+            theta_ahead(rows, [one.theta for one in experts], horizon),
+            ces_ahead(rows, [one.ces for one in experts], horizon),
+        )
+    return [
+        [np.where(np.isfinite(one), one, np.nan) for one in of] for of in zip(*made, strict=True)
+    ]
+
+
+def _component(
+    trend: str,
+    season: int,
+    logarithmic: bool,  # noqa: FBT001 - in the order of the file
+    parameters: Sequence[float],
+    weight: float,
+) -> Component:
+    form = Form(_word(trend, ("none", "additive", "damped")), _steps(season), bool(logarithmic))
+    if len(parameters) != len(form.names):
+        raise ValueError(f"ets: {len(parameters)} parameters of {len(form.names)}")
+    return Component(form, _numbers(parameters), float(weight))
+
+
+def _theta(
+    smoothing: float,
+    share: float,
+    level: float,
+    pattern: Sequence[float],
+    multiplied: bool,  # noqa: FBT001 - in the order of the file
+) -> Theta:
+    if len(pattern) > MOST_SEASON:
+        raise ValueError(f"theta: a season of {len(pattern)} steps")
+    return Theta(float(smoothing), float(share), float(level), _numbers(pattern), bool(multiplied))
+
+
+def _ces(kind: str, season: int, parameters: Sequence[float], initial: Sequence[float]) -> Ces:
+    season = _steps(season)
+    if len(initial) > 2 * season + 2 or not 2 <= len(parameters) <= 4:
+        raise ValueError(f"ces: {len(initial)} states, {len(parameters)} parameters")
+    kind = _word(kind, ("none", "partial", "simple"))
+    return Ces(kind, season, _numbers(parameters), _numbers(initial))
+
+
+def _word(value: object, words: Sequence[str]) -> str:
+    if value not in words:
+        raise ValueError(f"expected one of {', '.join(words)}; got {value!r:.50}")
+    return str(value)
+
+
+def _steps(value: int) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_SEASON:
+        raise ValueError(f"a season of {value!r:.50} steps")
+    return value
+
+
+def _numbers(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

@@ -1,0 +1,100 @@
+"""Classical models in the combination: kept in files, without looking ahead, weighed by errors."""
+
+import json
+
+import numpy as np
+import pytest
+
+from forecaster.series.calendar.gaps import regular_spacing, without_gaps
+from forecaster.series.features.anchors import combine, log_errors, shares_of
+from forecaster.series.features.experts import Experts, experts_ahead, fit_experts
+
+
+def seasonal(rows: int = 60, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    steps = np.arange(rows)
+    return 50 + 0.3 * steps + 8 * np.sin(steps * np.pi / 6) + random.normal(size=rows)
+
+
+def test_models_come_back_from_json():
+    fitted = fit_experts([seasonal(), seasonal(9), np.ones(3)], [12, 1, 1])
+    for one in fitted:
+        assert Experts.from_json(json.loads(json.dumps(one.to_json()))) == one
+    assert fitted[0].ets and fitted[0].theta and fitted[0].ces
+    assert fitted[2] == Experts(learned=3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ets": [["none", 1, False, [0.1, 0.2], 1.0]]},
+        {"ets": [["none", 10**9, False, [0.1], 1.0]]},
+        {"ces": ["none", 1, [0.5, 0.5], [1.0] * 100]},
+        {"ces": ["other", 1, [0.5, 0.5], [1.0, 1.0]]},
+        {"theta": [0.5, 0.5, 1.0, [1.0] * 1000, False]},
+    ],
+)
+def test_damaged_models_are_refused(change):
+    whole = fit_experts([seasonal()], [12])[0].to_json()
+    with pytest.raises((ValueError, TypeError)):
+        Experts.from_json(whole | change)
+
+
+def test_later_rows_change_no_earlier_forecast():
+    y = seasonal()
+    experts = fit_experts([y[:40]], [12])
+    before = experts_ahead([y[:50]], experts, 6)[0]
+    changed = np.concatenate([y[:50], -y[50:]])
+    for one, other in zip(before, experts_ahead([changed], experts, 6)[0], strict=True):
+        np.testing.assert_allclose(one, other[:50], rtol=1e-9)
+
+
+def test_the_better_model_weighs_more_over_a_panel_and_with_errors_of_its_own():
+    random = np.random.default_rng(1)
+    y = [random.normal(size=200).cumsum() for _ in range(12)]
+
+    def forecasts(z: np.ndarray) -> list[np.ndarray]:
+        knows = np.append(z[1:], z[-1])[:, None] + 0.01 * random.normal(size=(len(z), 1))
+        return [knows, z[:, None] + random.normal(size=(len(z), 1))]
+
+    both = [forecasts(z) for z in y]
+    shares = shares_of(
+        np.array([log_errors(z, (), 1, of, 100) for z, of in zip(y, both, strict=True)])
+    )
+    assert shares[1] == 1 and (shares[[0, 2]] < 0.01).all()
+    base = combine(y[0], (), 1, 0.0, both[0]).base  # equal shares at first
+    error = np.abs(base[:-1, 0] - y[0][1:])
+    assert error[150:].mean() < 0.05 * error[:10].mean()
+
+
+def test_a_model_without_forecasts_has_no_weight():
+    z = seasonal()
+    nothing = np.full((len(z), 3), np.nan)
+    alone = combine(z, (12,), 3).base
+    np.testing.assert_array_equal(combine(z, (12,), 3, experts=[nothing, nothing]).base, alone)
+
+
+def test_missing_rows_are_filled_so_that_the_season_keeps_its_length():
+    steps = np.arange(50)
+    there = np.delete(steps, [10, 11, 30])
+    wave = np.sin(2 * np.pi * steps / 7)
+    filled, rows = without_gaps(wave[there], there, 1.0, 7)
+    np.testing.assert_allclose(filled, wave, atol=1e-12)
+    np.testing.assert_array_equal(rows, there)
+    # later rows change no earlier step
+    np.testing.assert_array_equal(without_gaps(wave[there][:20], there[:20], 1.0, 7)[1], rows[:20])
+
+
+def test_years_without_rows_are_not_filled_whole():
+    days = np.concatenate([np.arange(20), 10_000 + np.arange(20)])
+    filled, rows = without_gaps(np.arange(40.0), days, 1.0, 7)
+    assert len(filled) < 50
+    assert (days % 7 == rows % 7).all()
+
+
+def test_weekends_are_no_gaps():
+    weekdays = np.arange("2024-01-01", "2024-06-01", dtype="datetime64[D]")
+    weekdays = weekdays[np.is_busday(weekdays)].astype("datetime64[ns]")
+    assert regular_spacing(weekdays) == 0.0
+    days = np.arange("2024-01-01", "2024-06-01", dtype="datetime64[D]").astype("datetime64[ns]")
+    assert regular_spacing(days) == 86_400.0
