@@ -238,7 +238,7 @@ def peak() -> float:
 
 def scored(panel: Panel, made: Made) -> dict[str, float | None]:
     """Return the scores of a model's forecasts."""
-    refused = np.isnan(made.mean).any(1)
+    refused = np.isnan(made.mean.sum(1))
     last = np.array([row[-1] for row in panel.filled()])
     mean = np.where(refused[:, None], last[:, None], made.mean)
     with warnings.catch_warnings():  # of series of which nothing is known to score
