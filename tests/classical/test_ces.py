@@ -10,45 +10,60 @@ from forecaster.classical.ces import _HIGHEST, _Form, _initial, _is_stable
 def one_by_one(y: np.ndarray, model: Ces, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """One-step errors, and forecasts after the last value (Svetunkov et al. 2022, equation 7).
 
-    The state is level + i potential. It moves by what a complex weight makes of the value and of
-    its error, y + i e, and of its own opposite.
+    A state is level + i potential. It moves by what a complex weight makes of the value and of its
+    error, y + i e, and of its own opposite. Each part of a season in the full form is such a state.
     """
-    weight = complex(*model.parameters[:2])
-    state = complex(*model.initial[:2])
-    season = list(model.initial[2:]) or [0.0]
+    weight, seasonal = complex(*model.parameters[:2]), model.parameters[2:]
+    state, rest = complex(*model.initial[:2]), model.initial[2:]
+    season = [complex(part) for part in rest[: model.season]] or [0j]
+    if model.form == "full":
+        season = [complex(*part) for part in np.reshape(rest, (2, -1)).T]
     errors, forecasts = [], []
     for t in range(len(y) + horizon):
         place = t % len(season)
-        mean = state.real + season[place]
-        value = y[t] if t < len(y) else mean
-        error = value - mean
+        mean = state.real + season[place].real
+        error = y[t] - mean if t < len(y) else 0.0
         errors.append(error)
         forecasts.append(mean)
-        part = complex(1 + 1j - weight) * state
-        moved = weight * (state.real + error + 1j * error)
-        state = complex(moved.real + part.real, moved.imag + part.imag)
+        state = moved(state, weight, error)
         if model.form == "partial":
-            season[place] += model.parameters[2] * error
+            season[place] += seasonal[0] * error
+        elif model.form == "full":
+            season[place] = moved(season[place], complex(*seasonal), error)
     return np.array(errors[: len(y)]), np.array(forecasts[len(y) :])
+
+
+def moved(state: complex, weight: complex, error: float) -> complex:
+    return weight * (state.real + error + 1j * error) + (1 + 1j - weight) * state
 
 
 def simulated(model: Ces, length: int, seed: int, scale: float = 1.0) -> np.ndarray:
     """Simulate a series by the state's three equations."""
     rng = np.random.default_rng(seed)
-    (real, imaginary), beta = model.parameters[:2], model.parameters[2:]
-    level, potential, season, y = *model.initial[:2], list(model.initial[2:]), []
+    rest, seasonal, y = list(model.initial[2:]), model.parameters[2:], []
+    season, hidden = rest[: model.season], rest[model.season :]
+    level, potential = model.initial[:2]
     for t in range(length):
-        error = scale * rng.normal()
+        error, place = scale * rng.normal(), t % model.season
         y.append(level + error)
         if season:
-            place = t % len(season)
             y[-1] += season[place]
-            season[place] += beta[0] * error
-        level, potential = (
-            level + (imaginary - 1) * potential + (real - imaginary) * error,
-            level + (1 - real) * potential + (real + imaginary) * error,
-        )
+            if hidden:
+                season[place], hidden[place] = after(season[place], hidden[place], seasonal, error)
+            else:
+                season[place] += seasonal[0] * error
+        level, potential = after(level, potential, model.parameters, error)
     return np.array(y)
+
+
+def after(
+    level: float, potential: float, weights: tuple[float, ...], error: float
+) -> tuple[float, float]:
+    real, imaginary = weights[:2]
+    return (
+        level + (imaginary - 1) * potential + (real - imaginary) * error,
+        level + (1 - real) * potential + (real + imaginary) * error,
+    )
 
 
 def rows(seed: int = 0, count: int = 5) -> list[np.ndarray]:
@@ -65,6 +80,9 @@ def test_forecasts_are_those_of_the_recursion():
     some = rows()
     models = fit_ces(some, 4)
     assert {model.form for model in models if model} == {"none", "partial"}
+    seasons = (3.0, -1.0, 2.0, -4.0, 2.0, -1.0, 2.0, -3.0)
+    some += some[:3]
+    models += [Ces("full", 4, (1.4, 0.9, 1.2, 0.9), (90.0, 80.0, *seasons))] * 3
     for row, model, made in zip(some, models, ces_ahead(some, models, 9), strict=True):
         assert model is not None
         for length in (10, len(row)):
@@ -88,12 +106,15 @@ def test_no_parameters_near_by_are_better():
                     assert (one_by_one(row, other, 1)[0] ** 2).sum() > best * 0.998
 
 
-@pytest.mark.parametrize("form", ["none", "partial"])
+@pytest.mark.parametrize("form", ["none", "partial", "full"])
 def test_parameters_of_a_simulated_series_are_found(form):
-    season = (3.0, -1.0, 2.0, -4.0) if form == "partial" else ()
-    true = Ces(form, 4, (1.4, 0.9, 0.2)[: 2 + bool(season)], (0.0, 0.0, *season))
+    season = () if form == "none" else (3.0, -1.0, 2.0, -4.0)
+    hidden = (2.0, -1.0, 2.0, -3.0) if form == "full" else ()
+    smoothing = {"none": (), "partial": (0.2,), "full": (1.2, 0.9)}[form]
+    steps = 4 if season else 1
+    true = Ces(form, steps, (1.4, 0.9, *smoothing), (0.0, 0.0, *season, *hidden))
     y = simulated(true, 2000, seed=0)
-    (found,) = fit_ces([y], 4)
+    (found,) = fit_ces([y], steps)
     assert found is not None and found.form == form
     np.testing.assert_allclose(found.parameters, true.parameters, atol=0.1)
     assert (one_by_one(y, found, 1)[0] ** 2).mean() == pytest.approx(1, rel=0.1)
@@ -103,31 +124,44 @@ def test_a_season_and_growth_go_on():
     t = np.arange(72)
     y = 100 + t + 20 * np.sin(2 * np.pi * t / 12) + np.random.default_rng(2).normal(size=72)
     (model,) = fit_ces([y[:60]], 12)
-    assert model is not None and model.form == "partial"
+    assert model is not None and model.form != "none"
     made = ces_ahead([y[:60]], [model], 12)[0][-1]
     assert np.abs(made - y[60:]).mean() < 4
 
 
-@pytest.mark.parametrize("season", [1, 4])
+@pytest.mark.parametrize("kind", ["none", "partial", "full"])
 @pytest.mark.parametrize("length", [10, 300])
-def test_stability_is_that_of_the_eigenvalues(season, length):
+def test_stability_is_that_of_the_eigenvalues(kind, length):
+    """Errors of a state move as the state does where every value is 0."""
     rng = np.random.default_rng(3)
-    form = _Form("partial" if season > 1 else "none", season)
+    form = _Form(kind, 4 if kind != "none" else 1)
     parameters = rng.uniform(0.01, 1.9, (1, 400, form.parameters))
-    parameters[..., 2:] *= 0.2
+    parameters[..., 2:] *= 0.2 if kind == "partial" else 1
+    if kind == "full":
+        parameters[..., 2:] = 1 + 0.2 * (parameters[..., 2:] / 1.9 - 0.3)
+        parameters[..., 0] = 1 + 0.4 * parameters[..., 0]
     largest = []
-    for real, imaginary, *beta in parameters[0]:
-        size = 2 + (season if beta else 0)
-        moved, output, gain = np.eye(size, k=1), np.zeros(size), np.zeros(size)
-        moved[:2, :2] = [[1, imaginary - 1], [1, 1 - real]]
-        moved[1, 2:] = 0
-        output[0], gain[:2] = 1, (real - imaginary, real + imaginary)
-        if beta:
-            output[2], moved[-1, 2], gain[-1] = 1, 1, beta[0]
-        largest.append(np.abs(np.linalg.eigvals(moved - np.outer(gain, output))).max())
+    for point in parameters[0]:
+        size = 2 + (form.season if kind != "none" else 0) * (2 if kind == "full" else 1)
+        columns = []
+        for one in np.eye(size):
+            state = one.copy()
+            for t in range(form.season):
+                error = -state[0] - (state[2 + t] if size > 2 else 0)
+                if kind == "partial":
+                    state[2 + t] += point[2] * error
+                elif kind == "full":
+                    part = [2 + t, 2 + form.season + t]
+                    state[part] = after(*state[part], tuple(point[2:]), error)
+                state[:2] = after(*state[:2], tuple(point), error)
+            columns.append(state)
+        roots = np.abs(np.linalg.eigvals(np.array(columns).T)) ** (1 / form.season)
+        largest.append(roots.max())
     stable = _is_stable(form, parameters, np.array([length]))[0]
-    np.testing.assert_array_equal(stable, np.array(largest) < 1 + 0.25 / length)
-    assert 0.05 < stable.mean() < 0.95
+    expected = np.array(largest) < 1 + 0.25 / length
+    clear = np.abs(np.array(largest) - (1 + 0.25 / length)) > 1e-6
+    np.testing.assert_array_equal(stable[clear], expected[clear])
+    assert 0.05 < stable.mean() < 0.95 and clear.mean() > 0.9
 
 
 def test_units_do_not_matter():
