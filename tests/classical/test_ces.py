@@ -152,8 +152,8 @@ def test_stability_is_that_of_the_eigenvalues(kind, length):
                     state[2 + t] += point[2] * error
                 elif kind == "full":
                     part = [2 + t, 2 + form.season + t]
-                    state[part] = after(*state[part], tuple(point[2:]), error)
-                state[:2] = after(*state[:2], tuple(point), error)
+                    state[part] = after(state[part[0]], state[part[1]], tuple(point[2:]), error)
+                state[:2] = after(state[0], state[1], tuple(point), error)
             columns.append(state)
         roots = np.abs(np.linalg.eigvals(np.array(columns).T)) ** (1 / form.season)
         largest.append(roots.max())
