@@ -37,6 +37,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from forecaster.classical import ces_ahead, ets_ahead, fit_ces, fit_ets, fit_theta, theta_ahead
+from forecaster.errors import NoSeries
 from forecaster.evaluation.baselines import memory_used
 from forecaster.evaluation.baselines.statistical import deviations
 
@@ -222,8 +223,11 @@ def by_networks(model: str, panel: Panel) -> Made:
     )
     out = np.full((3, len(names), panel.horizon), np.nan)
     began = time.perf_counter()
-    whole = fc.load_panel(frame)
-    made = fc.predict(fc.fit(whole, fc.Config(horizon=panel.horizon)), whole)
+    try:
+        whole = fc.load_panel(frame)
+        made = fc.predict(fc.fit(whole, fc.Config(horizon=panel.horizon)), whole)
+    except NoSeries:  # as all are too short
+        return Made(out[0], out[1], out[2], time.perf_counter() - began, peak())
     seconds = time.perf_counter() - began
     for name, part in made.groupby("unique_id"):
         columns = ["LSTM", "LSTM-lo-80", "LSTM-hi-80"]
