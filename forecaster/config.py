@@ -186,11 +186,15 @@ class Config:
         return not self.is_own and self.model not in ("dlinear", "nlinear")
 
     @property
+    def sees_whole_window(self) -> bool:
+        """Whether the network takes windows of ``lookback`` steps only, not shorter ones."""
+        return self.model in _WHOLE_WINDOW or self.is_own
+
+    @property
     def training_mode(self) -> Literal["sequence", "windowed"]:
         """``training`` with ``auto`` resolved."""
         if self.training == "auto":
-            whole = self.model in _WHOLE_WINDOW or self.is_own
-            return "windowed" if whole else "sequence"
+            return "windowed" if self.sees_whole_window else "sequence"
         return cast(Literal["sequence", "windowed"], self.training)
 
     def limits(self, stage: Stage) -> tuple[int, int]:

@@ -16,6 +16,11 @@ from .outputs import Output as Output
 from .outputs import as_json as as_json
 from .outputs import check_output as check_output
 from .outputs import check_parent as check_parent
+from .parquet import check_parquet as check_parquet
+from .parquet import most_rows as most_rows
+from .parquet import most_unpacked as most_unpacked
+from .parquet import parquet_groups as parquet_groups
+from .parquet import read_parquet_file as read_parquet_file
 from .paths import as_bytes as as_bytes
 from .paths import as_text as as_text
 from .paths import from_text as from_text

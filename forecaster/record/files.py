@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forecaster.errors import WriteError
-from forecaster.files import atomic, open_for_arrow
+from forecaster.files import atomic, open_for_arrow, read_parquet_file
 from forecaster.home import Home
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ _JOINED = "-joined"
 
 def read_table(path: Path) -> "pa.Table":
     """Read one file. Raises OSError, or ValueError if it is not a file of the record."""
-    import pyarrow.parquet as pq
-
-    with open_for_arrow(path) as file:
-        table = pq.read_table(file, use_threads=False)
+    table = read_parquet_file(path)
     if missing := [name for name in NEEDED if name not in table.column_names]:
         raise ValueError(f"no column {', '.join(missing)}")
     if not len(table):

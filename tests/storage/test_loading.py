@@ -190,3 +190,29 @@ def test_a_header_that_promises_more_than_there_is_is_named(folder, tmp_path):
     sign(run)
     with pytest.raises(ModelError, match="not a model of this program"):
         fc.load(run)
+
+
+@pytest.mark.parametrize("lookback", [100_000_000, 10**30])
+def test_a_window_is_not_longer_than_the_histories(lookback, panel, config, tmp_path):
+    """Nothing in the arrays of an LSTM bounds it; the rest of such a window would be padding."""
+    resource = pytest.importorskip("resource")
+    short = panel.until(panel.times[60])
+    few = fc.Config(hidden=4, horizon=1, epochs=1, start="independent", members=1)
+    folder = fc.save(fc.fit(short, few), tmp_path / "run")
+    expected = fc.predict(fc.load(folder), short)
+    rest = json.loads((folder / JSON).read_text())
+    rest["config"] |= {"lookback": lookback, "burn_in": 0}
+    (folder / JSON).write_text(json.dumps(rest))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    got = fc.predict(fc.load(folder), short)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+    assert len(got) == len(expected) and np.isfinite(got["LSTM"]).all()
+
+
+def test_windows_of_a_network_of_ones_own_that_do_not_fit_into_memory_are_refused(monkeypatch):
+    from forecaster.forecasting.predicting import predicting
+
+    config = fc.Config(lookback=10**9, model="mlp")
+    with pytest.raises(ModelError, match="windows of 1000000000 steps need 37 GiB"):
+        monkeypatch.setattr(predicting, "free_memory", lambda: 2**30)
+        predicting._check_window(config, 300, 1, 10)

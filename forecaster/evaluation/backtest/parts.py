@@ -32,7 +32,7 @@ from forecaster.evaluation.baselines import memory_used
 from forecaster.evaluation.origins.rolling_origin import FrameWriter, RollingOrigin
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
-from forecaster.files import atomic, open_for_arrow
+from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.ingest import Membership
 from forecaster.series import OwnEnds, show_time
 from forecaster.skipped import Kind, Skipped
@@ -244,11 +244,11 @@ def join_parts(parts: Sequence[Path], folder: Path, summary: Summary) -> None:
             _link(parts[0] / name, folder / name)
     else:
         _write_tables(folder / FORECASTS, _row_groups(parts))
-        _write_tables(folder / SCORES, (_read(part / SCORES) for part in parts))
+        _write_tables(folder / SCORES, (read_parquet_file(part / SCORES) for part in parts))
     _write_tables(folder / TESTS, _adjusted(parts))
     sums: pd.DataFrame | None = None
     for part in parts:
-        for _, batch in _read(part / DAILY).to_pandas().groupby("batch", sort=False):
+        for _, batch in read_parquet_file(part / DAILY).to_pandas().groupby("batch", sort=False):
             batch = batch.drop(columns="batch")
             sums = batch if sums is None else added(sums, batch)
     assert sums is not None
@@ -271,7 +271,7 @@ def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:
 
     p_values: dict[tuple[object, ...], list[np.ndarray]] = {}
     for part in parts:
-        tests = _read(part / TESTS, [*TOGETHER, "p_value"]).to_pandas()
+        tests = read_parquet_file(part / TESTS, [*TOGETHER, "p_value"]).to_pandas()
         for key, rows in tests.groupby(list(TOGETHER))["p_value"]:
             p_values.setdefault(tuple(key), []).append(rows.to_numpy())
     whole = {
@@ -279,7 +279,7 @@ def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:
     }
     used = dict.fromkeys(whole, 0)
     for part in parts:
-        table = _read(part / TESTS)
+        table = read_parquet_file(part / TESTS)
         tests = table.select([*TOGETHER, "p_value"]).to_pandas()
         column = np.full(len(tests), np.nan)
         for key, rows in tests.groupby(list(TOGETHER)).indices.items():  # pyright: ignore[reportGeneralTypeIssues]
@@ -291,20 +291,8 @@ def _adjusted(parts: Sequence[Path]) -> Iterator["pa.Table"]:
 
 
 def _row_groups(parts: Sequence[Path]) -> Iterator["pa.Table"]:
-    import pyarrow.parquet as pq
-
     for part in parts:
-        with open_for_arrow(part / FORECASTS) as opened:
-            file = pq.ParquetFile(opened)
-            for number in range(file.num_row_groups):
-                yield file.read_row_group(number)
-
-
-def _read(path: Path, columns: list[str] | None = None) -> "pa.Table":
-    import pyarrow.parquet as pq
-
-    with open_for_arrow(path) as file:
-        return pq.read_table(file, columns=columns)
+        yield from parquet_groups(part / FORECASTS)
 
 
 def _write_tables(path: Path, tables: Iterator["pa.Table"]) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
 from forecaster.evaluation.backtest.summary import Summary
-from forecaster.files import open_for_arrow
+from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import KEYS
 from forecaster.showing import as_html, as_text, names_in_short
 
@@ -68,7 +68,7 @@ class Evaluation:
             summary = Summary.read(folder / SUMMARY)
             if in_short:
                 scores = _read(folder / SCORES, _quoted_columns(folder / SCORES))
-                tests = _read(folder / TESTS, filters=[("horizon", "==", 0)])
+                tests = _together(folder / TESTS)
             else:
                 scores, tests = (_read(folder / name) for name in (SCORES, TESTS))
             daily = _read(folder / DAILY)
@@ -110,26 +110,19 @@ class Evaluation:
     @property
     def columns(self) -> list[str]:
         """The columns of the stored forecasts."""
-        import pyarrow.parquet as pq
-
-        with open_for_arrow(self.folder / FORECASTS) as opened:
-            return pq.read_schema(opened).names
+        return _names(self.folder / FORECASTS)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Yield what :meth:`forecasts` returns, some series at a time, to save memory."""
-        import pyarrow.parquet as pq
-
         rest = pd.DataFrame()
-        with open_for_arrow(self.folder / FORECASTS) as opened:
-            file = pq.ParquetFile(opened)
-            for number in range(file.num_row_groups):
-                part = file.read_row_group(number, [*KEYS, *columns]).to_pandas()
-                part = pd.concat([rest, part], ignore_index=True) if len(rest) else part
-                # The next row group may continue the last series.
-                unfinished = part["unique_id"] == part["unique_id"].iloc[-1]
-                rest = part[unfinished].reset_index(drop=True)
-                if not unfinished.all():
-                    yield part[~unfinished].reset_index(drop=True)
+        for table in parquet_groups(self.folder / FORECASTS, [*KEYS, *columns]):
+            part = table.to_pandas()
+            part = pd.concat([rest, part], ignore_index=True) if len(rest) else part
+            # The next row group may continue the last series.
+            unfinished = part["unique_id"] == part["unique_id"].iloc[-1]
+            rest = part[unfinished].reset_index(drop=True)
+            if not unfinished.all():
+                yield part[~unfinished].reset_index(drop=True)
         if len(rest):
             yield rest
 
@@ -146,21 +139,28 @@ def _rows(path: Path) -> int:
         return pq.read_metadata(file).num_rows
 
 
-def _quoted_columns(path: Path) -> list[str]:
-    """Return the columns of scores that sentences quote."""
+def _names(path: Path) -> list[str]:
+    """Return the columns of a file."""
     import pyarrow.parquet as pq
 
     with open_for_arrow(path) as file:
-        names = pq.read_schema(file).names
+        return pq.read_schema(file).names
+
+
+def _quoted_columns(path: Path) -> list[str]:
+    """Return the columns of scores that sentences quote."""
     kept = {"unique_id", "horizon", "model", "mae", "crps", "rmse"}
-    return [name for name in names if name in kept or name in _QUOTED]
+    return [name for name in _names(path) if name in kept or name in _QUOTED]
 
 
-def _read(
-    path: Path, columns: list[str] | None = None, filters: list[tuple[str, str, int]] | None = None
-) -> pd.DataFrame:
-    with open_for_arrow(path) as file:
-        return pd.read_parquet(file, columns=columns, filters=filters)
+def _read(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    return read_parquet_file(path, columns).to_pandas()
+
+
+def _together(path: Path) -> pd.DataFrame:
+    """Read the tests of all steps ahead together, which are a fraction of all tests."""
+    groups = [table.to_pandas() for table in parquet_groups(path)]
+    return pd.concat([group[group["horizon"] == 0] for group in groups], ignore_index=True)
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:

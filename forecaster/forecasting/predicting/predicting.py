@@ -30,6 +30,7 @@ from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
 from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
+from forecaster.free_memory import free_memory
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import (
     Panel,
@@ -40,6 +41,7 @@ from forecaster.series import (
 )
 
 _NAMED = 3  # series in a warning
+_PADDED = 10_000  # steps of a window that a shorter history is filled up to
 
 
 def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> None:
@@ -319,6 +321,7 @@ def mixture_of(
     origins: Int[np.ndarray, "series origin"],
 ) -> Mixture:
     """Return :func:`distributions` from weights (series, member, ...) and features alone."""
+    _check_window(config, features.shape[1], origins.shape[1], features.shape[-1])
     series, each = leading_axes(params)
     rows = np.repeat(np.arange(series), each)
     data = features, first.astype(np.int32), origins.astype(np.int32)
@@ -343,12 +346,34 @@ def _forecast_function(
         params: Params, data: tuple[jax.Array, jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         features, first, origins = data
-        starts = origins - config.lookback + 1
-        inputs, valid = gather(features, first, starts, config.lookback)
+        window = _window(config, len(features))
+        inputs, valid = gather(features, first, origins - window + 1, window)
         outputs, constants = apply(params, inputs, valid, last_only=True)
         return head.distribution(outputs[:, -1], constants)  # each (origin, horizon)
 
     return forecast
+
+
+def _window(config: Config, steps: int) -> int:
+    """Return the steps of a window: the lookback, but not many more than histories have.
+
+    What lies before a history is padding, which networks of windows of any length ignore.
+    """
+    return (
+        config.lookback if config.sees_whole_window else min(config.lookback, max(steps, _PADDED))
+    )
+
+
+def _check_window(config: Config, steps: int, origins: int, features: int) -> None:
+    """Raise ModelError if the windows of a single series do not fit into memory."""
+    if (window := _window(config, steps)) <= max(steps, _PADDED):
+        return
+    need, free = 4 * window * origins * features, free_memory()
+    if need > free:
+        raise ModelError(
+            f"lookback: windows of {window} steps need {need / 2**30:,.0f} GiB; "
+            f"{free / 2**30:,.1f} GiB are free. Run `forecaster fit` again with a shorter one"
+        )
 
 
 def check_levels(level: Sequence[float] | float) -> list[float]:

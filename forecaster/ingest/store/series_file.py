@@ -4,17 +4,19 @@ import hashlib
 import json
 import re
 import urllib.parse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from forecaster.files import read_parquet_file
 from forecaster.home import file_name
 from forecaster.ingest.store.index import SeriesEntry
 from forecaster.series import show_time
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+    import pyarrow as pa
 
 # The name of a file of flags holds only a hash; that of a series "flags.x" is flags.x~12345678....
 FLAGS_FILE = re.compile(r"flags\.[0-9a-f]{12}\.parquet")
@@ -62,7 +64,7 @@ def encode(
 
 def described_by(raw: bytes, file: str) -> tuple[str, SeriesEntry]:
     """Return the name and entry of a series from the content and the name of its file."""
-    table = open_parquet(raw).read(use_threads=False)
+    table = read_raw(raw)
     metadata = table.schema.metadata or {}
     if _META in metadata:
         described = json.loads(metadata[_META])
@@ -86,12 +88,17 @@ def _entry(
     )
 
 
-def open_parquet(raw: bytes) -> "pq.ParquetFile":
-    """Open the bytes of a Parquet file; reading verifies its page checksums."""
+def read_raw(raw: bytes, columns: Sequence[str] | None = None) -> "pa.Table":
+    """Read the bytes of a Parquet file, or some of its columns, and verify its page checksums."""
+    return read_parquet_file(raw, columns, checksums=True)
+
+
+def columns_of(raw: bytes) -> list[str]:
+    """Return the columns of the bytes of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True)
+    return pq.read_schema(pa.BufferReader(raw)).names
 
 
 def sha256(raw: bytes) -> str:
@@ -101,8 +108,9 @@ def sha256(raw: bytes) -> str:
 
 def arrays(raw: bytes) -> Arrays:
     """Return a series' file as arrays."""
-    table = open_parquet(raw).read(use_threads=False)
-    channels = tuple(c for c in table.column_names if c not in ("unique_id", "ds"))
+    names = [name for name in columns_of(raw) if name != "unique_id"]
+    table = read_raw(raw, names)
+    channels = tuple(name for name in names if name != "ds")
     values = [table.column(c).to_numpy().astype(float, copy=False) for c in channels]
     times = table.column("ds").to_numpy()
     if times.dtype.kind == "M":

@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
 from forecaster.errors import StoreError, WriteError
-from forecaster.files import atomic, locked_folder
+from forecaster.files import atomic, locked_folder, read_parquet_file
 from forecaster.home import INDEX, MANIFEST, Home
 from forecaster.ingest.store.index import (
     Index,
@@ -42,18 +43,22 @@ from forecaster.ingest.store.series_file import (
     Arrays,
     Encoded,
     arrays,
+    columns_of,
     described_by,
     encode,
-    open_parquet,
+    read_raw,
     series_of_file,
     sha256,
 )
 from forecaster.spelling import spelled, spellings
 
 _QUARANTINE = "quarantine"
+_AGAIN = "`forecaster ingest` sets it aside and fetches the series again"
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _THREADS = min(8, os.cpu_count() or 1)
 _SWEPT_AFTER = 3600.0  # seconds, after which no reader uses an index that names an old file
+
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(eq=False)
@@ -369,7 +374,7 @@ class Store:
 
     def read_one(self, name: str) -> pd.DataFrame:
         """Return one series; errors as in :meth:`read`."""
-        return open_parquet(self._raw(name)).read(use_threads=False).to_pandas()
+        return self._decoded(name, read_raw).to_pandas()
 
     def read_arrays(self, names: Sequence[str]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Return series as arrays, and the reason for each that cannot be read."""
@@ -380,11 +385,11 @@ class Store:
 
     def channels(self, name: str) -> int:
         """Return the number of channels of a series; errors as in :meth:`read`."""
-        return len(open_parquet(self._raw(name)).schema_arrow) - 2
+        return len(self._decoded(name, columns_of)) - 2
 
     def _arrays(self, name: str) -> Arrays | str:
         try:
-            return arrays(self._raw(name))
+            return self._decoded(name, arrays)
         except StoreError as error:
             return str(error)
 
@@ -401,9 +406,6 @@ class Store:
 
         Raises StoreError when they are damaged, or of other prices than those that are stored.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         quality = self.index.quality
         advice = "run `forecaster ingest` to review them again"
         if quality is None or not self.is_reviewed:
@@ -415,26 +417,37 @@ class Store:
             raise StoreError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
         if sha256(raw) != quality.sha256:
             raise StoreError(f"{path}: damaged; {advice}")
-        table = pq.ParquetFile(pa.BufferReader(raw)).read()
+        try:
+            table = read_parquet_file(raw)
+        except ValueError as error:
+            raise StoreError(f"{path}: cannot be read: {error}; {advice}") from error
         flags = table.to_pandas()
         flags.attrs["rules"] = int((table.schema.metadata or {}).get(b"rules", 1))
         return flags
+
+    def _decoded(self, name: str, decode: Callable[[bytes], _T]) -> _T:
+        """Return what ``decode`` makes of a series' file; errors as in :meth:`read`."""
+        raw = self._raw(name)
+        try:
+            return decode(raw)
+        except ValueError as error:
+            path = self.path_of(self.index.series[name].file)
+            raise StoreError(f"{path}: cannot be read: {error}. {_AGAIN}") from error
 
     def _raw(self, name: str, entry: SeriesEntry | None = None) -> bytes:
         """Return the bytes of a series' file, checked against its hash. Raises StoreError."""
         entry = entry or self.index.series[name]
         path = self.path_of(entry.file)
-        advice = "`forecaster ingest` sets it aside and fetches the series again"
         try:
             raw = path.read_bytes()
         except OSError as error:
             newer = self._committed(name)
             if newer is not None and newer.file != entry.file:
                 return self._raw(name, newer)  # another process has updated it meanwhile
-            raise StoreError(f"{path}: cannot be read: {error.strerror}. {advice}") from error
+            raise StoreError(f"{path}: cannot be read: {error.strerror}. {_AGAIN}") from error
         if sha256(raw) != entry.sha256:
             raise StoreError(
-                f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {advice}"
+                f"{path}: damaged; its content is not what was written ({len(raw)} bytes). {_AGAIN}"
             )
         return raw
 

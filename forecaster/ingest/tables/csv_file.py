@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple
 import pandas as pd
 
 from forecaster.errors import DataError, printable
+from forecaster.files import most_rows, most_unpacked
 from forecaster.ingest.tables.numbers import Decimal, has_separators, is_number_column
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 from forecaster.ingest.tickers.universe import SEPARATOR_LINE
@@ -24,6 +25,8 @@ _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 _OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # and .zip
 _AT_ONCE = 2**20  # characters
 _HEAD = 20  # lines
+_CELLS = 4  # in a row, when the cells of a packed file are counted
+_MOST_COLUMNS = 10_000
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
 
@@ -144,8 +147,12 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _check_text(path: Path, encoding: str, where: str) -> None:
-    """Raise DataError with the line if a file is not text in this encoding."""
-    lines = 1
+    """Raise DataError with the line if a file is not text in this encoding.
+
+    Also raises it for a packed file that holds far more than its size lets expect.
+    """
+    lines, size = 1, path.stat().st_size if path.suffix.lower() in (*_OPENERS, ".zip") else None
+    unpacked = cells = 0
     with _opened(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as file:
         try:
             while text := file.read(_AT_ONCE):
@@ -156,6 +163,10 @@ def _check_text(path: Path, encoding: str, where: str) -> None:
                         "text file. Save it as CSV in UTF-8"
                     )
                 lines += text.count("\n")
+                if size is not None:
+                    unpacked += len(text)
+                    cells += sum(text.count(sign) for sign in ",;\t\n\r")
+                    _check_unpacked(where, size, unpacked, cells)
         except UnicodeError as error:
             reason = str(error).split(": ")[-1]
             name = "UTF-16" if encoding == "utf-16" else "UTF-8"
@@ -163,6 +174,19 @@ def _check_text(path: Path, encoding: str, where: str) -> None:
                 f"{where}: cannot be read: not text in {name} ({reason}, after line {lines}). Save "
                 "it as CSV in UTF-8"
             ) from error
+
+
+def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:
+    """Raise DataError if a packed file of ``size`` bytes holds too much."""
+    for count, what, most in (
+        (unpacked, "characters", most_unpacked(size)),
+        (cells, "cells", _CELLS * most_rows(size)),
+    ):
+        if count > most:
+            raise DataError(
+                f"{where}: a packed file of {size:,} bytes that holds more than {most:,} {what}; "
+                "unpack it, and check that its content is what you expect"
+            )
 
 
 def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Header:
@@ -180,6 +204,8 @@ def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Hea
     separator = named["separator"] if named else max(",;\t", key=lines[above].count)
     if encoding == "utf-16" and separator not in lines[above]:
         raise DataError(f"{where}: cannot be read: not a table of text in UTF-16. Save it as CSV")
+    if (most := max(line.count(separator) for line in lines)) >= _MOST_COLUMNS:
+        raise DataError(f"{where}: more than {most:,} columns; expected {_MOST_COLUMNS:,} at most")
     columns = next(csv.reader([lines[above]], delimiter=separator), [])
     doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
     if doubled:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from forecaster.errors import DataError
-from forecaster.files import open_for_arrow
+from forecaster.files import check_parquet, open_for_arrow
 from forecaster.free_memory import free_memory
 from forecaster.ingest.tables.roles import Columns, canonical, is_needed
 
@@ -62,6 +62,12 @@ def read_parquet(
         ]
         texts = [name for name in wanted if is_text(path, schema.field(name))]
         _check_size(path, rows, max(1, len(wanted)))
+        try:
+            check_parquet(file.metadata, path.stat().st_size)
+        except ValueError as error:
+            raise DataError(
+                f"{path}: {error}. Check that its content is what you expect"
+            ) from error
         check_content(path, file.metadata, wanted, texts, groups)
     # Dictionaries keep a repeated text once, so that a small file stays small in memory.
     with open_for_arrow(path) as opened, pq.ParquetFile(opened, read_dictionary=texts) as file:

@@ -19,20 +19,19 @@ import numpy as np
 import pandas as pd
 
 from forecaster.errors import ModelError
+from forecaster.files import read_parquet_file
 from forecaster.skipped import Skipped, skipped_frame, skipped_from_json
 from forecaster.storage.model.checking import ADVICE, read_bytes, series_of, shortened
 from forecaster.storage.model.files import REST
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 SCHEMA = 5
 SHARDS = "shards"
 _INDEX = "index.parquet"
 _SKIPPED = -1  # in place of a shard's number
 _MOST = 1_000_000  # shards
-_LOOSEST = 1000  # bytes of a table for each byte of its file
 _KEYS = ("unique_id", "shard", "kind", "needed", "reason", "skipped")
 _ERRORS = ("mae_relative_to_naive", "mae_relative_to_seasonal_naive")
 
@@ -111,12 +110,8 @@ def read_index(folder: Path, rest: dict[str, Any]) -> Index:
 def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
     """Return the index in the bytes of a Parquet file. Raises ValueError when it is none."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    # Not by read_table: to start Arrow's datasets and threads takes longer than 100,000 rows.
-    file = pq.ParquetFile(pa.BufferReader(raw))
-    _check_size(file.metadata, len(raw))
-    table = file.read(use_threads=False)
+    table = read_parquet_file(raw)
     shard = table["shard"].to_numpy()
     there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
     shard = there["shard"].to_numpy()
@@ -130,19 +125,6 @@ def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
     keys = [name for name in _KEYS if name in table.column_names]
     folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
     return Index(folders, ids, shard, _skipped_of(gone), there.drop_columns(keys))
-
-
-def _check_size(metadata: "pq.FileMetaData", size: int) -> None:
-    """Raise ValueError for a table much larger than its file of ``size`` bytes.
-
-    Names differ, so that a row takes more than a byte even when compressed; equal rows do not.
-    """
-    if metadata.num_rows > size:
-        raise ValueError(f"{metadata.num_rows} rows in {size} bytes; expected {size} at most")
-    groups = range(metadata.num_row_groups)
-    unpacked = sum(metadata.row_group(group).total_byte_size for group in groups)
-    if unpacked > (most := _LOOSEST * size):
-        raise ValueError(f"{unpacked} bytes when unpacked; expected {most} at most")
 
 
 def _skipped_of(gone: "pa.Table") -> dict[str, Skipped]:

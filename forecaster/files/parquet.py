@@ -1,0 +1,135 @@
+"""Read Parquet files that may have been made to do harm: none takes much more than it holds.
+
+In a file of a few kilobytes equal rows or one long text can stand for any number of bytes.
+"""
+
+import errno
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forecaster.files.paths import open_for_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_SMALL = 1 << 20  # bytes of a file that is read within seconds, whatever it holds
+_ROWS, _UNPACKED = 2_000_000, 1 << 27  # in a small file
+_ROWS_PER_BYTE, _LOOSEST = 100, 1000  # rows, and bytes when unpacked, for each byte of a larger one
+_FEW = 100_000  # rows that are read faster than threads start
+
+
+def most_rows(size: int) -> int:
+    """Return the maximum number of rows in a packed file of ``size`` bytes."""
+    return _ROWS if size <= _SMALL else max(_ROWS, _ROWS_PER_BYTE * size)
+
+
+def most_unpacked(size: int) -> int:
+    """Return the maximum number of bytes that a packed file of ``size`` bytes may hold."""
+    return _UNPACKED if size <= _SMALL else _LOOSEST * size
+
+
+def check_parquet(metadata: "pq.FileMetaData", size: int) -> None:
+    """Raise ValueError for a table that is much larger than its file of ``size`` bytes.
+
+    Only the file's own list of contents is read.
+    """
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    chunks = [group.column(n) for group in groups for n in range(group.num_columns)]
+    rows = max([metadata.num_rows, *(group.num_rows for group in groups)])
+    rows = max([rows, *(chunk.num_values for chunk in chunks)])
+    if rows > (most := most_rows(size)):
+        raise ValueError(f"{rows:,} rows in {size:,} bytes; expected {most:,} at most")
+    unpacked = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
+    if unpacked > (most := most_unpacked(size)):
+        raise ValueError(f"{unpacked:,} bytes when unpacked; expected {most:,} at most")
+
+
+def read_parquet_file(
+    source: Path | bytes, columns: Sequence[str] | None = None, *, checksums: bool = False
+) -> "pa.Table":
+    """Read a whole file, or some of its columns, from a path or from its bytes.
+
+    ``checksums``: whether to verify those of the pages.
+
+    Raises OSError, and ValueError for a file that is none or that is much larger than it seems.
+    """
+    import pyarrow as pa
+
+    groups = list(parquet_groups(source, columns, checksums=checksums))
+    return groups[0] if len(groups) == 1 else pa.concat_tables(groups)
+
+
+def parquet_groups(
+    source: Path | bytes, columns: Sequence[str] | None = None, *, checksums: bool = False
+) -> Iterator["pa.Table"]:
+    """Yield the row groups of a file, or an empty table; see :func:`read_parquet_file`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pa.BufferReader(source) if isinstance(source, bytes) else _opened(source) as opened:
+            size = opened.size()
+            file = pq.ParquetFile(opened, page_checksum_verification=checksums)
+            check_parquet(file.metadata, size)
+            schema = file.schema_arrow
+            wanted = schema.names if columns is None else list(columns)
+            if missing := set(wanted) - set(schema.names):
+                raise ValueError(f"no column {', '.join(sorted(missing))}")
+            texts = [name for name in wanted if _is_text(schema.field(name).type)]
+            if texts:  # dictionaries keep a repeated text once
+                options = {"read_dictionary": texts, "page_checksum_verification": checksums}
+                file = pq.ParquetFile(opened, **options)
+            if not file.num_row_groups:
+                yield schema.empty_table().select(wanted)
+            for number in range(file.num_row_groups):
+                many = file.metadata.row_group(number).num_rows > _FEW
+                table = file.read_row_group(number, wanted, use_threads=many).select(wanted)
+                yield _with_plain_texts(table, schema, texts, most_unpacked(size))
+    except pa.ArrowException as error:
+        raise ValueError(str(error)) from error
+
+
+def _opened(path: Path) -> "pa.NativeFile":
+    """Open a file. Raises OSError unless it is a plain one: reading a pipe may never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+    return open_for_arrow(path)
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    import pyarrow.types as types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    checks = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
+    return any(check(kind) for check in checks)
+
+
+def _with_plain_texts(
+    table: "pa.Table", schema: "pa.Schema", texts: Sequence[str], most: int
+) -> "pa.Table":
+    """Return the table with texts in dictionaries only where the file's schema has them.
+
+    Raises ValueError if they would take more than ``most`` bytes.
+    """
+    for name in texts:
+        column = table.column(name)
+        if (size := _size_of(column)) > most:
+            raise ValueError(f"column {name!r}: {size:,} bytes of text; expected {most:,} at most")
+        at = table.column_names.index(name)
+        table = table.set_column(at, schema.field(name), column.cast(schema.field(name).type))
+    return table
+
+
+def _size_of(column: "pa.ChunkedArray") -> int:
+    """Return the bytes that the texts of a column of dictionaries take when each is written out."""
+    import pyarrow.compute as pc
+
+    size = 0
+    for chunk in column.chunks:
+        if len(chunk.dictionary):
+            lengths = pc.call_function("binary_length", [chunk.dictionary])
+            of_rows = lengths.take(chunk.indices).cast("int64")
+            size += pc.call_function("sum", [of_rows]).as_py() or 0
+    return size

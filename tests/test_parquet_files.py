@@ -1,0 +1,73 @@
+"""Parquet files that were made to do harm: what a small one stands for is never unpacked."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from forecaster.files import parquet_groups, read_parquet_file
+
+LONG = "x" * 100_000
+
+
+def written(folder: Path, columns, **options) -> Path:
+    pq.write_table(pa.table(columns), folder / "t.parquet", compression="zstd", **options)
+    return folder / "t.parquet"
+
+
+def repeated(text: str, rows: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"y": np.zeros(3_000_000)}, r"3,000,000 rows in [\d,]+ bytes; expected 2,000,000 at most"),
+        ({"y": pa.array([[0] * 100_000] * 30)}, "3,000,000 rows in"),
+        ({"y": pa.array([str(n) * 200_000 for n in range(900, 1200)])}, "bytes when unpacked"),
+        ({"y": repeated(LONG, 20_000)}, "'y': 2,000,000,000 bytes of text; expected"),
+        ({"y": repeated(LONG, 20_000).cast(pa.large_string())}, "2,000,000,000 bytes of text"),
+    ],
+    ids=["rows", "lists", "packed", "dictionary", "text"],
+)
+def test_a_small_file_that_swells_is_refused_before_it_does(columns, message, tmp_path):
+    resource = pytest.importorskip("resource")
+    path = written(tmp_path, columns)
+    del columns
+    assert path.stat().st_size < 1_000_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for source in (path, path.read_bytes()):
+        with pytest.raises(ValueError, match=message):
+            read_parquet_file(source)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB
+
+
+def test_a_sound_file_is_read_as_by_pandas(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "name": ["b", None, "ä", ""], "kind": pd.Categorical(["x", "y", "x", "x"]),
+            "ds": pd.date_range("2024-01-01", periods=4), "y": [1.0, np.nan, 3.0, 4.0],
+        }
+    )  # fmt: skip
+    path = tmp_path / "t.parquet"
+    frame.to_parquet(path, index=False, row_group_size=3)
+    pd.testing.assert_frame_equal(read_parquet_file(path).to_pandas(), pd.read_parquet(path))
+    two = read_parquet_file(path.read_bytes(), ["y", "name"], checksums=True)
+    pd.testing.assert_frame_equal(two.to_pandas(), pd.read_parquet(path, columns=["y", "name"]))
+    assert [len(group) for group in parquet_groups(path)] == [3, 1]
+    frame[:0].to_parquet(path, index=False)
+    assert read_parquet_file(path).to_pandas().equals(pd.read_parquet(path))
+
+
+@pytest.mark.parametrize("raw", [b"", b"PAR1", b"PAR1" * 9])
+def test_what_is_no_parquet_file_is_a_value_error(raw):
+    with pytest.raises(ValueError, match="Parquet"):
+        read_parquet_file(raw)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no column b"):
+        read_parquet_file(written(tmp_path, {"a": [1]}), ["b"])
