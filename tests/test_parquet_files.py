@@ -22,21 +22,27 @@ def repeated(text: str, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"y": np.zeros(3_000_000)}, r"3,000,000 rows in [\d,]+ bytes; expected 2,000,000 at most"),
-        ({"y": pa.array([[0] * 100_000] * 30)}, "3,000,000 rows in"),
-        ({"y": pa.array([str(n) * 200_000 for n in range(900, 1200)])}, "bytes when unpacked"),
-        ({"y": repeated(LONG, 20_000)}, "'y': 2,000,000,000 bytes of text; expected"),
-        ({"y": repeated(LONG, 20_000).cast(pa.large_string())}, "2,000,000,000 bytes of text"),
-    ],
-    ids=["rows", "lists", "packed", "dictionary", "text"],
-)
-def test_a_small_file_that_swells_is_refused_before_it_does(columns, message, tmp_path):
+BOMBS = {
+    "rows": (
+        lambda: {"y": np.zeros(3_000_000)},
+        r"3,000,000 rows in [\d,]+ bytes; expected 2,000,000 at most",
+    ),
+    "cells": (lambda: {f"y{n}": np.zeros(10_000) for n in range(900)}, "9,000,000 cells in"),
+    "lists": (lambda: {"y": pa.array([[0] * 100_000] * 30)}, "3,000,000 rows in"),
+    "packed": (
+        lambda: {"y": pa.array([str(n) * 50_000 for n in range(100, 1000)])},
+        "bytes when unpacked; expected 134,217,728 at most",
+    ),
+    "text": (lambda: {"y": repeated(LONG, 20_000)}, "'y': 2,000,000,000 bytes of text; expected"),
+}
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["", "no schema"])
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_small_file_that_swells_is_refused_before_it_does(kind, stored, tmp_path):
     resource = pytest.importorskip("resource")
-    path = written(tmp_path, columns)
-    del columns
+    columns, message = BOMBS[kind]
+    path = written(tmp_path, columns(), store_schema=stored)
     assert path.stat().st_size < 1_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for source in (path, path.read_bytes()):

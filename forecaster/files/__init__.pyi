@@ -17,7 +17,7 @@ from .outputs import as_json as as_json
 from .outputs import check_output as check_output
 from .outputs import check_parent as check_parent
 from .parquet import check_parquet as check_parquet
-from .parquet import most_rows as most_rows
+from .parquet import most_cells as most_cells
 from .parquet import most_unpacked as most_unpacked
 from .parquet import parquet_groups as parquet_groups
 from .parquet import read_parquet_file as read_parquet_file

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 20  # bytes of a file that is read within seconds, whatever it holds
 _ROWS, _UNPACKED = 2_000_000, 1 << 27  # in a small file
+_CELLS = 4  # for each row that a file may have
 _ROWS_PER_BYTE, _LOOSEST = 100, 1000  # rows, and bytes when unpacked, for each byte of a larger one
 _FEW = 100_000  # rows that are read faster than threads start
 
@@ -23,6 +24,11 @@ _FEW = 100_000  # rows that are read faster than threads start
 def most_rows(size: int) -> int:
     """Return the maximum number of rows in a packed file of ``size`` bytes."""
     return _ROWS if size <= _SMALL else max(_ROWS, _ROWS_PER_BYTE * size)
+
+
+def most_cells(size: int) -> int:
+    """Return the maximum number of cells in a packed file of ``size`` bytes."""
+    return _CELLS * most_rows(size)
 
 
 def most_unpacked(size: int) -> int:
@@ -41,6 +47,9 @@ def check_parquet(metadata: "pq.FileMetaData", size: int) -> None:
     rows = max([rows, *(chunk.num_values for chunk in chunks)])
     if rows > (most := most_rows(size)):
         raise ValueError(f"{rows:,} rows in {size:,} bytes; expected {most:,} at most")
+    cells = sum(max(0, chunk.num_values) for chunk in chunks)
+    if cells > (most := most_cells(size)):
+        raise ValueError(f"{cells:,} cells in {size:,} bytes; expected {most:,} at most")
     unpacked = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
     if unpacked > (most := most_unpacked(size)):
         raise ValueError(f"{unpacked:,} bytes when unpacked; expected {most:,} at most")

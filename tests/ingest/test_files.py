@@ -1,6 +1,10 @@
 """Series from the user's own files, in common layouts."""
 
+import bz2
+import gzip
+import lzma
 import re
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -352,6 +356,44 @@ def test_packed_files(tmp_path):
         path.write_bytes(path.read_bytes()[:-300])
         with pytest.raises(DataError, match="cannot be read"):
             open_source(f"files:{path}").tickers()
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
+@pytest.mark.parametrize(
+    ("row", "count", "message"),
+    [
+        ("A,1,0\n", 2_800_000, r"of [\d,]+ bytes that holds more than 8,000,000 cells; unpack it"),
+        ("0" * 1000, 140_000, "holds more than 134,217,728 characters; unpack it"),
+    ],
+    ids=["cells", "characters"],
+)
+def test_a_packed_file_that_swells_is_refused_before_it_does(ending, row, count, message, tmp_path):
+    path = tmp_path / f"p.csv.{ending}"
+    opened = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+    raw = f"unique_id,ds,y\n{row * count}".encode()
+    if ending == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("p.csv", raw)
+    else:
+        with opened[ending](path, "wb", **({"preset": 0} if ending == "xz" else {})) as file:
+            file.write(raw)
+    assert path.stat().st_size < 1_000_000
+    before = peak()
+    with pytest.raises(DataError, match=message):
+        open_source(f"files:{path}").tickers()
+    assert peak() - before < 100_000  # KiB
+
+
+@pytest.mark.parametrize("text", ["ds" + "," * 20_000 + "\n1", "ds,y\n1" + "," * 20_000])
+def test_a_table_of_too_many_columns_is_refused(text, tmp_path):
+    (tmp_path / "p.csv").write_text(text)
+    with pytest.raises(DataError, match="20,001 columns; expected 10,000 at most"):
+        open_source(f"files:{tmp_path / 'p.csv'}").tickers()
+
+
+def peak() -> int:
+    resource = pytest.importorskip("resource")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def test_a_comma_at_the_end_of_each_line_is_none(tmp_path):

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import pandas as pd
 
 from forecaster.errors import DataError, printable
-from forecaster.files import most_rows, most_unpacked
+from forecaster.files import most_cells, most_unpacked
 from forecaster.ingest.tables.numbers import Decimal, has_separators, is_number_column
 from forecaster.ingest.tables.roles import Columns, canonical, canonical_names
 from forecaster.ingest.tickers.universe import SEPARATOR_LINE
@@ -25,7 +25,6 @@ _BLANK = ["", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 _OPENERS: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # and .zip
 _AT_ONCE = 2**20  # characters
 _HEAD = 20  # lines
-_CELLS = 4  # in a row, when the cells of a packed file are counted
 _MOST_COLUMNS = 10_000
 _QUOTED_NUMBER = re.compile(r'"[ +$(-]*[0-9]+[.,][0-9]')
 
@@ -180,7 +179,7 @@ def _check_unpacked(where: str, size: int, unpacked: int, cells: int) -> None:
     """Raise DataError if a packed file of ``size`` bytes holds too much."""
     for count, what, most in (
         (unpacked, "characters", most_unpacked(size)),
-        (cells, "cells", _CELLS * most_rows(size)),
+        (cells, "cells", most_cells(size)),
     ):
         if count > most:
             raise DataError(
@@ -204,8 +203,8 @@ def _read_header(path: Path, encoding: str, where: str, stated: Columns) -> _Hea
     separator = named["separator"] if named else max(",;\t", key=lines[above].count)
     if encoding == "utf-16" and separator not in lines[above]:
         raise DataError(f"{where}: cannot be read: not a table of text in UTF-16. Save it as CSV")
-    if (most := max(line.count(separator) for line in lines)) >= _MOST_COLUMNS:
-        raise DataError(f"{where}: more than {most:,} columns; expected {_MOST_COLUMNS:,} at most")
+    if (widest := 1 + max(line.count(separator) for line in lines)) > _MOST_COLUMNS:
+        raise DataError(f"{where}: {widest:,} columns; expected {_MOST_COLUMNS:,} at most")
     columns = next(csv.reader([lines[above]], delimiter=separator), [])
     doubled = {column for column in columns if column.strip() and columns.count(column) > 1}
     if doubled:
