@@ -116,6 +116,10 @@ class Home:
         """Return the folders of all complete runs, the oldest first."""
         return _complete(self.models, _RUN_FILE)
 
+    def holds(self, run: Path) -> bool:
+        """Return whether a run's folder is one of the home, not a link to one elsewhere."""
+        return run.resolve().parent == self.models.resolve()
+
     def latest_run(self) -> Path:
         """Return the folder of the latest run. Raises ModelError when there is none."""
         if runs := self.runs():

@@ -23,6 +23,8 @@ from .parquet import parquet_groups as parquet_groups
 from .parquet import read_parquet_file as read_parquet_file
 from .paths import as_bytes as as_bytes
 from .paths import as_text as as_text
+from .paths import check_plain as check_plain
 from .paths import from_text as from_text
 from .paths import open_for_arrow as open_for_arrow
+from .paths import read_plain as read_plain
 from .paths import readable as readable

@@ -3,7 +3,6 @@
 In a file of a few kilobytes equal rows or one long text can stand for any number of bytes.
 """
 
-import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +77,11 @@ def parquet_groups(
     import pyarrow.parquet as pq
 
     try:
-        with pa.BufferReader(source) if isinstance(source, bytes) else _opened(source) as opened:
+        with (
+            pa.BufferReader(source)
+            if isinstance(source, bytes)
+            else open_for_arrow(source) as opened
+        ):
             size = opened.size()
             file = pq.ParquetFile(opened, page_checksum_verification=checksums)
             check_parquet(file.metadata, size)
@@ -98,13 +101,6 @@ def parquet_groups(
                 yield _with_plain_texts(table, schema, texts, most_unpacked(size))
     except pa.ArrowException as error:
         raise ValueError(str(error)) from error
-
-
-def _opened(path: Path) -> "pa.NativeFile":
-    """Open a file. Raises OSError unless it is a plain one: reading a pipe may never end."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a plain file", str(path))
-    return open_for_arrow(path)
 
 
 def _is_text(kind: "pa.DataType") -> bool:

@@ -1,5 +1,6 @@
 """Turn file names, which are bytes, into text in every locale and back; open any for Arrow."""
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -35,13 +36,29 @@ def readable(name: str | Path) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
+def read_plain(path: Path) -> bytes:
+    """Return the content of a plain file. Raises OSError for any other.
+
+    Reading from a pipe or a device may never end.
+    """
+    check_plain(path)
+    return path.read_bytes()
+
+
+def check_plain(path: Path) -> None:
+    """Raise OSError for what exists and is not a plain file or a link to one."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+
+
 def open_for_arrow(path: Path, mode: Literal["rb", "wb"] = "rb") -> "pa.NativeFile":
     """Open a file for Arrow, which by itself opens only names that are UTF-8.
 
-    Raises OSError with the name when it does not exist.
+    Raises OSError with the name when it does not exist, or is to be read and not a plain file.
     """
     import pyarrow as pa
 
     if mode == "rb":
         path.stat()  # Arrow's error has no name
+        check_plain(path)
     return pa.OSFile(os.fsencode(path), mode)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError, printable
-from forecaster.files import as_text, from_text
+from forecaster.files import as_text, from_text, read_plain
 from forecaster.ingest.tables.csv_file import Table
 from forecaster.ingest.tables.dates import by_format, to_times
 from forecaster.ingest.tables.file_reader import is_parquet, read_table
@@ -90,7 +90,7 @@ class CovariateFiles:
         digest = hashlib.sha256()
         for path in filter(None, (self.future, self.static)):
             try:
-                digest.update(hashlib.sha256(from_text(path).read_bytes()).digest())
+                digest.update(hashlib.sha256(read_plain(from_text(path))).digest())
             except OSError as error:
                 raise DataError(f"{path}: cannot be read: {error.strerror}") from error
         return digest.hexdigest()

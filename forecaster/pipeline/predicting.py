@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from forecaster import swarm
-from forecaster.errors import ModelError, UsageError, WriteError
+from forecaster.errors import ModelError, UsageError, WriteError, printable
 from forecaster.forecasting import Model, match_panel, predict, resolve_names, simulate
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Reading
@@ -72,7 +72,8 @@ def predict_from_home(
     - ``level``: of the bands, in percent
     - ``run``, ``on_notice``: see :func:`forecaster.storage.choose_run`
     - ``n_paths``: if given, the frame has this number of sample paths instead of bands
-    - ``covariates``: files of covariates; by default those that the model was fitted with
+    - ``covariates``: files of covariates; by default those that the model was fitted with,
+      if the run is under the home
     - ``history``: the fewest latest rows of each series in the panel; of a run of one shard the
       panel has all rows
 
@@ -85,7 +86,7 @@ def predict_from_home(
     ``on_notice`` is called.
 
     Raises ModelError when there is no model, or it can forecast none of the tickers, UsageError
-    when there is no run of this name.
+    when there is no run of this name, and when one from elsewhere needs files of covariates.
     """
     swarm.keep_compiled(home.cache)
     folder = choose_run(home, run, tickers, on_notice)
@@ -124,7 +125,7 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     if not ids:
         raise ModelError("\n".join(f"{name}: {reason}" for name, reason in unknown.items()))
     panel, jumped = forecasting_panel(home, model, ids)
-    panel = _with_covariates(panel, model, asked.covariates)
+    panel = _with_covariates(panel, model, asked.covariates, home, folder)
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
@@ -184,10 +185,16 @@ def _joined(parts: Sequence[Prediction], most: int) -> Prediction:
     )
 
 
-def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel:
+def _with_covariates(
+    panel: Panel, model: Model, files: CovariateFiles, home: Home, folder: Path
+) -> Panel:
     """Add the model's covariates to a panel, from these files or else from those of the fit.
 
     Files of the fit are read as they were then; other files as they say, or else in the same way.
+
+    - ``folder``: of the model's run; a run that is not under ``home`` opens no file by itself
+
+    Raises UsageError where it would have to, and for a file that the model has no use for.
     """
     known = model.transform.covariates
     has = {"future": bool(known.future), "static": bool(known.numbers or known.words)}
@@ -203,6 +210,12 @@ def _with_covariates(panel: Panel, model: Model, files: CovariateFiles) -> Panel
             reading = then if files.reading == Reading() else files.reading
             panel = CovariateFiles(**{kind: path}, reading=reading).added_to(panel)
         elif needed and (path := model.provenance.get(kind)) is not None:
+            if not home.holds(folder):
+                raise UsageError(
+                    f"{printable(path, lines=False)}: not opened: the run {folder} names this file "
+                    f"of {kind} covariates, but may be another's. Name the file yourself "
+                    f"(`predict --{kind} FILE`) or, if the run is yours, move it to {home.models}"
+                )
             panel = CovariateFiles(**{kind: path}, reading=then).added_to(panel)
     return panel
 
@@ -241,7 +254,7 @@ def compress_from_home(
             f"`forecaster compress {origin}`"
         )
     panel, _ = forecasting_panel(home, model, list(model.ids))
-    panel = _with_covariates(panel, model, CovariateFiles())
+    panel = _with_covariates(panel, model, CovariateFiles(), home, folder)
     table = compare(model, panel, on_method)
     if method is None:
         return table, None

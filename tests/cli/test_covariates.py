@@ -1,5 +1,8 @@
 """Tests of ``--future`` and ``--static``, from a fit to a forecast."""
 
+import os
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -93,3 +96,35 @@ def test_they_are_read_as_the_options_say_and_later_as_they_were_then(files, set
     reading = ("--date-format", "%m/%d/%Y", "--columns", "time=target_day")
     third = run(*predict, "--future", files / "renamed.csv", *reading)
     assert third.stdout == whole.stdout, third.stderr
+
+
+def test_only_a_run_of_the_home_opens_the_files_that_it_names(files, settings):
+    """A model from elsewhere could name any file of this machine."""
+    home = ("--home", files / "home")
+    fit = ("fit", "--source", f"files:{files / 'sales.csv'}", "--config", settings, *home)
+    assert run(*fit, "--future", files / "plans.csv", "--run", "mine").exit_code == 0
+    (mine,) = (files / "home" / "models").iterdir()
+    theirs = shutil.copytree(mine, files / "theirs")
+    linked = mine.with_name("linked")
+    linked.symlink_to(theirs, target_is_directory=True)
+    assert run("predict", "--all", "--run", "mine", *home).exit_code == 0
+    said = error("predict", "--all", "--run", theirs, *home, code=2)
+    assert "plans.csv: not opened: the run" in said and "predict --future FILE" in said
+    assert error("predict", "--all", "--run", "linked", *home, code=2)
+    assert error("compress", theirs, *home, code=2)
+    named = ("--future", files / "plans.csv")
+    assert run("predict", "--all", "--run", theirs, *named, *home).exit_code == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(files, settings):
+    home = ("--home", files / "home")
+    fit = ("fit", "--source", f"files:{files / 'sales.csv'}", "--config", settings, *home)
+    assert run(*fit, "--future", files / "plans.csv").exit_code == 0
+    (files / "plans.csv").unlink()
+    os.mkfifo(files / "plans.csv")
+    said = error("predict", "--all", *home, code=1)
+    assert "plans.csv: cannot be read: [Errno 22] not a plain file" in said
+    assert "no such file" in error(*fit, "--future", files / "plans.csv", code=2)
+    os.mkfifo(files / "pipe.csv")
+    assert error("fit", "--source", f"files:{files / 'pipe.csv'}", *home, code=1)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import jax
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from forecaster.swarm.arrays.data import Shared
 from forecaster.swarm.checks import SwarmError
+from forecaster.swarm.devices.compiled import remove_damaged
 from forecaster.swarm.devices.lanes import (
     Layout,
     keep_compiled,
@@ -103,3 +105,35 @@ def test_cores_that_stay_idle_are_said_once_at_the_callers_line(tmp_path):
     if (os.cpu_count() or 1) > 1:
         assert done.stderr.count("SwarmWarning") == 1
         assert f"{script}:5: SwarmWarning: JAX was already running" in done.stderr
+
+
+def zstd(cut: int | None = None) -> bytes:
+    """A frame of two blocks as they are, with a checksum."""
+    blocks = (5 << 3).to_bytes(3, "little") + b"hello" + (9 << 3 | 3).to_bytes(3, "little") + b"x"
+    return (b"\x28\xb5\x2f\xfd\x04\x58" + blocks + b"1234")[:cut]
+
+
+def test_compiled_programs_that_a_full_disk_left_are_removed(tmp_path):
+    whole = zlib.compress(bytes(range(256)) * 100)
+    sound = {"jit_a-cache": whole, "jit_b-cache": zstd(), "other": b""}
+    damaged = {
+        "jit_empty-cache": b"", "jit_cut-cache": whole[:-3], "jit_zero-cache": bytes(4096),
+        **{f"jit_zstd{cut}-cache": zstd(cut) for cut in range(4, len(zstd()))},
+    }  # fmt: skip
+    for name, raw in (sound | damaged).items():
+        (tmp_path / name).write_bytes(raw)
+    remove_damaged(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} - {".looked"} == set(sound)
+    (tmp_path / "jit_later-cache").write_bytes(b"")
+    remove_damaged(tmp_path)
+    assert not (tmp_path / "jit_later-cache").exists()
+    remove_damaged(tmp_path / "none")  # nothing is there yet
+    assert not (tmp_path / "none").exists()
+
+
+def test_programs_that_were_looked_at_are_not_read_again(tmp_path, monkeypatch):
+    (tmp_path / "jit_a-cache").write_bytes(zstd())
+    os.utime(tmp_path / "jit_a-cache", (1e9, 1e9))
+    remove_damaged(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", lambda *_: pytest.fail("read"))
+    remove_damaged(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, UsageError
-from forecaster.files import as_bytes, as_text, from_text
+from forecaster.files import as_bytes, as_text, check_plain, from_text
 from forecaster.home import Home
 from forecaster.ingest.sources.source import Date, Fetched, Known, Stored
 from forecaster.ingest.store.store import is_store
@@ -112,6 +112,7 @@ class Files:
         digest = hashlib.sha256(reader.encode("utf-8", "surrogateescape"))
         for file in self._files():
             try:
+                check_plain(file)
                 with file.open("rb") as opened:
                     content = hashlib.file_digest(opened, "sha256").hexdigest()
             except OSError as error:

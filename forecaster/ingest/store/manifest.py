@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from forecaster.files import read_plain
 from forecaster.ingest.store.index import (
     Index,
     Origin,
@@ -32,7 +33,7 @@ def read_manifest(path: Path) -> Index:
     is of a newer version.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_plain(path)
         content = json.loads(raw)
         schema = int(content["schema"])
     except FileNotFoundError:

@@ -26,7 +26,7 @@ from typing import TypeVar
 import pandas as pd
 
 from forecaster.errors import StoreError, WriteError
-from forecaster.files import atomic, locked_folder, read_parquet_file
+from forecaster.files import atomic, locked_folder, read_parquet_file, read_plain
 from forecaster.home import INDEX, MANIFEST, Home
 from forecaster.ingest.store.index import (
     Index,
@@ -354,7 +354,7 @@ class Store:
         """Return entries from all sound files; of several of a series, from the newest."""
         entries: dict[str, SeriesEntry] = {}
         for path in self._series_files():
-            raw = path.read_bytes()
+            raw = read_plain(path)
             if sha256(raw)[:12] == path.name.split(".")[-2]:
                 with contextlib.suppress(Exception):
                     name, entry = described_by(raw, path.name)
@@ -412,7 +412,7 @@ class Store:
             raise StoreError(f"{self.folder}: its rows have not been reviewed; {advice}")
         path = self.path_of(quality.file)
         try:
-            raw = path.read_bytes()
+            raw = read_plain(path)
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
         if sha256(raw) != quality.sha256:
@@ -439,7 +439,7 @@ class Store:
         entry = entry or self.index.series[name]
         path = self.path_of(entry.file)
         try:
-            raw = path.read_bytes()
+            raw = read_plain(path)
         except OSError as error:
             newer = self._committed(name)
             if newer is not None and newer.file != entry.file:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from forecaster.errors import DataError, printable
-from forecaster.files import readable
+from forecaster.files import check_plain, readable
 from forecaster.ingest.tables.csv_file import Table, read_csv
 from forecaster.ingest.tables.layout import each_series, tidy
 from forecaster.ingest.tables.location import TableLocation
@@ -55,6 +55,7 @@ def read_table(
     Other arguments and errors are those of :func:`read_series`.
     """
     try:
+        check_plain(path)
         if is_parquet(path):
             table = read_parquet(path, columns, everything=everything)
             return Table(table, plain_points=False)

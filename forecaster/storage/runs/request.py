@@ -14,7 +14,7 @@ import pandas as pd
 from forecaster import __version__
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError
-from forecaster.files import atomic
+from forecaster.files import atomic, read_plain
 from forecaster.ingest import CovariateFiles, Reading, Store
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
@@ -132,7 +132,7 @@ def write_request(path: Path, request: FitRequest) -> None:
 def read_request(path: Path) -> FitRequest:
     """Read a request, also of an older version. Raises ModelError when it cannot be read."""
     try:
-        fields = json.loads(path.read_bytes())
+        fields = json.loads(read_plain(path))
         schema = fields.pop("schema")
         fields["ids"], fields["mask"] = tuple(fields["ids"]), tuple(fields["mask"])
         fields["config"] = Config(**fields["config"])
