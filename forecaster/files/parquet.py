@@ -87,6 +87,8 @@ def parquet_groups(
             check_parquet(file.metadata, size)
             schema = file.schema_arrow
             wanted = schema.names if columns is None else list(columns)
+            if len(set(schema.names)) < len(schema.names):
+                raise ValueError("two columns of the same name")
             if missing := set(wanted) - set(schema.names):
                 raise ValueError(f"no column {', '.join(sorted(missing))}")
             texts = [name for name in wanted if _is_text(schema.field(name).type)]

@@ -102,7 +102,9 @@ def build_forecasts(made: Forecasts, path: Path) -> Path:
         data=_data(made, latest, known, compared),
         script="forecasts.js",
     )
-    atomic.write_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    atomic.write_file(
+        path, lambda temporary: temporary.write_text(page, "utf-8", "backslashreplace")
+    )
     return path
 
 

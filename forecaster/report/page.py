@@ -53,7 +53,9 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
         data=page_data(evaluation),
         script="evaluation.js",
     )
-    atomic.write_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    atomic.write_file(
+        path, lambda temporary: temporary.write_text(page, "utf-8", "backslashreplace")
+    )
     return path
 
 

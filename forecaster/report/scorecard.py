@@ -49,7 +49,9 @@ def build_scorecard(card: Scorecard, path: Path) -> Path:
         data=_data(card),
         script="scorecard.js",
     )
-    atomic.write_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    atomic.write_file(
+        path, lambda temporary: temporary.write_text(page, "utf-8", "backslashreplace")
+    )
     return path
 
 

@@ -51,10 +51,52 @@ def test_what_is_no_summary_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": "LSTM"}, "models: expected a list; got 'LSTM'"),
+        ({"models": ["LSTM", 3]}, "models: expected text; got 3"),
+        ({"models": ["Naive"]}, "model: 'LSTM' is none of the models"),
+        ({"series": "3"}, "series: expected a whole number; got '3'"),
+        ({"series": True}, "series: expected a whole number; got True"),
+        ({"horizon": 0}, "horizon: expected 1 or more; got 0"),
+        ({"levels": ["x"]}, "could not convert"),
+        ({"levels": ["100"]}, "levels: expected percent, below 100"),
+        ({"refit": None}, "refit: expected true or false or a whole number; got None"),
+        ({"skipped": []}, "skipped: expected an object"),
+        ({"skipped": {"a": 3}}, "skipped: 'a'"),
+        ({"failed": {"garch": []}}, "failed: 'garch': expected an object"),
+        ({"seconds": SUMMARY["seconds"] | {"all": "long"}}, "all: expected a number; got 'long'"),
+        ({"seconds": SUMMARY["seconds"] | {"all": float("nan")}}, "NaN is not JSON"),
+        ({"seconds": SUMMARY["seconds"] | {"all": 10**400}}, "all: expected a number"),
+        ({"peak_memory_gb": {"torch": None}}, "peak_memory_gb: 'torch': expected a number"),
+        ({"config": SUMMARY["config"] | {"hidden": "x"}}, "hidden: expected a whole number"),
+        ({"groups": {"a": 1}}, "groups: 'a': expected text"),
+        ({"mask": "copied"}, "mask: expected a list"),
+        ({"source": 3}, "source: expected text or null"),
+        ({"first": None}, "first: expected text; got None"),
+    ],
+)
+def test_an_entry_that_is_wrong_is_named(changes, message, tmp_path):
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps(SUMMARY | changes))
+    with pytest.raises(ValueError, match=f"summary.json is not a summary: .*{message}"):
+        Summary.read(path)
+
+
+def test_an_entry_that_is_missing_is_named(tmp_path):
+    path = tmp_path / "summary.json"
+    absent = {"membership", "own_ends", "torch_series", "groups", *vars(Provenance())}
+    for name in SUMMARY.keys() - absent:
+        path.write_text(json.dumps({k: v for k, v in SUMMARY.items() if k != name}))
+        with pytest.raises(ValueError, match=f"summary.json is not a summary: '{name}': missing"):
+            Summary.read(path)
+
+
+@pytest.mark.parametrize(
     ("changes", "simulated", "prices", "torch"),
     [
         ({}, False, True, False),
-        ({"source": "simulated", "target": "y", "models": ["PyTorch"]}, True, False, True),
+        ({"source": "simulated", "target": "y", "models": ["LSTM", "PyTorch"]}, True, False, True),
     ],
 )
 def test_what_a_summary_says(changes, simulated, prices, torch):

@@ -1,12 +1,20 @@
 """An evaluation as a value, and the folder that stores it."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from forecaster.errors import DataError, UsageError, printable
+from forecaster.errors import DataError, UsageError, listed, printable
+from forecaster.evaluation.backtest.checking import (
+    check_daily,
+    check_finite,
+    check_forecasts,
+    check_scores,
+    check_tests,
+)
 from forecaster.evaluation.backtest.summary import Summary
 from forecaster.files import open_for_arrow, parquet_groups, read_parquet_file
 from forecaster.forecasting import KEYS
@@ -72,6 +80,9 @@ class Evaluation:
             else:
                 scores, tests = (_read(folder / name) for name in (SCORES, TESTS))
             daily = _read(folder / DAILY)
+            check_scores(scores, summary)
+            check_tests(tests)
+            check_daily(daily, scores.columns)
         except FileNotFoundError as error:
             raise UsageError(
                 f"{folder} holds no evaluation: {Path(error.filename or SUMMARY).name} is "
@@ -104,27 +115,61 @@ class Evaluation:
         return "crps" if "crps" in self.scores else "mae"
 
     def forecasts(self, columns: Sequence[str]) -> pd.DataFrame:
-        """Read these columns of the forecasts, after ``unique_id, ds, cutoff, y``."""
-        return _read(self.folder / FORECASTS, [*KEYS, *columns])
+        """Read these columns of the forecasts, after ``unique_id, ds, cutoff, y``.
+
+        Raises DataError when they cannot be read, as do all that read forecasts.
+        """
+        with self._read_forecasts():
+            table = read_parquet_file(self.folder / FORECASTS, [*KEYS, *columns])
+            check_forecasts(table.schema, columns)
+            if not len(table):
+                raise ValueError("no rows")
+            return table.to_pandas()
 
     @property
     def columns(self) -> list[str]:
         """The columns of the stored forecasts."""
-        return _names(self.folder / FORECASTS)
+        with self._read_forecasts():
+            return _names(self.folder / FORECASTS)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Yield what :meth:`forecasts` returns, some series at a time, to save memory."""
-        rest = pd.DataFrame()
-        for table in parquet_groups(self.folder / FORECASTS, [*KEYS, *columns]):
-            part = table.to_pandas()
+        rest, known = pd.DataFrame(), set(self.scores["unique_id"])
+        for part in self._groups(columns):
+            if unknown := set(part["unique_id"]) - known:
+                raise DataError(
+                    f"{self.folder / FORECASTS}: {listed(unknown)}: forecasts of a series without "
+                    "scores. Run `forecaster evaluate` again"
+                )
             part = pd.concat([rest, part], ignore_index=True) if len(rest) else part
             # The next row group may continue the last series.
             unfinished = part["unique_id"] == part["unique_id"].iloc[-1]
             rest = part[unfinished].reset_index(drop=True)
             if not unfinished.all():
                 yield part[~unfinished].reset_index(drop=True)
-        if len(rest):
-            yield rest
+        if not len(rest):  # the last series is left unless there is none
+            raise DataError(f"{self.folder / FORECASTS}: no rows. Run `forecaster evaluate` again")
+        yield rest
+
+    def _groups(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        with self._read_forecasts():
+            for table in parquet_groups(self.folder / FORECASTS, [*KEYS, *columns]):
+                check_forecasts(table.schema, columns)
+                part = table.to_pandas()
+                check_finite(part[["y", *columns]])
+                if len(part):
+                    yield part
+
+    @contextlib.contextmanager
+    def _read_forecasts(self) -> Iterator[None]:
+        """Raise what reading the forecasts raises as a DataError that names the file."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            where = self.folder / FORECASTS
+            raise DataError(
+                f"{where}: cannot be read: {error}. Run `forecaster evaluate` again"
+            ) from error
 
 
 def bytes_of_tables(folder: Path) -> int:

@@ -6,20 +6,24 @@ In ``summary.json`` it is one flat table, without the entries that do not apply.
 import dataclasses
 import json
 import platform
+import reprlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, get_type_hints
 
 from forecaster import __version__
 from forecaster.config import Config
 from forecaster.errors import UsageError
+from forecaster.evaluation.backtest.types import check_type
+from forecaster.files import as_bytes, read_plain
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
 SIMULATED = "simulated"
 """The name of the source of invented prices."""
 
+_MOST_REASON = 500  # characters
 _T = TypeVar("_T")
 
 
@@ -146,11 +150,18 @@ class Summary:
     @staticmethod
     def read(path: Path) -> "Summary":
         """Read a ``summary.json``. Raises OSError, or ValueError where it holds no summary."""
-        values = json.loads(path.read_text())
         try:
+            values = json.loads(read_plain(path), parse_constant=_no_number)
+            if not isinstance(values, dict):
+                raise TypeError(f"expected an object; got {reprlib.repr(values)}")
+            as_bytes(json.dumps(values, ensure_ascii=False))  # half of a surrogate pair is no text
             return Summary.from_dict(values)
-        except (KeyError, TypeError, UsageError) as error:
-            raise ValueError(f"{path.name} is not a summary: {error}") from error
+        except KeyError as error:
+            raise ValueError(f"{path.name} is not a summary: {error}: missing") from error
+        except (TypeError, ValueError, AttributeError, RecursionError, UsageError) as error:
+            raise ValueError(
+                f"{path.name} is not a summary: {str(error)[:_MOST_REASON]}"
+            ) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the flat table of ``summary.json``."""
@@ -164,9 +175,17 @@ class Summary:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Summary":
-        """Make a summary from a flat table; unknown entries, of other versions, are ignored."""
+        """Make a summary from a flat table; unknown entries, of other versions, are ignored.
+
+        Raises KeyError for a missing entry, TypeError, ValueError or UsageError for a wrong one.
+        """
         absent: dict[str, Any] = {"membership": False, "own_ends": None, "torch_series": None}
-        return _made(
+        for name, kind in {"models": list, "levels": list, "config": dict, "seconds": dict,
+                           "skipped": dict}.items():  # fmt: skip
+            check_type(kind, values[name], name)
+        if values.get("mask") is not None:
+            check_type(list, values["mask"], "mask")
+        summary = _made(
             Summary,
             absent | dict(values),
             models=tuple(values["models"]),
@@ -177,6 +196,11 @@ class Summary:
             seconds=_made(Seconds, {"torch": None} | values["seconds"]),
             provenance=_made(Provenance, values, mask=_tuple(values.get("mask"))),
         )
+        for part in (summary, summary.seconds, summary.provenance):
+            for name, kind in get_type_hints(type(part)).items():
+                check_type(kind, getattr(part, name), name)
+        _check_values(summary)
+        return summary
 
 
 def _shallow(value: Any) -> dict[str, Any]:
@@ -187,9 +211,31 @@ def _shallow(value: Any) -> dict[str, Any]:
 
 def _made(kind: type[_T], values: Mapping[str, Any], **changes: Any) -> _T:
     """Make a dataclass from those entries that are its fields."""
-    names = {field.name for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    fields = dataclasses.fields(kind)  # pyright: ignore[reportArgumentType]
+    names = {field.name for field in fields}
+    for field in fields:
+        optional = field.default is not dataclasses.MISSING
+        optional |= field.default_factory is not dataclasses.MISSING
+        if field.name not in (values.keys() | changes.keys()) and not optional:
+            raise KeyError(field.name)
     return kind(**{name: entry for name, entry in values.items() if name in names} | changes)
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
+
+
+def _check_values(summary: Summary) -> None:
+    """Raise ValueError for a number that no evaluation has, and for a model that was not scored."""
+    for name in ("series", "cutoffs", "step_size", "horizon"):
+        if getattr(summary, name) < 1:
+            raise ValueError(f"{name}: expected 1 or more; got {getattr(summary, name)}")
+    if summary.model not in summary.models:
+        raise ValueError(f"model: {reprlib.repr(summary.model)} is none of the models")
+    for level in summary.levels:
+        if not 0 < float(level) < 100:
+            raise ValueError(f"levels: expected percent, below 100; got {reprlib.repr(level)}")
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

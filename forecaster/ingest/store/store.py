@@ -419,7 +419,7 @@ class Store:
             raise StoreError(f"{path}: damaged; {advice}")
         try:
             table = read_parquet_file(raw)
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read: {error}; {advice}") from error
         flags = table.to_pandas()
         flags.attrs["rules"] = int((table.schema.metadata or {}).get(b"rules", 1))
@@ -430,7 +430,7 @@ class Store:
         raw = self._raw(name)
         try:
             return decode(raw)
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             path = self.path_of(self.index.series[name].file)
             raise StoreError(f"{path}: cannot be read: {error}. {_AGAIN}") from error
 

@@ -1,0 +1,99 @@
+"""Check the tables of an evaluation's folder, which may be damaged, edited, or made to do harm.
+
+All functions raise ValueError that names the table and the column.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from forecaster.evaluation.backtest.summary import Summary
+from forecaster.evaluation.origins.rolling_origin import NAIVE
+from forecaster.forecasting import KEYS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXTS = ("unique_id", "model", "test")
+_TIMES = ("ds", "cutoff")
+_OF_TESTS = ("unique_id", "horizon", "test", "model", "value", "statistic", "p_value")
+
+
+def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
+    """Raise ValueError unless the table has a row for each series, model and step ahead."""
+    _check_columns("scores", scores, ["unique_id", "horizon", "model", "mae", "rmse"])
+    _check_unique("scores", scores, ["unique_id", "horizon", "model"])
+    series, steps = scores["unique_id"].nunique(), scores["horizon"].nunique()
+    if not series or not (scores["horizon"] >= 1).all() or 1 not in set(scores["horizon"]):
+        raise ValueError("scores: horizon: expected steps ahead, from 1")
+    for name in {summary.model, NAIVE}:
+        if (count := int((scores["model"] == name).sum())) != series * steps:
+            raise ValueError(
+                f"scores: model {name!r}: {count} rows; expected {series * steps}, one for each "
+                "series and step ahead"
+            )
+    if unknown := set(scores["model"]) - set(summary.models):
+        raise ValueError(f"scores: model: {sorted(unknown)[0]!r} is not in the summary")
+
+
+def check_tests(tests: pd.DataFrame) -> None:
+    """Raise ValueError unless the table has a row for each series, step ahead, test and model."""
+    _check_columns("tests", tests, _OF_TESTS)
+    _check_unique("tests", tests, ["unique_id", "horizon", "test", "model"])
+
+
+def check_daily(daily: pd.DataFrame, scores: Iterable[str]) -> None:
+    """Raise ValueError unless the table has a row for each cutoff and model.
+
+    ``scores``: the columns of the table of scores
+    """
+    if not len(daily):
+        return
+    _check_columns("daily", daily, ["cutoff", "model", *({"mae", "crps"} & set(scores))])
+    _check_unique("daily", daily, ["cutoff", "model"])
+    if NAIVE not in set(daily["model"]):
+        raise ValueError(f"daily: model: no rows of {NAIVE}")
+
+
+def check_forecasts(schema: "pa.Schema", columns: Iterable[str]) -> None:
+    """Raise ValueError unless these columns of the forecasts are there, with their types."""
+    empty = schema.empty_table().to_pandas()
+    _check_columns("forecasts", empty, [*KEYS, *columns])
+
+
+def check_finite(forecasts: pd.DataFrame) -> None:
+    """Raise ValueError for an infinite forecast or outcome; one that is missing is NaN."""
+    for name in forecasts:
+        if np.isinf(forecasts[name]).any():
+            raise ValueError(f"forecasts: column {name!r}: an infinite number")
+
+
+def _check_columns(table: str, frame: pd.DataFrame, needed: Iterable[str]) -> None:
+    for name in needed:
+        if name not in frame:
+            raise ValueError(f"{table}: no column {name!r}")
+    for name in map(str, frame.columns):
+        column = frame[name]
+        if name in _TEXTS:
+            sound = types.is_string_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype)
+            expected = "text"
+        elif name in _TIMES:
+            sound = types.is_datetime64_any_dtype(column) or types.is_integer_dtype(column)
+            expected = "times"
+        elif name == "horizon":
+            sound, expected = types.is_integer_dtype(column), "whole numbers"
+        else:
+            sound = types.is_numeric_dtype(column) and not types.is_complex_dtype(column)
+            expected = "numbers"
+        if not sound:
+            raise ValueError(f"{table}: column {name!r}: expected {expected}; got {column.dtype}")
+        if expected != "numbers" and column.isna().any():
+            raise ValueError(f"{table}: column {name!r}: a value is missing")
+
+
+def _check_unique(table: str, frame: pd.DataFrame, keys: list[str]) -> None:
+    if frame.duplicated(keys).any():
+        raise ValueError(f"{table}: more than one row of the same {', '.join(keys)}")
