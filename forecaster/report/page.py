@@ -316,9 +316,10 @@ def _skipped(evaluation: Evaluation) -> str:
 def _provenance(evaluation: Evaluation) -> str:
     summary = evaluation.summary
     config, data, versions = summary.config, summary.provenance, summary.provenance.versions
+    of = {name: printable(versions.get(name, "not known")) for name in ("forecaster", "jax")}
     market = "" if config.market is None else f", market {printable(config.market)}"
     facts = {
-        "Made": f"{data.created}, forecaster {versions['forecaster']}, JAX {versions['jax']}, "
+        "Made": f"{data.created}, forecaster {of['forecaster']}, JAX {of['jax']}, "
         f"Python {data.python}",
         "Data": f"{printable(data.source or 'a panel')}, {summary.first} to {summary.last}",
         "Hash of the data": data.data_sha256 or "not known",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TEXTS = ("unique_id", "model", "test")
 _TIMES = ("ds", "cutoff")
-_OF_TESTS = ("unique_id", "horizon", "test", "model", "value", "statistic", "p_value")
+_OF_TESTS = ("unique_id", "horizon", "test", "model", "value", "p_value", "p_adjusted")
 
 
 def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
@@ -35,6 +35,10 @@ def check_scores(scores: pd.DataFrame, summary: Summary) -> None:
                 f"scores: model {name!r}: {count} rows; expected {series * steps}, one for each "
                 "series and step ahead"
             )
+    for column in map(str, scores.columns):
+        kind, _, level = column.partition("-")
+        if kind in ("pinball", "coverage", "width", "winkler") and not _is_number(level):
+            raise ValueError(f"scores: column {column!r}: expected {kind}- and a number")
     if unknown := set(scores["model"]) - set(summary.models):
         raise ValueError(f"scores: model: {sorted(unknown)[0]!r} is not in the summary")
 
@@ -50,8 +54,6 @@ def check_daily(daily: pd.DataFrame, scores: Iterable[str]) -> None:
 
     ``scores``: the columns of the table of scores
     """
-    if not len(daily):
-        return
     _check_columns("daily", daily, ["cutoff", "model", *({"mae", "crps"} & set(scores))])
     _check_unique("daily", daily, ["cutoff", "model"])
     if NAIVE not in set(daily["model"]):
@@ -92,6 +94,13 @@ def _check_columns(table: str, frame: pd.DataFrame, needed: Iterable[str]) -> No
             raise ValueError(f"{table}: column {name!r}: expected {expected}; got {column.dtype}")
         if expected != "numbers" and column.isna().any():
             raise ValueError(f"{table}: column {name!r}: a value is missing")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return np.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _check_unique(table: str, frame: pd.DataFrame, keys: list[str]) -> None:

@@ -232,6 +232,9 @@ def _check_values(summary: Summary) -> None:
             raise ValueError(f"{name}: expected 1 or more; got {getattr(summary, name)}")
     if summary.model not in summary.models:
         raise ValueError(f"model: {reprlib.repr(summary.model)} is none of the models")
+    for name in ("models", "levels"):
+        if len(set(getattr(summary, name))) < len(getattr(summary, name)):
+            raise ValueError(f"{name}: expected each once")
     for level in summary.levels:
         if not 0 < float(level) < 100:
             raise ValueError(f"levels: expected percent, below 100; got {reprlib.repr(level)}")

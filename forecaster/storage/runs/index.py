@@ -122,6 +122,10 @@ def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
         raise ValueError("index: a series is there twice")
     if missing := set(_ERRORS) - set(table.column_names):
         raise ValueError(f"index: no column {', '.join(missing)}")
+    for name in _ERRORS:
+        kind, sound = table.schema.field(name).type, (pa.types.is_floating, pa.types.is_integer)
+        if not pa.types.is_null(kind) and not any(check(kind) for check in sound):  # null: all NaN
+            raise ValueError(f"index: {name}: expected numbers; got {kind}")
     keys = [name for name in _KEYS if name in table.column_names]
     folders = tuple(folder / SHARDS / shard_name(number) for number in range(shards))
     return Index(folders, ids, shard, _skipped_of(gone), there.drop_columns(keys))

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forecaster.errors import ModelError, listed
 from forecaster.skipped import Skipped
+from forecaster.storage.model.checking import ADVICE
 from forecaster.storage.model.files import check_schema, load_whole, read_rest
 from forecaster.storage.runs.index import Index, is_sharded, read_index
 
@@ -94,6 +96,25 @@ class OpenRun:
             models.append(model if len(held) == len(model.ids) else model.only(held))
         if not models:
             raise KeyError(next(iter(ids)))
+        _check_alike(models, self.folder)
+        if lacking := (wanted & set(self.ids)) - {name for model in models for name in model.ids}:
+            raise ModelError(
+                f"{self.folder}: damaged; {listed(sorted(lacking))}: no network in the shard that "
+                f"the list of series names. {ADVICE}"
+            )
         joined = join_models(models)
         joined = joined if joined.ids == tuple(ids) else joined.only(list(ids))
         return dataclasses.replace(joined, skipped=self.skipped)
+
+
+def _check_alike(models: "Sequence[Model]", folder: Path) -> None:
+    """Raise ModelError unless the shards of a run are of one fit."""
+    for model in models[1:]:
+        for name in ("config", "channels", "target", "frequency"):
+            if getattr(model, name) != getattr(models[0], name):
+                raise ModelError(f"{folder}: damaged; its shards differ in {name}. {ADVICE}")
+        transforms = (
+            dataclasses.replace(each.transform, natures={}) for each in (models[0], model)
+        )
+        if next(transforms) != next(transforms):
+            raise ModelError(f"{folder}: damaged; its shards differ in transform. {ADVICE}")

@@ -1,0 +1,215 @@
+"""Any changed model or run, of one shard or several: it forecasts, or is one clear error."""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import forecaster as fc
+from forecaster.errors import ForecasterError, ModelError
+from forecaster.skipped import Kind, Skipped
+from forecaster.storage import METHODS, OpenRun, Run
+from forecaster.storage.runs.index import write_index
+from tests.storage.mutants import JSON, change_json, mutate
+
+INDEX = "index.parquet"
+MOST_MEMORY, MOST_SECONDS = 1 << 30, 20
+BYTES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=4)
+
+
+@pytest.fixture(scope="module")
+def originals(model, tmp_path_factory):
+    """A run of one shard, one in bytes with half of it left out, and one of two shards."""
+    folder = tmp_path_factory.mktemp("runs")
+    fc.save(model, folder / "one")
+    fc.save(model, folder / "small", METHODS["int8-pruned-50"])
+    whole = folder / "shards"
+    rests = []
+    for number, ids in enumerate((model.ids[:3], model.ids[3:])):
+        (whole / "shards").mkdir(parents=True, exist_ok=True)
+        part = dataclasses.replace(model.only(list(ids)), skipped={})
+        saved = fc.save(part, whole / "shards" / f"{number:04d}")
+        rests.append(json.loads((saved / JSON).read_text()))
+    shared = {"spread": model.spread.tolist(), "provenance": dict(model.provenance)}
+    write_index(whole, rests, shared, {"ZZZ": Skipped(Kind.OTHER, detail="gone")})
+    return folder
+
+
+def sign_index(folder: Path) -> None:
+    """Write the hash that the list of series has now."""
+    rest = json.loads((folder / JSON).read_text())
+    rest["index_sha256"] = hashlib.sha256((folder / INDEX).read_bytes()).hexdigest()
+    (folder / JSON).write_text(json.dumps(rest))
+
+
+def change_index(folder: Path, random: np.random.Generator) -> str:
+    """Change a column of the list of series: gone, of another type, or with wild values."""
+    frame = pd.read_parquet(folder / INDEX)
+    column = str(random.choice(frame.columns))
+    choices = [
+        lambda: frame.drop(columns=column),
+        lambda: frame.assign(**{column: "x"}),
+        lambda: frame.assign(**{column: None}),
+        lambda: frame.assign(**{column: -1}),
+        lambda: frame.assign(**{column: 2**40}),
+        lambda: frame.assign(**{column: 0.5}),
+        lambda: frame.assign(**{column: np.nan}),
+        lambda: frame.assign(**{column: frame[column].to_numpy()[::-1]}),
+        lambda: frame.assign(**{column: [f"{n}\x1b[2J" for n in range(len(frame))]}),
+        lambda: frame.assign(**{column: [[1]] * len(frame)}),
+        lambda: frame[:0],
+        lambda: frame[:2],
+        lambda: pd.concat([frame, frame]),
+        lambda: frame.loc[np.repeat(frame.index, 500_000)],
+    ]
+    rare = random.random() < 0.02  # takes seconds
+    choice = int(random.integers(len(choices) - 1)) if not rare else len(choices) - 1
+    choices[choice]().to_parquet(folder / INDEX, index=False)
+    sign_index(folder)
+    return f"index {column} {choice}"
+
+
+def change(folder: Path, random: np.random.Generator) -> str:
+    """Change the files of a run in one way or more."""
+    if not (folder / INDEX).exists():
+        return mutate(folder, random)
+    which = random.random()
+    if which < 0.3:
+        return change_json(folder / JSON, random)
+    if which < 0.6:
+        return change_index(folder, random)
+    part = folder / "shards" / f"{random.integers(2):04d}"
+    if which < 0.9:
+        return f"{part.name}: {mutate(part, random)}"
+    shutil.rmtree(part)
+    return f"{part.name} gone"
+
+
+def forecasts_or_is_named(folder: Path, panel: fc.Panel) -> bool:
+    """Whether a run could be used; any error but ours passes through."""
+    sound = True
+    for use in (
+        lambda: str(Run.read(folder)),
+        lambda: fc.predict(OpenRun.of(folder).model(OpenRun.of(folder).ids[:1]), panel),
+        lambda: fc.predict(fc.load(folder), panel),
+    ):
+        begin = time.monotonic()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                use()
+        except ForecasterError as error:
+            assert str(error).strip() and len(str(error)) < 2000
+            sound = False
+        assert time.monotonic() - begin < MOST_SECONDS
+    return sound
+
+
+def peak() -> int:
+    resource = pytest.importorskip("resource")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def check(original: Path, folder: Path, panel: fc.Panel, edit) -> None:
+    """Copy a run, change it, and use it: within the limits, without an error but ours."""
+    shutil.copytree(original, folder)
+    what = edit(folder)
+    before = peak()
+    try:
+        forecasts_or_is_named(folder, panel)
+    except Exception as error:
+        raise AssertionError(f"{original.name}, {what}: {error!r:.300}") from error
+    finally:
+        shutil.rmtree(folder)
+    assert peak() - before < MOST_MEMORY, what
+
+
+def any_bytes(folder: Path, name: str, changes: list[tuple[float, int]]) -> str:
+    """Write other bytes into a file; hashes are then right."""
+    path = folder / name
+    raw = bytearray(path.read_bytes())
+    for where, byte in changes:
+        raw[int(where * (len(raw) - 1))] = byte
+    path.write_bytes(raw)
+    if name == INDEX:
+        sign_index(folder)
+    return f"{name} {changes}"
+
+
+quick = settings(
+    max_examples=60, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+seeds = given(which=st.sampled_from(["one", "small", "shards", "shards"]),
+              seed=st.integers(0, 2**32 - 1))  # fmt: skip
+
+
+@quick
+@seeds
+def test_a_changed_run_forecasts_or_is_named(originals, panel, tmp_path, unchecked, which, seed):
+    edit = lambda folder: f"{seed}, {change(folder, np.random.default_rng(seed))}"  # noqa: E731
+    check(originals / which, tmp_path / "mutant", panel, edit)
+
+
+@quick
+@given(changes=BYTES)
+def test_any_bytes_of_a_list_of_series_are_read_or_named(
+    originals, panel, tmp_path, unchecked, changes
+):
+    edit = lambda folder: any_bytes(folder, INDEX, changes)  # noqa: E731
+    check(originals / "shards", tmp_path / "mutant", panel, edit)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=20_000, derandomize=False)
+@seeds
+def test_a_changed_run_forecasts_or_is_named_for_long(
+    originals, panel, tmp_path, unchecked, which, seed
+):
+    edit = lambda folder: f"{seed}, {change(folder, np.random.default_rng(seed))}"  # noqa: E731
+    check(originals / which, tmp_path / "mutant", panel, edit)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=20_000, derandomize=False)
+@given(changes=BYTES)
+def test_any_bytes_of_a_list_of_series_are_read_or_named_for_long(
+    originals, panel, tmp_path, unchecked, changes
+):
+    edit = lambda folder: any_bytes(folder, INDEX, changes)  # noqa: E731
+    check(originals / "shards", tmp_path / "mutant", panel, edit)
+
+
+# What the fuzz has found.
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda frame: frame.assign(mae_relative_to_naive="x"), "mae_relative_to_naive: expected"),
+        (lambda frame: frame.assign(shard=1 - frame["shard"].abs()), "no network in the shard"),
+    ],
+)
+def test_a_list_of_series_that_is_wrong_is_named(originals, tmp_path, edit, message):
+    folder = shutil.copytree(originals / "shards", tmp_path / "mutant")
+    edit(pd.read_parquet(folder / INDEX)).to_parquet(folder / INDEX, index=False)
+    sign_index(folder)
+    with pytest.raises(ModelError, match=message):
+        fc.load(folder)
+
+
+def test_shards_of_two_fits_are_named(originals, tmp_path):
+    folder = shutil.copytree(originals / "shards", tmp_path / "mutant")
+    path = folder / "shards" / "0001" / JSON
+    rest = json.loads(path.read_text())
+    rest["target"] = "close"
+    path.write_text(json.dumps(rest))
+    with pytest.raises(ModelError, match="damaged; its shards differ in target"):
+        fc.load(folder)
