@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
+from flax import nnx
 
 import forecaster as fc
 from forecaster import config as config_module
+from forecaster import swarm
 from forecaster.evaluation import BacktestOptions, evaluate_to_folder
 from forecaster.evaluation.backtest.result import FORECASTS
 from forecaster.evaluation.baselines import BASELINES
-from forecaster.ingest import Membership
+from forecaster.ingest import Groups, Membership
 from forecaster.ingest.review.quality import WRONG, find_flags, flags_of
 from tests.markets import SESSIONS, market
 
@@ -30,7 +33,7 @@ VALUES: Mapping[str, Any] = {  # another value than in the other cases
     "hidden": 3, "layers": 2, "horizon": 3, "lookback": 18, "burn_in": 2, "validation": 30,
     "season": 5, "market": "s00", "members": 2, "shrinkage": 1.0, "epochs": 3, "patience": 1,
     "batch_size": 4, "learning_rate": 1e-2, "weight_decay": 1e-2, "clip": 0.5,
-    "data_parallel": 1,
+    "data_parallel": 2,
 }  # fmt: skip
 MEMBERS = Membership(
     pd.DataFrame(
@@ -44,16 +47,37 @@ MEMBERS = Membership(
 OF_BACKTEST: Mapping[str, Any] = {
     "n_windows": 12, "step_size": 3, "refit": 4, "seed": 5, "membership": MEMBERS, "ends": "common",
     "torch_sample": 2, "cache": "cache",
+    "groups": Groups(Path("groups.csv"), {name: name[-1] for name in (*NAMES, "new")}),
 }  # fmt: skip
 NO_CASE = {
-    "options.groups": "only summarises scores",
     "options.baselines": "each baseline has its own case",
-    "panel.flags": "is part of every case",
+    "fit.panel": "each kind of data has its own case",
+    "fit.config": "each setting has its own case",
+    "fit.seed": "is options.seed",
+    "fit.tune": "test_neither_does_a_search_nor_the_common_network_of_newcomers",
+    "fit.checkpoint": "gives the same bits (tests/swarm/test_checkpoint.py)",
+    "fit.executor": "gives the same bits (tests/distributed)",
+    "fit.on_progress": "only looks on",
+    "fit.columns": "only names the columns",
 }
 QUICK = {
     "config.transform=combined", "config.market", "config.start=independent", "panel.static",
-    "panel.future", "options.membership", "baseline.har",
+    "panel.future", "panel.flags", "options.membership", "fit.network",
+    "baseline.har",
 }  # fmt: skip
+
+
+class Own(nnx.Module):
+    """A network of one's own, which sees the whole window."""
+
+    def __init__(self, inputs, lookback, outputs, *, rngs):
+        self.layer = nnx.Linear(inputs * lookback, outputs, rngs=rngs)
+
+    def __call__(self, inputs, valid):
+        return self.layer((inputs * valid[..., None]).reshape(inputs.shape[0], -1))
+
+
+OWN = f"{__name__}:{Own.__name__}"
 
 
 def options_of_the_code() -> list[str]:
@@ -65,6 +89,7 @@ def options_of_the_code() -> list[str]:
     names += [f"options.{field.name}" for field in dataclasses.fields(BacktestOptions)]
     names += [f"panel.{name.removeprefix('with_')}" for name, _ in inspect.getmembers(fc.Panel)
               if name.startswith("with_")]  # fmt: skip
+    names += [f"fit.{name}" for name in inspect.signature(fc.fit).parameters]
     return names + [f"baseline.{name}" for name in (*BASELINES, "torch")]
 
 
@@ -81,8 +106,10 @@ def settings_of(option: str, folder: Path) -> tuple[fc.Config, BacktestOptions]:
             changes["baselines"] = ("torch",)
         return CONFIG, dataclasses.replace(OPTIONS, **changes)
     if room == "panel":
-        changes = {"static": {}, "future": {}, "market": {"market": "s00"}}[name]
+        changes = {"static": {}, "future": {}, "flags": {}, "market": {"market": "s00"}}[name]
         return dataclasses.replace(CONFIG, **changes), OPTIONS
+    if room == "fit":
+        return dataclasses.replace(CONFIG, model={"network": OWN}[name]), OPTIONS
     return CONFIG, dataclasses.replace(OPTIONS, baselines=(name,))
 
 
@@ -106,6 +133,10 @@ def world(option: str, *, edited: bool, sessions: int = len(SESSIONS)) -> fc.Pan
         gone |= (frame["ds"] == SESSIONS[CUTOFF + 1]) & (name == "s04")
         new = frame[later & (name == "s05")].assign(unique_id="new")
         frame = pd.concat([frame[~gone], new])
+    if option == "panel.flags":  # a jump, of which only a later row can tell that it is wrong
+        jumped = (frame["unique_id"] == "s06") & (frame["ds"] >= SESSIONS[CUTOFF])
+        jumped &= (frame["ds"] <= SESSIONS[CUTOFF]) if edited else jumped
+        frame["close"] = frame["close"].where(~jumped, 5 * frame["close"])
     panel = fc.Panel.from_frame(frame)
     panel = panel.with_flags(flags_of(find_flags(panel), WRONG))
     every = [*NAMES, "new"]
@@ -142,9 +173,6 @@ def forecasts(
 def test_every_option_has_a_case(tmp_path):
     """A new option fails here until it has one."""
     assert set(NO_CASE) | QUICK < set(options_of_the_code())
-    assert {"tune"} == set(inspect.signature(fc.fit).parameters) - {
-        "panel", "config", "seed", "network", "checkpoint", "executor", "on_progress", "columns",
-    }  # fmt: skip
     for option in CASES:
         settings_of(option, tmp_path)
 
@@ -160,6 +188,10 @@ def test_no_option_looks_ahead(option, tmp_path):
         pytest.importorskip(BASELINES[name].library)
     if name == "torch" or option == "options.torch_sample":
         pytest.importorskip("torch")
+    if option == "config.data_parallel":
+        swarm.use_all_cores()
+        if jax.local_device_count() < VALUES["data_parallel"]:
+            pytest.skip("needs two devices")
     before = forecasts(tmp_path, option, edited=False)
     after = forecasts(tmp_path, option, edited=True)
     assert {"s00", "s01", "s02", "s04"} <= set(after.index.get_level_values("unique_id"))
@@ -187,3 +219,15 @@ def test_neither_does_a_search_nor_the_common_network_of_newcomers():
             fc.predict(model, panel) for model, panel in zip(models, (whole, other), strict=True)
         )
         pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+
+
+def test_the_case_of_flags_has_flags_that_the_edit_decides():
+    found = []
+    for edited in (False, True):
+        flags = world("panel.flags", edited=edited).flags
+        assert flags is not None
+        rows = zip(flags.ids, flags.times, flags.kinds, flags.known, flags.until, strict=True)
+        found.append({row for row in rows if row[0] == "s06"})
+    before, after = found
+    assert {row for row in before | after if row[3] <= SESSIONS[CUTOFF]} == before & after
+    assert before & after and before != after

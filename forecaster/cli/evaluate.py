@@ -230,7 +230,9 @@ def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
         say_reasons(failed)
-    ctx.exit(PARTLY if evaluation.summary.skipped else 0)
+    summary = evaluation.summary
+    partly = summary.skipped or summary.provenance.stale or summary.model in summary.failed
+    ctx.exit(PARTLY if partly else 0)
 
 
 @click.command()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import error, run
+from tests.conftest import error, prices, run
 
 
 @pytest.fixture
@@ -56,3 +56,22 @@ def test_what_few_months_are_refused_for_is_named_and_works(tmp_path, settings):
     horizon = int(option[1].split()[1])
     frame = run("predict", "a", "--format", "csv", "--home", tmp_path / "home").stdout
     assert frame.count("\na,") == horizon and f"a,{2025 + (horizon - 1) // 12}-" in frame
+
+
+def test_a_series_that_falls_to_zero_is_counted_and_the_exit_code_is_3(settings, tmp_path):
+    """It is scored up to there; fewer forecasts than asked for are no full success."""
+    sound = prices("AAA", 300)
+    for name, at in (("FELL", 293), ("LATER", 298)):
+        close = prices(name, 300)["close"].where(np.arange(300) < at, 0.0)
+        table = pd.concat([sound, sound.assign(ticker=name, close=close, adj_close=close)])
+        folder = tmp_path / name
+        folder.mkdir()
+        table[["ticker", "date", "close"]].to_csv(folder / "p.csv", index=False)
+        done = run(
+            "evaluate", "--source", f"files:{folder / 'p.csv'}", "--config", settings,
+            "--windows", 8, "--baselines", "naive", "--output", folder / "e", "--home", folder,
+        )  # fmt: skip
+        lost = name == "FELL"  # the other falls after the last cutoff
+        assert done.exit_code == (3 if lost else 0), done.output
+        assert ("LSTM failed on 1:" in done.stderr) == lost
+        assert ("FELL: no forecasts from" in done.stderr) == lost

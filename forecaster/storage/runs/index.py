@@ -112,6 +112,8 @@ def _index_of(raw: bytes, folder: Path, shards: int) -> Index:
     import pyarrow as pa
 
     table = read_parquet_file(raw)
+    if not pa.types.is_integer(kind := table.schema.field("shard").type):
+        raise ValueError(f"index: shard: expected whole numbers; got {kind}")
     shard = table["shard"].to_numpy()
     there, gone = table.filter(pa.array(shard >= 0)), table.filter(pa.array(shard < 0))
     shard = there["shard"].to_numpy()
