@@ -65,7 +65,7 @@ def change_index(folder: Path, random: np.random.Generator) -> str:
         lambda: frame.assign(**{column: np.nan}),
         lambda: frame.assign(**{column: frame[column].to_numpy()[::-1]}),
         lambda: frame.assign(**{column: [f"{n}\x1b[2J" for n in range(len(frame))]}),
-        lambda: frame.assign(**{column: [[1]] * len(frame)}),
+        lambda: frame.assign(**{column: pd.Series([[1]] * len(frame))}),
         lambda: frame[:0],
         lambda: frame[:2],
         lambda: pd.concat([frame, frame]),

@@ -19,7 +19,7 @@ def remove_damaged(folder: Path) -> None:
     looked = folder / _LOOKED
     try:
         since = looked.stat().st_mtime_ns if looked.exists() else 0
-        new = []
+        new: list[Path] = []
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(_PROGRAM) and entry.stat().st_mtime_ns >= since:
