@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NEEDED = (
     "made", "run", "source", "target", "unique_id", "origin", "ds", "step", "value", "forecast",
 )  # fmt: skip
+_TEXTS = ("run", "source", "target", "unique_id")
 _MANY = 64  # small files; joining them takes a second or two
 _JOINED = "-joined"
 
@@ -31,7 +32,34 @@ def read_table(path: Path) -> "pa.Table":
         raise ValueError(f"no column {', '.join(missing)}")
     if not len(table):
         raise ValueError("no rows")
+    _check_types(table)
     return table
+
+
+def _check_types(table: "pa.Table") -> None:
+    """Raise ValueError unless each column has the type of the record's and no value is missing."""
+    import pyarrow.types as types
+
+    def is_text(kind: "pa.DataType") -> bool:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return types.is_string(kind) or types.is_large_string(kind)
+
+    def is_time(kind: "pa.DataType") -> bool:
+        return types.is_timestamp(kind) or types.is_integer(kind)
+
+    expected = {
+        **dict.fromkeys(_TEXTS, is_text), **dict.fromkeys(("origin", "ds"), is_time),
+        "made": types.is_timestamp, "step": types.is_integer,
+    }  # fmt: skip
+    for field in table.schema:
+        other = is_time if field.name.startswith("time_") else types.is_floating
+        if not expected.get(field.name, other)(field.type):
+            raise ValueError(f"column {field.name!r}: a {field.type} is not of the record")
+        if field.name in expected and table.column(field.name).null_count:
+            raise ValueError(f"column {field.name!r}: a value is missing")
+    both = (types.is_timestamp(table.schema.field(name).type) for name in ("origin", "ds"))
+    if next(both) != next(both):
+        raise ValueError("columns 'ds' and 'origin' differ in type")
 
 
 def kind_of(table: "pa.Table") -> tuple[str, bool]:
@@ -45,15 +73,14 @@ def joined(tables: Sequence["pa.Table"]) -> "pa.Table":
     """Concatenate tables of the same kind; fill columns that some lack with nulls."""
     import pyarrow as pa
 
-    texts = ("run", "source", "target", "unique_id")
     plain = []
     for table in tables:
-        for name in texts:  # their dictionaries differ between files
+        for name in _TEXTS:  # their dictionaries differ between files
             at = table.column_names.index(name)
             table = table.set_column(at, name, table.column(name).cast(pa.string()))
         plain.append(table)
     table = pa.concat_tables(plain, promote_options="permissive")
-    for name in texts:
+    for name in _TEXTS:
         at = table.column_names.index(name)
         table = table.set_column(at, name, table.column(name).combine_chunks().dictionary_encode())
     return table.unify_dictionaries()

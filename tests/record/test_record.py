@@ -157,6 +157,26 @@ def test_what_is_no_longer_there_is_said(home, scored):
     assert "6 values cannot be compared" in said and "1 values have no outcome" in said
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("run", 7, "column 'run': a int64 is not of the record"),
+        ("made", "now", "column 'made': a "),
+        ("step", 0.5, "column 'step': a double"),
+        ("forecast", "x", "column 'forecast': a "),
+        ("forecast-lo-80", "x", "column 'forecast-lo-80': a "),
+        ("unique_id", None, "column 'unique_id': a null"),
+        ("ds", 7, "columns 'ds' and 'origin' differ in type"),
+    ],
+)
+def test_a_file_of_other_types_is_damaged(home, scored, column, value, message):
+    path = next(iter(home.recorded()))
+    pd.read_parquet(path).assign(**{column: value}).to_parquet(path, index=False)
+    record = read_record(home)
+    assert message in record.damaged[path]
+    assert score_record(home, record).lines()
+
+
 def test_levels_that_only_some_forecasts_have(home):
     source = store(home, table())
     forecast(home, source, 50)

@@ -86,7 +86,9 @@ def read_part(folder: Path) -> SavedPart | None:
     """Read a finished shard; None where there is none."""
     if not (folder / _PART).exists():
         return None
-    return _saved_part(folder, read_json(folder / _PART), np.load(folder / _SCORES))
+    # Mapped, so that its header cannot ask for more memory than the file takes.
+    scores = np.array(np.load(folder / _SCORES, mmap_mode="r"))
+    return _saved_part(folder, read_json(folder / _PART), scores)
 
 
 def _saved_part(folder: Path, said: dict[str, Any], scores: np.ndarray) -> SavedPart:
