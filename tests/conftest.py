@@ -28,7 +28,10 @@ def known_flags(*flags: str) -> str:
     known = set()
     for library in Path(spec.submodule_search_locations[0]).glob("*jax_common.*"):
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
-            known |= {flag for flag in flags if m.find(flag.split("=")[0].encode()) >= 0}
+            # Between zeros as a flag; XLA also keeps the names of flags that it no longer has.
+            known |= {
+                flag for flag in flags if m.find(b"\0%s\0" % flag.split("=")[0].encode()) >= 0
+            }
     return " ".join(f"--{flag}" for flag in flags if flag in known)
 
 
