@@ -9,7 +9,7 @@ import pandas as pd
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.evaluation import cross_validation
-from forecaster.forecasting import RISE, Model, fit, predict
+from forecaster.forecasting import FORECAST_BY, RISE, Model, fit, predict
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel
 
@@ -87,7 +87,8 @@ class Forecaster:
             raise UsageError(f"h: expected 1 to {horizon}, the estimator's horizon; got {h}")
         names = self._names | _own_names(columns)
         panel = self.panel_ if df is None else as_panel(df, **{**self._columns, **columns})
-        frame = predict(self.model_, panel, level or []).drop(columns=RISE)
+        frame = predict(self.model_, panel, level or [])
+        frame = frame.drop(columns=[RISE, FORECAST_BY], errors="ignore")
         frame = frame.groupby("unique_id", sort=False).head(h).reset_index(drop=True)
         return frame.rename(columns=names)
 

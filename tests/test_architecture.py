@@ -25,8 +25,7 @@ FLOORS: list[set[str]] = [
         "skipped",
         "spelling",
     },
-    {"classical"},
-    {"swarm", "series"},
+    {"swarm", "series", "classical"},
     {"ingest", "forecasting", "plotting", "benchmark", "distributed"},
     {"storage", "evaluation", "record"},
     {"pipeline", "report", "estimator"},
@@ -44,7 +43,9 @@ ROOMS: dict[str, list[str]] = {
     "ingest": [
         "tickers", "store", "tables", "sources", "covariates", "frames", "review", "loading",
     ],
-    "forecasting": ["bands", "windows", "networks", "model", "task", "predicting", "fitting"],
+    "forecasting": [
+        "rungs", "bands", "windows", "networks", "model", "task", "predicting", "fitting",
+    ],
     "evaluation": ["origins", "scores", "baselines", "backtest"],
     "storage": ["model", "runs", "unfinished"],
 }  # fmt: skip

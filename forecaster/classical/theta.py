@@ -150,7 +150,7 @@ def _least_squares(values: Values, lengths: Lengths) -> tuple[PerSeries, PerSeri
     least = np.full(series, np.inf)
     best = np.zeros((3, series))
     for smoothing in _SMOOTHING:
-        smoothed = _smoothed(values, np.full(series, smoothing), np.zeros(series))[:, :-1]
+        smoothed = _smoothed_by(smoothing, values)
         fade = (1 - smoothing) ** at * counted
         line = _line(intercept, slope, smoothing, at) * counted
         target = (values - smoothed) * counted
@@ -169,6 +169,14 @@ def _share(target: Values, fade: Values, line: Values) -> PerSeries:
     ya, yb = (target * fade).sum(1), (target * line).sum(1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nan_to_num(np.clip((aa * yb - ab * ya) / (aa * bb - ab**2), 0, 1))
+
+
+def _smoothed_by(smoothing: float, values: Values) -> Values:
+    """Return the level before each value, from 0 at first."""
+    from scipy.signal import lfilter  # pyright: ignore[reportUnknownVariableType]
+
+    before = np.pad(values[:, :-1], ((0, 0), (1, 0)))
+    return np.asarray(lfilter([smoothing], [1, smoothing - 1], before, axis=1))
 
 
 def _smoothed(values: Values, smoothing: PerSeries, level: PerSeries) -> Values:

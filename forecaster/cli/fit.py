@@ -265,6 +265,7 @@ def _products(facts: "RunFacts") -> dict[str, str]:
 
 
 def _print_summary(result: "SavedFit") -> None:
+    from forecaster.forecasting import FORECAST_BY, counted
     from forecaster.home import run_name
 
     run, report = result.facts, result.facts.report
@@ -278,6 +279,7 @@ def _print_summary(result: "SavedFit") -> None:
         "Networks": _networks(run),
         **({} if run.shards is None else {"Shards": str(run.shards)}),
         **_products(run),
+        "Forecast by": counted(report[FORECAST_BY]),
         "Stopped early": str(counts.get("stopped_early", 0)),
         "Diverged": ", ".join([str(len(diverged)), *diverged]),
         "Skipped": str(len(run.skipped)),
@@ -297,6 +299,8 @@ def _print_summary(result: "SavedFit") -> None:
 
 def _error(report: "pd.DataFrame") -> str:
     """Return the median error over the validation span, relative to simple forecasts."""
+    if report["mae_relative_to_naive"].isna().all():
+        return "unknown; no series has outcomes to compare with"
     text = f"{report['mae_relative_to_naive'].median():.4f} times that of 'unchanged'"
     seasonal = report["mae_relative_to_seasonal_naive"]
     if seasonal.notna().any():
@@ -311,6 +315,8 @@ def _worse_than_simple(report: "pd.DataFrame") -> str | None:
         "the season before": report["mae_relative_to_seasonal_naive"],
     }
     medians = {name: ratio.median() for name, ratio in rivals.items() if ratio.notna().any()}
+    if not medians:
+        return None
     name = max(medians, key=medians.__getitem__)
     ratio = medians[name]
     if not ratio > _WORSE:
@@ -323,8 +329,13 @@ def _worse_than_simple(report: "pd.DataFrame") -> str | None:
 
 def _networks(facts: "RunFacts") -> str:
     """Return the number of networks, their kind, and their start."""
+    from forecaster.forecasting import FORECAST_BY, Rung
+
     config = facts.config
-    each = f"{config.members} {config.column} for each of {len(facts.report)} series"
+    trained = int((facts.report[FORECAST_BY] == Rung.OWN).sum())
+    if not trained:
+        return "none; the series are too short for networks"
+    each = f"{config.members} {config.column} for each of {trained} series"
     pooled = config.start == "pooled"
     return f"{each}, {'started from one trained on all' if pooled else 'independent'}"
 

@@ -11,6 +11,8 @@ from .bands.columns import quantiles_of as quantiles_of
 from .bands.columns import renamed_columns as renamed_columns
 from .fitting.fit import Common as Common
 from .fitting.fit import Part as Part
+from .fitting.fit import Sampling as Sampling
+from .fitting.fit import Scores as Scores
 from .fitting.fit import bytes_of_sample as bytes_of_sample
 from .fitting.fit import bytes_of_series as bytes_of_series
 from .fitting.fit import check_static as check_static
@@ -18,7 +20,6 @@ from .fitting.fit import fit as fit
 from .fitting.fit import fit_part as fit_part
 from .fitting.fit import fit_with as fit_with
 from .fitting.fit import learn_common as learn_common
-from .fitting.fit import sampled as sampled
 from .fitting.fit import spread_of as spread_of
 from .fitting.fit import usable_rows as usable_rows
 from .fitting.fit import with_declared as with_declared
@@ -43,6 +44,9 @@ from .predicting.predicting import predict as predict
 from .predicting.predicting import price_factor as price_factor
 from .predicting.predicting import targets_at as targets_at
 from .predicting.simulating import simulate as simulate
+from .rungs import FORECAST_BY as FORECAST_BY
+from .rungs import Rung as Rung
+from .rungs import counted as counted
 from .task import Series as Series
 from .task import make_task as make_task
 from .task import param_shapes as param_shapes

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.forecasting.networks import OwnNetwork
+from forecaster.forecasting.rungs import FORECAST_BY, Rung
 from forecaster.ingest import ColumnOptions, Table
 from forecaster.series import Frequency, Transform, in_words, show_time
 from forecaster.showing import as_html, as_text, first_of, names_in_short
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from forecaster.series import Panel
 
+NOT_TRAINED = "not_trained"
+"""The status of a series without networks of its own."""
 Params: TypeAlias = Mapping[Any, Any]
 """Weights as a nested dict of arrays, as Flax makes it; items of lists have whole-number keys."""
 
@@ -32,10 +35,13 @@ Params: TypeAlias = Mapping[Any, Any]
 class Networks:
     """Trained networks: one per series, or several whose distributions are averaged.
 
+    Some series may have none of their own; they are forecast by the common start, or without one.
+
     - ``config``: the settings of training; after a search, with the largest hidden size tried
     - ``ids``: the series
-    - ``params``: the weights, each array (series, member, ...)
-    - ``report``: the outcome of training, a row per series, by ``unique_id``
+    - ``params``: the weights, each array (trained series, member, ...)
+    - ``report``: the outcome of training, a row per series, by ``unique_id``; its column
+      ``forecast_by`` is the :class:`Rung` of each, by default that all were trained
     - ``network``: the class of the networks where it is a user's own
     - ``start``: the weights that the networks of all series started from, each array (member, ...);
       None where they were independent
@@ -54,6 +60,49 @@ class Networks:
         each = leading_axes(self.params)[1]
         return f"Networks({self.config.column}, {len(self.ids)} series, {each} each)"
 
+    @property
+    def rungs(self) -> Shaped[np.ndarray, " series"]:
+        """What the forecasts of each series rest on."""
+        if FORECAST_BY not in self.report:
+            return np.full(len(self.ids), Rung.OWN, object)
+        return self.report[FORECAST_BY].to_numpy(object)
+
+    @property
+    def trained(self) -> Bool[np.ndarray, " series"]:
+        """Which series have networks of their own."""
+        return self.rungs == Rung.OWN
+
+    @property
+    def networked(self) -> Bool[np.ndarray, " series"]:
+        """Which series are forecast by a network, their own or the common one."""
+        return self.trained | (self.rungs == Rung.COMMON)
+
+    def params_of(self, rows: Int[np.ndarray, " some"]) -> Params:
+        """Return the weights that forecast some series, each array (some, member, ...).
+
+        ``rows``: of series that are :attr:`networked`
+        """
+        own = self.trained
+        if own[rows].all():
+            whole = len(rows) == len(self.ids)
+            return self.params if whole else take_members(self.params, (np.cumsum(own) - 1)[rows])
+        start = self.start
+        assert start is not None, "a series is forecast by the common network only where it is kept"
+        which = np.where(own, np.cumsum(own) - 1, own.sum())[rows]
+        return jax.tree.map(
+            lambda leaf, common: np.concatenate([leaf, common[None]])[which], self.params, start
+        )
+
+    def among(self, ids: Sequence[str], rungs: Shaped[np.ndarray, " series"]) -> "Networks":
+        """Return the networks beside series that were not trained; ``rungs``: of all of them."""
+        report = self.report.reindex(pd.Index(ids, name="unique_id"))
+        if len(ids) > len(self.ids):
+            report["status"] = report["status"].fillna(NOT_TRAINED)
+            for name in ("epochs", "best_epoch"):
+                report[name] = report[name].fillna(0).astype(int)
+        report.insert(0, FORECAST_BY, np.array([str(rung) for rung in rungs], object))
+        return dataclasses.replace(self, ids=tuple(ids), report=report)
+
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
         """Return the rows of these series in all arrays.
 
@@ -65,10 +114,12 @@ class Networks:
     def only(self, ids: Sequence[str]) -> "Networks":
         """Return the networks of these series, in this order."""
         rows = self.rows_of(ids)
+        own = self.trained
+        of_series = np.cumsum(own) - 1
         return dataclasses.replace(
             self,
             ids=tuple(ids),
-            params=take_members(self.params, rows),
+            params=take_members(self.params, of_series[rows[own[rows]]]),
             report=self.report.iloc[rows],
         )
 
@@ -82,8 +133,9 @@ class Model:
     - ``transform``: turns series into features, and forecasts back into values
     - ``normal_scores``: of the outcomes in the validation span, in order of time, NaN where a span
       is shorter; bands are calibrated on them
-    - ``spread``: of all series' scores, by horizon, to which the spread of each series is shrunk; 1
-      where series are independent
+    - ``spread``: of all scores of forecasts by networks, by horizon, to which the spread of each
+      series is shrunk; 1 where series are independent
+    - ``spread_without``: the same of forecasts without a network
     - ``fitted_until``: the latest time in the training of each network
     - ``spacing``: the usual gap between the rows of each series, see
       :func:`forecaster.series.spacing_of`
@@ -98,6 +150,7 @@ class Model:
     transform: Transform
     normal_scores: Float[np.ndarray, "series origin horizon"]
     spread: Float[np.ndarray, " horizon"]
+    spread_without: Float[np.ndarray, " horizon"]
     fitted_until: Shaped[np.ndarray, " series"]
     spacing: Float[np.ndarray, " series"]
     skipped: Mapping[str, Skipped]
@@ -132,6 +185,11 @@ class Model:
 
         return plot_model(self, panel, unique_id, level=level, ax=ax, **columns)
 
+    def spreads(self) -> Float[np.ndarray, "series horizon"]:
+        """Return the spread that each series' own is shrunk to."""
+        networked = self.networks.networked[:, None]
+        return np.where(networked, self.spread, self.spread_without)
+
     @property
     def config(self) -> Config:
         """The settings that the networks were trained with."""
@@ -139,7 +197,7 @@ class Model:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The series that have a network."""
+        """The series that are forecast."""
         return self.networks.ids
 
     @property

@@ -59,7 +59,8 @@ class Trained(NamedTuple):
     - ``season``: steps in the season of most series then
     - ``cutoffs``: the cutoffs that they forecast from, positions on the axis of all times
     - ``parts``: the finished shards
-    - ``spread``: the initial width of bands by horizon
+    - ``spread`` (2, horizon): the initial width of bands, see
+      :func:`forecaster.forecasting.spread_of`
     - ``skipped``: series without a network, with the reason
     - ``shard_of``: by series, the shard with its network
     """

@@ -18,10 +18,10 @@ from forecaster import swarm
 from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
+    Sampling,
     check_static,
     fit_part,
     learn_common,
-    sampled,
     usable_rows,
 )
 from forecaster.ingest import Store, panel_from_store
@@ -44,12 +44,14 @@ class Scanned(NamedTuple):
 
     - ``ids``: the series to train; where there are several shards, series that cannot be learned
       from are left out
+    - ``trained``: those that networks of their own are trained on; empty where there is one shard
     - ``steps``: rows of the longest series
     - ``skipped``: the skipped series, with the reason
     - ``first``, ``last``: the earliest and the latest time
     """
 
     ids: list[str]
+    trained: list[str]
     steps: int
     skipped: dict[str, Skipped]
     first: Any
@@ -155,7 +157,7 @@ def scan(reader: _R) -> tuple[_R, Scanned]:
         panel = reader.panel(request.ids)
         steps = int(panel.mask.sum(1).max())
         times = panel.times[0], panel.times[-1]
-        return reader, Scanned(list(request.ids), steps, dict(request.skipped), *times)
+        return reader, Scanned(list(request.ids), [], steps, dict(request.skipped), *times)
     layout, frequency, scanned, same = _scan(reader)
     reader = reader.knowing(layout, frequency)
     if not same:  # some series look different with the layout or the frequency of all
@@ -169,15 +171,17 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     """Read all shards; the last result says whether each had the layout and frequency of all."""
     request = reader.request
     rows: dict[str, int] = {}
+    trained: list[str] = []
     skipped: dict[str, Skipped] = dict(request.skipped)
     channels: dict[str, None] = {}
     frequencies: Counter[Frequency] = Counter()
     seen: set[tuple[tuple[str, ...], Frequency]] = set()
     ends: list[Any] = []
     for panel in each_shard(reader.panel, reader.store, request, skipped):
-        found, reasons = usable_rows(panel, request.config)
-        rows |= found
-        skipped |= reasons
+        found = usable_rows(panel, request.config)
+        rows |= found.rows
+        trained += found.trained
+        skipped |= found.skipped
         channels |= dict.fromkeys(panel.channels)
         rows_of = (panel.times[seen] for seen in panel.mask if seen.any())
         frequencies.update(infer_frequency(times) for times in rows_of)
@@ -191,7 +195,12 @@ def _scan(reader: Reads) -> tuple[Layout, Frequency, Scanned, bool]:
     )
     ends = ends or [0]
     steps = max(rows.values(), default=0)
-    return layout, frequency, Scanned(list(rows), steps, skipped, min(ends), max(ends)), same
+    return (
+        layout,
+        frequency,
+        Scanned(list(rows), trained, steps, skipped, min(ends), max(ends)),
+        same,
+    )
 
 
 def each_shard(
@@ -257,9 +266,10 @@ def train_shards(
                 _check_computed(before, swarm.arithmetic())
             began = 0.0
             if common is None and request.series_per_shard is not None:
+                sampling = Sampling.of(ids, scanned.trained, scanned.steps)
                 common = learn_common(
-                    reader.panel(sampled(ids, scanned.steps)), request.config, request.seed,
-                    scanned.steps, tune=request.tune, on_progress=callbacks.on_training,
+                    reader.panel(sampling.ids), request.config, request.seed, sampling,
+                    tune=request.tune, on_progress=callbacks.on_training,
                 )  # fmt: skip
                 began = common.pooled.seconds if common.pooled else 0.0
             done = _train(

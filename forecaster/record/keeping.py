@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.files import atomic
-from forecaster.forecasting import price_factor, renamed_columns
+from forecaster.forecasting import FORECAST_BY, price_factor, renamed_columns
 from forecaster.home import Home
 from forecaster.record.files import join_small, write_table
 from forecaster.series import Panel
@@ -88,7 +88,7 @@ def _table(made: Made) -> "pa.Table":
     columns["ds"] = pa.array(frame["ds"].to_numpy())
     columns["step"] = pa.array(np.concatenate([np.arange(1, n + 1) for n in counts]), pa.int16())
     columns["value"] = pa.array(spread(values[0]))
-    for name in frame.columns[2:]:
+    for name in frame.columns[2:].drop(FORECAST_BY, errors="ignore"):
         columns[names.get(name, str(name))] = pa.array(frame[name].to_numpy(float))
     for steps, when, value in zip(BEFORE, times[1:], values[1:], strict=True):
         columns[f"value_{steps}"], columns[f"time_{steps}"] = map(

@@ -65,7 +65,8 @@ def test_forecasts_from_a_home_and_into_a_file_of_such_names(home, folder):
 
 
 def test_an_evaluation_in_a_folder_of_such_a_name(folder):
-    made = evaluation(folder, scores_of(LSTM=[1, 2, 3, 4]))
+    daily = pd.DataFrame({"cutoff": [0, 0], "model": ["LSTM", "Naive"], "mae": 1.0, "crps": 1.0})
+    made = evaluation(folder, scores_of(LSTM=[1, 2, 3, 4], Naive=[1, 2, 3, 4]), daily=daily)
     made.write()
     pd.testing.assert_frame_equal(Evaluation.read(folder).scores, made.scores)
     keys = {"unique_id": "A", "ds": [1], "cutoff": [0], "y": [1.0], "LSTM": [2.0]}

@@ -45,7 +45,9 @@ def test_what_few_months_are_refused_for_is_named_and_works(tmp_path, settings):
                            freq="MS"), "y": np.arange(60.0) % 12 + 20})  # fmt: skip
     months.to_csv(tmp_path / "months.csv", index=False)
     slim = tmp_path / "slim.toml"
-    slim.write_text('hidden = 2\nepochs = 1\nmembers = 1\nstart = "independent"\n')
+    slim.write_text(
+        'hidden = 2\nepochs = 1\nmembers = 1\nstart = "independent"\ntransform = "difference"\n'
+    )
     fit = ("fit", "--source", f"files:{tmp_path / 'months.csv'}", "--config", slim,
            "--home", tmp_path / "home")  # fmt: skip
     said = error(*fit, "--horizon", 24, code=1)

@@ -33,7 +33,10 @@ def test_short_series_are_forecast_from_fewer_cutoffs(rows, horizon, step, expec
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_where_the_first_cutoff_leaves_nothing_the_advice_does(step):
-    panel, config = months(120), fc.Config(horizon=12, epochs=1, members=1, hidden=2)
+    panel, config = (
+        months(120),
+        fc.Config(horizon=12, epochs=1, members=1, hidden=2, transform="difference"),
+    )
     fewest = config.rows_to_fit
     windows = (120 - 12 - fewest) // step + 1
     with pytest.raises(NoSeries, match=f"--windows {windows} ") as refused:

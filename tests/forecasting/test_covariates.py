@@ -198,7 +198,9 @@ def test_which_rows_come_after_a_cutoff_moves_no_forecast_made_at_it(panel):
 def test_a_series_that_comes_later_changes_no_scale_of_static_covariates(shops):
     sales = shops[0]
     later = sales[sales["unique_id"] == "s00"].assign(unique_id="new")
-    later = later[later["ds"] > DAYS[290]].assign(y=lambda frame: frame["y"] + 1)
+    later = later[
+        later["ds"] > DAYS[ENDS - SETTINGS.horizon - 2]
+    ]  # after the first cutoff.assign(y=lambda frame: frame["y"] + 1)
     kinds = pd.DataFrame(
         {
             "unique_id": [*(f"s{k:02d}" for k in range(12)), "new"],

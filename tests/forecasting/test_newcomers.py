@@ -72,7 +72,7 @@ def test_too_few_rows_for_any_forecast_are_still_refused(panel, fitted):
 
 @pytest.mark.parametrize(
     ("transform", "needed"),
-    [("combined", 31), pytest.param("seasonal", 25, marks=pytest.mark.slow)],
+    [("seasonal", 25)],
 )
 def test_one_too_young_for_the_transform_takes_no_other_forecast_away(config, transform, needed):
     hours = pd.date_range("2024-01-01", periods=300, freq="h")

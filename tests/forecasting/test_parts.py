@@ -10,9 +10,9 @@ import pytest
 import forecaster as fc
 from forecaster.forecasting.fitting import pooled as sampling
 from forecaster.forecasting.fitting.fit import (
+    Sampling,
     fit_part,
     learn_common,
-    sampled,
     spread_of,
     usable_rows,
 )
@@ -50,12 +50,12 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
         late = (frame["unique_id"] == panel.ids[0]) & (frame["ds"] < "2024-01-01")
         panel = fc.Panel.from_frame(frame[~late])  # unequal histories, the longest in one part
     whole = fc.fit(panel, config, seed=1)
-    rows, skipped = usable_rows(panel, config)
-    assert list(rows) == list(panel.ids) and not skipped
-    ids, steps = list(rows), max(rows.values())
-    sample = sampled(ids, steps)
-    assert len(sample) == SAMPLE
-    common = learn_common(panel.only(sample), config, 1, steps)
+    found = usable_rows(panel, config)
+    assert list(found.rows) == list(panel.ids) == found.trained and not found.skipped
+    ids = list(found.rows)
+    sampling = Sampling.of(ids, found.trained, max(found.rows.values()))
+    assert len(sampling.ids) == SAMPLE and sampling.networks
+    common = learn_common(panel.only(sampling.ids), config, 1, sampling)
     parts = [
         fit_part(panel.only(names), config, 1, common) for names in (ids[:1], ids[1:3], ids[3:])
     ]
@@ -67,8 +67,9 @@ def test_parts_together_are_the_fit_in_one_piece(panel, config, few, target, as_
         pd.testing.assert_frame_equal(alone.report, part.model.report, check_exact=True)
         assert part.model.transform.doubt == whole.transform.doubt
     scores = [part.sampled_scores for part in parts]
-    assert sum(map(len, scores)) == SAMPLE
-    np.testing.assert_array_equal(spread_of(config, scores), whole.spread)
+    assert sum(len(some.networks) for some in scores) == SAMPLE
+    assert not any(len(some.without) for some in scores)
+    np.testing.assert_array_equal(spread_of(config, scores), [whole.spread, whole.spread_without])
     np.testing.assert_array_equal(spread_of(config, scores, tune=True), 1)
 
 

@@ -62,15 +62,16 @@ class Origins:
     ) -> "Origins":
         """Return the entries of all series.
 
-        A series is forecast from the cutoffs at which it was observed, as far ahead as it was
-        observed afterwards.
+        A series is forecast from the cutoffs at which it was observed, but for its first row, as
+        far ahead as it was observed afterwards.
 
         - ``cutoffs``: positions on the panel's time axis
         - ``left_out`` (series, time): rows that are not forecast from
         """
         histories = Histories.of(panel)
         at, steps = histories.positions, histories.positions.shape[1]
-        origin = np.isin(at, cutoffs)
+        # From a single row no baseline has bands.
+        origin = np.isin(at, cutoffs) & (np.arange(steps) > histories.first[:, None])
         if left_out is not None:
             origin &= ~np.take_along_axis(left_out, at, axis=1)
         row, step = np.nonzero(origin)

@@ -41,7 +41,7 @@ def band_scores(
     memory: int,
     count: int = 1,
     *,
-    prior: Float[np.ndarray, " horizon"] | None = None,
+    prior: Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"] | None = None,
     shrinkage: float = SHRINKAGE,
 ) -> Float[np.ndarray, "level 2 series count horizon"]:
     """Return the normal scores of the lower and the upper bounds of bands, for the latest origins.
@@ -79,11 +79,15 @@ def common_spread(scores: Float[np.ndarray, "series origin horizon"]) -> np.ndar
     known = np.isfinite(scores)
     prior_weight = _PRIOR * np.arange(1, scores.shape[-1] + 1)
     total = np.where(known, np.abs(scores), 0.0).sum((0, 1)) / _MEAN_SIZE
-    return (total + prior_weight) / (known.sum((0, 1)) + prior_weight)
+    spread = (total + prior_weight) / (known.sum((0, 1)) + prior_weight)
+    # Horizons beyond all outcomes are as the longest that is known.
+    longest = np.maximum.accumulate(np.where(known.any((0, 1)), np.arange(len(spread)), -1))
+    return np.where(longest >= 0, spread[np.maximum(longest, 0)], 1.0)
 
 
 def spread_at_origins(
-    scores: Float[np.ndarray, "series origin horizon"], prior: Float[np.ndarray, " horizon"]
+    scores: Float[np.ndarray, "series origin horizon"],
+    prior: Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"],
 ) -> Float[np.ndarray, "series origin horizon"]:
     """Return the spread of scores by horizon, as known at each origin.
 
@@ -124,7 +128,7 @@ class _Average:
 
     def __init__(
         self,
-        prior: float | Float[np.ndarray, " horizon"],
+        prior: float | Float[np.ndarray, " horizon"] | Float[np.ndarray, "series horizon"],
         prior_weight: float | Float[np.ndarray, " horizon"],
         decay: float,
         shape: tuple[int, ...],

@@ -9,12 +9,14 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
 ByHorizon: TypeAlias = Float[Array, "*batch horizon"]
 
 _MIN_DOF = 2.1  # above 2, so that the variance exists
+_AT_START = 3.0  # what is added to the trained constants, which are 0 at first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +46,13 @@ class StudentT:
     ) -> tuple[ByHorizon, ByHorizon, ByHorizon]:
         """Return location, scale and degrees of freedom."""
         location, log_scale = jnp.split(outputs, 2, axis=-1)
-        dof = _MIN_DOF + jax.nn.softplus(constants + 3.0)
+        dof = _MIN_DOF + jax.nn.softplus(constants + _AT_START)
         return location, jnp.exp(jnp.clip(log_scale, -5, 5)), jnp.broadcast_to(dof, location.shape)
+
+    @property
+    def degrees_at_start(self) -> float:
+        """The degrees of freedom before training, and without a network."""
+        return _MIN_DOF + float(np.log1p(np.exp(_AT_START)))
 
     def loss(
         self,
@@ -56,7 +63,7 @@ class StudentT:
         """Return the negative log likelihood, elementwise."""
         location, log_scale = jnp.split(outputs, 2, axis=-1)
         log_scale = jnp.clip(log_scale, -5, 5)
-        dof = _MIN_DOF + jax.nn.softplus(constants + 3.0)
+        dof = _MIN_DOF + jax.nn.softplus(constants + _AT_START)
         normalise = _log_gamma_ratio(dof / 2) - 0.5 * jnp.log(dof * jnp.pi)
         z = (targets - location) * jnp.exp(-log_scale)
         return log_scale - normalise + 0.5 * (dof + 1) * jnp.log1p(z * z / dof)
@@ -84,6 +91,11 @@ class Point:
     ) -> tuple[ByHorizon, ByHorizon, ByHorizon]:
         """Return the outputs as location, a scale of one, and infinite degrees of freedom."""
         return outputs, jnp.ones_like(outputs), jnp.full_like(outputs, jnp.inf)
+
+    @property
+    def degrees_at_start(self) -> float:
+        """The degrees of freedom of a normal distribution."""
+        return float("inf")
 
     def loss(
         self,

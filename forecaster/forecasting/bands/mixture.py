@@ -10,7 +10,7 @@ import importlib.util
 import sys
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 
@@ -52,10 +52,22 @@ class Mixture:
     scale: Float[np.ndarray, "*forecast member"]
     dof: Float[np.ndarray, "*forecast member"]
 
+    @staticmethod
+    def unit(shape: tuple[int, ...], dof: float) -> "Mixture":
+        """Return distributions with location 0 and scale 1; ``shape``: with that of the members."""
+        return Mixture(np.zeros(shape), np.ones(shape), np.full(shape, dof))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The axes of the forecasts, without that of the members."""
         return self.location.shape[:-1]
+
+    def among(self, rows: Int[np.ndarray, " some"], others: "Mixture") -> "Mixture":
+        """Return the others with these distributions at some rows of the first axis."""
+        parts = [part.copy() for part in (others.location, others.scale, others.dof)]
+        for part, own in zip(parts, (self.location, self.scale, self.dof), strict=True):
+            part[rows] = own
+        return Mixture(*parts)
 
     def latest(self, count: int) -> "Mixture":
         """Return the distributions of the latest ``count`` origins, the second axis."""

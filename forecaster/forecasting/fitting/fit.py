@@ -15,18 +15,19 @@ from typing import NamedTuple, TypeAlias, Unpack
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from forecaster import swarm
 from forecaster.config import Config, checked_config
 from forecaster.errors import NoSeries, UsageError
 from forecaster.forecasting.bands.conformal import common_spread
 from forecaster.forecasting.fitting.pooled import Pooled, most_sampled, sample_of, train_pooled
-from forecaster.forecasting.fitting.training import train
+from forecaster.forecasting.fitting.training import train, untrained
 from forecaster.forecasting.fitting.validating import validated
 from forecaster.forecasting.model import Model, Networks
 from forecaster.forecasting.networks import OwnNetwork, with_network
-from forecaster.forecasting.task import param_shapes, series_data, split_of
+from forecaster.forecasting.rungs import FORECAST_BY, Rung, rungs_of, trains, worth_networks
+from forecaster.forecasting.task import param_shapes, series_data, split_of, validation_of
 from forecaster.ingest import ColumnOptions, Table, as_panel
 from forecaster.series import Panel, Transform, Transformed, behind_market, spacing_of
 from forecaster.skipped import Kind, Skipped
@@ -119,24 +120,35 @@ def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
 class Common(NamedTuple):
     """What the networks of all series of a fit share.
 
-    - ``sample``: the series that it is learned from
+    - ``sample``: the series that weights and widths are learned from
     - ``steps``: rows of the longest history
     - ``transform``: makes the inputs of networks; in a fit of several parts it does not know single
       series yet
     - ``pooled``: the networks that each series' networks start from; None where they start from
       random weights, or where the part itself trains them
+    - ``networks``: whether the series that are long enough have networks, and a common network
+      forecasts the others; otherwise the combination forecasts all
     """
 
     sample: tuple[str, ...]
     steps: int
     transform: Transform
     pooled: Pooled | None = None
+    networks: bool = True
+
+
+class Scores(NamedTuple):
+    """Normal scores of the outcomes of forecasts by networks, and of forecasts without one."""
+
+    networks: Float[np.ndarray, "series origin horizon"]
+    without: Float[np.ndarray, "series origin horizon"]
 
 
 class Part(NamedTuple):
     """The fitted model of some series, and the data that the whole fit needs from it.
 
-    - ``ids``: all series that were trained
+    - ``ids``: all series of the part
+    - ``networked``: which of them are forecast by a network
     - ``scores``: normal scores of the outcomes of their forecasts over the validation span
     - ``sample``: the series of the whole fit whose scores set the initial width of all bands
     - ``lost``: series that no worker could train
@@ -144,6 +156,7 @@ class Part(NamedTuple):
 
     model: Model
     ids: tuple[str, ...]
+    networked: Bool[np.ndarray, " series"]
     scores: Float[np.ndarray, "series origin horizon"]
     sample: tuple[str, ...]
     lost: tuple[str, ...] = ()
@@ -159,13 +172,17 @@ class Part(NamedTuple):
         rows = [row for row, name in enumerate(self.ids) if name in wanted]
         some = tuple(self.ids[row] for row in rows)
         lost = tuple(name for name in self.lost if name in wanted)
-        return Part(self.model.only(kept), some, self.scores[rows], self.sample, lost)
+        return Part(
+            self.model.only(kept), some, self.networked[rows], self.scores[rows], self.sample, lost
+        )
 
     @property
-    def sampled_scores(self) -> Float[np.ndarray, "sampled origin horizon"]:
+    def sampled_scores(self) -> "Scores":
         """The scores of the part's series that are in the sample."""
         chosen = set(self.sample)
-        return self.scores[[row for row, name in enumerate(self.ids) if name in chosen]]
+        sampled = np.array([name in chosen for name in self.ids], bool)
+        of_networks, others = sampled & self.networked, sampled & ~self.networked
+        return Scores(self.scores[of_networks], self.scores[others])
 
 
 def fit_part(
@@ -199,19 +216,26 @@ def fit_part(
         train, tune=tune, network=network, pooled=common.pooled, checkpoint=checkpoint,
         executor=executor, on_progress=on_progress,
     )  # fmt: skip
-    return _fitted(trainer, panel, common, config, seed, tuned=tune, executor=executor)
+    return _fitted(
+        trainer, panel, common, config, seed, network=network, tuned=tune, executor=executor
+    )
 
 
 def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
     """Return the series that can be learned from, and what they share except pooled networks."""
     transform = Transform.choose(config.transform, panel, config.season)
     panel = usable(panel, config, transform)
-    transform = transform.with_static(panel)
-    steps = int(panel.mask.sum(1).max())
-    sample = sampled(panel.ids, steps)
+    own = trains(panel, config, transform)
+    trained = [name for name, one in zip(panel.ids, own, strict=True) if one]
+    if trained:  # covariates of others must not change what networks see
+        transform = transform.with_static(panel.only(trained))
+    sampling = Sampling.of(panel.ids, trained, int(panel.mask.sum(1).max()))
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
-        transform = transform.learned_from(panel.only(sample), config.horizon)
-    return panel, Common(tuple(sample), steps, transform)
+        transform = transform.learned_from(panel.only(sampling.weighed), config.horizon)
+        networks = sampling.networks
+    else:
+        networks = True
+    return panel, Common(sampling.weighed, sampling.steps, transform, networks=networks)
 
 
 def _fitted(
@@ -221,6 +245,7 @@ def _fitted(
     config: Config,
     seed: int,
     *,
+    network: OwnNetwork | None = None,
     tuned: bool = False,
     executor: swarm.Executor | None = None,
 ) -> Part:
@@ -229,8 +254,17 @@ def _fitted(
     # Networks learn from errors of classical models that have not seen the outcomes.
     transform = common.transform.with_experts(panel, rows // 2)
     transformed = transform.apply(panel, config.horizon, common.steps)
-    networks, seconds = trainer(config, transformed, panel.ids, seed)
-    scores, errors = validated(networks, transform, transformed, panel, executor)
+    own = trains(panel, config, transform) & common.networks
+    if own.any():
+        named = tuple(name for name, trained in zip(panel.ids, own, strict=True) if trained)
+        some = transformed if own.all() else transformed.only(np.flatnonzero(own))
+        networks, seconds = trainer(config, some, named, seed)
+    else:
+        networks, seconds = untrained(config, transformed.features.shape[-1], network), 0.0
+    serves = networks.start is not None
+    networks = networks.among(panel.ids, rungs_of(panel, config, transform, own, common=serves))
+    held_back = np.where(own, validation_of(config, rows), rows // 2)
+    scores, errors = validated(networks, transform, transformed, panel, held_back, executor)
     report = networks.report.assign(**errors)
     report.insert(0, "rows", rows)
     spacing = np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
@@ -245,8 +279,9 @@ def _fitted(
         transform=transform.with_experts(panel),
         normal_scores=scores.astype(np.float32),
         spread=np.ones(config.horizon),
+        spread_without=np.ones(config.horizon),
         fitted_until=panel.times[transformed.positions[:, -1]],
-        spacing=spacing,
+        spacing=np.where(np.isfinite(spacing), spacing, _usual(spacing)),
         skipped=MappingProxyType({**panel.skipped, **broken}),
         provenance={"seed": seed, "training_seconds": seconds, "tuned": tuned}
         | {"products": products_of(networks.config.precision)}
@@ -254,78 +289,154 @@ def _fitted(
     )
     if not kept:
         raise NoSeries(model.skipped, lost=lost)
-    part = Part(model, panel.ids, scores, common.sample, lost)
-    spread = spread_of(networks.config, [part.sampled_scores])
-    return part._replace(model=dataclasses.replace(model.only(kept), spread=spread))
+    part = Part(model, panel.ids, networks.networked, scores, common.sample, lost)
+    spread, without = spread_of(networks.config, [part.sampled_scores])
+    model = dataclasses.replace(model.only(kept), spread=spread, spread_without=without)
+    return part._replace(model=model)
+
+
+def _usual(spacing: Float[np.ndarray, " series"]) -> float:
+    """Return the median spacing, for series of one row; 1 where there is none."""
+    known = spacing[np.isfinite(spacing)]
+    return float(np.percentile(known, 50, method="lower")) if len(known) else 1.0
 
 
 def spread_of(
     config: Config,
-    scores: Sequence[Float[np.ndarray, "sampled origin horizon"]],
+    scores: Sequence[tuple[np.ndarray, np.ndarray]],
     *,
     tune: bool = False,
-) -> Float[np.ndarray, " horizon"]:
-    """Return the initial width of all series' bands by horizon.
+) -> Float[np.ndarray, "2 horizon"]:
+    """Return the initial width of all series' bands by horizon: of networks, and without one.
 
     - ``scores``: of the series of each part that are in the sample, in the order of the fit
     - ``tune``: whether settings were searched, by networks that share nothing
     """
-    known = [some for some in scores if len(some)]
-    if config.start != "pooled" or tune or not known:
-        return np.ones(config.horizon)
-    return common_spread(np.concatenate(known))
+    spreads = np.ones((2, config.horizon))
+    if config.start == "pooled" and not tune:
+        for number, kind in enumerate(zip(*scores, strict=True)):
+            if known := [some for some in kind if len(some)]:
+                spreads[number] = common_spread(_joined(known))
+    return spreads
+
+
+def _joined(scores: Sequence[np.ndarray]) -> Float[np.ndarray, "series origin horizon"]:
+    """Join the scores of all parts; a part of short series may have fewer origins."""
+    most = max(some.shape[1] for some in scores)
+    return np.concatenate(
+        [
+            np.pad(some, ((0, 0), (most - some.shape[1], 0), (0, 0)), constant_values=np.nan)
+            for some in scores
+        ]
+    )
 
 
 def learn_common(
-    sample: Panel,
+    panel: Panel,
     config: Config,
     seed: int,
-    steps: int,
+    sampling: "Sampling",
     *,
     tune: bool = False,
     on_progress: Callable[[swarm.Progress], None] | None = None,
 ) -> Common:
     """Learn what the networks of all series share, for a fit of several parts.
 
-    - ``sample``: the series of :func:`sampled`
-    - ``steps``: rows of the longest history of all series
+    - ``panel``: the series of ``sampling``
     - others as for :func:`fit`
     """
     config, network = with_network(config, None)
-    transform = Transform.choose(config.transform, sample, config.season).with_static(sample)
+    steps = sampling.steps
+    transform = Transform.choose(config.transform, panel, config.season).with_static(panel)
     bare = dataclasses.replace(transform, natures={})
     if config.start != "pooled" or tune:
-        return Common(sample.ids, steps, bare)
-    transform = transform.learned_from(sample, config.horizon)
-    held_back = sample.mask.sum(1) // 2
-    transformed = transform.with_experts(sample, held_back).apply(sample, config.horizon, steps)
+        return Common(sampling.weighed, steps, bare)
+    transform = transform.learned_from(panel.only(sampling.weighed), config.horizon)
+    common = Common(
+        sampling.weighed, steps, dataclasses.replace(transform, natures={}),
+        networks=sampling.networks,
+    )  # fmt: skip
+    if not sampling.networks:
+        return common
+    part = panel.only(sampling.trained)
+    transform = transform.with_series(part, config.season)
+    held_back = part.mask.sum(1) // 2
+    transformed = transform.with_experts(part, held_back).apply(part, config.horizon, steps)
     pooled = train_pooled(
         config, split_of(config, steps), transformed.features.shape[-1], network,
         series_data(config, transformed), seed, on_progress=on_progress,
     )  # fmt: skip
-    return Common(sample.ids, steps, dataclasses.replace(transform, natures={}), pooled)
+    return common._replace(pooled=pooled)
 
 
-def sampled(ids: Sequence[str], steps: int) -> list[str]:
-    """Return the series that stand for all of these in what they share.
+class Sampling(NamedTuple):
+    """The series that stand for all of a fit in what they share.
 
-    ``ids``: of all series that can be learned from; ``steps``: rows of the longest.
+    - ``ids``: all of them, in the order of the fit
+    - ``weighed``: those that weights and widths are learned from
+    - ``trained``: those that the common networks are trained on
+    - ``steps``: rows of the longest history of all series
+    - ``networks``: see :class:`Common`
     """
-    return [ids[int(row)] for row in sample_of(ids, steps)]
+
+    ids: tuple[str, ...]
+    weighed: tuple[str, ...]
+    trained: tuple[str, ...]
+    steps: int
+    networks: bool
+
+    @staticmethod
+    def of(ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
+        """Draw the sample.
+
+        - ``ids``: all series of the fit, those that networks are ``trained`` on among them
+        - ``steps``: rows of the longest
+        """
+        networks = worth_networks(len(trained), len(ids))
+        weighed, own = (
+            tuple(some[int(row)] for row in sample_of(some, steps))
+            for some in (ids, trained if networks else ())
+        )
+        either = {*weighed, *own}
+        return Sampling(
+            tuple(name for name in ids if name in either), weighed, own, steps, networks
+        )
 
 
-def usable_rows(panel: Panel, config: Config) -> tuple[dict[str, int], dict[str, Skipped]]:
-    """Return the rows of each series that can be learned from, and why the others cannot."""
+class Usable(NamedTuple):
+    """The series of a panel that can be forecast.
+
+    - ``rows``: of each
+    - ``trained``: those that networks of their own are trained on
+    - ``skipped``: the others, with the reason
+    """
+
+    rows: dict[str, int]
+    trained: list[str]
+    skipped: dict[str, Skipped]
+
+
+def usable_rows(panel: Panel, config: Config) -> Usable:
+    """Return the rows of each series that can be forecast, and why the others cannot."""
+    transform = Transform.choose(config.transform, panel, config.season)
     try:
-        kept = usable(panel, config, Transform.choose(config.transform, panel, config.season))
+        kept = usable(panel, config, transform)
     except NoSeries as error:
-        return {}, error.skipped
-    return dict(zip(kept.ids, map(int, kept.mask.sum(1)), strict=True)), dict(kept.skipped)
+        return Usable({}, [], error.skipped)
+    own = trains(kept, config, transform)
+    rows = dict(zip(kept.ids, map(int, kept.mask.sum(1)), strict=True))
+    trained = [name for name, one in zip(kept.ids, own, strict=True) if one]
+    return Usable(rows, trained, dict(kept.skipped))
 
 
 def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
     """Return the panel without series that are too short or that the transform cannot take."""
     reasons = transform.unusable(panel) | behind_market(panel)
+    if transform.takes_any:
+        for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
+            if not rows:
+                reasons[name] = Skipped(Kind.TOO_SHORT, 0, 1, detail="its first")
+        return panel.only([name for name in panel.ids if name not in reasons], reasons)
     seasonal = f" + season {transform.season}" if transform.rows_needed() else ""
     needed = config.rows_to_fit + transform.rows_needed()
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
@@ -338,6 +449,7 @@ def usable(panel: Panel, config: Config, transform: Transform) -> Panel:
 def _broken(report: pd.DataFrame) -> dict[str, Skipped]:
     """Return the series whose network cannot be used, with the reason."""
     sound = np.isfinite(report["validation_loss"]) & np.isfinite(report["mae"])
+    sound |= report[FORECAST_BY] != Rung.OWN  # whose forecasts come from no network of their own
     reasons = report["why_not"] if "why_not" in report else pd.Series("", report.index)
     return {
         str(name): Skipped(Kind.NOT_TRAINED, detail=str(reasons[name]))

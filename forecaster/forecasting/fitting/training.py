@@ -18,6 +18,7 @@ from forecaster.forecasting.task import (
     Started,
     cached_task,
     functions,
+    param_shapes,
     series_data,
     split_of,
 )
@@ -75,6 +76,28 @@ def train(
         seconds = pooled.seconds
     networks, more = _fine_tuned(config, split, network, data, ids, pooled, options)
     return networks, seconds + more
+
+
+def untrained(config: Config, features: int, network: OwnNetwork | None) -> Networks:
+    """Return networks of no series, where none has rows enough.
+
+    - ``features``: the number of features of a step
+    - ``network``: a user's own class, which the config's model names
+    """
+    shapes = param_shapes(config, features, network)
+    params = jax.tree.map(
+        lambda leaf: np.zeros((0, config.members, *leaf.shape), leaf.dtype), shapes
+    )
+    report = pd.DataFrame(
+        {
+            "status": np.array([], object),
+            "epochs": np.array([], int),
+            "best_epoch": np.array([], int),
+            "validation_loss": np.array([], float),
+        },
+        index=pd.Index([], name="unique_id", dtype=object),
+    )
+    return Networks(config, (), params, report, network)
 
 
 def _fine_tuned(

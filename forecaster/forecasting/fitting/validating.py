@@ -14,10 +14,12 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.forecasting.bands.heads import HEADS
+from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.predicting import mixture_of, targets_at
-from forecaster.forecasting.task import split_of, validation_of
+from forecaster.forecasting.task import split_of
 from forecaster.series import Panel, Transform, Transformed
 
 _ROUNDS, _MOST = 3, 256  # the fewest parts for each worker; the most series in a part
@@ -66,39 +68,63 @@ def validated(
     transform: Transform,
     transformed: Transformed,
     panel: Panel,
+    held_back: Int[np.ndarray, " series"],
     executor: swarm.Executor | None = None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Forecast over the validation span; return normal scores of the outcomes, and errors.
 
-    ``executor``: where the forecasts are made, if not in this process.
+    - ``held_back``: the latest rows of each series whose outcomes count
+    - ``executor``: where the forecasts are made, if not in this process
     """
     split = split_of(networks.config, transformed.z.shape[1])
     origins = np.tile(split.validation_origins, (len(panel.ids), 1))
-    held_back = validation_of(networks.config, panel.mask.sum(1))
     inside = origins >= transformed.z.shape[1] - 1 - held_back[:, None]
     # The earliest origins of short histories lie before the first step; they do not count.
     origins = np.maximum(origins, 0)
     outcomes = np.where(inside[:, :, None], targets_at(transformed, origins), np.nan)
-    span = _span(networks, transformed, origins, outcomes)
-    job = Job(networks.config, networks.network)
-    if executor is None or executor.is_local:
-        made = _validate(job, span)
-    else:
-        made = _validate_elsewhere(job, span, executor)
+    made = _without_networks(networks.config, outcomes)
+    if len(rows := np.flatnonzero(networks.networked)):
+        span = _span(networks, rows, transformed, origins, outcomes)
+        job = Job(networks.config, networks.network)
+        if executor is None or executor.is_local:
+            by_networks = _validate(job, span)
+        else:
+            by_networks = _validate_elsewhere(job, span, executor)
+        if len(rows) == len(origins):
+            made = by_networks
+        else:
+            made.scores[rows], made.median[rows] = by_networks
     with np.errstate(over="ignore", invalid="ignore"):
         seasons = transform.basic_seasons(panel.ids)
         errors = _validation_errors(transformed, origins, inside, made.median, seasons)
     return made.scores, errors
 
 
+def _without_networks(config: Config, outcomes: np.ndarray) -> Validated:
+    """Compare the base alone with the outcomes."""
+    dof = HEADS[config.head](config.horizon).degrees_at_start
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = Mixture.unit((*outcomes.shape, 1), dof).scores(outcomes)
+    return Validated(scores, np.zeros(outcomes.shape))
+
+
 def _span(
-    networks: Networks, transformed: Transformed, origins: np.ndarray, outcomes: np.ndarray
+    networks: Networks,
+    rows: Int[np.ndarray, " some"],
+    transformed: Transformed,
+    origins: np.ndarray,
+    outcomes: np.ndarray,
 ) -> Span:
-    """Cut the features down to the steps that the networks see for these forecasts."""
+    """Cut the features of some series down to the steps that the networks see."""
+    whole = len(rows) == len(origins)
+    some = (part if whole else part[rows] for part in (origins, transformed.first, outcomes))
+    origins, first, outcomes = some
     begin = max(0, int(origins.min()) - networks.config.lookback + 1)
-    first = np.maximum(transformed.first - begin, 0)
-    features = transformed.features[:, begin:]
-    return Span(networks.params, features, first, origins - begin, outcomes)
+    features = transformed.features if whole else transformed.features[rows]
+    return Span(
+        networks.params_of(rows), features[:, begin:], np.maximum(first - begin, 0),
+        origins - begin, outcomes,
+    )  # fmt: skip
 
 
 def _validate(job: Job, span: Span) -> Validated:

@@ -3,12 +3,13 @@
 import dataclasses
 import warnings
 
-import jax
 import numpy as np
 import pandas as pd
+from jaxtyping import Int, Shaped
 
 from forecaster.errors import ForecasterWarning, ModelError, name_reasons
 from forecaster.forecasting.model import Model, Networks
+from forecaster.forecasting.rungs import FORECAST_BY, rows_to_train, rungs_of
 from forecaster.series import Histories, Panel, behind_market, spaced_otherwise, spacing_of
 from forecaster.skipped import Kind, Skipped
 
@@ -37,45 +38,52 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     )
     part = panel.only(new)
     scores = np.full((len(new), *model.normal_scores.shape[1:]), np.nan, np.float32)
+    known = model.networks
+    common = known.start is not None
+    nobody = np.zeros(len(new), bool)
+    rungs = rungs_of(part, model.config, model.transform, nobody, common=common)
+    rows = part.mask.sum(1)
+    # Classical models of a long series are scored on rows that they were not fitted on.
+    long = rows >= rows_to_train(model.config, model.transform)
+    held_back = np.where(long, rows // 2, 0)
+    transform = model.transform.with_series(part, model.config.season)
     return dataclasses.replace(
         model,
-        networks=_extended(model.networks, new),
-        transform=model.transform.with_series(part, model.config.season).with_experts(part),
+        networks=_extended(known, new, rungs),
+        transform=transform.with_experts(part, held_back),
         normal_scores=np.concatenate([model.normal_scores, scores]),
-        fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part)]),
+        fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part, held_back)]),
         spacing=np.concatenate([model.spacing, _spacing(part)]),
     )
 
 
-def _extended(networks: Networks, new: list[str]) -> Networks:
-    """Return the networks with the common start for further series."""
-    start = networks.start
-    assert start is not None, "match_panel leaves out series without a network then"
-
-    def extended(own: np.ndarray, common: np.ndarray) -> np.ndarray:
-        return np.concatenate([own, np.repeat(common[None], len(new), axis=0)])
-
+def _extended(networks: Networks, new: list[str], rungs: np.ndarray) -> Networks:
+    """Return the networks beside further series, which have none of their own."""
     ids = (*networks.ids, *new)
-    return dataclasses.replace(
-        networks,
-        ids=ids,
-        params=jax.tree.map(extended, networks.params, start),
-        report=networks.report.reindex(pd.Index(ids, name="unique_id")),
-    )
+    report = networks.report.reindex(pd.Index(ids, name="unique_id"))
+    report[FORECAST_BY] = np.array([str(rung) for rung in (*networks.rungs, *rungs)], object)
+    return dataclasses.replace(networks, ids=ids, report=report)
 
 
 def _spacing(panel: Panel) -> np.ndarray:
     return np.array([spacing_of(panel.times[seen]) for seen in panel.mask])
 
 
-def _scored_from(model: Model, panel: Panel) -> np.ndarray:
+def _scored_from(
+    model: Model, panel: Panel, held_back: Int[np.ndarray, " series"]
+) -> Shaped[np.ndarray, " series"]:
     """Return the time of each series since which the errors of its forecasts calibrate its bands.
 
-    No row was used in training, so all of the latest rows count, up to the memory of bands.
+    Networks have not seen any of its rows, and classical models not those held back. So these
+    count, up to the memory of bands; without classical models all rows count.
     """
     positions = Histories.of(panel).positions
-    latest = positions[:, -model.config.longest_validation :]
-    first = np.where(latest >= 0, latest, len(panel.times)).min(1)
+    count = np.minimum(held_back, model.config.longest_validation)
+    if not model.transform.takes_any:
+        count = np.full(len(positions), model.config.longest_validation)
+    order = np.arange(positions.shape[1])
+    latest = (order >= positions.shape[1] - np.maximum(count, 1)[:, None]) & (positions >= 0)
+    first = np.where(latest, positions, len(panel.times)).min(1)
     return panel.times[first].astype(model.fitted_until.dtype)
 
 
@@ -90,13 +98,18 @@ def match_panel(model: Model, panel: Panel, *, latest: bool = True) -> Panel:
     """
     panel = _with_market(model, _with_channels(model, panel))
     reasons: dict[str, Skipped] = {}
-    if model.networks.start is None:
+    if model.networks.start is None and not model.transform.takes_any:
         reasons |= dict.fromkeys(newcomers_of(model, panel), Skipped(Kind.NO_NETWORK))
     reasons |= model.transform.unusable(panel)
     of_transform = model.transform.rows_to_forecast(model.config.horizon)
     needed = max(model.config.rows_to_forecast, of_transform)
+    networked = set(model.ids)
+    if model.transform.takes_any:
+        of_networks = zip(model.ids, model.networks.networked, strict=True)
+        networked = {name for name, one in of_networks if one}
     for name, rows in zip(panel.ids, panel.mask.sum(1), strict=True):
-        if rows < needed:
+        free = model.transform.takes_any and name not in networked
+        if rows < needed and not free:
             reasons[name] = Skipped(Kind.TOO_SHORT_TO_FORECAST, int(rows), needed)
     reasons |= _spaced_otherwise(model, panel) | behind_market(panel) if latest else {}
     skipped = {name: reasons[name] for name in panel.ids if name in reasons}

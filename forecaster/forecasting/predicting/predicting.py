@@ -28,6 +28,7 @@ from forecaster.forecasting.model import (
 )
 from forecaster.forecasting.networks import OwnNetwork
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
+from forecaster.forecasting.rungs import FORECAST_BY
 from forecaster.forecasting.task import trained_apply
 from forecaster.forecasting.windows import gather
 from forecaster.free_memory import free_memory
@@ -53,8 +54,10 @@ def warn_of_few_scores(model: Model, panel: Panel, level: Sequence[float]) -> No
     wanted = set(panel.ids)
     counts = {
         name: int(np.isfinite(scores).sum(0).min())
-        for name, scores in zip(model.ids, model.normal_scores, strict=True)
-        if name in wanted
+        for name, scores, own in zip(
+            model.ids, model.normal_scores, model.networks.trained, strict=True
+        )
+        if own and name in wanted
     }
     fewest = min(counts.values(), default=10**9)
     beyond = [percent for percent in level if percent > _highest(fewest)]
@@ -122,6 +125,9 @@ def predict(
     ``LSTM-lo-80, LSTM-hi-80, ...`` per level in percent, and ``probability_of_rise``, the
     probability that the value lies above the latest one. Prices are in the units of ``close``, also
     where the model was fitted on ``adj_close``. The times of each series follow its own frequency.
+    Of other series, ``forecast_by`` says what a forecast rests on: "own networks", "common
+    network", "combination" (of simple forecasts, for a series too short for networks) or "last
+    value".
 
     - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
     - ``level``: of the bands, in percent
@@ -158,6 +164,9 @@ def predict(
     for name, values in forecast.items():
         values = values[:, 0]  # (series, horizon)
         frame[name] = (values if name == RISE else values * factor).ravel()
+    if model.transform.takes_any:
+        rungs = model.networks.rungs[model.networks.rows_of(panel.ids)]
+        frame[FORECAST_BY] = np.repeat(np.array([str(rung) for rung in rungs], object), horizon)
     return frame
 
 
@@ -205,7 +214,7 @@ def forecast_latest(
     """
     latest = latest_scores(model, panel, transformed, count)
     memory = model.config.longest_validation
-    bounds = band_scores(latest.scores, level, memory, count, prior=model.spread)
+    bounds = band_scores(latest.scores, level, memory, count, prior=model.only(panel.ids).spreads())
     bands = dict(zip(level, bounds, strict=True))
     origins = latest.origins[:, -count:]
     return _columns(model, transformed, origins, latest.mixture.latest(count), bands)
@@ -305,11 +314,25 @@ def _append(stored: ByHorizon, recent: ByHorizon, keep: Int[np.ndarray, " series
 def distributions(
     networks: Networks, transformed: Transformed, origins: Int[np.ndarray, "series origin"]
 ) -> Mixture:
-    """Return the distributions of all networks' forecasts made at these steps, standardised."""
-    return mixture_of(
-        networks.config, networks.network, networks.params, transformed.features, transformed.first,
-        origins,
+    """Return the distributions of all series' forecasts made at these steps, standardised.
+
+    Without a network it is the base, with errors as large as the scale.
+    """
+    rows = np.flatnonzero(networks.networked)
+    config = networks.config
+    others = Mixture.unit(
+        (*origins.shape, config.horizon, config.members if len(rows) else 1),
+        HEADS[config.head](config.horizon).degrees_at_start,
+    )
+    if not len(rows):
+        return others
+    whole = len(rows) == len(origins)
+    features, first = transformed.features, transformed.first
+    made = mixture_of(
+        config, networks.network, networks.params_of(rows), features if whole else features[rows],
+        first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
+    return made if whole else made.among(rows, others)
 
 
 def mixture_of(

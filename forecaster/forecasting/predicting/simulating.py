@@ -69,7 +69,7 @@ def simulate(
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
     latest = latest_scores(model, panel, transformed, 1)
-    spread = spread_at_origins(latest.scores, model.spread)
+    spread = spread_at_origins(latest.scores, model.only(panel.ids).spreads())
     memory = model.config.longest_validation + horizon
     units = (latest.scores / spread)[:, -memory:]
     drawn = _draw(units, transformed.positions[:, -memory:], n_paths, np.random.default_rng(seed))

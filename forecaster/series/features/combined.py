@@ -35,6 +35,8 @@ FEATURES = 10
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)
 _FEWEST, _MOST = 8, 60  # series from which the doubt is chosen
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
+_FEW_ROWS = 8  # up to which a series says little of what is usual
+_USUAL = 2.0  # errors that the usual change counts for
 _VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
@@ -47,12 +49,15 @@ class Nature:
     - ``seasons``: the steps in each season, shortest first; empty where it has none
     - ``spacing``: at which rows are expected, see :func:`regular_spacing`
     - ``experts``: classical models, fitted on its first rows
+    - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
+      below zero
     """
 
     logarithmic: bool = False
     seasons: tuple[int, ...] = ()
     spacing: float = 0.0
     experts: Experts = NO_EXPERTS
+    nonnegative: bool = False
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -60,7 +65,8 @@ class Nature:
         logarithmic = bool((values > 0).all())
         z = np.log(values) if logarithmic else values
         found = tuple(seasons_of(times, z) if seasons is None else seasons)
-        return Nature(logarithmic, found, regular_spacing(times))
+        zeros = not logarithmic and bool((values >= 0).all())
+        return Nature(logarithmic, found, regular_spacing(times), nonnegative=zeros)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -78,6 +84,7 @@ class Nature:
             tuple(map(int, fields["seasons"])),
             float(fields.get("spacing", 0.0)),
             Experts() if experts is None else Experts.from_json(experts),
+            bool(fields.get("nonnegative", False)),
         )
 
     def without_gaps(
@@ -113,7 +120,7 @@ def combined(
         _TO_DEVIATION * decayed_errors(base, z, 1 - 1 / max(steps, cycles * basic)) + floor
         for steps, cycles in ((16, 2), (66, 7))
     )
-    scale = np.sqrt((fast**2 + slow**2) / 2)
+    scale = _known_throughout(np.sqrt((fast**2 + slow**2) / 2))
 
     def surprise(column: int) -> np.ndarray:
         """Return the error of the forecast for each step, in units of that forecast's scale."""
@@ -138,6 +145,45 @@ def combined(
         squash((z - base[:, -1]) / unit),
     ]
     return base, scale, np.stack(features, axis=-1)
+
+
+def _known_throughout(scale: Ahead) -> Ahead:
+    """Return the scale, for horizons without an error yet as that of a random walk."""
+    for column in range(1, scale.shape[1]):
+        unknown = np.isnan(scale[:, column])
+        longer = np.sqrt((column + 1) / column)
+        scale[unknown, column] = scale[unknown, column - 1] * longer
+    return scale
+
+
+def with_few_errors(
+    scale: Ahead, z: Float[np.ndarray, " step"], unit: Float[np.ndarray, "step 1"] | float
+) -> Ahead:
+    """Return the scale of a series of a few rows, shrunk to what is usual in a panel.
+
+    ``unit``: the usual change from one row to the next
+    """
+    ahead = np.sqrt(np.arange(1, scale.shape[1] + 1))
+    known = np.arange(len(z))[:, None]  # errors
+    own = np.where(known > 0, scale, 0.0)
+    usual = np.asarray(unit) * ahead
+    return np.sqrt((known * own**2 + _USUAL * usual**2) / (known + _USUAL))
+
+
+def usual_change(
+    rows: Sequence[Float[np.ndarray, " step"]], natures: Sequence[Nature]
+) -> float | None:
+    """Return the median change of series from one row to the next, in units of their level.
+
+    None where no series has rows enough. Arguments as of :func:`learn_weights`.
+    """
+    changes = [
+        float(np.abs(np.diff(np.log(row) if nature.logarithmic else row)).mean())
+        / (1.0 if nature.logarithmic else np.abs(row).mean())
+        for row, nature in zip(rows, natures, strict=True)
+        if len(row) > _FEW_ROWS and np.abs(row).any()
+    ]
+    return float(np.median(changes)) if changes else None
 
 
 def learn_weights(

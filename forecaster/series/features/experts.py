@@ -66,6 +66,7 @@ class Experts(NamedTuple):
         )
 
 
+_CES = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}  # parameters, states of each step
 NO_EXPERTS = Experts()
 
 
@@ -148,9 +149,10 @@ def _theta(
 
 def _ces(kind: str, season: int, parameters: Sequence[float], initial: Sequence[float]) -> Ces:
     season = _steps(season)
-    if len(initial) > 2 * season + 2 or not 2 <= len(parameters) <= 4:
+    kind = _word(kind, tuple(_CES))
+    of_parameters, of_season = _CES[kind]
+    if len(initial) != 2 + of_season * season or len(parameters) != of_parameters:
         raise ValueError(f"ces: {len(initial)} states, {len(parameters)} parameters")
-    kind = _word(kind, ("none", "partial", "simple"))
     return Ces(kind, season, _numbers(parameters), _numbers(initial))
 
 

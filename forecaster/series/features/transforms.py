@@ -28,7 +28,9 @@ from forecaster.series.features.combined import (
     common_seasons,
     learn_weights,
     natures_of,
+    usual_change,
     with_common,
+    with_few_errors,
 )
 from forecaster.series.features.experts import COUNT, basic_season, experts_ahead, fit_experts
 from forecaster.series.features.market import MARKET_FEATURES, market_features
@@ -41,6 +43,7 @@ Ahead: TypeAlias = Float[np.ndarray, "series step horizon"]
 
 NAMES = ("log_return", "difference", "seasonal", "identity", "combined")
 _FIRST_CHANGES = 10  # changes that a volatility needs
+_FEW = 4  # first rows, whose errors hardly say how wide bands are
 _AT_ONCE = 2**22  # forecasts of classical models that are in memory at a time
 
 
@@ -57,6 +60,8 @@ class Transform:
     - ``shares``: of the anchors and of each classical model, by stretch of the horizon, see
       :func:`combine`; empty for equal ones
     - ``common_seasons``: for series whose times are whole numbers and that do not show a season
+    - ``unit``: the usual change from one row to the next in units of a series' level, for series
+      that have hardly any rows; by default wide
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
     """
@@ -71,6 +76,7 @@ class Transform:
     market: str | None = None
     shares: tuple[tuple[float, ...], ...] = ()
     common_seasons: tuple[int, ...] = ()
+    unit: float = 0.2
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -146,7 +152,8 @@ class Transform:
         doubt, shares = learn_weights(rows, list(natures.values()), horizon)
         rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
         kept = tuple(tuple(one) for one in rows_of_shares)
-        return dataclasses.replace(known, doubt=doubt, shares=kept)
+        unit = usual_change(rows, list(natures.values())) or self.unit
+        return dataclasses.replace(known, doubt=doubt, shares=kept, unit=unit)
 
     def _with_common(self, seasons: tuple[int, ...]) -> "Transform":
         """Return the transform with seasons for the series that do not show them."""
@@ -194,6 +201,7 @@ class Transform:
         fields = {"name": self.name, "season": self.season, "natures": natures}
         fields |= {"doubt": self.doubt, "market": self.market}
         fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
+        fields |= {"unit": self.unit}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -209,7 +217,7 @@ class Transform:
             Scaling() if known is None else Scaling.from_dict(known),
             float(fields.get("doubt", DOUBT)), fields.get("market"),
             tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
-            tuple(map(int, fields.get("common_seasons", ()))),
+            tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
         )  # fmt: skip
 
     def check_shares(self, horizon: int) -> None:
@@ -237,6 +245,11 @@ class Transform:
             return np.array([self._nature(name).logarithmic for name in ids], bool)
         return np.full(len(ids), self.name == "log_return")
 
+    @property
+    def takes_any(self) -> bool:
+        """Whether every series can be forecast, also a short or a constant one."""
+        return self.name == "combined"
+
     def rows_needed(self) -> int:
         """Return the rows that a fit needs for the season, beside those of the settings."""
         return self.season if self.season > 1 else 0
@@ -258,9 +271,7 @@ class Transform:
             reasons[panel.ids[row]] = Skipped(
                 kind, column=panel.target, value=float(values[row, position]), first=day
             )
-        highest = np.max(values, axis=1, where=panel.mask, initial=-np.inf)
-        still = highest == np.min(values, axis=1, where=panel.mask, initial=np.inf)
-        for row in np.flatnonzero(still):
+        for row in np.flatnonzero(panel.constant() & (not self.takes_any)):
             reasons.setdefault(panel.ids[row], Skipped(Kind.CONSTANT, column=panel.target))
         return reasons
 
@@ -319,6 +330,11 @@ class Transform:
     def _nature(self, name: str) -> Nature:
         return self.natures.get(name, Nature())
 
+    def _least(self, ids: Sequence[str]) -> Float[np.ndarray, " series"]:
+        """Return the value that no forecast of each series lies below."""
+        nonnegative = self.name == "combined" and [self._nature(n).nonnegative for n in ids]
+        return np.where(nonnegative or np.zeros(len(ids), bool), 0.0, -np.inf)
+
     def basic_seasons(self, ids: Sequence[str]) -> Int[np.ndarray, " series"]:
         """Return the steps in the shortest season of each series; 0 for none."""
         if self.name == "combined":
@@ -356,6 +372,7 @@ class Transform:
             first=np.minimum(histories.first + max(_FIRST_CHANGES, self.season), z.shape[1]),
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
+            least=self._least(panel.ids),
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
@@ -370,6 +387,9 @@ class Transform:
             times = panel.times[histories.positions[row, begin:]]
             whole, there = nature.without_gaps(z[row, begin:], times)
             one = combined(whole, nature.seasons, horizon, self.doubt, experts, shares)
+            level = np.maximum.accumulate(np.abs(whole[:_FEW]))[:, None]
+            unit = self.unit * (1.0 if nature.logarithmic else level)
+            one[1][:_FEW] = with_few_errors(one[1][:_FEW], whole[:_FEW], unit)
             base[row, begin:], scale[row, begin:], features[row, begin:] = (
                 part[there] for part in one
             )
@@ -382,6 +402,7 @@ class Transform:
             first=np.minimum(first, steps),
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
+            least=self._least(panel.ids),
         )
 
     def _with_forecasts(
@@ -424,6 +445,7 @@ class Transformed:
     - ``first``: the first step of each series that may be an input
     - ``positions``: of the steps on the panel's time axis; -1 in the padding
     - ``logarithmic``: whether ``z`` is the logarithm, for each series
+    - ``least``: the value that no forecast of a series lies below; minus infinity for most
     """
 
     features: Float[np.ndarray, "series step feature"]
@@ -433,6 +455,12 @@ class Transformed:
     first: Int[np.ndarray, " series"]
     positions: Int[np.ndarray, "series step"]
     logarithmic: Bool[np.ndarray, " series"]
+    least: Float[np.ndarray, " series"]
+
+    def only(self, rows: Int[np.ndarray, " some"]) -> "Transformed":
+        """Return some of the series, by their rows."""
+        fields = {f.name: getattr(self, f.name)[rows] for f in dataclasses.fields(self)}
+        return Transformed(**fields)
 
     def targets(self) -> Ahead:
         """Return the standardised targets, float32; NaN where unknown."""
@@ -444,9 +472,14 @@ class Transformed:
         """Return values (series, ...) in the series' own units."""
         if self.logarithmic.all():
             return np.exp(z)
+        ones = [1] * (z.ndim - 1)
+        if np.isfinite(self.least).any():
+            z = np.where(
+                self.logarithmic.reshape(-1, *ones), z, np.maximum(z, self.least.reshape(-1, *ones))
+            )
         if not self.logarithmic.any():
             return z
-        rows = self.logarithmic.reshape(-1, *[1] * (z.ndim - 1))
+        rows = self.logarithmic.reshape(-1, *ones)
         return np.where(rows, np.exp(np.where(rows, z, 0.0)), z)
 
 

@@ -269,6 +269,12 @@ class Panel:
         future = Future.from_frame(frame, dated=self.times.dtype.kind == "M").checked(self.ids)
         return dataclasses.replace(self, future=future)
 
+    def constant(self) -> Bool[np.ndarray, " series"]:
+        """Return which series have the same value in all of their rows."""
+        values = self.channel(self.target)
+        highest = np.max(values, axis=1, where=self.mask, initial=-np.inf)
+        return highest == np.min(values, axis=1, where=self.mask, initial=np.inf)
+
     def with_static(self, frame: pd.DataFrame) -> "Panel":
         """Return the panel with constant properties of each series.
 

@@ -18,7 +18,7 @@ import pandas as pd
 from forecaster.config import Config
 from forecaster.errors import ModelError
 from forecaster.files import as_bytes
-from forecaster.forecasting import plain_shapes
+from forecaster.forecasting import FORECAST_BY, Rung, plain_shapes
 from forecaster.ingest import Reading
 from forecaster.series import Frequency, Transform, default_season
 from forecaster.skipped import Skipped, skipped_from_json
@@ -95,6 +95,7 @@ class Checked(NamedTuple):
     target: str
     report: pd.DataFrame
     spread: np.ndarray
+    spread_without: np.ndarray
     fitted_until: np.ndarray
     spacing: np.ndarray
     skipped: dict[str, Skipped]
@@ -126,11 +127,17 @@ def checked(
     encoding = _encoding(rest.get("encoding", {}))
     _check_sizes(arrays, config)
     read: Arrays = {}
+    report = _report(rest, ids)
     if (shapes := shapes_of(config, transform.feature_count(config.horizon))) is not None:
-        _check_arrays(arrays, encoding, config, shapes, len(ids))
+        trained = _trained(report, transform, has_start=any(n.startswith("start/") for n in arrays))
+        _check_arrays(arrays, encoding, config, shapes, len(ids), trained)
         read = encoding.read(arrays)
     return Checked(
-        ids, config, frequency, transform, channels, target, _report(rest, ids),
+        ids, config, frequency, transform, channels, target, report,
+        spread_without=_above_zero(
+            field(list, {"spread_without": [1.0] * config.horizon} | dict(rest), "spread_without"),
+            "spread_without", config.horizon,
+        ),
         spread=_above_zero(field(list, rest, "spread"), "spread", config.horizon),
         fitted_until=_times(field(list, rest, "fitted_until"), frequency, len(ids)),
         spacing=_above_zero(field(list, rest, "spacing"), "spacing", len(ids), below=np.inf),
@@ -169,6 +176,7 @@ def model_of(
         transform=said.transform,
         normal_scores=said.arrays["scores"],
         spread=said.spread,
+        spread_without=said.spread_without,
         fitted_until=said.fitted_until,
         spacing=said.spacing,
         skipped=said.skipped,
@@ -248,6 +256,8 @@ def _transform(fields: dict[str, Any], config: Config, frequency: Frequency) -> 
     if not 0 <= transform.doubt < 1e6:
         raise ValueError(f"transform: doubt: expected a number of 0 or more; got {transform.doubt}")
     transform.check_shares(config.horizon)
+    if not 0 <= transform.unit < 1e6:
+        raise ValueError(f"transform: unit: expected a number of 0 or more; got {transform.unit}")
     if transform.season != season:
         raise ValueError(f"transform: a season of {transform.season} steps is not of this model")
     return transform
@@ -279,10 +289,14 @@ def _check_arrays(
     config: Config,
     network: Shapes,
     series: int,
+    trained: int,
 ) -> None:
-    """Raise ValueError unless these are the arrays of this model, in name, type and shape."""
+    """Raise ValueError unless these are the arrays of this model, in name, type and shape.
+
+    ``series``: their number; ``trained``: the number of those with networks of their own
+    """
     shapes = {
-        f"params/{name}": (series * config.members, *shape) for name, shape in network.items()
+        f"params/{name}": (trained * config.members, *shape) for name, shape in network.items()
     }
     if any(name.startswith("start/") for name in arrays):  # older models lack it
         shapes |= {f"start/{name}": (config.members, *shape) for name, shape in network.items()}
@@ -298,6 +312,23 @@ def _check_arrays(
             raise ValueError(f"{name}: expected {kind} {shape}; got {got.dtype} {got.shape}")
     for name, shape in shapes.items():
         encoding.check_kept(name, shape, arrays)
+
+
+def _trained(report: pd.DataFrame, transform: Transform, *, has_start: bool) -> int:
+    """Return how many series have networks of their own; older models have them for all.
+
+    Raises ValueError for a series that is said to be forecast by what the model does not have.
+    """
+    if (column := FORECAST_BY) not in report:
+        return len(report)
+    there = set(report[column])
+    if not there <= set(Rung):
+        raise ValueError(f"report: {column}: expected one of {', '.join(Rung)}")
+    if Rung.COMMON in there and not has_start:
+        raise ValueError(f"report: {column}: there is no common network")
+    if there - {Rung.OWN} and not transform.takes_any:
+        raise ValueError(f"report: {column}: this transform needs a network for each series")
+    return int((report[column] == Rung.OWN).sum())
 
 
 def _report(rest: Mapping[str, Any], ids: tuple[str, ...]) -> pd.DataFrame:

@@ -79,6 +79,7 @@ def write_model(model: "Model", folder: Path, encoding: Encoding | None = None) 
         "frequency": dataclasses.asdict(model.frequency),
         "transform": model.transform.to_dict(),
         "spread": model.spread.tolist(),
+        "spread_without": model.spread_without.tolist(),
         "fitted_until": [_time_to_json(time) for time in model.fitted_until],
         "spacing": model.spacing.tolist(),
         "report": {name: _strict(column.tolist()) for name, column in model.report.items()},

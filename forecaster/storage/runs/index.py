@@ -71,6 +71,12 @@ class Index:
         values = self.report[name].to_numpy().astype(float)
         return [None if value != value else value for value in values.tolist()]
 
+    def words(self, name: str) -> list[str]:
+        """Return a column of the report as text; empty where older models lack it."""
+        there = self.report.columns if isinstance(self.report, pd.DataFrame) else None
+        known = there if there is not None else self.report.column_names
+        return [str(word) for word in self.report[name].to_numpy()] if name in known else []
+
     def frame(self) -> pd.DataFrame:
         """Return the report, a row per series."""
         if isinstance(self.report, pd.DataFrame):

@@ -11,7 +11,7 @@ from typing import Any
 from forecaster.config import Config
 from forecaster.errors import ModelError, UsageError, listed
 from forecaster.files import atomic, from_text
-from forecaster.forecasting import resolve_names
+from forecaster.forecasting import FORECAST_BY, Rung, counted, resolve_names
 from forecaster.home import Home, renamed, run_name, run_time
 from forecaster.ingest import Store
 from forecaster.skipped import Skipped
@@ -35,6 +35,7 @@ class Run:
     - ``error``, ``seasonal_error``: mean absolute errors over the validation span by series,
       relative to "unchanged" and to the season before; None where a series has none
     - ``covariates``: the names of future covariates, and of static ones
+    - ``rungs``: what the forecasts of each series rest on; empty for models of older versions
     """
 
     folder: Path
@@ -46,6 +47,7 @@ class Run:
     error: Sequence[float | None]
     seasonal_error: Sequence[float | None]
     covariates: tuple[tuple[str, ...], tuple[str, ...]]
+    rungs: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -71,7 +73,9 @@ class Run:
     def networks(self) -> str:
         """A short description of its networks, such as ``LSTM 16, market SPY``."""
         market = "" if self.config.market is None else f", market {self.config.market}"
-        return f"{self.config.column} {self.config.hidden}{market}"
+        others = set(self.rungs) - {Rung.OWN}
+        rungs = f"; {counted(self.rungs)}" if others else ""
+        return f"{self.config.column} {self.config.hidden}{market}{rungs}"
 
     @staticmethod
     def read(folder: Path) -> "Run":
@@ -83,6 +87,7 @@ class Run:
             folder, source, index.ids, index.skipped,
             error=index.column("mae_relative_to_naive"),
             seasonal_error=index.column("mae_relative_to_seasonal_naive"),
+            rungs=index.words(FORECAST_BY),
             **facts,
         )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Finished shards of a fit that is under way, and the run that they become.
 
 A shard lies in ``unfinished/<fit>/shards``: a model as :mod:`forecaster.storage.model.files` writes
-it, with ``part.json`` and, in ``scores.npy``, the scores of its series that are in the sample.
+it, with ``part.json`` and, in two files of scores, those of its series that are in the sample.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from forecaster.storage.runs.index import SHARDS, shard_name, write_index
 if TYPE_CHECKING:
     from forecaster.forecasting import Model, Part
 
-_PART, _SCORES = "part.json", "scores.npy"
+_PART, _SCORES = "part.json", ("scores.npy", "scores_without.npy")
 
 
 class SavedPart(NamedTuple):
     """A finished shard of a fit that is under way.
 
-    - ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Part`
+    - ``scores``: of its series in the sample, see :class:`forecaster.forecasting.Scores`
     - ``skipped``: its series without a network, with the reason
     - ``seconds``: training time counted with this shard; that of a group counts with its first
     - ``empty``: whether it has no model, since none of its networks can be used
@@ -42,7 +42,7 @@ class SavedPart(NamedTuple):
     """
 
     folder: Path
-    scores: np.ndarray
+    scores: tuple[np.ndarray, np.ndarray]
     skipped: dict[str, Skipped]
     seconds: float
     empty: bool
@@ -66,7 +66,8 @@ def save_part(
 
     Raises WriteError when it cannot be written.
     """
-    scores = part.sampled_scores if part else np.zeros((0, 0, 0))
+    nothing = np.zeros((0, 0, 0))
+    scores: tuple[np.ndarray, np.ndarray] = part.sampled_scores if part else (nothing, nothing)
     said = {
         "skipped": skipped_to_json(skipped),
         "seconds": seconds,
@@ -77,7 +78,8 @@ def save_part(
     with atomic.write_folder(folder, replace=True) as temporary:
         if part is not None:
             write_model(part.model, temporary)
-        np.save(temporary / _SCORES, scores)
+        for name, some in zip(_SCORES, scores, strict=True):
+            np.save(temporary / name, some)
         (temporary / _PART).write_text(json.dumps(said, allow_nan=False), encoding="utf-8")
     return _saved_part(folder, said, scores)
 
@@ -86,12 +88,21 @@ def read_part(folder: Path) -> SavedPart | None:
     """Read a finished shard; None where there is none."""
     if not (folder / _PART).exists():
         return None
+    scores = [_read_scores(folder / name) for name in _SCORES]
+    return _saved_part(folder, read_json(folder / _PART), (scores[0], scores[1]))
+
+
+def _read_scores(path: Path) -> np.ndarray:
+    """Read scores; those that an older version has not written are of no series."""
+    if not path.exists():
+        return np.zeros((0, 0, 0))
     # Mapped, so that its header cannot ask for more memory than the file takes.
-    scores = np.array(np.load(folder / _SCORES, mmap_mode="r"))
-    return _saved_part(folder, read_json(folder / _PART), scores)
+    return np.array(np.load(path, mmap_mode="r"))
 
 
-def _saved_part(folder: Path, said: dict[str, Any], scores: np.ndarray) -> SavedPart:
+def _saved_part(
+    folder: Path, said: dict[str, Any], scores: tuple[np.ndarray, np.ndarray]
+) -> SavedPart:
     return SavedPart(
         folder, scores, skipped_from_json(said["skipped"]), float(said["seconds"]),
         bool(said["empty"]), tuple(said.get("lost", ())), dict(said.get("computed", {})),
@@ -107,12 +118,13 @@ def load_parts(parts: Mapping[Path, Sequence[str]], spread: np.ndarray) -> "Mode
     """Read some series of finished shards as one model.
 
     - ``parts``: by the folder of a shard, which of its series
-    - ``spread``: the initial width of bands by horizon
+    - ``spread`` (2, horizon): the initial width of bands, see
+      :func:`forecaster.forecasting.spread_of`
     """
     from forecaster.forecasting import join_models
 
     model = join_models([load_whole(folder).only(list(ids)) for folder, ids in parts.items()])
-    return dataclasses.replace(model, spread=spread)
+    return dataclasses.replace(model, spread=spread[0], spread_without=spread[1])
 
 
 def finished_parts(folder: Path) -> list[Path]:
@@ -140,15 +152,17 @@ def save_shards(
 ) -> Path:
     """Save finished shards as a new run, and return its folder.
 
-    - ``spread``: the initial width of bands by horizon
-    - ``skipped``: series without a network, with the reason
+    - ``spread`` (2, horizon): the initial width of bands, see
+      :func:`forecaster.forecasting.spread_of`
+    - ``skipped``: series that cannot be forecast, with the reason
     - ``provenance``: of the whole, see :class:`forecaster.forecasting.Model`
     - ``name``: of the run; by default its time
 
     Raises WriteError when it cannot be written.
     """
     full = [part for part in parts if not part.empty]
-    shared = {"spread": spread.tolist(), "provenance": provenance}
+    shared = {"spread": spread[0].tolist(), "spread_without": spread[1].tolist()}
+    shared |= {"provenance": provenance}
 
     def write(folder: Path) -> Path:
         with atomic.write_folder(folder) as temporary:

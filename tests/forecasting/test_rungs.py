@@ -1,0 +1,165 @@
+"""Every series gets a forecast that its rows carry, and says what it rests on."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError, ForecasterWarning
+from forecaster.forecasting import FORECAST_BY, Rung, Sampling, fit_part, learn_common, usable_rows
+from forecaster.forecasting.rungs import counted, rows_to_train
+
+HORIZON = 4
+SMALL = fc.Config(horizon=HORIZON, hidden=2, members=1, epochs=1, lookback=20)
+ODD = {
+    "constant": [5.0] * 12,
+    "one": [3.0],
+    "two": [3.0, 4.0],
+    "zeros": [0.0] * 12,
+    "one value, then zeros": [7.0] + [0.0] * 11,
+    "above and below": [(-1.0) ** n * n for n in range(12)],
+    "small": list(1e-300 * np.arange(1, 13)),
+    "large": list(1e300 * np.arange(1, 13)),
+}
+
+
+def frame_of(series: dict[str, list[float]]) -> pd.DataFrame:
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": np.arange(len(y)), "y": y})
+        for name, y in series.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def trends(rows: int, count: int = 40, seed: int = 0) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    y = (
+        50
+        + random.normal(1, 0.5, (count, 1)) * np.arange(rows)
+        + random.normal(size=(count, rows)).cumsum(1)
+    )
+    return frame_of({f"s{n:02d}": list(row) for n, row in enumerate(y)})
+
+
+def test_odd_series_are_all_forecast():
+    frame = frame_of(ODD)
+    model = fc.fit(frame, SMALL)
+    assert not model.skipped and set(model.ids) == set(ODD)
+    made = fc.predict(model, frame)
+    numbers = made.drop(columns=["unique_id", "ds", FORECAST_BY]).to_numpy(float)
+    assert np.isfinite(numbers).all()
+    by = made.groupby("unique_id")[FORECAST_BY].first()
+    last = ["constant", "one", "two", "zeros"]
+    assert (by[last] == Rung.LAST_VALUE).all() and (by.drop(last) == Rung.COMBINATION).all()
+    first = made.groupby("unique_id").first()
+    for name, value in (("constant", 5.0), ("one", 3.0), ("two", 4.0), ("zeros", 0.0)):
+        assert first.loc[name, "LSTM"] == pytest.approx(value, abs=1e-9)
+    width = first["LSTM-hi-80"] - first["LSTM-lo-80"]
+    assert (width[["one", "two"]] > 0.5).all(), "one or two rows say little"
+    assert (
+        made.set_index("unique_id").loc[["zeros", "one value, then zeros"], "LSTM-lo-95"] >= 0
+    ).all()
+    simulated = fc.simulate(model, frame, 10)
+    assert np.isfinite(simulated["LSTM"]).all()
+
+
+def test_short_series_are_forecast_better_than_by_the_last_value_and_bands_hold():
+    whole = trends(24)
+    known = whole[whole["ds"] < 24 - HORIZON]
+    model = fc.fit(known, SMALL)
+    assert set(model.report[FORECAST_BY]) == {Rung.COMBINATION}
+    assert model.spread_without.min() > 0 and len(model.ids) == 40
+    made = fc.predict(model, known, level=(80,)).merge(whole, on=["unique_id", "ds"])
+    last = known.groupby("unique_id")["y"].last()[made["unique_id"]].to_numpy()
+    ours, naive = (np.abs(made["y"] - guess).mean() for guess in (made["LSTM"], last))
+    assert ours < 0.8 * naive
+    inside = made["y"].between(made["LSTM-lo-80"], made["LSTM-hi-80"]).mean()
+    assert 0.65 < inside < 0.95
+
+
+def test_long_series_have_networks_and_short_ones_the_common_one():
+    long, shorter, shortest = trends(80, 6), trends(30, 3, seed=1), trends(10, 3, seed=2)
+    frame = pd.concat(
+        part.assign(unique_id=part["unique_id"] + name)
+        for name, part in (("long", long), ("short", shorter), ("least", shortest))
+    )
+    model = fc.fit(frame, SMALL)
+    rungs = model.report[FORECAST_BY]
+    for name, rung in (("long", Rung.OWN), ("short", Rung.COMMON), ("least", Rung.COMBINATION)):
+        assert (rungs[rungs.index.str.endswith(name)] == rung).all(), name
+    assert counted(rungs) == "6 by own networks, 3 by common network, 3 by combination"
+    made = fc.predict(model, frame)
+    assert made["unique_id"].nunique() == 12 and np.isfinite(made["LSTM"]).all()
+    some = ["s01short", "s00long", "s02least"]
+    alone = fc.predict(model.only(some), fc.load_panel(frame).only(some)).set_index("unique_id")
+    whole = made.set_index("unique_id").loc[some]
+    pd.testing.assert_frame_equal(alone, whole, check_exact=True)
+
+
+def test_few_long_series_do_not_decide_for_many_short_ones():
+    frame = pd.concat(
+        [trends(10), trends(80, 2).assign(unique_id=lambda f: f["unique_id"] + "long")]
+    )
+    rungs = fc.fit(frame, SMALL).report[FORECAST_BY]
+    assert set(rungs) == {Rung.COMBINATION}
+    independent = fc.fit(frame, dataclasses.replace(SMALL, start="independent"))
+    assert (independent.report[FORECAST_BY] == Rung.OWN).sum() == 2
+
+
+@pytest.mark.parametrize("rows", [10, 60])
+def test_saved_models_and_parts_are_the_same(rows, tmp_path):
+    frame = pd.concat([trends(rows, 5), frame_of(ODD)])
+    panel = fc.load_panel(frame)
+    model = fc.fit(panel, SMALL, seed=1)
+    made = fc.predict(model, panel)
+    loaded = fc.load(fc.save(model, tmp_path / "model"))
+    pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
+    found = usable_rows(panel, SMALL)
+    sampling = Sampling.of(list(found.rows), found.trained, max(found.rows.values()))
+    common = learn_common(panel.only(sampling.ids), SMALL, 1, sampling)
+    for names in (panel.ids[:4], panel.ids[4:]):
+        part = fit_part(panel.only(names), SMALL, 1, common).model
+        part = dataclasses.replace(part, spread=model.spread, spread_without=model.spread_without)
+        expected = made[made["unique_id"].isin(names)].reset_index(drop=True)
+        got = fc.predict(part, panel.only(names))
+        numbers = got.columns[2:-1]
+        np.testing.assert_allclose(got[numbers], expected[numbers], rtol=1e-6)
+        assert (got[FORECAST_BY] == expected[FORECAST_BY]).all()
+
+
+def test_a_new_series_is_forecast_without_a_network():
+    model = fc.fit(trends(10), SMALL)
+    new = frame_of({"new": list(np.arange(8.0)), "single": [2.0]})
+    with pytest.warns(ForecasterWarning, match="2 series"):
+        made = fc.predict(model, new)
+    assert list(made.groupby("unique_id")[FORECAST_BY].first()) == [
+        Rung.COMBINATION,
+        Rung.LAST_VALUE,
+    ]
+    assert np.isfinite(made["LSTM"]).all()
+
+
+def test_networks_need_several_horizons_of_validation():
+    from forecaster.series import Transform
+
+    assert rows_to_train(SMALL, Transform("combined")) == 12 * HORIZON
+    assert rows_to_train(SMALL, Transform("log_return")) == SMALL.rows_to_fit
+    given = dataclasses.replace(SMALL, validation=20)
+    assert rows_to_train(given, Transform("combined")) == given.rows_to_fit
+    assert set(fc.fit(trends(12 * HORIZON - 1, 3), SMALL).report[FORECAST_BY]) == {Rung.COMBINATION}
+    assert set(fc.fit(trends(12 * HORIZON, 3), SMALL).report[FORECAST_BY]) == {Rung.OWN}
+
+
+def test_prices_are_as_before():
+    rows = 30
+    frame = trends(rows, 3).rename(columns={"y": "close"})
+    frame["ds"] = pd.date_range("2024-01-01", periods=rows, freq="B").to_numpy()[frame["ds"]]
+    with pytest.raises(DataError, match="30 rows; 31 needed"):
+        fc.fit(frame, SMALL)
+
+
+def test_a_panel_of_short_series_is_evaluated():
+    made = fc.cross_validation(trends(12), SMALL, n_windows=3)
+    assert made["unique_id"].nunique() == 40 and np.isfinite(made["LSTM"]).all()
