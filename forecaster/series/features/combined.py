@@ -163,11 +163,12 @@ def with_few_errors(
 
     ``unit``: the usual change from one row to the next
     """
-    ahead = np.sqrt(np.arange(1, scale.shape[1] + 1))
-    known = np.arange(len(z))[:, None]  # errors
-    own = np.where(known > 0, scale, 0.0)
-    usual = np.asarray(unit) * ahead
-    return np.sqrt((known * own**2 + _USUAL * usual**2) / (known + _USUAL))
+    horizon = int(scale.shape[1])
+    errors = np.arange(len(z), dtype=float)[:, None]  # that are known
+    ahead = np.arange(1, horizon + 1, dtype=float)
+    own = np.square(np.where(errors > 0, scale, 0.0))
+    usual = np.square(np.asarray(unit, float)) * ahead
+    return np.sqrt((errors * own + _USUAL * usual) / (errors + _USUAL))
 
 
 def usual_change(
