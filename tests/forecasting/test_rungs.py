@@ -163,3 +163,16 @@ def test_prices_are_as_before():
 def test_a_panel_of_short_series_is_evaluated():
     made = fc.cross_validation(trends(12), SMALL, n_windows=3)
     assert made["unique_id"].nunique() == 40 and np.isfinite(made["LSTM"]).all()
+
+
+def test_the_median_of_sparse_demand_is_zero_unless_it_has_a_season():
+    random = np.random.default_rng(0)
+    parts = {f"part{n}": list(1.0 * random.poisson(0.3, 48)) for n in range(10)}
+    summer = np.arange(48) % 12 < 4
+    parts["summer"] = list(summer * (20.0 + random.poisson(3, 48)))
+    config = dataclasses.replace(SMALL, season=12, horizon=12)
+    made = fc.predict(fc.fit(frame_of(parts), config), frame_of(parts)).set_index("unique_id")
+    assert (made.drop("summer")["LSTM"] == 0).all()
+    assert (made.drop("summer")["LSTM-hi-95"] > 0).all() and (made["LSTM-lo-95"] >= 0).all()
+    sold = made[made.index == "summer"]["LSTM"].to_numpy()
+    assert (sold[:4] > 10).all() and (sold[4:] < 10).all()

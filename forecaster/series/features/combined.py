@@ -35,6 +35,8 @@ FEATURES = 10
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)
 _FEWEST, _MOST = 8, 60  # series from which the doubt is chosen
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
+_MEMORY = 100  # rows of the mean error of zero
+_SURE = 0.8  # of the error of zero, below which a sparse series is forecast by the combination
 _FEW_ROWS = 8  # up to which a series says little of what is usual
 _USUAL = 2.0  # errors that the usual change counts for
 _VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
@@ -51,6 +53,7 @@ class Nature:
     - ``experts``: classical models, fitted on its first rows
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
+    - ``sparse``: whether more than half of its values are zero, so that zero is its median
     """
 
     logarithmic: bool = False
@@ -58,6 +61,7 @@ class Nature:
     spacing: float = 0.0
     experts: Experts = NO_EXPERTS
     nonnegative: bool = False
+    sparse: bool = False
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
@@ -66,7 +70,8 @@ class Nature:
         z = np.log(values) if logarithmic else values
         found = tuple(seasons_of(times, z) if seasons is None else seasons)
         zeros = not logarithmic and bool((values >= 0).all())
-        return Nature(logarithmic, found, regular_spacing(times), nonnegative=zeros)
+        sparse = zeros and bool((values == 0).mean() > 0.5)
+        return Nature(logarithmic, found, regular_spacing(times), nonnegative=zeros, sparse=sparse)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -85,6 +90,7 @@ class Nature:
             float(fields.get("spacing", 0.0)),
             Experts() if experts is None else Experts.from_json(experts),
             bool(fields.get("nonnegative", False)),
+            bool(fields.get("sparse", False)),
         )
 
     def without_gaps(
@@ -108,13 +114,20 @@ def combined(
     doubt: float = DOUBT,
     experts: Sequence[Ahead] = (),
     shares: Shares | None = None,
+    *,
+    sparse: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return base and scale by horizon, and the features, of one series.
 
-    Arguments as of :func:`forecaster.series.features.anchors.combine`.
+    ``sparse``: see :class:`Nature`; the base is then zero, unless the errors of the combination
+    have been much smaller. Other arguments as of
+    :func:`forecaster.series.features.anchors.combine`.
     """
     basic = seasons[0] if seasons else 1
-    base = combine(z, seasons, horizon, doubt, experts, shares).base
+    base, errors = combine(z, seasons, horizon, doubt, experts, shares)
+    if sparse:
+        of_zero = decayed_errors(np.zeros(base.shape), z, 1 - 1 / _MEMORY)
+        base = np.where(errors < _SURE * of_zero, base, 0.0)
     floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[:, None]
     fast, slow = (
         _TO_DEVIATION * decayed_errors(base, z, 1 - 1 / max(steps, cycles * basic)) + floor

@@ -386,7 +386,9 @@ class Transform:
             begin = histories.first[row]
             times = panel.times[histories.positions[row, begin:]]
             whole, there = nature.without_gaps(z[row, begin:], times)
-            one = combined(whole, nature.seasons, horizon, self.doubt, experts, shares)
+            one = combined(
+                whole, nature.seasons, horizon, self.doubt, experts, shares, sparse=nature.sparse
+            )
             level = np.maximum.accumulate(np.abs(whole[:_FEW]))[:, None]
             unit = self.unit * (1.0 if nature.logarithmic else level)
             one[1][:_FEW] = with_few_errors(one[1][:_FEW], whole[:_FEW], unit)
