@@ -7,13 +7,24 @@ import pytest
 
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
 from forecaster.series.features.anchors import combine, log_errors, shares_of
-from forecaster.series.features.experts import Experts, experts_ahead, fit_experts
+from forecaster.series.features.experts import (
+    NO_EXPERTS,
+    Experts,
+    basic_season,
+    experts_ahead,
+    fit_experts,
+)
 
 
 def seasonal(rows: int = 60, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed)
     steps = np.arange(rows)
     return 50 + 0.3 * steps + 8 * np.sin(steps * np.pi / 6) + random.normal(size=rows)
+
+
+def test_series_with_several_seasons_have_no_models():
+    assert [basic_season(seasons) for seasons in ((), (12,), (52,), (24, 168))] == [1, 12, 1, 0]
+    assert fit_experts([seasonal(), seasonal()], [0, 12])[0] == NO_EXPERTS
 
 
 def test_models_come_back_from_json():

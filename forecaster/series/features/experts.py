@@ -71,7 +71,13 @@ NO_EXPERTS = Experts()
 
 
 def basic_season(seasons: Sequence[int]) -> int:
-    """Return the season that the classical models have: the shortest, or 1 for none."""
+    """Return the season that the classical models have; 1 for none, 0 where they do not apply.
+
+    They know one season. Of several they would miss all but one: networks then learn less from
+    their errors than from those of the anchors (M4's hourly series).
+    """
+    if len(seasons) > 1:
+        return 0
     short = seasons[0] if seasons else 1
     return short if short <= MOST_SEASON else 1
 
@@ -80,11 +86,11 @@ def fit_experts(rows: Sequence[Row], seasons: Sequence[int]) -> list[Experts]:
     """Fit the classical models to all series.
 
     - ``rows``: the values of each series, without gaps
-    - ``seasons``: the steps in the season of each; 1 for none
+    - ``seasons``: the steps in the season of each; 1 for none, 0 for a series without models
     """
     fitted = [Experts()] * len(rows)
     steps = np.array(seasons, int)
-    for season in np.unique(steps):
+    for season in np.unique(steps[steps > 0]):
         where = np.flatnonzero(steps == season).tolist()
         some = [rows[row] for row in where]
         with np.errstate(all="ignore"):  # what is not finite is not used
