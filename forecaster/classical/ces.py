@@ -242,7 +242,7 @@ def _criterion(
 
 
 def _pieces(rows: Sequence[Row], most: int) -> Iterator[_Piece]:
-    """Yield all series, at most so many at a time, the longest first."""
+    """Yield all series in pieces, the longest first; a piece has a limited number of series."""
     lengths = np.array([len(row) for row in rows], int)
     order = np.argsort(-lengths, kind="stable")
     for begin in range(0, len(order), most):

@@ -9,6 +9,7 @@ import pytest
 import forecaster as fc
 from forecaster.errors import DataError, ForecasterWarning
 from forecaster.forecasting import FORECAST_BY, Rung, Sampling, fit_part, learn_common, usable_rows
+from forecaster.forecasting.fitting import pooled
 from forecaster.forecasting.rungs import counted, rows_to_train
 
 HORIZON = 4
@@ -176,3 +177,14 @@ def test_the_median_of_sparse_demand_is_zero_unless_it_has_a_season():
     assert (made.drop("summer")["LSTM-hi-95"] > 0).all() and (made["LSTM-lo-95"] >= 0).all()
     sold = made[made.index == "summer"]["LSTM"].to_numpy()
     assert (sold[:4] > 10).all() and (sold[4:] < 10).all()
+
+
+def test_series_outside_the_sample_have_the_common_season_too(monkeypatch):
+    monkeypatch.setattr(pooled, "MOST_SERIES", 10)
+    random = np.random.default_rng(0)
+    wave = 20 + 10 * np.sin(np.arange(60) * np.pi / 6)
+    frame = frame_of({f"s{n}": list(wave + random.normal(size=60)) for n in range(30)})
+    short = frame[(frame["unique_id"] >= "s2") & (frame["ds"] < 20)]  # too short to show it
+    frame = pd.concat([frame[frame["unique_id"] < "s2"], short])
+    natures = fc.fit(frame, SMALL).transform.natures
+    assert len(natures) == 30 and {nature.seasons for nature in natures.values()} == {(12,)}

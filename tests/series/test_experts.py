@@ -7,6 +7,7 @@ import pytest
 
 from forecaster.series.calendar.gaps import regular_spacing, without_gaps
 from forecaster.series.features.anchors import combine, log_errors, shares_of
+from forecaster.series.features.combined import Nature, common_seasons, with_common
 from forecaster.series.features.experts import (
     NO_EXPERTS,
     Experts,
@@ -109,3 +110,13 @@ def test_weekends_are_no_gaps():
     assert regular_spacing(weekdays) == 0.0
     days = np.arange("2024-01-01", "2024-06-01", dtype="datetime64[D]").astype("datetime64[ns]")
     assert regular_spacing(days) == 86_400.0
+
+
+def test_common_seasons_are_for_series_that_do_not_clearly_show_their_own():
+    shown = {f"s{n}": Nature(seasons=(12,)) for n in range(8)} | {"none": Nature()}
+    assert common_seasons(shown) == (12,)
+    assert common_seasons({**shown, **{f"n{n}": Nature() for n in range(40)}}) == ()
+    assert with_common(Nature(), (12,), 30).seasons == (12,)
+    assert with_common(Nature(seasons=(7,)), (12,), 7 * 20 - 1).seasons == (12,)
+    assert with_common(Nature(seasons=(7,)), (12,), 7 * 20).seasons == (7,)
+    assert with_common(Nature(seasons=(12, 24)), (12,), 60).seasons == (12, 24)

@@ -53,9 +53,11 @@ def fit(
     """Train the networks of every series of the panel, all at the same time.
 
     Rows that are known at the panel's end to look wrong are left out, see :meth:`Panel.masked`. A
-    series that is too short, never changes or cannot be transformed is skipped and named in
-    ``skipped``. With ``start="independent"`` the networks of a series depend only on its name, its
-    values, the config and the seed; by default they start from networks trained on all series.
+    price series that is too short, never changes or cannot be transformed is skipped and named in
+    ``skipped``. Every other series is forecast; the report's column ``forecast_by`` says by what, a
+    :class:`~forecaster.forecasting.Rung`. With ``start="independent"`` the networks of a series
+    depend only on its name, its values, the config and the seed; by default they start from
+    networks trained on all series.
 
     - ``panel``: the series, or a frame that :func:`forecaster.load_panel` accepts
     - ``config``: the settings; by default those of :class:`Config`
@@ -232,6 +234,8 @@ def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel,
     sampling = Sampling.of(panel.ids, trained, int(panel.mask.sum(1).max()))
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
         transform = transform.learned_from(panel.only(sampling.weighed), config.horizon)
+        if transform.common_seasons:  # also for series that are not in the sample
+            transform = transform.with_series(panel, config.season)
         networks = sampling.networks
     else:
         networks = True

@@ -136,10 +136,11 @@ def predict(
     Rows that are known to look wrong are left out, see :meth:`Panel.masked`, except for a jump at
     the latest row: most jumps are true, so it is forecast from, with a warning.
 
-    Series without a network, which were too short or are new, are forecast by the common network
-    that all others started from, with a warning. A model of independent networks has none, and
-    leaves them out. Raises ModelError when no series can be forecast, when channels are missing,
-    or when a forecast is not finite; UsageError for a level outside 0 to 100.
+    Series that are new to the model are forecast by the common network that all others started
+    from, with a warning, or where that does not reach by the combination of simple forecasts. A
+    model of independent networks of prices has neither, and leaves them out. Raises ModelError when
+    no series can be forecast, when channels are missing, or when a forecast is not finite;
+    UsageError for a level outside 0 to 100.
     """
     check_model(model)
     level = check_levels(level)

@@ -39,6 +39,7 @@ _MEMORY = 100  # rows of the mean error of zero
 _SURE = 0.8  # of the error of zero, below which a sparse series is forecast by the combination
 _FEW_ROWS = 8  # up to which a series says little of what is usual
 _USUAL = 2.0  # errors that the usual change counts for
+_CLEAR = 20  # cycles in which a series clearly shows a season of its own
 _VOTES, _MAJORITY = 0.2, 0.5  # of all series, and of those with a season, for a common one
 _TO_DEVIATION = 1.2533  # standard deviation over mean absolute value, of a normal distribution
 
@@ -256,14 +257,15 @@ def natures_of(
     """Return the :class:`Nature` of each series of a panel, by name, without classical models.
 
     - ``seasons``: given by the user, or None to find
-    - ``common``: of :func:`common_seasons`, for series that do not show them
+    - ``common``: of :func:`common_seasons`, for series that do not clearly show their own
     """
     values = panel.channel(panel.target)
     natures = {
         name: Nature.of(panel.times[seen], values[row, seen], seasons)
         for row, (name, seen) in enumerate(zip(panel.ids, panel.mask, strict=True))
     }
-    return {name: with_common(nature, common) for name, nature in natures.items()}
+    rows = dict(zip(panel.ids, map(int, panel.mask.sum(1)), strict=True))
+    return {name: with_common(nature, common, rows[name]) for name, nature in natures.items()}
 
 
 def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
@@ -279,9 +281,14 @@ def common_seasons(natures: Mapping[str, Nature]) -> tuple[int, ...]:
     return seasons if often and len(natures) >= _FEWEST else ()
 
 
-def with_common(nature: Nature, common: Sequence[int]) -> Nature:
-    """Return the properties of a series with common seasons, unless it shows them itself."""
-    if not common or set(common) <= set(nature.seasons):
+def with_common(nature: Nature, common: Sequence[int], rows: int) -> Nature:
+    """Return the properties of a series with common seasons, unless it clearly shows its own.
+
+    ``rows``: of the series; those found in a few cycles are less sure than those of a panel
+    """
+    own = set(nature.seasons)
+    clear = bool(own) and rows >= _CLEAR * max(own)
+    if not common or clear or set(common) <= own:
         return nature
     return dataclasses.replace(nature, seasons=tuple(common))
 

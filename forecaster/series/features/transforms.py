@@ -59,7 +59,8 @@ class Transform:
     - ``doubt``: about the combination of anchors, see :func:`combine`
     - ``shares``: of the anchors and of each classical model, by stretch of the horizon, see
       :func:`combine`; empty for equal ones
-    - ``common_seasons``: for series whose times are whole numbers and that do not show a season
+    - ``common_seasons``: for series whose times are whole numbers and that do not clearly show a
+      season of their own
     - ``unit``: the usual change from one row to the next in units of a series' level, for series
       that have hardly any rows; by default wide
     - ``market``: the declared index that networks see beside each series, see
@@ -146,7 +147,7 @@ class Transform:
         known = self
         natures = {name: self._nature(name) for name in panel.ids}
         if panel.frequency.alias == "step" and (common := common_seasons(natures)):
-            known = self._with_common(common)
+            known = self._with_common(panel, common)
             natures = {name: known._nature(name) for name in panel.ids}
         rows = known._without_gaps(panel, natures)
         doubt, shares = learn_weights(rows, list(natures.values()), horizon)
@@ -155,10 +156,12 @@ class Transform:
         unit = usual_change(rows, list(natures.values())) or self.unit
         return dataclasses.replace(known, doubt=doubt, shares=kept, unit=unit)
 
-    def _with_common(self, seasons: tuple[int, ...]) -> "Transform":
-        """Return the transform with seasons for the series that do not show them."""
-        natures = {name: with_common(nature, seasons) for name, nature in self.natures.items()}
-        return dataclasses.replace(self, common_seasons=seasons, natures=MappingProxyType(natures))
+    def _with_common(self, panel: Panel, seasons: tuple[int, ...]) -> "Transform":
+        """Return the transform with seasons for the series that do not clearly show their own."""
+        rows = zip(panel.ids, map(int, panel.mask.sum(1)), strict=True)
+        made = {name: with_common(self._nature(name), seasons, count) for name, count in rows}
+        natures = MappingProxyType({**self.natures, **made})
+        return dataclasses.replace(self, common_seasons=seasons, natures=natures)
 
     def with_experts(
         self, panel: Panel, held_back: Int[np.ndarray, " series"] | None = None
