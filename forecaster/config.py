@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeAlias, cast
 from forecaster.errors import UsageError
 
 _WHOLE_WINDOW = ("mlp", "nhits", "dlinear", "nlinear")  # models with one output per window
-MODELS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
+NETWORKS = ("lstm", "gru", "transformer", "tcn", *_WHOLE_WINDOW)
+CLASSICAL = ("ets", "theta", "ces")
+MODELS = ("auto", *NETWORKS, *CLASSICAL)
 TRANSFORMS = ("auto", "log_return", "combined", "difference", "seasonal", "identity")
 _CHOICES = {
     "model": MODELS,
@@ -52,10 +54,13 @@ class Config:
 
     Counts of steps are in rows of a series: sessions for daily prices.
 
-    - ``model``: the network of each series: ``lstm``, ``gru``, ``transformer`` or ``tcn``, which go
-      through a window step by step, or ``mlp``, ``nhits``, ``dlinear`` or ``nlinear``, which see it
-      as a whole; a network of your own is passed to :func:`forecaster.fit`, and ``model`` is then
-      its import path, ``package.module:Class``
+    - ``model``: ``auto``, an LSTM for each series, which for series other than prices is trained
+      only where enough of them are long, and otherwise the combination of ``transform`` alone; a
+      network for every series that is long enough: ``lstm``, ``gru``, ``transformer`` or ``tcn``,
+      which go through a window step by step, or ``mlp``, ``nhits``, ``dlinear`` or ``nlinear``,
+      which see it as a whole; or a classical model without any network: ``ets``, ``theta`` or
+      ``ces``. A network of your own is passed to :func:`forecaster.fit`, and ``model`` is then its
+      import path, ``package.module:Class``
     - ``head``: the predicted distribution: ``student_t``, location, scale and degrees of freedom,
       whose tails suit returns; ``point``, one number under squared error, for same-work comparisons
     - ``hidden``: units of a layer; few, since a series has only a few thousand rows
@@ -98,7 +103,7 @@ class Config:
     Raises UsageError when a setting is out of its range.
     """
 
-    model: str = "lstm"
+    model: str = "auto"
     head: str = "student_t"
     hidden: int = 16
     layers: int = 1
@@ -141,6 +146,8 @@ class Config:
         self._check_together()
 
     def _check_together(self) -> None:
+        if self.is_classical:
+            self._check_classical()
         if self.training_mode == "sequence" and self.burn_in >= self.lookback:
             raise _wrong("burn_in", f"less than lookback, {self.lookback}", self.burn_in)
         if self.validation is not None and self.validation < self.horizon + 9:
@@ -169,11 +176,35 @@ class Config:
                 f"train side by side on all devices; got {self.data_parallel}. Leave it out, or "
                 "use start = 'pooled'"
             )
-        if self.precision == "bfloat16" and self.model not in ("lstm", "gru"):
+        if self.precision == "bfloat16" and self.network not in ("lstm", "gru"):
             own = (
                 "; in a network of your own use swarm.LSTM(..., precision=)" if self.is_own else ""
             )
             raise _wrong("precision", f"float32 with the model {self.model}{own}", self.precision)
+
+    def _check_classical(self) -> None:
+        if self.transform not in ("auto", "combined"):
+            raise UsageError(
+                f"transform {self.transform} is what networks see of a series, and the model "
+                f"{self.model} has none. Leave out transform, or model"
+            )
+        if self.market is not None:
+            raise UsageError(
+                f"market {self.market}: the model {self.model} sees nothing but its own series. "
+                "Leave out market, or model"
+            )
+        # What the classical models and their bands need is in this transform.
+        object.__setattr__(self, "transform", "combined")
+
+    @property
+    def is_classical(self) -> bool:
+        """Whether ``model`` is a classical one, without networks."""
+        return self.model in CLASSICAL
+
+    @property
+    def network(self) -> str:
+        """The kind of network; of ``auto`` an LSTM, as of classical models, which train none."""
+        return "lstm" if self.model == "auto" or self.is_classical else self.model
 
     @property
     def is_own(self) -> bool:
@@ -267,7 +298,9 @@ class Config:
     @property
     def column(self) -> str:
         """The model's name in forecast frames: ``LSTM``, or the class of a user's own network."""
-        return re.split("[:.]", self.model)[-1] if self.is_own else self.model.upper()
+        if self.is_own:
+            return re.split("[:.]", self.model)[-1]
+        return (self.model if self.is_classical else self.network).upper()
 
     @staticmethod
     def from_dict(settings: Mapping[str, Any], where: str = "configuration") -> "Config":

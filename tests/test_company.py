@@ -44,7 +44,7 @@ def test_a_single_series_has_the_bits_that_it_has_in_company():
         for seed, (name, rows, frequency) in enumerate(kinds, start=1)
     ]
     panel = fc.Panel.from_frame(pd.concat(frames))
-    common = learn_common(panel, config, 0, Sampling.of(panel.ids, panel.ids, 320))
+    common = learn_common(panel, config, 0, Sampling.of(config, panel.ids, panel.ids, 320))
     together = fit_part(panel, config, 0, common).model
     for name in panel.ids:
         alone = fit_part(panel.only([name]), config, 0, common).model

@@ -40,7 +40,10 @@ def test_fine_tuning_takes_a_third_of_the_learning_rate_and_decays_towards_the_s
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": "cnn"}, "model: expected one of lstm, gru, transformer, .*, nlinear; got 'cnn'"),
+        (
+            {"model": "cnn"},
+            "model: expected one of auto, lstm, gru, .*, nlinear, ets, theta, ces; got 'cnn'",
+        ),
         ({"lookback": "60"}, "lookback: expected a whole number of 1 or more; got '60'"),
         ({"burn_in": -1}, "burn_in: expected a whole number of 0 or more; got -1"),
         ({"burn_in": 60}, "burn_in: expected less than lookback, 60; got 60"),

@@ -18,7 +18,7 @@ import pytest
 
 import forecaster as fc
 from forecaster.cli import main
-from forecaster.config import MODELS
+from forecaster.config import NETWORKS
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -316,7 +316,7 @@ def test_the_section_on_a_network_of_ones_own_works(tmp_path, monkeypatch):
 
 def test_every_network_is_described():
     text = (DOCS / "guide" / "networks.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \|", text, re.M) == [*MODELS]
+    assert re.findall(r"^\| `(\w+)` \|", text, re.M) == [*NETWORKS]
 
 
 def test_settings_that_are_shown_are_settings():

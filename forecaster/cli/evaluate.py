@@ -17,6 +17,7 @@ from forecaster.cli.shared import (
     covariate_options,
     home_option,
     market_option,
+    model_option,
     name_skipped,
     name_stale,
     overwrite_option,
@@ -27,7 +28,6 @@ from forecaster.cli.shared import (
     show,
     source_options,
 )
-from forecaster.config import MODELS
 from forecaster.errors import listed
 from forecaster.files import PAGES, check_output, check_parent, from_text
 
@@ -71,7 +71,7 @@ _SETTINGS = ("horizon", "lookback", "validation", "model", "hidden", "epochs", "
     type=int,
     help="Latest rows held back to calibrate.  [default: a quarter, at most 252]",
 )
-@click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
+@model_option
 @click.option("--hidden", type=int, help="Size of a network's hidden layer.  [default: 16]")
 @click.option(
     "--epochs",

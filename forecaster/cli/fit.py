@@ -15,6 +15,7 @@ from forecaster.cli.shared import (
     covariate_options,
     home_option,
     market_option,
+    model_option,
     name_skipped,
     name_stale,
     ray_option,
@@ -23,7 +24,7 @@ from forecaster.cli.shared import (
     source_options,
 )
 from forecaster.cli.tables import console, show_facts
-from forecaster.config import MODELS, TRANSFORMS
+from forecaster.config import TRANSFORMS
 from forecaster.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _SETTINGS = (
     type=int,
     help="Latest rows held back to calibrate.  [default: a quarter, at most 252]",
 )
-@click.option("--model", type=click.Choice(MODELS), help="Kind of network.  [default: lstm]")
+@model_option
 @click.option(
     "--head",
     type=click.Choice(["student_t", "point"]),
@@ -333,6 +334,8 @@ def _networks(facts: "RunFacts") -> str:
 
     config = facts.config
     trained = int((facts.report[FORECAST_BY] == Rung.OWN).sum())
+    if config.is_classical:
+        return f"none; the model is {config.model}"
     if not trained:
         return "none; the series are too short for networks"
     each = f"{config.members} {config.column} for each of {trained} series"

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -55,6 +55,11 @@ _LATE = 2  # sessions; a source may be late by this many without a warning
     help="Coverage of a band in percent; repeat for more bands.",
 )  # fmt: skip
 @click.option(
+    "--quantile", type=float, multiple=True, metavar="P",
+    help="Also the value that is not exceeded with this probability, such as 0.95: the stock that "
+    "covers 95 % of the days; repeat for more.",
+)  # fmt: skip
+@click.option(
     "--format",
     "form",
     type=click.Choice(["table", *FORMATS]),
@@ -86,6 +91,7 @@ def predict(
     everything: bool,
     run: str | None,
     level: tuple[float, ...],
+    quantile: tuple[float, ...],
     form: str | None,
     output: Path | None,
     n_paths: int | None,
@@ -110,6 +116,7 @@ def predict(
     Examples:
       forecaster predict AAPL
       forecaster predict AAPL MSFT --level 50 --level 90 --plot fan.png
+      forecaster predict --all --quantile 0.95 --output stock.csv
       forecaster predict --all --run tech-weekly --output forecasts.csv
       forecaster predict --all --report forecasts.html --groups sectors.csv
       forecaster predict AAPL MSFT --paths 1000 --output paths.parquet
@@ -131,17 +138,20 @@ def predict(
     grouped = _read_groups(groups)
     if file is None and form not in (None, *_PIPED):
         raise UsageError(f"--format {form} needs --output FILE")
-    from forecaster.forecasting import check_levels
+    if quantile and n_paths is not None:
+        raise UsageError("--quantile is of single dates, and --paths draws paths; leave one out")
+    from forecaster.forecasting import check_levels, check_quantiles
     from forecaster.pipeline import predict_from_home
 
-    levels = check_levels(level)
+    levels, quantiles = check_levels(level), check_quantiles(quantile)
     named = None if everything else tickers
     result = predict_from_home(
-        home, named, levels, run, n_paths, covariates, history=history, on_notice=say
-    )
+        home, named, levels, run, n_paths, covariates, history=history, on_notice=say,
+        quantiles=quantiles,
+    )  # fmt: skip
     _warn(result)
     if file is None and form is None and (page is None or not everything):
-        _print_tables(result, levels, n_paths)
+        _print_tables(result, _Shown(levels, quantiles), n_paths)
     elif file is not None or form is not None:
         _export(result, form, file)
     if page is not None:
@@ -194,9 +204,21 @@ def _check_reading(
         raise UsageError("--columns: covariates only take id=NAME and time=NAME")
 
 
-def _print_tables(
-    result: "Prediction", levels: Sequence[float], n_paths: int | None = None
-) -> None:
+class _Shown(NamedTuple):
+    """The levels of bands in percent, and the quantiles, that a table shows."""
+
+    levels: Sequence[float]
+    quantiles: Sequence[float]
+
+    @property
+    def headings(self) -> list[str]:
+        return [
+            *(f"{level:g} % band" for level in self.levels),
+            *(f"quantile {q:g}" for q in self.quantiles),
+        ]
+
+
+def _print_tables(result: "Prediction", shown: _Shown, n_paths: int | None = None) -> None:
     if n_paths is not None:
         from forecaster.cli.risk import risk_table, values_table
 
@@ -204,43 +226,47 @@ def _print_tables(
         print_table(table(result, _FULL_TABLES))
     elif len(result.panel.ids) <= _FULL_TABLES:
         for name in result.panel.ids:
-            print_table(_table(result, name, levels))
+            print_table(_table(result, name, shown))
     else:
-        print_table(_overview(result, levels), _overview(result, levels, narrow=True))
+        print_table(_overview(result, shown), _overview(result, shown, narrow=True))
 
 
-def _table(result: "Prediction", name: str, levels: Sequence[float]) -> "Table":
+def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
     """Return a table of one series' forecasts, a row per date."""
     from rich.table import Table
 
+    from forecaster.forecasting import FORECAST_BY
     from forecaster.series import show_times
 
     last, when = _last(result, name)
     title = f"{name}   last {last[0]} {_number(last[1])} on {when}"
     title += "   (simulated)" if result.simulated else ""
     part = result.frame[result.frame["unique_id"] == name]
-    table = Table("date", "median", *_bands(levels), "P(rise)", title=title, title_justify="left")
+    title += f"   forecast by {part[FORECAST_BY].iloc[0]}" if FORECAST_BY in part else ""
+    table = Table("date", "median", *shown.headings, "P(rise)", title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
     for time, (_, row) in zip(show_times(part["ds"]), part.iterrows(), strict=True):
-        table.add_row(time, *_cells(result, row, levels))
+        table.add_row(time, *_cells(result, row, shown))
     return table
 
 
-def _overview(result: "Prediction", levels: Sequence[float], *, narrow: bool = False) -> "Table":
+def _overview(result: "Prediction", shown: _Shown, *, narrow: bool = False) -> "Table":
     """Return a table of the last date's forecasts, a row per series.
 
     ``narrow``: without the latest values, and with a date that all series share in the title.
     """
     from rich.table import Table
 
+    from forecaster.forecasting import FORECAST_BY
     from forecaster.series import show_time
 
     ends = {show_time(when) for when in result.frame.groupby("unique_id")["ds"].max()}
     title = f"Forecasts for {ends.pop()}" if narrow and len(ends) == 1 else None
     known = [] if narrow else ["last"]
     dates = [] if title else ["date"]
-    table = Table("series", *known, *dates, "median", *_bands(levels), "P(rise)",
+    by = [] if narrow or FORECAST_BY not in result.frame else ["forecast by"]
+    table = Table("series", *known, *dates, "median", *shown.headings, "P(rise)", *by,
                   title=title, title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
         column.justify = "right"
@@ -250,22 +276,22 @@ def _overview(result: "Prediction", levels: Sequence[float], *, narrow: bool = F
         row = part.iloc[-1]
         cells = {"last": _number(last[1]), "date": show_time(row["ds"])}
         cells = [cells[column] for column in (*known, *dates)]
-        table.add_row(str(name), *cells, *_cells(result, row, levels))
+        table.add_row(
+            str(name), *cells, *_cells(result, row, shown), *(row[FORECAST_BY] for _ in by)
+        )
     return table
 
 
-def _bands(levels: Sequence[float]) -> list[str]:
-    return [f"{level:g} % band" for level in levels]
-
-
-def _cells(result: "Prediction", row: "pd.Series", levels: Sequence[float]) -> list[str]:
-    from forecaster.forecasting import RISE, bounds_of
+def _cells(result: "Prediction", row: "pd.Series", shown: _Shown) -> list[str]:
+    from forecaster.forecasting import RISE, bounds_of, quantile_column
 
     model = result.model.config.column
     bands = [
-        " to ".join(_number(row[bound]) for bound in bounds_of(model, level)) for level in levels
+        " to ".join(_number(row[bound]) for bound in bounds_of(model, level))
+        for level in shown.levels
     ]
-    return [_number(row[model]), *bands, f"{row[RISE]:.0%}"]
+    quantiles = [_number(row[quantile_column(model, q)]) for q in shown.quantiles]
+    return [_number(row[model]), *bands, *quantiles, f"{row[RISE]:.0%}"]
 
 
 def _last(result: "Prediction", name: str) -> tuple[tuple[str, float], str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from forecaster.config import MODELS
 from forecaster.errors import printable
 
 if TYPE_CHECKING:
@@ -73,6 +74,13 @@ tickers_option = click.option(
 )
 
 
+model_option = click.option(
+    "--model",
+    type=click.Choice(MODELS),
+    help="auto: an LSTM for each series, or, where other series than prices are short, a "
+    "combination of simple forecasts and classical models; or one kind of network, or one "
+    "classical model (ets, theta, ces) alone.  [default: auto]",
+)
 market_option = click.option(
     "--market",
     metavar="TICKER",

@@ -4,8 +4,10 @@ from .bands.columns import Bound as Bound
 from .bands.columns import bounds_of as bounds_of
 from .bands.columns import columns_of_quantiles as columns_of_quantiles
 from .bands.columns import forecast_columns as forecast_columns
+from .bands.columns import is_quantile as is_quantile
 from .bands.columns import levels_of as levels_of
 from .bands.columns import models_of as models_of
+from .bands.columns import quantile_column as quantile_column
 from .bands.columns import quantile_columns as quantile_columns
 from .bands.columns import quantiles_of as quantiles_of
 from .bands.columns import renamed_columns as renamed_columns
@@ -15,6 +17,7 @@ from .fitting.fit import Sampling as Sampling
 from .fitting.fit import Scores as Scores
 from .fitting.fit import bytes_of_sample as bytes_of_sample
 from .fitting.fit import bytes_of_series as bytes_of_series
+from .fitting.fit import check_search as check_search
 from .fitting.fit import check_static as check_static
 from .fitting.fit import fit as fit
 from .fitting.fit import fit_part as fit_part
@@ -38,6 +41,7 @@ from .predicting.matching import match_panel as match_panel
 from .predicting.names import resolve_names as resolve_names
 from .predicting.predicting import RISE as RISE
 from .predicting.predicting import check_levels as check_levels
+from .predicting.predicting import check_quantiles as check_quantiles
 from .predicting.predicting import distributions as distributions
 from .predicting.predicting import forecast_latest as forecast_latest
 from .predicting.predicting import predict as predict

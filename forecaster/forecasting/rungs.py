@@ -29,6 +29,9 @@ class Rung(StrEnum):
 
     OWN = "own networks"
     COMMON = "common network"
+    ETS = "ets"
+    THETA = "theta"
+    CES = "ces"
     COMBINATION = "combination"
     LAST_VALUE = "last value"
 
@@ -49,16 +52,20 @@ def rows_to_train(config: Config, transform: Transform) -> int:
 
 def trains(panel: Panel, config: Config, transform: Transform) -> Bool[np.ndarray, " series"]:
     """Return which series of a panel have networks of their own."""
+    if config.is_classical:
+        return np.zeros(len(panel.ids), bool)
     enough = panel.mask.sum(1) >= rows_to_train(config, transform)
     return enough & ~panel.constant() if transform.takes_any else enough
 
 
-def worth_networks(long: int, series: int) -> bool:
+def worth_networks(config: Config, long: int, series: int) -> bool:
     """Return whether enough series of a panel are long enough for networks.
 
-    Otherwise what networks learn from a few would stand for many shorter ones.
+    Otherwise what networks learn from a few would stand for many shorter ones. Networks of a kind
+    that was asked for are trained all the same.
     """
-    return long > 0 and long >= _FOR_EACH_OTHER * (series - long)
+    enough = config.model != "auto" or long >= _FOR_EACH_OTHER * (series - long)
+    return long > 0 and enough
 
 
 def rungs_of(
@@ -75,4 +82,7 @@ def rungs_of(
     if not transform.takes_any:
         return np.where(own, Rung.OWN, Rung.COMMON).astype(object)
     others = np.where((rows >= needed) & common, Rung.COMMON, Rung.COMBINATION)
+    if transform.alone is not None:  # which a short series may lack
+        alone = transform.stands_alone(panel.ids)
+        return np.where(alone, Rung(transform.alone), np.where(least, Rung.LAST_VALUE, others))
     return np.where(own, Rung.OWN, np.where(least, Rung.LAST_VALUE, others)).astype(object)

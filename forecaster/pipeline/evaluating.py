@@ -116,7 +116,7 @@ def evaluate_from_home(
 def _check(data: DataRequest, config: Config, options: BacktestOptions, memory: int | None) -> None:
     """Raise UsageError for options that cannot work, before anything is fetched."""
     check_flags(data.mask)
-    check_available([name for name in options.baselines if name != "torch"])
+    check_available([name for name in options.baselines if name != "torch"], config.model)
     if options.with_torch:
         check_torch(config, refit=options.refit)
     if options.membership is not None and options.ends == "own":

@@ -9,7 +9,14 @@ import pandas as pd
 
 from forecaster import swarm
 from forecaster.errors import ModelError, UsageError, WriteError, printable
-from forecaster.forecasting import Model, match_panel, predict, resolve_names, simulate
+from forecaster.forecasting import (
+    Model,
+    is_quantile,
+    match_panel,
+    predict,
+    resolve_names,
+    simulate,
+)
 from forecaster.home import Home, run_name
 from forecaster.ingest import CovariateFiles, Reading
 from forecaster.record import Made, keep
@@ -65,6 +72,7 @@ def predict_from_home(
     covariates: CovariateFiles | None = None,
     history: int | None = None,
     on_notice: Callable[[str], None] | None = None,
+    quantiles: Sequence[float] = (),
 ) -> Prediction:
     """Forecast tickers, by default all, with a saved model and the stored prices.
 
@@ -74,6 +82,7 @@ def predict_from_home(
     - ``n_paths``: if given, the frame has this number of sample paths instead of bands
     - ``covariates``: files of covariates; by default those that the model was fitted with,
       if the run is under the home
+    - ``quantiles``: probabilities beside the bands, as for :func:`forecaster.predict`
     - ``history``: the fewest latest rows of each series in the panel; of a run of one shard the
       panel has all rows
 
@@ -94,7 +103,15 @@ def predict_from_home(
     ids, unknown = resolve_names(opened.ids, opened.skipped, tickers)
     # Sample paths are drawn for all series together; bands can be made shard by shard.
     groups = [ids] if n_paths is not None else opened.by_shard(ids)
-    asked = _Asked(home, opened, tuple(level), n_paths, covariates or CovariateFiles(), on_notice)
+    asked = _Asked(
+        home,
+        opened,
+        tuple(level),
+        n_paths,
+        covariates or CovariateFiles(),
+        on_notice,
+        tuple(quantiles),
+    )
     if len(groups) == 1:
         return _predict(asked, ids, unknown)
     most = max(_KEPT, history or 0)
@@ -110,6 +127,7 @@ class _Asked(NamedTuple):
     n_paths: int | None
     covariates: CovariateFiles
     on_notice: Callable[[str], None] | None
+    quantiles: tuple[float, ...]
 
 
 def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Prediction:
@@ -129,9 +147,10 @@ def _predict(asked: _Asked, ids: list[str], unknown: dict[str, Skipped]) -> Pred
     usable = match_panel(model, panel)
     lost = {name: reason for name, reason in usable.skipped.items() if name in ids}
     if asked.n_paths is None:
-        frame = predict(model, usable, asked.level)
+        frame = predict(model, usable, asked.level, asked.quantiles)
         source = str(model.provenance.get("source"))
-        made = Made(usable, frame, model.config.column, folder.name, source)
+        of_bands = [column for column in frame if not is_quantile(column)]
+        made = Made(usable, frame[of_bands], model.config.column, folder.name, source)
         if not asked.covariates:  # forecasts under other assumptions are not scored
             _keep(home, made, asked.on_notice)
     else:

@@ -19,6 +19,7 @@ from forecaster.errors import ModelError, NoSeries, StoreError
 from forecaster.forecasting import (
     Common,
     Sampling,
+    check_search,
     check_static,
     fit_part,
     learn_common,
@@ -107,6 +108,7 @@ class Reader:
     @staticmethod
     def of(store: Store, request: FitRequest, masked: pd.DataFrame) -> "Reader":
         """Return a reader of the series of a request; where they are one shard, read them."""
+        check_search(request.config, tune=request.tune)
         reader = Reader(store, request, masked, Layout(kind_of_times(store, request.ids)))
         if request.series_per_shard is not None:
             return reader
@@ -266,7 +268,7 @@ def train_shards(
                 _check_computed(before, swarm.arithmetic())
             began = 0.0
             if common is None and request.series_per_shard is not None:
-                sampling = Sampling.of(ids, scanned.trained, scanned.steps)
+                sampling = Sampling.of(request.config, ids, scanned.trained, scanned.steps)
                 common = learn_common(
                     reader.panel(sampling.ids), request.config, request.seed, sampling,
                     tune=request.tune, on_progress=callbacks.on_training,

@@ -110,7 +110,7 @@ def test_every_kind_of_model_learns(panel, config, change, tmp_path):
     assert model.report["mae_relative_to_naive"].iloc[0] < 0.5
     assert model.report["epochs"].iloc[0] == 40  # as it was told, not fewer
     forecast = fc.predict(model, Panel.from_frame(wave))
-    assert list(forecast)[2] == config.model.upper()
+    assert list(forecast)[2] == config.column
     again = fc.load(fc.save(model, tmp_path / "run"))
     pd.testing.assert_frame_equal(
         fc.predict(again, Panel.from_frame(wave)), forecast, check_exact=True

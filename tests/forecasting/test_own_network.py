@@ -173,7 +173,7 @@ def test_a_class_that_cannot_be_imported_is_given_to_load(panel, own, tmp_path):
 
 
 def test_a_model_of_this_program_is_loaded_without(model, tmp_path):
-    with pytest.raises(UsageError, match="its networks are lstm; load it without `network`"):
+    with pytest.raises(UsageError, match="its networks are auto; load it without `network`"):
         fc.load(fc.save(model, tmp_path / "run"), network=Decays)
 
 

@@ -118,7 +118,7 @@ def test_saved_models_and_parts_are_the_same(rows, tmp_path):
     loaded = fc.load(fc.save(model, tmp_path / "model"))
     pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
     found = usable_rows(panel, SMALL)
-    sampling = Sampling.of(list(found.rows), found.trained, max(found.rows.values()))
+    sampling = Sampling.of(SMALL, list(found.rows), found.trained, max(found.rows.values()))
     common = learn_common(panel.only(sampling.ids), SMALL, 1, sampling)
     for names in (panel.ids[:4], panel.ids[4:]):
         part = fit_part(panel.only(names), SMALL, 1, common).model

@@ -53,7 +53,7 @@ def evaluate_to_folder(
     callbacks = callbacks or BacktestCallbacks()
     folder = folder.resolve()
     check_folder(folder, overwrite=overwrite)
-    check_available(options.runner_names)
+    check_available(options.runner_names, config.model)
     if options.with_torch:
         check_torch(config, refit=options.refit)
     if options.groups:

@@ -277,11 +277,16 @@ class Runner:
         return self._cache / name / f"{digest.hexdigest()[:32]}.npz"
 
 
-def check_available(names: Sequence[str]) -> None:
-    """Raise UsageError for a baseline that is unknown or whose library is not installed."""
+def check_available(names: Sequence[str], model: str | None = None) -> None:
+    """Raise UsageError for a baseline that is unknown or whose library is not installed.
+
+    ``model``: that is compared with the baselines, and may be none of them
+    """
     for name in names:
         if name not in BASELINES:
             raise UsageError(f"no baseline {name!r}; there are {', '.join(BASELINES)} and torch")
+        if name == model:
+            raise UsageError(f"baseline {name} is the model itself: leave one of them out")
         if BASELINES[name].library:
             require(BASELINES[name].library, BASELINES[name].extra, f"baseline {name}")
 
@@ -293,7 +298,7 @@ def check_torch(config: Config, *, refit: bool | int = False) -> None:
         raise UsageError(
             "baseline torch trains only once and cannot be used with --refit; leave one of them out"
         )
-    if config.model != "lstm":
+    if config.is_classical or config.network != "lstm":
         raise UsageError(f"baseline torch is an LSTM; got model {config.model}. Leave it out")
 
 

@@ -18,6 +18,7 @@ KEYS = ("unique_id", "ds", "cutoff", "y")
 HORIZON = "horizon"
 """The optional column with the number of steps between a row and its cutoff."""
 
+_QUANTILE = re.compile(r"^.+-q-[0-9.]+$")
 _BOUND = re.compile(r"^(?P<model>.+)-(?P<side>lo|hi)-(?P<level>[0-9.]+)$")
 
 
@@ -52,6 +53,16 @@ def bounds_of(model: str, level: float | str) -> tuple[str, str]:
     return Bound(model, "lo", written).column, Bound(model, "hi", written).column
 
 
+def quantile_column(model: str, quantile: float) -> str:
+    """Return the column of a quantile that was asked for by its probability: ``LSTM-q-0.95``."""
+    return f"{model}-q-{quantile:g}"
+
+
+def is_quantile(column: object) -> bool:
+    """Return whether a column has the name of :func:`quantile_column`."""
+    return bool(_QUANTILE.match(str(column)))
+
+
 def forecast_columns(model: str, levels: Iterable[float | str]) -> list[str]:
     """Return all columns of a model: the median, then the bounds level by level."""
     return [model, *(bound for level in levels for bound in bounds_of(model, level))]
@@ -60,7 +71,8 @@ def forecast_columns(model: str, levels: Iterable[float | str]) -> list[str]:
 def models_of(columns: Iterable[object]) -> list[str]:
     """Return the models whose forecasts a frame holds, in the order of its columns."""
     names = [str(column) for column in columns]
-    return [name for name in names if name not in (*KEYS, HORIZON) and not Bound.parse(name)]
+    others = [name for name in names if name not in (*KEYS, HORIZON) and not is_quantile(name)]
+    return [name for name in others if not Bound.parse(name)]
 
 
 def levels_of(columns: Iterable[object], model: str) -> list[str]:

@@ -78,6 +78,7 @@ def fit(
     """
     config, network = with_network(checked_config(config), network)
     panel = as_panel(panel, **columns)
+    check_search(config, tune=tune)
     check_static(panel, config, tune=tune)
     config, panel = with_declared(config, panel)
     return fit_part(
@@ -86,13 +87,32 @@ def fit(
     ).model  # fmt: skip
 
 
+def check_search(config: Config, *, tune: bool) -> None:
+    """Raise UsageError for a search without networks."""
+    if tune and config.is_classical:
+        raise UsageError(
+            f"the model {config.model} has no settings to search: its parameters are always "
+            "estimated. Leave out the search (tune)"
+        )
+
+
 def check_static(panel: Panel, config: Config, *, tune: bool) -> None:
     """Raise UsageError for static covariates where no network learns from several series."""
+    _check_covariates(panel, config)
     if panel.static is not None and (config.start != "pooled" or tune):
         raise UsageError(
             "static covariates tell series apart for a network that is trained on all of them; "
             "here each series has its own. Leave them out, or take start = 'pooled' without a "
             "search"
+        )
+
+
+def _check_covariates(panel: Panel, config: Config) -> None:
+    """Raise UsageError for covariates that a classical model does not see."""
+    if config.is_classical and (panel.static is not None or panel.future is not None):
+        raise UsageError(
+            f"the model {config.model} sees nothing but its own series, and no covariates. Leave "
+            "them out, or take model = 'auto'"
         )
 
 
@@ -110,8 +130,10 @@ def fit_with(trainer: Trainer, panel: Panel, config: Config, seed: int) -> Model
 def with_declared(config: Config, panel: Panel) -> tuple[Config, Panel]:
     """Return both with the market that either of them declares.
 
-    Raises UsageError for a market that is not in the panel.
+    Raises UsageError for a market that is not in the panel, and for covariates that a classical
+    model does not see.
     """
+    _check_covariates(panel, config)
     if config.market is not None:
         return config, panel.with_market(config.market)
     if panel.market is not None:
@@ -225,13 +247,13 @@ def fit_part(
 
 def _whole(panel: Panel, config: Config, *, tuned: bool = False) -> tuple[Panel, Common]:
     """Return the series that can be learned from, and what they share except pooled networks."""
-    transform = Transform.choose(config.transform, panel, config.season)
+    transform = transform_of(config, panel)
     panel = usable(panel, config, transform)
     own = trains(panel, config, transform)
     trained = [name for name, one in zip(panel.ids, own, strict=True) if one]
     if trained:  # covariates of others must not change what networks see
         transform = transform.with_static(panel.only(trained))
-    sampling = Sampling.of(panel.ids, trained, int(panel.mask.sum(1).max()))
+    sampling = Sampling.of(config, panel.ids, trained, int(panel.mask.sum(1).max()))
     if config.start == "pooled" and not tuned:  # otherwise no series influences another
         transform = transform.learned_from(panel.only(sampling.weighed), config.horizon)
         if transform.common_seasons:  # also for series that are not in the sample
@@ -258,6 +280,7 @@ def _fitted(
     # Networks learn from errors of classical models that have not seen the outcomes.
     transform = common.transform.with_experts(panel, rows // 2)
     transformed = transform.apply(panel, config.horizon, common.steps)
+    final = transform.with_experts(panel)
     own = trains(panel, config, transform) & common.networks
     if own.any():
         named = tuple(name for name, trained in zip(panel.ids, own, strict=True) if trained)
@@ -266,7 +289,7 @@ def _fitted(
     else:
         networks, seconds = untrained(config, transformed.features.shape[-1], network), 0.0
     serves = networks.start is not None
-    networks = networks.among(panel.ids, rungs_of(panel, config, transform, own, common=serves))
+    networks = networks.among(panel.ids, rungs_of(panel, config, final, own, common=serves))
     held_back = np.where(own, validation_of(config, rows), rows // 2)
     scores, errors = validated(networks, transform, transformed, panel, held_back, executor)
     report = networks.report.assign(**errors)
@@ -280,7 +303,7 @@ def _fitted(
         channels=panel.channels,
         target=panel.target,
         frequency=panel.frequency,
-        transform=transform.with_experts(panel),
+        transform=final,
         normal_scores=scores.astype(np.float32),
         spread=np.ones(config.horizon),
         spread_without=np.ones(config.horizon),
@@ -351,7 +374,7 @@ def learn_common(
     """
     config, network = with_network(config, None)
     steps = sampling.steps
-    transform = Transform.choose(config.transform, panel, config.season).with_static(panel)
+    transform = transform_of(config, panel).with_static(panel)
     bare = dataclasses.replace(transform, natures={})
     if config.start != "pooled" or tune:
         return Common(sampling.weighed, steps, bare)
@@ -390,13 +413,14 @@ class Sampling(NamedTuple):
     networks: bool
 
     @staticmethod
-    def of(ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
+    def of(config: Config, ids: Sequence[str], trained: Sequence[str], steps: int) -> "Sampling":
         """Draw the sample.
 
+        - ``config``: of the fit
         - ``ids``: all series of the fit, those that networks are ``trained`` on among them
         - ``steps``: rows of the longest
         """
-        networks = worth_networks(len(trained), len(ids))
+        networks = worth_networks(config, len(trained), len(ids))
         weighed, own = (
             tuple(some[int(row)] for row in sample_of(some, steps))
             for some in (ids, trained if networks else ())
@@ -420,9 +444,15 @@ class Usable(NamedTuple):
     skipped: dict[str, Skipped]
 
 
+def transform_of(config: Config, panel: Panel) -> Transform:
+    """Return the transform of a panel under a config."""
+    alone = config.model if config.is_classical else None
+    return Transform.choose(config.transform, panel, config.season, alone)
+
+
 def usable_rows(panel: Panel, config: Config) -> Usable:
     """Return the rows of each series that can be forecast, and why the others cannot."""
-    transform = Transform.choose(config.transform, panel, config.season)
+    transform = transform_of(config, panel)
     try:
         kept = usable(panel, config, transform)
     except NoSeries as error:

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from forecaster import swarm
 from forecaster.config import Config
+from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import Networks, Params
@@ -32,7 +33,8 @@ class Span(NamedTuple):
     - ``features`` (series, step, feature), ``first`` (series,): of the latest steps only
     - ``origins`` (series, origin): the steps to forecast from, counted in these
     - ``outcomes`` (series, origin, horizon): in standardised units, NaN where none is known or
-      counts
+      used
+    - ``units``: of those series that are counts; None where none is
     """
 
     params: Params
@@ -40,6 +42,7 @@ class Span(NamedTuple):
     first: np.ndarray
     origins: np.ndarray
     outcomes: np.ndarray
+    units: Units | None
 
 
 class Job(NamedTuple):
@@ -82,9 +85,10 @@ def validated(
     # The earliest origins of short histories lie before the first step; they do not count.
     origins = np.maximum(origins, 0)
     outcomes = np.where(inside[:, :, None], targets_at(transformed, origins), np.nan)
-    made = _without_networks(networks.config, outcomes)
+    units = Units.of(transformed, origins)
+    made = _without_networks(networks.config, outcomes, units)
     if len(rows := np.flatnonzero(networks.networked)):
-        span = _span(networks, rows, transformed, origins, outcomes)
+        span = _span(networks, rows, transformed, origins, outcomes, units)
         job = Job(networks.config, networks.network)
         if executor is None or executor.is_local:
             by_networks = _validate(job, span)
@@ -100,12 +104,15 @@ def validated(
     return made.scores, errors
 
 
-def _without_networks(config: Config, outcomes: np.ndarray) -> Validated:
+def _without_networks(config: Config, outcomes: np.ndarray, units: Units | None) -> Validated:
     """Compare the base alone with the outcomes."""
     dof = HEADS[config.head](config.horizon).degrees_at_start
+    return _compared(Counted.of(Mixture.unit((*outcomes.shape, 1), dof), units), outcomes)
+
+
+def _compared(made: Mixture, outcomes: np.ndarray) -> Validated:
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = Mixture.unit((*outcomes.shape, 1), dof).scores(outcomes)
-    return Validated(scores, np.zeros(outcomes.shape))
+        return Validated(made.scores(outcomes), made.quantiles(np.zeros(made.shape)))
 
 
 def _span(
@@ -114,6 +121,7 @@ def _span(
     transformed: Transformed,
     origins: np.ndarray,
     outcomes: np.ndarray,
+    units: Units | None,
 ) -> Span:
     """Cut the features of some series down to the steps that the networks see."""
     whole = len(rows) == len(origins)
@@ -121,9 +129,10 @@ def _span(
     origins, first, outcomes = some
     begin = max(0, int(origins.min()) - networks.config.lookback + 1)
     features = transformed.features if whole else transformed.features[rows]
+    some_units = None if units is None else Units(*(part[rows] for part in units))
     return Span(
         networks.params_of(rows), features[:, begin:], np.maximum(first - begin, 0),
-        origins - begin, outcomes,
+        origins - begin, outcomes, some_units,
     )  # fmt: skip
 
 
@@ -132,8 +141,7 @@ def _validate(job: Job, span: Span) -> Validated:
     mixture = mixture_of(
         job.config, job.network, span.params, span.features, span.first, span.origins
     )
-    with np.errstate(over="ignore", invalid="ignore"):
-        return Validated(mixture.scores(span.outcomes), mixture.quantiles(np.zeros(mixture.shape)))
+    return _compared(Counted.of(mixture, span.units), span.outcomes)
 
 
 def validate_part(job: Job, part: Part) -> Validated:

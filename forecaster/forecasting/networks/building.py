@@ -67,7 +67,7 @@ def network_functions(
     """
     sizes = config.lookback, config.hidden, config.layers
     if network is None:
-        build = builder(config.model, features, *sizes, head, config.precision)
+        build = builder(config.network, features, *sizes, head, config.precision)
         return swarm.module_functions(build)
     return own_functions(network, Sizes(features, *sizes, head))
 

@@ -28,9 +28,9 @@ _CELLS = {"lstm": _Cell(("bias",), lstm), "gru": _Cell(("bias", "new_bias"), gru
 
 def plain_apply(config: Config) -> Callable[..., tuple[Array, Array]] | None:
     """Return ``apply(params, inputs, valid, *, last_only)``; None for a model that needs Flax."""
-    if config.model not in _CELLS:
+    if config.network not in _CELLS:
         return None
-    return functools.partial(_apply, _CELLS[config.model], config.layers, config.precision)
+    return functools.partial(_apply, _CELLS[config.network], config.layers, config.precision)
 
 
 def _apply(

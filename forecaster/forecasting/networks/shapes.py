@@ -11,16 +11,16 @@ def plain_shapes(config: Config, features: int) -> dict[str, tuple[int, ...]] | 
 
     ``features``: inputs at each step
     """
-    if config.model not in _GATES:
+    if config.network not in _GATES:
         return None
     hidden = config.hidden
-    gates = _GATES[config.model] * hidden
+    gates = _GATES[config.network] * hidden
     outputs, constants = (count * config.horizon for count in _HEADS[config.head])
     shapes: dict[str, tuple[int, ...]] = {"constants": (constants,)}
     for layer in range(config.layers):
         width = hidden if layer else features
         shapes[f"layers/{layer}/bias"] = (gates,)
         shapes[f"layers/{layer}/kernel"] = (width + hidden, gates)
-        if config.model == "gru":
+        if config.network == "gru":
             shapes[f"layers/{layer}/new_bias"] = (hidden,)
     return shapes | {"out/bias": (outputs,), "out/kernel": (hidden, outputs)}

@@ -41,16 +41,17 @@ def with_newcomers(model: Model, panel: Panel) -> Model:
     known = model.networks
     common = known.start is not None
     nobody = np.zeros(len(new), bool)
-    rungs = rungs_of(part, model.config, model.transform, nobody, common=common)
     rows = part.mask.sum(1)
     # Classical models of a long series are scored on rows that they were not fitted on.
     long = rows >= rows_to_train(model.config, model.transform)
     held_back = np.where(long, rows // 2, 0)
     transform = model.transform.with_series(part, model.config.season)
+    transform = transform.with_experts(part, held_back)
+    rungs = rungs_of(part, model.config, transform, nobody, common=common)
     return dataclasses.replace(
         model,
         networks=_extended(known, new, rungs),
-        transform=transform.with_experts(part, held_back),
+        transform=transform,
         normal_scores=np.concatenate([model.normal_scores, scores]),
         fitted_until=np.concatenate([model.fitted_until, _scored_from(model, part, held_back)]),
         spacing=np.concatenate([model.spacing, _spacing(part)]),

@@ -13,8 +13,9 @@ from jaxtyping import Float, Int
 from forecaster import swarm
 from forecaster.config import Config
 from forecaster.errors import ForecasterWarning, ModelError, UsageError, name_reasons
-from forecaster.forecasting.bands.columns import bounds_of
+from forecaster.forecasting.bands.columns import bounds_of, quantile_column
 from forecaster.forecasting.bands.conformal import band_scores
+from forecaster.forecasting.bands.counts import Counted, Units
 from forecaster.forecasting.bands.heads import HEADS
 from forecaster.forecasting.bands.mixture import Mixture
 from forecaster.forecasting.model import (
@@ -117,6 +118,7 @@ def predict(
     model: Model,
     panel: Panel | Table,
     level: Sequence[float] = (80, 95),
+    quantiles: Sequence[float] = (),
     **columns: Unpack[ColumnOptions],
 ) -> pd.DataFrame:
     """Forecast every series of the panel from its own latest row.
@@ -131,7 +133,12 @@ def predict(
 
     - ``panel``: the series, or a frame with them as :func:`forecaster.load_panel` takes it
     - ``level``: of the bands, in percent
+    - ``quantiles``: probabilities, each with a column such as ``LSTM-q-0.95``: the value that is
+      not exceeded with this probability, such as the stock that covers a service level
     - ``columns``: of a frame, see :class:`forecaster.ingest.ColumnOptions`
+
+    Series of counts (small whole numbers, zeros among them) have distributions of counts: their
+    medians, bounds and quantiles are whole numbers, none below zero.
 
     Rows that are known to look wrong are left out, see :meth:`Panel.masked`, except for a jump at
     the latest row: most jumps are true, so it is forecast from, with a warning.
@@ -143,7 +150,7 @@ def predict(
     UsageError for a level outside 0 to 100.
     """
     check_model(model)
-    level = check_levels(level)
+    level, quantiles = check_levels(level), check_quantiles(quantiles)
     panel = as_panel(panel, **columns)
     warn_of_jumps(panel)
     panel = match_panel(model, panel.masked(forecasting=True))
@@ -153,7 +160,7 @@ def predict(
     model = with_newcomers(model, panel)
     horizon = model.config.horizon
     transformed = model.transform.apply(panel, horizon)
-    forecast = forecast_latest(model, panel, transformed, 1, level)
+    forecast = _latest_with_quantiles(model, panel, transformed, level, quantiles)
     check_finite(panel, forecast)
     factor = price_factor(panel)[:, None]
     frame = pd.DataFrame(
@@ -219,6 +226,29 @@ def forecast_latest(
     bands = dict(zip(level, bounds, strict=True))
     origins = latest.origins[:, -count:]
     return _columns(model, transformed, origins, latest.mixture.latest(count), bands)
+
+
+def _latest_with_quantiles(
+    model: Model,
+    panel: Panel,
+    transformed: Transformed,
+    level: Sequence[float],
+    quantiles: Sequence[float],
+) -> dict[str, ByHorizon]:
+    """Return :func:`forecast_latest` of the latest step with these quantiles beside the bands."""
+    name = model.config.column
+    level_of = {q: round(200 * abs(q - 0.5), 9) for q in quantiles}
+    every = sorted({*level, *(percent for percent in level_of.values() if percent > 0)})
+    forecast = forecast_latest(model, panel, transformed, 1, every)
+    bounds = {percent: bounds_of(name, percent) for percent in every}
+    found = {
+        quantile_column(name, q): forecast[bounds[level_of[q]][q > 0.5] if level_of[q] else name]
+        for q in quantiles
+    }
+    extra = {column for percent in every if percent not in level for column in bounds[percent]}
+    kept = {column: values for column, values in forecast.items() if column not in extra}
+    rise = kept.pop(RISE)
+    return {**kept, **found, RISE: rise}
 
 
 class Latest(NamedTuple):
@@ -319,6 +349,7 @@ def distributions(
 
     Without a network it is the base, with errors as large as the scale.
     """
+    units = Units.of(transformed, origins)
     rows = np.flatnonzero(networks.networked)
     config = networks.config
     others = Mixture.unit(
@@ -326,14 +357,14 @@ def distributions(
         HEADS[config.head](config.horizon).degrees_at_start,
     )
     if not len(rows):
-        return others
+        return Counted.of(others, units)
     whole = len(rows) == len(origins)
     features, first = transformed.features, transformed.first
     made = mixture_of(
         config, networks.network, networks.params_of(rows), features if whole else features[rows],
         first if whole else first[rows], origins if whole else origins[rows],
     )  # fmt: skip
-    return made if whole else made.among(rows, others)
+    return Counted.of(made if whole else made.among(rows, others), units)
 
 
 def mixture_of(
@@ -415,6 +446,23 @@ def check_levels(level: Sequence[float] | float) -> list[float]:
                 f"{100 * percent:g}?"
             )
     return sorted(set(level))
+
+
+def check_quantiles(quantiles: Sequence[float] | float) -> list[float]:
+    """Return the probabilities, sorted. Raises UsageError unless each lies between 0 and 1."""
+    try:
+        quantiles = [float(q) for q in np.atleast_1d(np.asarray(quantiles, float))]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"quantiles: expected probabilities, such as 0.95; got {quantiles!r}"
+        ) from None
+    for q in quantiles:
+        if not 0 < q < 1:
+            hint = f"; did you mean {q / 100:g}?" if 1 < q < 100 else ""
+            raise UsageError(
+                f"quantiles: expected probabilities above 0 and below 1; got {q:g}{hint}"
+            )
+    return sorted(set(quantiles))
 
 
 def price_factor(panel: Panel) -> Float[np.ndarray, " series"]:

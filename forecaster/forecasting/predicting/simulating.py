@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from forecaster.errors import UsageError
 from forecaster.forecasting.bands.conformal import SHRINKAGE, spread_at_origins
+from forecaster.forecasting.bands.counts import Counted
 from forecaster.forecasting.bands.mixture import Mixture, ndtri
 from forecaster.forecasting.model import Model, check_model
 from forecaster.forecasting.predicting.matching import match_panel, with_newcomers
@@ -150,6 +151,8 @@ def _values(
     mixture: Mixture, scores: Float[np.ndarray, "series path horizon"]
 ) -> Float[np.ndarray, "series path horizon"]:
     """Return the values with these normal scores; ``mixture``: (series, 1, horizon)."""
+    if isinstance(mixture, Counted):  # between whole numbers there is nothing to interpolate
+        return mixture.repeated(scores.shape[1]).quantiles(scores)
     shape = (scores.shape[0], len(_KNOTS), scores.shape[2])
     knots = mixture.repeated(len(_KNOTS)).quantiles(np.broadcast_to(_KNOTS[:, None], shape))
     values = np.empty_like(scores)

@@ -61,6 +61,7 @@ def combine(
     doubt: float = DOUBT,
     experts: Sequence[Ahead] = (),
     shares: Shares | None = None,
+    alone: int | None = None,
 ) -> Combined:
     """Combine the anchors of one series, without gaps, for ``1 ... horizon`` steps ahead.
 
@@ -69,10 +70,13 @@ def combine(
     - ``doubt``: the squared t-statistic up to which the last value is forecast instead
     - ``experts``: forecasts made at each step by other models; NaN where there is none
     - ``shares``: of the anchors and of each expert, see :func:`shares_of`; by default equal
+    - ``alone``: the number of the expert whose forecast stands alone, wherever it has one
     """
     naive = _flat(z, horizon)
-    difference = _mixed(z, seasons, horizon, experts, shares)
+    difference = _mixed(z, seasons, horizon, () if alone is not None else experts, shares)
     base = naive + _kept_share(_squared_t(difference, z), doubt, horizon) * difference
+    if alone is not None and experts:
+        base = np.where(np.isfinite(experts[alone]), experts[alone], base)
     return Combined(base, decayed_errors(base, z, _decay(horizon)))
 
 
@@ -234,12 +238,12 @@ def _squared_t(difference: Ahead, z: Steps) -> Float[np.ndarray, "step stretch"]
     horizon = difference.shape[1]
     stretches = _stretches(horizon)
     memory = max(_EVIDENCE, _EVIDENCE_OF_HORIZON * horizon)
-    forecast = _by_target_step(difference)
-    outcome = z[:, None] - _by_target_step(_flat(z, horizon))
+    forecast = by_target_step(difference)
+    outcome = z[:, None] - by_target_step(_flat(z, horizon))
 
     def mean(values: Ahead) -> Float[np.ndarray, "step stretch"]:
         parts = [values[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
-        return _decayed(np.stack(parts, axis=1), 1 - 1 / memory)
+        return decayed(np.stack(parts, axis=1), 1 - 1 / memory)
 
     steps = np.minimum(np.arange(len(z)), memory)[:, None]
     count = np.maximum(steps / ((stretches[:-1] + stretches[1:] + 1) / 2), 1.0)
@@ -250,7 +254,7 @@ def _squared_t(difference: Ahead, z: Steps) -> Float[np.ndarray, "step stretch"]
 
 def decayed_errors(forecasts: Ahead, z: Steps, decay: float) -> Ahead:
     """Return the exponentially weighted mean absolute error known at each step, by horizon."""
-    return _decayed(_known_errors(forecasts, z), decay)
+    return decayed(_known_errors(forecasts, z), decay)
 
 
 def _anchors(z: Steps, seasons: Sequence[int], horizon: int) -> list[Ahead]:
@@ -334,15 +338,15 @@ def _recent_errors(
     """
     known = _known_errors(forecasts, z)
     parts = [known[:, a:b].mean(1) for a, b in itertools.pairwise(stretches)]
-    return _decayed(np.stack(parts, axis=1), decay)
+    return decayed(np.stack(parts, axis=1), decay)
 
 
 def _known_errors(forecasts: Ahead, z: Steps) -> Ahead:
     """Return the absolute errors of the forecasts for each step; NaN where there was none."""
-    return np.abs(_by_target_step(forecasts) - z[:, None])
+    return np.abs(by_target_step(forecasts) - z[:, None])
 
 
-def _by_target_step(forecasts: Ahead) -> Ahead:
+def by_target_step(forecasts: Ahead) -> Ahead:
     """Return forecasts by the step that they are for, rather than made at; NaN for none."""
     steps, horizon = forecasts.shape
     padded = np.full((steps + horizon, horizon), np.nan)
@@ -352,7 +356,7 @@ def _by_target_step(forecasts: Ahead) -> Ahead:
     return as_strided(padded[horizon - 1 :], (steps, horizon), (row, column - row))
 
 
-def _decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarray:
+def decayed(values: Float[np.ndarray, "step column"], decay: float) -> np.ndarray:
     """Return the exponentially weighted mean up to each step, with normalised weights.
 
     NaN count as missing. The filter runs step by step, so that no bit depends on later steps.
@@ -385,7 +389,7 @@ def _flat(level: Steps, horizon: int) -> Ahead:
 
 def smoothed(z: Steps, decay: float) -> Steps:
     """Return the exponentially weighted mean up to each step."""
-    return _decayed(z[:, None], decay)[:, 0]
+    return decayed(z[:, None], decay)[:, 0]
 
 
 def _moving_mean(z: Steps, window: int) -> Steps:

@@ -22,6 +22,12 @@ from forecaster.series.features.anchors import (
     shares_of,
     smoothed,
 )
+from forecaster.series.features.counts import (
+    CountPrior,
+    are_counts,
+    count_forecasts,
+    learn_counts,
+)
 from forecaster.series.features.experts import (
     NO_EXPERTS,
     Experts,
@@ -34,6 +40,7 @@ from forecaster.series.panel.panel import Panel
 FEATURES = 10
 _DOUBTS = (0.0, DOUBT, 1.0, 3.0)
 _FEWEST, _MOST = 8, 60  # series from which the doubt is chosen
+_MOST_COUNTS = 250  # series from which the properties of counts are learned
 _JUDGED = 20  # horizons at the end of a series that its models are judged on, at most
 _MEMORY = 100  # rows of the mean error of zero
 _SURE = 0.8  # of the error of zero, below which a sparse series is forecast by the combination
@@ -55,6 +62,8 @@ class Nature:
     - ``nonnegative``: whether it has zeros but nothing below, as counts do; then no forecast lies
       below zero
     - ``sparse``: whether more than half of its values are zero, so that zero is its median
+    - ``counts``: whether its values are small whole numbers, and a distribution of counts is
+      forecast
     """
 
     logarithmic: bool = False
@@ -63,16 +72,21 @@ class Nature:
     experts: Experts = NO_EXPERTS
     nonnegative: bool = False
     sparse: bool = False
+    counts: bool = False
 
     @staticmethod
     def of(times: np.ndarray, values: np.ndarray, seasons: Sequence[int] | None) -> "Nature":
         """Find the properties of one series; ``seasons``: given by the user, or None to find."""
-        logarithmic = bool((values > 0).all())
+        counts = are_counts(values)
+        logarithmic = bool((values > 0).all()) and not counts
         z = np.log(values) if logarithmic else values
         found = tuple(seasons_of(times, z) if seasons is None else seasons)
         zeros = not logarithmic and bool((values >= 0).all())
         sparse = zeros and bool((values == 0).mean() > 0.5)
-        return Nature(logarithmic, found, regular_spacing(times), nonnegative=zeros, sparse=sparse)
+        return Nature(
+            logarithmic, found, regular_spacing(times),
+            nonnegative=zeros, sparse=sparse, counts=counts,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -92,6 +106,7 @@ class Nature:
             Experts() if experts is None else Experts.from_json(experts),
             bool(fields.get("nonnegative", False)),
             bool(fields.get("sparse", False)),
+            bool(fields.get("counts", False)),
         )
 
     def without_gaps(
@@ -116,17 +131,24 @@ def combined(
     experts: Sequence[Ahead] = (),
     shares: Shares | None = None,
     *,
+    alone: int | None = None,
     sparse: bool = False,
+    counts: CountPrior | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return base and scale by horizon, and the features, of one series.
 
-    ``sparse``: see :class:`Nature`; the base is then zero, unless the errors of the combination
-    have been much smaller. Other arguments as of
-    :func:`forecaster.series.features.anchors.combine`.
+    - ``sparse``: see :class:`Nature`; the base is then zero, unless the errors of the combination
+      have been much smaller
+    - ``counts``: what the counts of a panel have in common, for a series of counts; base and scale
+      are then mean and standard deviation of the counts
+    - others as of :func:`forecaster.series.features.anchors.combine`
     """
     basic = seasons[0] if seasons else 1
-    base, errors = combine(z, seasons, horizon, doubt, experts, shares)
-    if sparse:
+    base, errors = combine(z, seasons, horizon, doubt, experts, shares, alone)
+    deviation: Ahead | None = None
+    if counts is not None:
+        base, deviation = count_forecasts(z, base, counts)
+    elif sparse and alone is None:
         of_zero = decayed_errors(np.zeros(base.shape), z, 1 - 1 / _MEMORY)
         base = np.where(errors < _SURE * of_zero, base, 0.0)
     floor = 1e-12 + 1e-4 * smoothed(np.abs(z - smoothed(z, 0.999)), 0.999)[:, None]
@@ -135,6 +157,7 @@ def combined(
         for steps, cycles in ((16, 2), (66, 7))
     )
     scale = _known_throughout(np.sqrt((fast**2 + slow**2) / 2))
+    scale = scale if deviation is None else deviation
 
     def surprise(column: int) -> np.ndarray:
         """Return the error of the forecast for each step, in units of that forecast's scale."""
@@ -233,6 +256,30 @@ def learn_weights(
         [errors_by_doubt(z, its, horizon, _DOUBTS, of, shares, cut) for z, its, of, cut in series]
     )
     return choose_doubt(by_doubt), shares
+
+
+def learn_count_prior(
+    rows: Sequence[Float[np.ndarray, " step"]],
+    natures: Sequence[Nature],
+    horizon: int,
+    doubt: float,
+    shares: Shares | None,
+) -> CountPrior:
+    """Return what the counts of a panel have in common, see :func:`learn_counts`.
+
+    ``doubt, shares``: of :func:`learn_weights`, whose other arguments these are
+    """
+    counted = [row for row, nature in enumerate(natures) if nature.counts]
+    counted = counted[:: max(1, len(counted) // _MOST_COUNTS)]
+    rows, natures = [rows[row] for row in counted], [natures[row] for row in counted]
+    seasons = [basic_season(nature.seasons) for nature in natures]
+    fitted = fit_experts([row[: max(len(row) // 2, 1)] for row in rows], seasons)
+    made = experts_ahead(rows, fitted, horizon)
+    combinations = [
+        combine(row, nature.seasons, horizon, doubt, of if one.learned else (), shares).base
+        for row, nature, one, of in zip(rows, natures, fitted, made, strict=True)
+    ]
+    return learn_counts(rows, combinations)
 
 
 def choose_doubt(errors: Float[np.ndarray, "series doubt"]) -> float:

@@ -5,7 +5,7 @@ which networks start: exponential smoothing, Theta, and complex exponential smoo
 parameters come from the rows that were known when they were fitted; later rows only move the state.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,8 +29,9 @@ from forecaster.classical import (
 Row: TypeAlias = Float[np.ndarray, " step"]
 Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
 
-COUNT = 3
-"""The number of classical models."""
+EXPERTS = ("ets", "theta", "ces")
+"""The classical models, in the order of their forecasts."""
+COUNT = len(EXPERTS)
 
 
 class Experts(NamedTuple):
@@ -53,6 +54,10 @@ class Experts(NamedTuple):
             "learned": self.learned,
         }
 
+    def has(self, name: str) -> bool:
+        """Return whether there is a model of this name, of :data:`EXPERTS`."""
+        return bool(getattr(self, name))
+
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "Experts":
         """Read what :meth:`to_json` returned. Raises TypeError or ValueError for anything else."""
@@ -66,27 +71,37 @@ class Experts(NamedTuple):
         )
 
 
+_FIT: dict[str, Callable[[Sequence[Row], int], Sequence[Any]]] = {
+    "ets": fit_ets,
+    "theta": fit_theta,
+    "ces": fit_ces,
+}
 _CES = {"none": (2, 0), "partial": (3, 1), "full": (4, 2)}  # parameters, states of each step
 NO_EXPERTS = Experts()
 
 
-def basic_season(seasons: Sequence[int]) -> int:
+def basic_season(seasons: Sequence[int], *, alone: bool = False) -> int:
     """Return the season that the classical models have; 1 for none, 0 where they do not apply.
 
     They know one season. Of several they would miss all but one: networks then learn less from
     their errors than from those of the anchors (M4's hourly series).
+
+    ``alone``: whether they stand alone, also with the shortest of several seasons
     """
-    if len(seasons) > 1:
+    if len(seasons) > 1 and not alone:
         return 0
     short = seasons[0] if seasons else 1
     return short if short <= MOST_SEASON else 1
 
 
-def fit_experts(rows: Sequence[Row], seasons: Sequence[int]) -> list[Experts]:
+def fit_experts(
+    rows: Sequence[Row], seasons: Sequence[int], names: Sequence[str] = EXPERTS
+) -> list[Experts]:
     """Fit the classical models to all series.
 
     - ``rows``: the values of each series, without gaps
     - ``seasons``: the steps in the season of each; 1 for none, 0 for a series without models
+    - ``names``: the models to fit, of :data:`EXPERTS`
     """
     fitted = [Experts()] * len(rows)
     steps = np.array(seasons, int)
@@ -94,14 +109,10 @@ def fit_experts(rows: Sequence[Row], seasons: Sequence[int]) -> list[Experts]:
         where = np.flatnonzero(steps == season).tolist()
         some = [rows[row] for row in where]
         with np.errstate(all="ignore"):  # what is not finite is not used
-            models = zip(
-                fit_ets(some, int(season)),
-                fit_theta(some, int(season)),
-                fit_ces(some, int(season)),
-                strict=True,
-            )
-        for row, (ets, theta, ces) in zip(where, models, strict=True):
-            fitted[row] = Experts(ets, theta, ces, len(rows[row]))
+            models = [(name, _FIT[name](some, int(season))) for name in names]
+        for number, row in enumerate(where):
+            made = {name: of[number] for name, of in models}
+            fitted[row] = Experts(**made, learned=len(rows[row]))
     return fitted
 
 

@@ -26,13 +26,21 @@ from forecaster.series.features.combined import (
     Nature,
     combined,
     common_seasons,
+    learn_count_prior,
     learn_weights,
     natures_of,
     usual_change,
     with_common,
     with_few_errors,
 )
-from forecaster.series.features.experts import COUNT, basic_season, experts_ahead, fit_experts
+from forecaster.series.features.counts import NO_PRIOR, CountPrior
+from forecaster.series.features.experts import (
+    COUNT,
+    EXPERTS,
+    basic_season,
+    experts_ahead,
+    fit_experts,
+)
 from forecaster.series.features.market import MARKET_FEATURES, market_features
 from forecaster.series.features.prices import price_feature_count, price_features
 from forecaster.series.panel.covariates import Scaling
@@ -63,6 +71,9 @@ class Transform:
       season of their own
     - ``unit``: the usual change from one row to the next in units of a series' level, for series
       that have hardly any rows; by default wide
+    - ``alone``: the classical model that forecasts alone, of :data:`EXPERTS`; None: all of them
+      and the anchors are combined
+    - ``counts``: what the series of counts have in common
     - ``market``: the declared index that networks see beside each series, see
       :meth:`Panel.with_market`
     """
@@ -78,10 +89,14 @@ class Transform:
     shares: tuple[tuple[float, ...], ...] = ()
     common_seasons: tuple[int, ...] = ()
     unit: float = 0.2
+    alone: str | None = None
+    counts: CountPrior = NO_PRIOR
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise ValueError(f"transform: expected one of {', '.join(NAMES)}; got {self.name!r}")
+        if self.alone is not None and (self.alone not in EXPERTS or self.name != "combined"):
+            raise ValueError(f"transform: {self.name} of the classical model {self.alone!r}")
         if self.market is not None and self.name != "log_return":
             raise UsageError(
                 f"market {self.market}: only the transform 'log_return', of prices, has features "
@@ -90,11 +105,17 @@ class Transform:
             )
 
     @staticmethod
-    def choose(name: str, panel: Panel, season: int | Sequence[int] | None = None) -> "Transform":
+    def choose(
+        name: str,
+        panel: Panel,
+        season: int | Sequence[int] | None = None,
+        alone: str | None = None,
+    ) -> "Transform":
         """Return the transform of this name for a panel.
 
         - ``name``: one of :data:`NAMES`, or ``"auto"``: ``log_return`` for prices, ``combined`` for
           other series
+        - ``alone``: the classical model that forecasts alone, in the transform ``combined``
         - ``season``: the steps in a season, or in several; by default from the frequency, or where
           times are whole numbers from the values
 
@@ -108,7 +129,7 @@ class Transform:
         market = None if panel.market is None else panel.market.ids[0]
         if name == "combined":
             natures = MappingProxyType(natures_of(panel, given))
-            return Transform(name, natures=natures, covariates=known, market=market)
+            return Transform(name, natures=natures, covariates=known, market=market, alone=alone)
         if name != "seasonal":
             return Transform(name, covariates=known, market=market)
         steps = given[0] if given else default_season(panel.frequency)
@@ -150,11 +171,14 @@ class Transform:
             known = self._with_common(panel, common)
             natures = {name: known._nature(name) for name in panel.ids}
         rows = known._without_gaps(panel, natures)
+        unit = usual_change(rows, list(natures.values())) or self.unit
+        if self.alone is not None:  # there is nothing to weigh
+            return dataclasses.replace(known, unit=unit, counts=CountPrior(share=1.0))
         doubt, shares = learn_weights(rows, list(natures.values()), horizon)
         rows_of_shares: list[list[float]] = [] if shares is None else shares.tolist()
         kept = tuple(tuple(one) for one in rows_of_shares)
-        unit = usual_change(rows, list(natures.values())) or self.unit
-        return dataclasses.replace(known, doubt=doubt, shares=kept, unit=unit)
+        counts = learn_count_prior(rows, list(natures.values()), horizon, doubt, shares)
+        return dataclasses.replace(known, doubt=doubt, shares=kept, unit=unit, counts=counts)
 
     def _with_common(self, panel: Panel, seasons: tuple[int, ...]) -> "Transform":
         """Return the transform with seasons for the series that do not clearly show their own."""
@@ -174,8 +198,12 @@ class Transform:
             return self
         natures = {name: self._nature(name) for name in panel.ids}
         rows = self._without_gaps(panel, natures, held_back)
-        seasons = [basic_season(nature.seasons) for nature in natures.values()]
-        fitted = fit_experts(rows, seasons)
+        names = EXPERTS if self.alone is None else (self.alone,)
+        seasons = [
+            basic_season(nature.seasons, alone=self.alone is not None)
+            for nature in natures.values()
+        ]
+        fitted = fit_experts(rows, seasons, names)
         made = {
             name: dataclasses.replace(nature, experts=experts)
             for (name, nature), experts in zip(natures.items(), fitted, strict=True)
@@ -204,7 +232,7 @@ class Transform:
         fields = {"name": self.name, "season": self.season, "natures": natures}
         fields |= {"doubt": self.doubt, "market": self.market}
         fields |= {"shares": self.shares, "common_seasons": self.common_seasons}
-        fields |= {"unit": self.unit}
+        fields |= {"unit": self.unit, "alone": self.alone, "counts": self.counts}
         return fields | {"covariates": self.covariates.to_dict()}
 
     @staticmethod
@@ -221,6 +249,7 @@ class Transform:
             float(fields.get("doubt", DOUBT)), fields.get("market"),
             tuple(tuple(map(float, one)) for one in fields.get("shares", ())),
             tuple(map(int, fields.get("common_seasons", ()))), float(fields.get("unit", 0.2)),
+            fields.get("alone"), CountPrior.from_json(fields.get("counts", NO_PRIOR)),
         )  # fmt: skip
 
     def check_shares(self, horizon: int) -> None:
@@ -252,6 +281,13 @@ class Transform:
     def takes_any(self) -> bool:
         """Whether every series can be forecast, also a short or a constant one."""
         return self.name == "combined"
+
+    def stands_alone(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
+        """Return for each series whether it has the classical model that forecasts alone."""
+        alone = self.alone
+        return np.array(
+            [alone is not None and self._nature(name).experts.has(alone) for name in ids], bool
+        )
 
     def rows_needed(self) -> int:
         """Return the rows that a fit needs for the season, beside those of the settings."""
@@ -338,6 +374,11 @@ class Transform:
         nonnegative = self.name == "combined" and [self._nature(n).nonnegative for n in ids]
         return np.where(nonnegative or np.zeros(len(ids), bool), 0.0, -np.inf)
 
+    def _counted(self, ids: Sequence[str]) -> Bool[np.ndarray, " series"]:
+        """Return which series are counts."""
+        combined = self.name == "combined"
+        return np.array([combined and self._nature(name).counts for name in ids], bool)
+
     def basic_seasons(self, ids: Sequence[str]) -> Int[np.ndarray, " series"]:
         """Return the steps in the shortest season of each series; 0 for none."""
         if self.name == "combined":
@@ -376,6 +417,7 @@ class Transform:
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
             least=self._least(panel.ids),
+            counted=self._counted(panel.ids),
         )
 
     def _apply_combined(self, panel: Panel, histories: Histories, horizon: int) -> "Transformed":
@@ -385,16 +427,19 @@ class Transform:
         features = np.full((series, steps, FEATURES), np.nan)
         first = np.empty(series, int)
         shares = np.array(self.shares) if self.shares else None
+        alone = None if self.alone is None else EXPERTS.index(self.alone)
         for row, nature, experts in self._with_forecasts(panel, horizon):
             begin = histories.first[row]
             times = panel.times[histories.positions[row, begin:]]
             whole, there = nature.without_gaps(z[row, begin:], times)
             one = combined(
-                whole, nature.seasons, horizon, self.doubt, experts, shares, sparse=nature.sparse
-            )
-            level = np.maximum.accumulate(np.abs(whole[:_FEW]))[:, None]
-            unit = self.unit * (1.0 if nature.logarithmic else level)
-            one[1][:_FEW] = with_few_errors(one[1][:_FEW], whole[:_FEW], unit)
+                whole, nature.seasons, horizon, self.doubt, experts, shares, alone=alone,
+                sparse=nature.sparse, counts=self.counts if nature.counts else None,
+            )  # fmt: skip
+            if not nature.counts:  # whose scale never rests on a few errors alone
+                level = np.maximum.accumulate(np.abs(whole[:_FEW]))[:, None]
+                unit = self.unit * (1.0 if nature.logarithmic else level)
+                one[1][:_FEW] = with_few_errors(one[1][:_FEW], whole[:_FEW], unit)
             base[row, begin:], scale[row, begin:], features[row, begin:] = (
                 part[there] for part in one
             )
@@ -408,6 +453,7 @@ class Transform:
             positions=histories.positions,
             logarithmic=self.logarithmic(panel.ids),
             least=self._least(panel.ids),
+            counted=self._counted(panel.ids),
         )
 
     def _with_forecasts(
@@ -451,6 +497,7 @@ class Transformed:
     - ``positions``: of the steps on the panel's time axis; -1 in the padding
     - ``logarithmic``: whether ``z`` is the logarithm, for each series
     - ``least``: the value that no forecast of a series lies below; minus infinity for most
+    - ``counted``: which series are counts, whose base and scale are their mean and deviation
     """
 
     features: Float[np.ndarray, "series step feature"]
@@ -461,6 +508,7 @@ class Transformed:
     positions: Int[np.ndarray, "series step"]
     logarithmic: Bool[np.ndarray, " series"]
     least: Float[np.ndarray, " series"]
+    counted: Bool[np.ndarray, " series"]
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Transformed":
         """Return some of the series, by their rows."""
@@ -471,7 +519,9 @@ class Transformed:
         """Return the standardised targets, float32; NaN where unknown."""
         horizon = self.base.shape[-1]
         ahead = np.stack([shift(self.z, -h) for h in range(1, horizon + 1)], axis=-1)
-        return ((ahead - self.base) / self.scale).astype(np.float32)
+        # A scale may be zero; such targets count as unknown, or are named after the fit.
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return ((ahead - self.base) / self.scale).astype(np.float32)
 
     def invert(self, z: np.ndarray) -> np.ndarray:
         """Return values (series, ...) in the series' own units."""
@@ -482,6 +532,7 @@ class Transformed:
             z = np.where(
                 self.logarithmic.reshape(-1, *ones), z, np.maximum(z, self.least.reshape(-1, *ones))
             )
+            z = np.where(self.counted.reshape(-1, *ones), np.rint(z), z)
         if not self.logarithmic.any():
             return z
         rows = self.logarithmic.reshape(-1, *ones)

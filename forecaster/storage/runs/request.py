@@ -103,7 +103,8 @@ class FitRequest:
         return tuple(ids_to_read(self.ids, self.config))
 
     def __str__(self) -> str:
-        kind = f"{self.config.column} {self.config.hidden}{', tuned' if self.tune else ''}"
+        hidden = "" if self.config.is_classical else f" {self.config.hidden}"
+        kind = f"{self.config.column}{hidden}{', tuned' if self.tune else ''}"
         what = "" if self.evaluation is None else "an evaluation of "
         return f"{what}{len(self.ids)} series of {self.source}, {kind}"
 

@@ -75,7 +75,8 @@ class Run:
         market = "" if self.config.market is None else f", market {self.config.market}"
         others = set(self.rungs) - {Rung.OWN}
         rungs = f"; {counted(self.rungs)}" if others else ""
-        return f"{self.config.column} {self.config.hidden}{market}{rungs}"
+        hidden = "" if self.config.is_classical else f" {self.config.hidden}"
+        return f"{self.config.column}{hidden}{market}{rungs}"
 
     @staticmethod
     def read(folder: Path) -> "Run":

@@ -299,7 +299,7 @@ def _new_folder(home: Home, request: FitRequest, run: str | None) -> tuple[Path,
         # while mkdir examines it.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             home.unfinished.mkdir(parents=True, exist_ok=True)
-            model = EVALUATION if request.evaluation else request.config.model
+            model = EVALUATION if request.evaluation else request.config.column.lower()
             folder = home.new_unfinished(model, run)
             folder.mkdir()
             lock = FolderLock(folder)

@@ -1,0 +1,131 @@
+"""Forecast counts, such as pieces sold or patients: the mean of what comes, and its deviation.
+
+Most anchors aim at the median, which is zero for a series that is zero more often than not. The
+distribution of a count (:mod:`forecaster.forecasting.bands.counts`) needs its mean. It is an
+exponentially weighted mean, as Teunter, Syntetos & Babai (2011, European Journal of Operational
+Research 214) update the demand of every period, or the combination of anchors, or half of each. A
+series of a few rows is shrunk to the mean of its panel, and its variance to the panel's ratio of
+variance to mean; the weight of the panel's mean is that of the conjugate (gamma) prior of a Poisson
+rate, estimated by moments. So a series that was always zero is not expected to be so for ever.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.series.features.anchors import by_target_step, decayed
+
+Steps: TypeAlias = Float[np.ndarray, " step"]
+Ahead: TypeAlias = Float[np.ndarray, "step horizon"]
+
+_LARGEST_MEAN = 100.0  # of counts; beyond it whole numbers are as good as any
+_DECAYS = (0.05, 0.1, 0.2)
+_SHARES = (0.0, 0.5, 1.0)
+_MOST_WEIGHT = 5.0  # of the panel's mean, in rows
+_ROWS_OF_DISPERSION = 10.0  # that the panel's ratio of variance to mean counts for
+_FEWEST = 8  # series and rows from which a panel's properties are learned
+
+
+class CountPrior(NamedTuple):
+    """What the counts of a panel have in common.
+
+    - ``decay``: weight of the latest count in the running mean
+    - ``share``: of the combination of anchors in the forecast mean
+    - ``mean``: of all series, which counts for ``weight`` rows
+    - ``dispersion``: ratio of variance to mean
+    """
+
+    decay: float = 0.1
+    share: float = 0.5
+    mean: float = 0.0
+    weight: float = 0.0
+    dispersion: float = 1.5
+
+    @staticmethod
+    def from_json(fields: Sequence[Any]) -> "CountPrior":
+        """Read a list of numbers. Raises TypeError or ValueError for anything else."""
+        prior = CountPrior(*map(float, fields))
+        sound = 0 < prior.decay < 1 and 0 <= prior.share <= 1 and prior.dispersion > 0
+        if not (sound and np.isfinite(prior).all() and prior.mean >= 0 and prior.weight >= 0):
+            raise ValueError(f"transform: counts: {list(fields)!r:.100}")
+        return prior
+
+
+NO_PRIOR = CountPrior()
+
+
+def are_counts(values: Steps) -> bool:
+    """Return whether values are counts: whole numbers, zero among them, none below it."""
+    if not len(values) or values.min() != 0 or values.mean() > _LARGEST_MEAN:
+        return False
+    return bool((values == np.rint(values)).all())
+
+
+def count_forecasts(z: Steps, combination: Ahead, prior: CountPrior) -> tuple[Ahead, Ahead]:
+    """Return the mean of each count that comes, and its standard deviation, from every step.
+
+    - ``z``: the counts
+    - ``combination``: forecasts made at every step; those below zero count as zero
+    """
+    known = _effective(len(z), prior.decay)
+    own = _own_mean(z, combination, prior.decay, prior.share)
+    mean = (known * own + prior.weight * prior.mean) / (known + prior.weight)
+    # By the rule of succession: of n zeros the next is one, too, with n + 1 of n + 2.
+    mean = np.maximum(mean, 1 / (np.arange(len(z)) + 3)[:, None] / known)
+    squares = np.square(by_target_step(mean) - z[:, None])
+    variance = decayed(squares, 1 - prior.decay)
+    observed = np.where(np.isfinite(variance), known, 0.0)
+    usual = _ROWS_OF_DISPERSION * prior.dispersion * mean
+    total = observed * np.nan_to_num(variance) + usual
+    return mean, np.sqrt(total / (observed + _ROWS_OF_DISPERSION))
+
+
+def learn_counts(rows: Sequence[Steps], combinations: Sequence[Ahead]) -> CountPrior:
+    """Return what suits a panel: the forecasts of the smallest squared errors in its past.
+
+    - ``rows``: the counts of each series
+    - ``combinations``: forecasts made at every step of each series
+    """
+    long = [(z, c) for z, c in zip(rows, combinations, strict=True) if len(z) >= _FEWEST]
+    if not long:
+        return NO_PRIOR
+    best = min(
+        ((decay, share) for decay in _DECAYS for share in _SHARES),
+        key=lambda one: float(np.mean([_error(z, c, *one) for z, c in long])),
+    )
+    prior = CountPrior(*best)
+    if len(long) < _FEWEST:
+        return prior
+    means, variances = np.array([_moments(z, prior.decay) for z, _ in long]).T
+    noise = (variances / [_effective(len(z), prior.decay)[-1, 0] for z, _ in long]).mean()
+    mean, between = means.mean(), max(means.var() - noise, 1e-12)
+    dispersion = max(variances.sum() / max(means.sum(), 1e-12), 1.0)
+    weight = min(dispersion * mean / between, _MOST_WEIGHT)
+    return prior._replace(
+        mean=float(mean), weight=float(weight), dispersion=float(min(dispersion, 1e6))
+    )
+
+
+def _own_mean(z: Steps, combination: Ahead, decay: float, share: float) -> Ahead:
+    level = decayed(z[:, None], 1 - decay)
+    return (1 - share) * level + share * np.maximum(combination, 0.0)
+
+
+def _error(z: Steps, combination: Ahead, decay: float, share: float) -> float:
+    """Return the mean squared error in the later half of a series, over its variance."""
+    forecasts = by_target_step(_own_mean(z, combination, decay, share))[len(z) // 2 :]
+    squares = np.square(forecasts - z[len(z) // 2 :, None])
+    return float(np.nanmean(squares)) / (z.var() + 0.1)
+
+
+def _moments(z: Steps, decay: float) -> tuple[float, float]:
+    """Return the latest running mean of a series, and the variance around it."""
+    mean = float(decayed(z[:, None], 1 - decay)[-1, 0])
+    return mean, float(decayed(np.square(z - mean)[:, None], 1 - decay)[-1, 0])
+
+
+def _effective(steps: int, decay: float) -> Float[np.ndarray, "step 1"]:
+    """Return the number of rows that a running mean rests on, at each step."""
+    return ((1 - (1 - decay) ** np.arange(1, steps + 1)) / decay)[:, None]

@@ -1,0 +1,101 @@
+"""A classical model alone, asked for by name."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.classical import (
+    ces_ahead,
+    ets_ahead,
+    fit_ces,
+    fit_ets,
+    fit_theta,
+    theta_ahead,
+)
+from forecaster.config import CLASSICAL
+from forecaster.errors import UsageError
+from forecaster.evaluation import BacktestOptions, evaluate_to_folder
+
+HORIZON = 6
+
+
+def seasonal(count: int = 5, rows: int = 72, seed: int = 0) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    month = np.arange(rows)
+    level = 100 + random.normal(0.5, 0.2, (count, 1)) * month
+    y = level + 10 * np.sin(month * np.pi / 6) + random.normal(size=(count, rows)).cumsum(1)
+    days = pd.date_range("2018-01-31", periods=rows, freq="ME")
+    return pd.concat(
+        pd.DataFrame({"unique_id": f"s{n}", "ds": days, "y": row}) for n, row in enumerate(y)
+    )
+
+
+def by_itself(name: str, rows: list[np.ndarray]) -> np.ndarray:
+    if name == "ets":
+        made = ets_ahead(rows, fit_ets(rows, 12), [len(row) for row in rows], HORIZON)
+    elif name == "theta":
+        made = theta_ahead(rows, fit_theta(rows, 12), HORIZON)
+    else:
+        made = ces_ahead(rows, fit_ces(rows, 12), HORIZON)
+    return np.array([one[-1] for one in made])
+
+
+@pytest.mark.parametrize("name", CLASSICAL)
+def test_the_forecast_is_that_of_the_model_alone(name, tmp_path):
+    frame = seasonal()
+    short = pd.DataFrame({"unique_id": "short", "ds": frame["ds"].iloc[:2], "y": [3.0, 4.0]})
+    panel = fc.load_panel(pd.concat([frame, short]))
+    model = fc.fit(panel, fc.Config(model=name, horizon=HORIZON))
+    assert not model.networks.trained.any()
+    made = fc.predict(model, panel)
+    assert list(made)[2:5] == [name.upper(), f"{name.upper()}-lo-80", f"{name.upper()}-hi-80"]
+    long = made[made["unique_id"] != "short"]
+    assert (long["forecast_by"] == name).all()
+    assert made["forecast_by"].iloc[-1] == "last value"
+    expected = by_itself(name, [part.to_numpy() for _, part in frame.groupby("unique_id")["y"]])
+    np.testing.assert_allclose(long[name.upper()], expected.ravel(), rtol=1e-9)
+    loaded = fc.load(fc.save(model, tmp_path / "run"))
+    pd.testing.assert_frame_equal(fc.predict(loaded, panel), made, check_exact=True)
+    past = fc.cross_validation(frame, fc.Config(model=name, horizon=HORIZON), n_windows=2)
+    assert np.isfinite(past[name.upper()]).all()
+
+
+def test_a_kind_of_network_asked_for_is_trained_where_auto_does_not():
+    short = seasonal(20, rows=24)
+    long = seasonal(1, rows=100).assign(unique_id="long")
+    panel = fc.load_panel(pd.concat([short, long]))
+    config = fc.Config(horizon=HORIZON, hidden=2, members=1, epochs=1, lookback=20)
+    assert not fc.fit(panel, config).networks.trained.any()
+    trained = fc.fit(panel, dataclasses.replace(config, model="lstm")).networks.trained
+    assert trained.sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"transform": "difference"}, "transform difference is what networks see .* model ets"),
+        ({"market": "SPY"}, "market SPY: the model ets sees nothing but its own series"),
+        ({"precision": "bfloat16", "model": "mlp"}, "expected float32 with the model mlp"),
+    ],
+)
+def test_settings_of_networks_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        fc.Config(**{"model": "ets", **settings})
+
+
+def test_what_no_network_would_use_is_refused(tmp_path):
+    frame, config = seasonal(), fc.Config(model="theta", horizon=HORIZON)
+    with pytest.raises(UsageError, match="the model theta has no settings to search"):
+        fc.fit(frame, config, tune=True)
+    panel = fc.load_panel(frame)
+    static = pd.DataFrame({"unique_id": panel.ids, "kind": 1.0})
+    for call in (fc.fit, fc.cross_validation):
+        with pytest.raises(UsageError, match="sees nothing but its own series, and no covariates"):
+            call(panel.with_static(static), config)
+    with pytest.raises(UsageError, match="baseline theta is the model itself"):
+        evaluate_to_folder(
+            tmp_path / "out", panel, config, BacktestOptions(n_windows=2, baselines=("theta",))
+        )

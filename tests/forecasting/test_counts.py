@@ -1,0 +1,184 @@
+"""Series of counts are forecast by distributions of counts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import forecaster as fc
+from forecaster.errors import UsageError
+from forecaster.forecasting.bands.counts import Counted, Units, probability_up_to, smallest_count
+from forecaster.forecasting.bands.mixture import Mixture
+from forecaster.series import Transform
+
+HORIZON = 6
+SMALL = fc.Config(horizon=HORIZON)
+COUNTS = np.arange(-1.0, 60)
+
+
+def demand(rows: int = 60, count: int = 60, seed: int = 0) -> pd.DataFrame:
+    """Return series of negative binomial counts, most of them zero; the last is always zero."""
+    random = np.random.default_rng(seed)
+    mean = random.gamma(2.0, 0.25, count)[:, None]
+    mean[-1] = 0
+    y = random.poisson(mean * random.gamma(1.0, 1.0, (count, rows)))
+    names = [f"part {number:03d}" for number in range(count)]
+    return pd.DataFrame(
+        {"unique_id": np.repeat(names, rows), "ds": np.tile(np.arange(rows), count), "y": y.ravel()}
+    )
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.02, 0.03), (0.5, 0.9), (3.0, 3.0), (9.0, 200.0)])
+def test_probabilities_and_quantiles_are_those_of_scipy(mean, variance):
+    made = stats.poisson(mean)
+    if variance > mean:
+        made = stats.nbinom(mean**2 / (variance - mean), mean / variance)
+    np.testing.assert_allclose(
+        probability_up_to(COUNTS, mean, variance), made.cdf(COUNTS), rtol=1e-9, atol=1e-300
+    )
+    chances = np.array([0.001, 0.1, 0.5, 0.8, 0.95, 0.999, 1 - 1e-9])
+    np.testing.assert_array_equal(smallest_count(chances, mean, variance), made.ppf(chances))
+    assert np.isnan(smallest_count(np.nan, mean, variance))
+
+
+def counted(mean: float, variance: float, origins: int = 3000) -> Counted:
+    shape = 2, origins, 3
+    draws = (np.arange(np.prod(shape)).reshape(shape) * 0.6180339887498949) % 1
+    deviation = np.sqrt(variance)
+    units = Units(np.array([True, False]), np.full(shape, mean), np.full(shape, deviation), draws)
+    made = Counted.of(Mixture.unit((*shape, 1), np.inf), units)
+    assert isinstance(made, Counted)
+    return made
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.3, 0.6), (4.0, 4.0)])
+def test_scores_of_counts_are_normal_where_the_distribution_holds(mean, variance):
+    made = counted(mean, variance)
+    y = made.quantiles(stats.norm.ppf(np.random.default_rng(0).uniform(size=made.shape)))
+    values = mean + np.sqrt(variance) * y[0]
+    np.testing.assert_allclose(values, np.rint(values), atol=1e-9)
+    assert values.mean() == pytest.approx(mean, rel=0.1) and values.min() > -0.5
+    scores = made.scores(y.astype(np.float32))
+    assert scores[0].mean() == pytest.approx(0, abs=0.05)
+    assert scores[0].std() == pytest.approx(1, abs=0.05)
+    # The other series is forecast as if it were alone.
+    np.testing.assert_array_equal(scores[1], Mixture.unit(made.location.shape, np.inf).scores(
+        y.astype(np.float32))[1])  # fmt: skip
+    above = made.probability_above((2 - mean) / np.sqrt(variance))[0]
+    np.testing.assert_allclose(above, (values > 2).mean(), atol=0.03)
+
+
+def test_forecasts_of_counts_are_whole_and_hold_what_they_say(tmp_path):
+    frame = demand(72)
+    known, came = frame[frame["ds"] < 66], frame[frame["ds"] >= 66]
+    model = fc.fit(known, SMALL)
+    assert 0 < model.transform.counts.weight <= 5 and model.transform.counts.dispersion > 1.1
+    level = [20, 60, 80, 90]
+    made = fc.predict(model, known, level)
+    numbers = made.filter(like="LSTM").to_numpy()
+    assert (numbers == np.rint(numbers)).all() and (numbers >= 0).all()
+    assert (np.diff(made[["LSTM-lo-80", "LSTM", "LSTM-hi-80"]].to_numpy(), axis=1) >= 0).all()
+    y = came["y"].to_numpy()
+    below = (y <= made["LSTM-hi-80"]).mean()
+    assert 0.88 < below < 0.97  # 90 %, and more, since counts jump
+    never = made[made["unique_id"] == "part 059"]
+    assert (never["LSTM"] == 0).all() and (never["probability_of_rise"] > 0.01).all()
+    loaded = fc.load(fc.save(model, tmp_path / "model"))
+    pd.testing.assert_frame_equal(fc.predict(loaded, known, level), made, check_exact=True)
+    alone = known[known["unique_id"].isin(["part 003", "part 017"])]
+    pd.testing.assert_frame_equal(
+        fc.predict(model, alone, level),
+        made[made["unique_id"].isin(["part 003", "part 017"])].reset_index(drop=True),
+        check_exact=True,
+    )
+
+
+def test_bands_of_counts_are_better_than_those_of_the_median():
+    """Quantiles of a panel of counts have smaller losses than those of a continuous forecast."""
+    frame = demand(72, seed=3)
+    known, came = frame[frame["ds"] < 66], frame[frame["ds"] >= 66]["y"].to_numpy()
+    level = [60, 80, 90]
+
+    def loss(made: pd.DataFrame) -> float:
+        chances = {"lo": lambda p: (100 - p) / 200, "hi": lambda p: (100 + p) / 200}
+        columns = [(f"LSTM-{side}-{p}", of(p)) for p in level for side, of in chances.items()]
+        errors = [(came - made[name], chance) for name, chance in columns]
+        return float(np.mean([np.maximum(q * e, (q - 1) * e) for e, q in errors]))
+
+    continuous = known.assign(y=known["y"] + 0.25 * (known["y"] > 0))  # no whole numbers
+    assert not fc.fit(continuous, SMALL).transform.natures["part 000"].counts
+    assert loss(fc.predict(fc.fit(known, SMALL), known, level)) < 0.97 * loss(
+        fc.predict(fc.fit(continuous, SMALL), continuous, level)
+    )
+
+
+def test_counts_with_a_week_follow_it():
+    random = np.random.default_rng(1)
+    week = np.array([0.2, 0.2, 0.2, 1.0, 3.0, 9.0, 0.2])
+    rows = 140
+    days = pd.date_range("2024-01-01", periods=rows, freq="D")
+    frame = pd.concat(
+        pd.DataFrame({"unique_id": f"{n:02d}", "ds": days, "y": random.poisson(mean)})
+        for n in range(12)
+    )
+    model = fc.fit(frame, fc.Config(horizon=7))
+    assert model.transform.counts.share > 0
+    made = fc.predict(model, frame)
+    median = made.groupby(made["ds"].dt.dayofweek)["LSTM"].mean()
+    assert median[5] > 6 and median[[0, 1, 2, 6]].max() < 1
+    assert (made["LSTM"] == np.rint(made["LSTM"])).all()
+
+
+def test_past_forecasts_and_paths_of_counts_are_whole():
+    frame = demand(50, 10)
+    made = fc.cross_validation(frame, SMALL, n_windows=3)
+    numbers = made.filter(like="LSTM").to_numpy()
+    assert (numbers == np.rint(numbers)).all() and (numbers >= 0).all()
+    model = fc.fit(frame, SMALL)
+    paths = fc.simulate(model, frame, n_paths=400)
+    assert (paths["LSTM"] == np.rint(paths["LSTM"])).all() and (paths["LSTM"] >= 0).all()
+    upper = fc.predict(model, frame, [80])["LSTM-hi-80"].to_numpy()
+    share = paths["LSTM"].to_numpy().reshape(-1, 400, HORIZON) <= upper.reshape(-1, 1, HORIZON)
+    assert 0.86 < share.mean() < 1
+
+
+@pytest.mark.parametrize(
+    "counts", [[0.1, 0.5, 0.3], [0, 0.5, 0, 0, 1.5], [0.1, 2, 0, 0, 1.5], [0.1, 0.5, -1, 0, 1.5],
+               [0.1, 0.5, 0, 0, float("inf")], "counts"],
+)  # fmt: skip
+def test_damaged_properties_of_counts_are_an_error(counts):
+    fields = Transform("combined").to_dict() | {"counts": counts}
+    if counts == [0.1, 0.5, 0.3]:  # the others by default
+        assert Transform.from_dict(fields).counts.mean == 0.3
+        return
+    with pytest.raises((TypeError, ValueError)):
+        Transform.from_dict(fields)
+
+
+def test_quantiles_are_columns_between_the_bounds():
+    frame = demand(60, 20)
+    model = fc.fit(frame, SMALL)
+    made = fc.predict(model, frame, [90], quantiles=[0.99, 0.05, 0.5])
+    assert list(made)[2:9] == [
+        "LSTM", "LSTM-lo-90", "LSTM-hi-90", "LSTM-q-0.05", "LSTM-q-0.5", "LSTM-q-0.99",
+        "probability_of_rise",
+    ]  # fmt: skip
+    np.testing.assert_array_equal(made["LSTM-q-0.05"], made["LSTM-lo-90"])
+    np.testing.assert_array_equal(made["LSTM-q-0.5"], made["LSTM"])
+    assert (made["LSTM-q-0.99"] >= made["LSTM-hi-90"]).all()
+    assert (made["LSTM-q-0.99"] > made["LSTM-hi-90"]).any()
+    plain = fc.predict(model, frame, [90])
+    pd.testing.assert_frame_equal(made[list(plain)], plain, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "message"),
+    [
+        ([0.5, 95], "got 95; did you mean 0.95"),
+        ([0], "above 0 and below 1; got 0$"),
+        (["a"], "'a'"),
+    ],
+)
+def test_quantiles_that_are_none_are_refused(quantiles, message):
+    with pytest.raises(UsageError, match=message):
+        fc.predict(fc.fit(demand(30, 3), SMALL), demand(30, 3), quantiles=quantiles)
