@@ -117,6 +117,7 @@ def test_counts_with_a_week_follow_it():
     week = np.array([0.2, 0.2, 0.2, 1.0, 3.0, 9.0, 0.2])
     rows = 140
     days = pd.date_range("2024-01-01", periods=rows, freq="D")
+    mean = week[days.dayofweek.to_numpy()]
     frame = pd.concat(
         pd.DataFrame({"unique_id": f"{n:02d}", "ds": days, "y": random.poisson(mean)})
         for n in range(12)
