@@ -25,11 +25,11 @@ def run(name: str, y, origins, horizon=3, season=5):
     baseline = BASELINES[name]
     job = running.Job(y, np.asarray(origins), horizon, QUANTILES, season)
     if baseline.together:
-        made, reason, _ = running._made_together((baseline.module, baseline.function), {0: job})[0]
+        result = running._made_together((baseline.module, baseline.function), {0: job})[0]
     else:
-        made, reason, _ = running._make(baseline.module, baseline.function, job)
-    assert made is not None, reason
-    return made
+        result = running._make(baseline.module, baseline.function, job)
+    assert result.forecasts is not None, result.reason
+    return result.forecasts
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -128,6 +128,34 @@ def test_where_times_count_rows_the_season_is_each_series_own():
     given = baselines.forecast(panel, panel.times[[370]], "seasonal_naive", horizon=24, season=8)
     error = (given["SeasonalNaive"] - given["y"]).abs().groupby(given["unique_id"]).max()
     assert error["short"] < 0.1 < 0.5 < error["long"]
+
+
+FAST = [name for name in INSTALLED if not BASELINES[name].slow and name != "har"]
+
+
+def counted(y: np.ndarray) -> fc.Panel:
+    return fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": np.arange(len(y)), "y": y}))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_after_a_fall_to_zero_a_series_is_forecast_without_logarithms(name):
+    y = series(120)
+    y[100:] = np.r_[np.zeros(8), np.arange(12.0)]
+    panel, column = counted(y), BASELINES[name].column
+    made = baselines.forecast(panel, [90, 95, 105, 112], name, horizon=3)
+    assert np.isfinite(made[column]).all()
+    before = baselines.forecast(counted(y[:100]), [90, 95], name, horizon=3)[column]
+    np.testing.assert_allclose(made[column][:6], before, rtol=1e-12)
+    if name == "naive":
+        np.testing.assert_array_equal(made[column][6:], [0] * 3 + [y[112]] * 3)
+
+
+@pytest.mark.parametrize("name", ["drift", "seasonal_naive", "empirical", "ets", "theta", "ces"])
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore:.*too few rows")
+def test_constant_and_zero_series_have_their_value_as_forecast(name):
+    for value in (0.0, 7.0):
+        made = baselines.forecast(counted(np.full(20, value)), [2, 6, 12], name, horizon=3)
+        np.testing.assert_allclose(made[BASELINES[name].column], value, atol=1e-12)
 
 
 def test_series_that_may_be_negative_are_taken_as_they_are():

@@ -76,10 +76,15 @@ def test_a_season_and_a_trend_go_on(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_too_few_values_are_said(name):
-    steps = np.arange(3)
-    frame = pd.DataFrame({"unique_id": "a", "ds": np.r_[steps, 3, 4], "y": [1.0, 2, 4, 3, 5]})
-    panel = fc.load_panel(frame)
-    with pytest.warns(ForecasterWarning, match="no forecasts from 1 of 1 cutoffs"):
-        made = baselines.forecast(panel, panel.times[[2]], name, horizon=2)
-    assert made[BASELINES[name].column].isna().all()
+def test_where_too_few_values_are_known_the_last_one_stands_in_and_it_is_said(name):
+    y = np.r_[1.0, 2, 4, 3, walks(1, 40)[0]]
+    panel = fc.load_panel(pd.DataFrame({"unique_id": "a", "ds": np.arange(len(y)), "y": y}))
+    with pytest.warns(ForecasterWarning, match=f"{name}: too few rows at some cutoffs of 1 series"):
+        made = baselines.forecast(panel, [2, 30], name, horizon=2)
+    naive = baselines.forecast(panel, [2, 30], "naive", horizon=2)
+    for ours, simple in zip(made.columns[4:], naive.columns[4:], strict=True):
+        np.testing.assert_array_equal(made[ours][:2], naive[simple][:2])
+        assert (made[ours][2:] != naive[simple][2:]).all()
+    # The model is that of an evaluation which begins where enough values are known.
+    later = baselines.forecast(panel, [30], name, horizon=2)
+    np.testing.assert_array_equal(made.iloc[2:, 4:], later.iloc[:, 4:])

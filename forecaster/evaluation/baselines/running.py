@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from forecaster import swarm
 from forecaster.config import Config
-from forecaster.errors import ForecasterWarning, UsageError, name_reasons
+from forecaster.errors import ForecasterWarning, UsageError, listed, name_reasons
 from forecaster.evaluation.baselines.processes import cores, end_with_parent, memory_used
 from forecaster.evaluation.origins.rolling_origin import Origins
 from forecaster.extras import require
@@ -65,12 +65,14 @@ class Job(NamedTuple):
 class Result(NamedTuple):
     """Forecasts (origin, horizon, quantile) of a series, or None where the baseline failed.
 
-    ``reason``: why forecasts are missing; if only some are, those are NaN
+    - ``reason``: why forecasts are missing; if only some are, those are NaN
+    - ``by_last_value``: the number of origins from which the last value stands in
     """
 
     forecasts: np.ndarray | None
     reason: str
     seconds: float
+    by_last_value: int = 0
 
 
 BASELINES = {
@@ -110,8 +112,9 @@ def forecast(
     Rows that were flagged at the first cutoff are left out, as in training networks.
 
     Returns a frame like that of :func:`forecaster.cross_validation`: ``unique_id, ds, cutoff, y``,
-    the median and bounds per level. A series on which the baseline fails has NaN, and a warning
-    says why.
+    the median and bounds per level. Where too few rows are known for a baseline, the last value
+    stands in, as ``naive`` forecasts it; a series on which the baseline fails has NaN. A warning
+    says so, and why.
 
     Raises UsageError for an unknown baseline, or one whose library is not installed.
     """
@@ -147,6 +150,7 @@ class Runner:
     - ``on_series(name, done)``: called after each series of a baseline
 
     While it runs, ``failed`` collects the series that each baseline failed on, with the reason,
+    ``by_last_value`` those where the last value stands in for it, with the number of cutoffs,
     ``seconds`` the time of each baseline, and ``memory`` the peak of each process in KiB.
     """
 
@@ -166,6 +170,7 @@ class Runner:
         check_available(names)
         self.baselines = {name: BASELINES[name] for name in dict.fromkeys(names)}
         self.failed: dict[str, dict[str, str]] = {name: {} for name in self.baselines}
+        self.by_last_value: dict[str, dict[str, int]] = {name: {} for name in self.baselines}
         self.seconds: dict[str, float] = dict.fromkeys(self.baselines, 0.0)
         self.memory: dict[int, int] = {}
         self._horizon, self._levels = horizon, check_levels(level)
@@ -202,7 +207,15 @@ class Runner:
         return pd.DataFrame(columns)
 
     def warn(self) -> None:
-        """Warn of the series that each baseline failed on, with the reason."""
+        """Warn of the series that each baseline failed on, and where the last value stands in."""
+        for name, short in self.by_last_value.items():
+            if short:
+                warnings.warn(
+                    f"{name}: too few rows at some cutoffs of {len(short)} series, where the last "
+                    f"value stands in: {listed(short)}",
+                    ForecasterWarning,
+                    stacklevel=3,
+                )
         for name, failed in self.failed.items():
             if failed:
                 warnings.warn(
@@ -217,10 +230,12 @@ class Runner:
         jobs = {int(row): self._job(origins, row) for row in np.unique(origins.row)}
         results = self._results(name, baseline, jobs)
         for done, (row, job) in enumerate(jobs.items(), start=1):
-            forecasts, reason, seconds = results[row]
+            forecasts, reason, seconds, by_last_value = results[row]
             self.seconds[name] += seconds
             if reason:
                 self.failed[name][origins.panel.ids[row]] = reason
+            if by_last_value:
+                self.by_last_value[name][origins.panel.ids[row]] = by_last_value
             if forecasts is not None:
                 entries = np.flatnonzero(origins.row == row)
                 steps = origins.step[entries] - origins.histories.first[row]
@@ -242,6 +257,8 @@ class Runner:
 
     def _results(self, name: str, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
         """Return the result of every job, cached or new."""
+        if not baseline.slow:
+            return self._throughout(baseline, jobs)
         paths = {row: self._path(name, job) for row, job in jobs.items()}
         kept = {row: result for row, path in paths.items() if (result := _read(path)) is not None}
         made = self._made(baseline, {row: job for row, job in jobs.items() if row not in kept})
@@ -249,6 +266,19 @@ class Runner:
             if (path := paths[row]) is not None and result.forecasts is not None:
                 _keep(path, result)
         return kept | made
+
+    def _throughout(self, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
+        """Forecast from every origin, by the last value where a baseline needs more rows."""
+        results = self._made(baseline, jobs)
+        fallen = {row: rest for row, job in jobs.items() if (rest := _after_fall(job)) is not None}
+        for row, result in self._made(baseline, fallen).items():
+            results[row] = _joined(results[row], result)
+        gaps = {row: jobs[row] for row, result in results.items() if _has_gaps(result)}
+        naive = BASELINES["naive"]
+        if gaps and baseline is not naive:
+            for row, result in self._throughout(naive, gaps).items():
+                results[row] = _filled(results[row], result)
+        return results
 
     def _made(self, baseline: Baseline, jobs: dict[int, Job]) -> dict[int, Result]:
         call = (baseline.module, baseline.function)
@@ -374,6 +404,37 @@ def _until_not_positive(job: Job) -> Job:
     if not len(bad) or bad[0] <= job.origins[0]:
         return job
     return job._replace(y=job.y[: bad[0]], origins=job.origins[job.origins < bad[0]])
+
+
+def _after_fall(job: Job) -> Job | None:
+    """Return the part of a job that :func:`_until_not_positive` leaves out, without logarithms.
+
+    None where it leaves out nothing. The values up to its own first origin decide what is taken.
+    """
+    before = len(_until_not_positive(job).origins)
+    return job._replace(origins=job.origins[before:]) if before < len(job.origins) else None
+
+
+def _joined(first: Result, rest: Result) -> Result:
+    """Return the result of a job, and of the part after a fall, together."""
+    if first.forecasts is None or rest.forecasts is None:
+        return first
+    forecasts = first.forecasts.copy()
+    forecasts[-len(rest.forecasts) :] = rest.forecasts
+    return Result(forecasts, _missing(forecasts), first.seconds + rest.seconds)
+
+
+def _has_gaps(result: Result) -> bool:
+    return result.forecasts is not None and bool(np.isnan(result.forecasts).any())
+
+
+def _filled(result: Result, naive: Result) -> Result:
+    """Return a result with the naive forecasts from origins where some of its own are missing."""
+    if result.forecasts is None or naive.forecasts is None:
+        return result
+    missing = np.isnan(result.forecasts).any((1, 2), keepdims=True)
+    forecasts = np.where(missing, naive.forecasts, result.forecasts)
+    return Result(forecasts, _missing(forecasts), result.seconds, int(missing.sum()))
 
 
 def _for_all_origins(forecasts: np.ndarray, job: Job) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Exponential smoothing and Theta, by :mod:`forecaster.classical`.
 
-A model is estimated on the data known at the first origin, and applied unchanged to later data,
-like the networks. Its quantiles are normal; their deviation is the root mean square of all errors
-``h`` steps ahead that are known at an origin. So they hold where a model is wrong, too, but errors
-that it was fitted to are among them.
+A model is estimated on the data known at the first origin with enough of them, and applied
+unchanged to later data, like the networks. Its quantiles are normal; their deviation is the root
+mean square of all errors ``h`` steps ahead that are known at an origin. So they hold where a model
+is wrong, too, but errors that it was fitted to are among them.
 
 Each method takes all series at once. ``horizon`` and ``quantiles``: as of
 :mod:`forecaster.evaluation.baselines.simple`; so is what it returns for each series.
@@ -27,6 +27,7 @@ from forecaster.classical import (
 from forecaster.evaluation.baselines.simple import logarithmic
 
 _FEWEST = 4  # errors that a deviation is taken from
+_FEWEST_VALUES = 5  # that a model is estimated on
 _UNSETTLED = 3  # first steps, whose forecasts do not count: those of Theta rest on no line yet
 
 Row: TypeAlias = Float[np.ndarray, " step"]
@@ -41,8 +42,13 @@ class Series(NamedTuple):
 
     @property
     def known(self) -> int:
-        """The number of values that its model is estimated on."""
-        return int(self.origins[0]) + 1
+        """The number of values that its model is estimated on.
+
+        They are those known at the first origin with enough. Before it no error is known, hence no
+        forecast is made by a model that knows later values.
+        """
+        enough = self.origins[self.origins >= _FEWEST_VALUES - 1]
+        return int(enough[0] if len(enough) else self.origins[0]) + 1
 
 
 Ahead: TypeAlias = Callable[[list[Row], list[Row], int], list[Float[np.ndarray, "step horizon"]]]
