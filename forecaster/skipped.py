@@ -32,10 +32,16 @@ class Kind(StrEnum):
     NO_ROWS = "no_rows", "no rows between {first} and {last}"
     OUTSIDE = "outside", "no rows in that span; there are {first} to {last}"
     MASKED = "masked", "all of its rows were left out"
-    NO_SCORES = "no_scores", "no rows at and after a cutoff ({first} to {last})"
+    BEGINS_LATER = (
+        "begins_later", "no rows up to the first cutoff, {first}; with fewer it may have some",
+    )  # fmt: skip
+    NO_SCORES = (
+        "no_scores", "no cutoff ({first} to {last}) has two rows up to it and one after it",
+    )  # fmt: skip
     NO_SCORES_AS_MEMBER = (
         "no_scores_as_member",
-        "no rows at and after a cutoff ({first} to {last}), or no member of the universe then",
+        "no cutoff ({first} to {last}) at which it was a member of the universe has two rows up to "
+        "it and one after it",
     )
     # Its values cannot be learned from.
     REPEATED_TIME = "repeated_time", "more than one row for {first}"

@@ -33,6 +33,7 @@ from .backtest.verdict import strongest as strongest
 from .backtest.verdict import value_at_risk as value_at_risk
 from .backtest.verdict import verdict as verdict
 from .origins.cutoffs import advised_of_windows as advised_of_windows
+from .origins.cutoffs import as_of_cutoff as as_of_cutoff
 from .origins.cutoffs import cutoffs_in as cutoffs_in
 from .origins.cutoffs import cutoffs_of as cutoffs_of
 from .origins.cutoffs import groups_of as groups_of

@@ -49,8 +49,11 @@ from .predicting.predicting import price_factor as price_factor
 from .predicting.predicting import targets_at as targets_at
 from .predicting.simulating import simulate as simulate
 from .rungs import FORECAST_BY as FORECAST_BY
+from .rungs import ROWS_TO_COMBINE as ROWS_TO_COMBINE
 from .rungs import Rung as Rung
 from .rungs import counted as counted
+from .rungs import rows_for_networks as rows_for_networks
+from .rungs import takes_any as takes_any
 from .task import Series as Series
 from .task import make_task as make_task
 from .task import param_shapes as param_shapes

@@ -7,7 +7,7 @@ it is; on the shorter ones (yearly, quarterly and monthly series of M1 and NN3) 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import numpy as np
@@ -19,7 +19,8 @@ from forecaster.series import Panel, Transform
 FORECAST_BY = "forecast_by"
 """The column of reports and forecasts that holds a :class:`Rung`."""
 _ROWS_PER_STEP = 12  # rows for each step ahead: three horizons in the fourth that is held back
-_TO_COMBINE = 4  # rows that the simplest model needs
+ROWS_TO_COMBINE = 4
+"""Rows that the simplest model needs."""
 _FIRST_ERRORS = 10  # rows before the first input of a network
 _FOR_EACH_OTHER = 0.25  # series that are long enough, for each other one
 
@@ -36,18 +37,35 @@ class Rung(StrEnum):
     LAST_VALUE = "last value"
 
 
-def counted(rungs: Iterable[object]) -> str:
-    """Return how many series rest on what, in words: "294 by own networks"."""
-    counts = Counter(str(rung) for rung in rungs)
+def counted(rungs: Iterable[object] | Mapping[str, int]) -> str:
+    """Return how many series rest on what, in words: "294 by own networks".
+
+    ``rungs``: that of each series, or the counts
+    """
+    counts = Counter(rungs if isinstance(rungs, Mapping) else map(str, rungs))
     return ", ".join(f"{counts[rung]:,} by {rung.value}" for rung in Rung if counts[rung])
 
 
 def rows_to_train(config: Config, transform: Transform) -> int:
     """Return the minimum number of rows of a series that has networks of its own."""
-    needed = config.rows_to_fit + transform.rows_needed()
-    if not transform.takes_any or config.validation is not None:
-        return needed
-    return max(needed, _ROWS_PER_STEP * config.horizon)
+    if not transform.takes_any:
+        return config.rows_to_fit + transform.rows_needed()
+    return rows_for_networks(config) + transform.rows_needed()
+
+
+def rows_for_networks(config: Config) -> int:
+    """Return the minimum number of rows for networks, where a series can be forecast without."""
+    if config.validation is not None:
+        return config.rows_to_fit
+    return max(config.rows_to_fit, _ROWS_PER_STEP * config.horizon)
+
+
+def takes_any(config: Config, target: str) -> bool:
+    """Return whether every series of a panel can be forecast, also a short or a constant one.
+
+    ``target``: the panel's channel that is forecast
+    """
+    return config.transform == "combined" or (config.transform == "auto" and target == "y")
 
 
 def trains(panel: Panel, config: Config, transform: Transform) -> Bool[np.ndarray, " series"]:
@@ -78,7 +96,7 @@ def rungs_of(
     """
     rows = panel.mask.sum(1)
     needed = max(config.rows_to_forecast, config.horizon + _FIRST_ERRORS + 1)
-    least = (rows < _TO_COMBINE) | panel.constant()
+    least = (rows < ROWS_TO_COMBINE) | panel.constant()
     if not transform.takes_any:
         return np.where(own, Rung.OWN, Rung.COMMON).astype(object)
     others = np.where((rows >= needed) & common, Rung.COMMON, Rung.COMBINATION)

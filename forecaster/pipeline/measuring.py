@@ -30,6 +30,7 @@ from forecaster.evaluation import (
     Seconds,
     Summary,
     advised_of_windows,
+    as_of_cutoff,
     by_torch,
     cutoffs_in,
     groups_of,
@@ -146,11 +147,14 @@ def _trained(job: Job, past: Past) -> list[Trained]:
     """Train all networks, or find those that are trained already."""
     config, options, times = past.request.config, job.options, past.times
     assert times is not None
-    windows = options.n_windows or usual_windows(len(times), config, options.step_size)
+    windows = options.n_windows or usual_windows(
+        past.rows, len(times), past.target, config, options.step_size
+    )
     cutoffs = cutoffs_in(times, config.horizon, windows, options.step_size)
     trained: list[Trained] = []
     for number, group in enumerate(groups_of(cutoffs, refit=options.refit)):
-        with advised_of_windows(past.most, config, windows, options.step_size):
+        most = int(past.rows.max())
+        with advised_of_windows(most, config, windows, options.step_size):
             trained.append(_train(job, Known(past, times[group[0]]), group, number))
     return trained
 
@@ -161,6 +165,7 @@ def _train(job: Job, known: Known, cutoffs: np.ndarray, number: int) -> Trained:
     stage = job.unfinished.stage(number)
     parts = train_shards(known, scanned, stage, job.executor, job.callbacks)
     skipped = scanned.skipped | {name: why for part in parts for name, why in part.skipped.items()}
+    skipped = as_of_cutoff(skipped, known.cutoff)
     shard_of = {name: part.folder for part in parts for name in part_ids(part)}
     spread = spread_of(known.request.config, [part.scores for part in parts])
     frequency = known.frequency or known.with_all_rows(scanned.ids).frequency

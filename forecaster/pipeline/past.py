@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 
 from forecaster.errors import NoSeries
 from forecaster.ingest import Store, panel_from_store
@@ -32,8 +32,8 @@ from forecaster.storage import FitRequest, ids_to_read
 class Spans(NamedTuple):
     """When all series were observed, after each was read once.
 
-    - ``layout``, ``times``: of the panel of all series
-    - ``most``: rows of the longest series
+    - ``layout``, ``times``, ``target``: of the panel of all series
+    - ``rows``: of each series
     - ``skipped``: series that cannot be read, with the reason
     - ``own``: whether times only count the rows of each series, see
       :func:`forecaster.series.aligned_if`
@@ -41,7 +41,8 @@ class Spans(NamedTuple):
 
     layout: Layout
     times: Shaped[np.ndarray, " time"]
-    most: int
+    target: str
+    rows: Int[np.ndarray, " series"]
     skipped: dict[str, Skipped]
     own: bool
 
@@ -52,7 +53,8 @@ class Past:
 
     - ``times``: of all series; None: not known yet
     - ``own``: whether each series is evaluated at its own end
-    - ``most``: rows of the longest series
+    - ``target``: the channel that is forecast
+    - ``rows``: of each series
     - ``held``: the panel of all series, where they are one shard
     """
 
@@ -62,7 +64,8 @@ class Past:
     layout: Layout
     times: Shaped[np.ndarray, " time"] | None = None
     own: bool = False
-    most: int = 0
+    target: str = ""
+    rows: Int[np.ndarray, " series"] = dataclasses.field(default_factory=lambda: np.zeros(0, int))
     held: Panel | None = None
 
     @staticmethod
@@ -80,7 +83,8 @@ class Past:
         own = ends == "own" or (ends == "auto" and spans.own)
         request = dataclasses.replace(request, skipped=spans.skipped)
         return Past(
-            store, request, flags, spans.layout, spans.times, own, spans.most, past.held
+            store, request, flags, spans.layout, spans.times, own, spans.target, spans.rows,
+            past.held,
         )  # fmt: skip
 
     def panel(self, ids: Sequence[str]) -> tuple[Panel, OwnEnds | None]:
@@ -111,13 +115,13 @@ class Past:
         axes: list[np.ndarray] = []
         channels: dict[tuple[str, ...], None] = {}
         firsts, lasts = set[object](), set[object]()
-        most, target = 0, ""
+        rows, target = list[np.ndarray](), ""
         for panel in each_shard(self._read, self.store, self.request, skipped):
             check_market(panel)
             skipped |= panel.skipped
             axes = [union_of([*axes, panel.times])]
             channels[panel.channels] = None
-            most, target = max(most, int(panel.mask.sum(1).max())), panel.target
+            rows, target = [*rows, panel.mask.sum(1)], panel.target
             firsts |= set(panel.times[panel.mask.argmax(1)].tolist())
             latest = len(panel.times) - 1 - panel.mask[:, ::-1].argmax(1)
             lasts |= set(panel.times[latest].tolist())
@@ -126,7 +130,8 @@ class Past:
         counts = axes[0].dtype.kind != "M" and len(firsts) == 1 and len(lasts) > 1
         every = tuple(dict.fromkeys(name for part in channels for name in part))
         layout = self.layout._replace(channels=every)
-        spans = Spans(layout, axes[0], most, skipped, counts and target == "y")
+        own = counts and target == "y"
+        spans = Spans(layout, axes[0], target, np.concatenate(rows), skipped, own)
         return spans, list(channels) == [every]
 
 

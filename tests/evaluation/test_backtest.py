@@ -212,7 +212,7 @@ def test_series_that_end_before_the_cutoffs_are_named(panel, config, tmp_path):
     quick = dataclasses.replace(config, epochs=1)
     evaluation = evaluate_to_folder(tmp_path / "some", some, quick, BacktestOptions(3, 29))
     assert evaluation.summary.series == 4 and list(evaluation.summary.skipped) == ["KO"]
-    assert "no rows at and after a cutoff (20" in str(evaluation.summary.skipped["KO"])
+    assert "no cutoff (20" in str(evaluation.summary.skipped["KO"])
 
 
 def test_the_commands_evaluate_and_report(tmp_path, settings):

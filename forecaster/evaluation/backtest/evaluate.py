@@ -60,7 +60,9 @@ def evaluate_to_folder(
         options.groups.of(panel.ids)  # raises before the work
     config, panel = with_declared(config, panel)
     panel, own = _aligned(panel, options)
-    windows = options.n_windows or usual_windows(len(panel.times), config, options.step_size)
+    windows = options.n_windows or usual_windows(
+        panel.mask.sum(1), len(panel.times), panel.target, config, options.step_size
+    )
     networks = RollingOrigin.fit(
         panel, config, windows, options.step_size, refit=options.refit, level=LEVELS,
         seed=options.seed, executor=executor, on_progress=callbacks.training,

@@ -1,16 +1,21 @@
 """Cutoffs: the times from which an evaluation forecasts the past."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 
 from forecaster.config import Config
 from forecaster.errors import DataError, NoSeries, UsageError
-from forecaster.series import Panel, show_time
+from forecaster.forecasting import ROWS_TO_COMBINE, rows_for_networks, takes_any
+from forecaster.series import Panel, Time, show_time
+from forecaster.skipped import Kind, Skipped
 
 _MOST = 250  # a year of sessions
+_FEWEST_ROWS = 10  # that make a forecast worth evaluating, unless the horizon is longer
+_SHORTER = 0.25  # share of the series that may be shorter than the number of cutoffs is chosen for
+_WITHOUT = 0.01  # share of the series that may begin only after the first cutoff
 
 
 def cutoffs_of(panel: Panel, horizon: int, n_windows: int, step_size: int) -> np.ndarray:
@@ -45,14 +50,47 @@ def cutoffs_in(
     return np.arange(first, last + 1, step_size)
 
 
-def usual_windows(times: int, config: Config, step_size: int) -> int:
-    """Return the default number of cutoffs: 250, or fewer for a short panel.
+def usual_windows(
+    rows: Int[np.ndarray, " series"], times: int, target: str, config: Config, step_size: int
+) -> int:
+    """Return the default number of cutoffs of a panel: 250, or fewer where it is short.
 
-    ``times``: number of times of the panel. Those that the first fit and the last forecast need are
-    set aside; the cutoffs lie in the later half of the rest.
+    - ``rows``: of each series; ``times``: of the panel
+    - ``target``: the channel that is forecast
+    """
+    if takes_any(config, target):
+        return _windows_by_rows(rows, config, step_size)
+    return _windows_by_times(times, config, step_size)
+
+
+def _windows_by_times(times: int, config: Config, step_size: int) -> int:
+    """Return the number of cutoffs for series that all need rows for networks.
+
+    The times that the first fit and the last forecast need are set aside; the cutoffs lie in the
+    later half of the rest.
     """
     spare = times - config.horizon - config.rows_to_fit
     return int(np.clip(spare // 2 // step_size + 1, 1, _MOST))
+
+
+def _windows_by_rows(rows: Int[np.ndarray, " series"], config: Config, step_size: int) -> int:
+    """Return the number of cutoffs for series that may be short.
+
+    The rows that the last forecast needs, and those that make the first worth evaluating, are set
+    aside; the cutoffs lie in the later half of the rest. A series long enough for networks of its
+    own at the last cutoff is so at the first, too: an evaluation tells of the forecasts to come
+    only where they rest on the same. Nearly all series that can be evaluated at all have rows at
+    the first cutoff, since those without cannot be forecast from any.
+    """
+    known, networks = rows - config.horizon, rows_for_networks(config)
+    worth = max(_FEWEST_ROWS, config.horizon)
+    spare = known - np.where(known >= networks, networks, worth)
+    if not (spare >= 0).any():
+        return 1
+    typical = int(np.quantile(spare[spare >= 0], _SHORTER, method="lower"))
+    shortest = int(np.quantile(known[known >= ROWS_TO_COMBINE], _WITHOUT, method="lower"))
+    reach = min(typical // 2, shortest - ROWS_TO_COMBINE)
+    return min(reach // step_size + 1, _MOST)
 
 
 @contextlib.contextmanager
@@ -73,6 +111,17 @@ def advised_of_windows(most: int, config: Config, n_windows: int, step_size: int
             f"(in Python n_windows={fewer}) or fewer there are enough"
         )
         raise NoSeries(error.skipped, advice) from error
+
+
+def as_of_cutoff(
+    skipped: Mapping[str, Skipped], cutoff: Time | Shaped[np.ndarray, ""]
+) -> dict[str, Skipped]:
+    """Return why a fit at a cutoff skipped series, where they had no rows yet in those words."""
+    later = Skipped(Kind.BEGINS_LATER, first=show_time(cutoff))
+    return {
+        name: later if why.kind is Kind.TOO_SHORT and (why.rows, why.needed) == (0, 1) else why
+        for name, why in skipped.items()
+    }
 
 
 def groups_of(cutoffs: np.ndarray, *, refit: bool | int) -> list[np.ndarray]:

@@ -13,10 +13,17 @@ import pandas as pd
 from forecaster import swarm
 from forecaster.config import Config, checked_config
 from forecaster.errors import DataError, ForecasterWarning, name_reasons
-from forecaster.evaluation.origins.cutoffs import advised_of_windows, cutoffs_of, groups_of
+from forecaster.evaluation.origins.cutoffs import (
+    advised_of_windows,
+    as_of_cutoff,
+    cutoffs_of,
+    groups_of,
+)
 from forecaster.files import atomic, open_for_arrow
 from forecaster.forecasting import (
+    FORECAST_BY,
     RISE,
+    ROWS_TO_COMBINE,
     Model,
     OwnNetwork,
     check_levels,
@@ -58,7 +65,11 @@ class Origins:
 
     @staticmethod
     def of(
-        panel: Panel, cutoffs: np.ndarray, horizon: int, left_out: np.ndarray | None = None
+        panel: Panel,
+        cutoffs: np.ndarray,
+        horizon: int,
+        left_out: np.ndarray | None = None,
+        fewest: int = 2,
     ) -> "Origins":
         """Return the entries of all series.
 
@@ -67,11 +78,15 @@ class Origins:
 
         - ``cutoffs``: positions on the panel's time axis
         - ``left_out`` (series, time): rows that are not forecast from
+        - ``fewest``: rows that a forecast is made from, where a series has a cutoff with as many
         """
         histories = Histories.of(panel)
         at, steps = histories.positions, histories.positions.shape[1]
         # From a single row no baseline has bands.
-        origin = np.isin(at, cutoffs) & (np.arange(steps) > histories.first[:, None])
+        rows = np.arange(steps) - histories.first[:, None] + 1
+        origin = np.isin(at, cutoffs) & (rows > 1)
+        enough = origin & (rows >= fewest)
+        origin = np.where(enough.any(1, keepdims=True), enough, origin)
         if left_out is not None:
             origin &= ~np.take_along_axis(left_out, at, axis=1)
         row, step = np.nonzero(origin)
@@ -195,7 +210,8 @@ class RollingOrigin:
         # A bad row after the first cutoff must not decide whether its series is forecast.
         # The reasons of the fit are kept; `match_panel` only knows that a network is missing.
         known = panel.masked(panel.times[cutoffs[0]], forecasting=True)
-        fitted = known.only(first.ids, first.skipped)
+        skipped = as_of_cutoff(first.skipped, panel.times[cutoffs[0]])
+        fitted = known.only(first.ids, skipped)
         # Nor may the spacing of later rows, which `latest` would check.
         matched = match_panel(first, first.transform.while_positive(fitted), latest=False)
         # All rows are outcomes, also those that no logarithm can be taken of.
@@ -206,6 +222,11 @@ class RollingOrigin:
     def config(self) -> Config:
         """The settings of all models."""
         return self.parts[0][0].config
+
+    @property
+    def says_rungs(self) -> bool:
+        """Whether forecasts rest on different things, which a column says."""
+        return self.parts[0][0].transform.takes_any
 
     @property
     def cutoffs(self) -> np.ndarray:
@@ -221,7 +242,8 @@ class RollingOrigin:
         for first in range(0, len(self.panel.ids), AT_ONCE):
             batch = self.panel.only(self.panel.ids[first : first + AT_ONCE])
             left_out = self._wrong_at_cutoffs(batch)
-            origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out)
+            fewest = ROWS_TO_COMBINE if self.says_rungs else 2
+            origins = Origins.of(batch, self.cutoffs, self.config.horizon, left_out, fewest)
             origins = self._with_forecasts(origins)
             if len(origins.keys):
                 yield origins, self.forecasts(origins)
@@ -277,12 +299,17 @@ class RollingOrigin:
         return wrong
 
     def forecasts(self, origins: Origins) -> pd.DataFrame:
-        """Return the models' forecasts, a row per entry; NaN for series without a network."""
+        """Return the models' forecasts, a row per entry; NaN for series without a network.
+
+        Where any series can be forecast, ``forecast_by`` says what each forecast rests on.
+        """
         count = len(origins.keys)
         columns = {
             column: np.full(count, np.nan)
             for column in forecast_columns(self.config.column, self.level)
         }
+        if self.says_rungs:
+            columns[FORECAST_BY] = np.full(count, "", object)
         for model, cutoffs in self.parts:
             known = set(model.ids)
             ids = [name for name in origins.panel.ids if name in known]
@@ -303,6 +330,9 @@ class RollingOrigin:
                 if name == RISE:
                     continue
                 columns[name][selected] = values[row, step - step.min(), origins.ahead[selected]]
+            if self.says_rungs:
+                rungs = model.networks.rungs[model.networks.rows_of(ids)]
+                columns[FORECAST_BY][selected] = np.array([str(rung) for rung in rungs])[row]
         return pd.DataFrame(columns)
 
 
@@ -340,7 +370,8 @@ def cross_validation(
     - ``columns``: what a frame's columns are, see :class:`forecaster.ingest.ColumnOptions`
 
     Returns a long frame ``unique_id, ds, cutoff, y``, the model's columns as of
-    :func:`forecaster.predict`, and ``Naive``, the last value. ``y`` is in the units of the panel's
+    :func:`forecaster.predict`, among them ``forecast_by`` for series that are not prices, and
+    ``Naive``, the last value. ``y`` is in the units of the panel's
     target, and all rows count, also those of zero or below. From such a row on, a series whose
     logarithm is forecast has no rows, with a warning that counts the cutoffs.
 

@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from forecaster.forecasting.rungs import FORECAST_BY
+
 KEYS = ("unique_id", "ds", "cutoff", "y")
 """The keys of a frame of past forecasts."""
 
@@ -71,7 +73,8 @@ def forecast_columns(model: str, levels: Iterable[float | str]) -> list[str]:
 def models_of(columns: Iterable[object]) -> list[str]:
     """Return the models whose forecasts a frame holds, in the order of its columns."""
     names = [str(column) for column in columns]
-    others = [name for name in names if name not in (*KEYS, HORIZON) and not is_quantile(name)]
+    keys = (*KEYS, HORIZON, FORECAST_BY)
+    others = [name for name in names if name not in keys and not is_quantile(name)]
     return [name for name in others if not Bound.parse(name)]
 
 
