@@ -120,7 +120,8 @@ class Forecaster:
         )  # fmt: skip
         target = columns.get("target_col")
         names = _own_names(columns) | ({"y": target} if target and not columns.get("wide") else {})
-        return frame.drop(columns=_NAIVE).rename(columns=names)
+        frame = frame.drop(columns=[_NAIVE, FORECAST_BY], errors="ignore")
+        return frame.rename(columns=names)
 
 
 def _own_names(columns: ColumnOptions) -> dict[str, str]:

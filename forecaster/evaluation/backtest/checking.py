@@ -12,12 +12,12 @@ from pandas.api import types
 
 from forecaster.evaluation.backtest.summary import Summary
 from forecaster.evaluation.origins.rolling_origin import NAIVE
-from forecaster.forecasting import KEYS
+from forecaster.forecasting import FORECAST_BY, KEYS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXTS = ("unique_id", "model", "test")
+_TEXTS = ("unique_id", "model", "test", FORECAST_BY)
 _TIMES = ("ds", "cutoff")
 _OF_TESTS = ("unique_id", "horizon", "test", "model", "value", "p_value", "p_adjusted")
 
@@ -68,7 +68,7 @@ def check_forecasts(schema: "pa.Schema", columns: Iterable[str]) -> None:
 
 def check_finite(forecasts: pd.DataFrame) -> None:
     """Raise ValueError for an infinite forecast or outcome; one that is missing is NaN."""
-    for name in forecasts:
+    for name in forecasts.columns.drop(FORECAST_BY, errors="ignore"):
         if np.isinf(forecasts[name]).any():
             raise ValueError(f"forecasts: column {name!r}: an infinite number")
 

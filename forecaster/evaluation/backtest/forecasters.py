@@ -12,7 +12,7 @@ from forecaster.errors import DataError
 from forecaster.evaluation.baselines import Runner
 from forecaster.evaluation.origins.rolling_origin import Origins, RollingOrigin
 from forecaster.evaluation.scores.tables import LATEST
-from forecaster.forecasting import KEYS, renamed_columns
+from forecaster.forecasting import FORECAST_BY, KEYS, renamed_columns
 from forecaster.ingest import Membership
 from forecaster.series import Panel
 
@@ -67,7 +67,8 @@ class Forecasts(NamedTuple):
     def to_store(self) -> pd.DataFrame:
         """Return the frame as it is stored: forecasts as float32, the keys unchanged."""
         frame = self.frame.drop(columns=LATEST)
-        return frame.astype(dict.fromkeys(frame.columns[len(KEYS) :], np.float32))
+        numbers = frame.columns[len(KEYS) :].drop(FORECAST_BY, errors="ignore")
+        return frame.astype(dict.fromkeys(numbers, np.float32))
 
 
 def torch_sample(ids: Sequence[str], most: int) -> list[str]:
@@ -102,4 +103,5 @@ def _as_torch(forecasts: pd.DataFrame, model: str) -> pd.DataFrame:
     """Rename the columns of forecasts to those of PyTorch."""
     from forecaster.evaluation.baselines import COLUMN
 
+    forecasts = forecasts.drop(columns=FORECAST_BY, errors="ignore")  # of ours, not of PyTorch's
     return forecasts.rename(columns=renamed_columns(forecasts, model, COLUMN))

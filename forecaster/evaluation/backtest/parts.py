@@ -9,6 +9,7 @@ import dataclasses
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from forecaster.evaluation.origins.rolling_origin import FrameWriter, RollingOri
 from forecaster.evaluation.scores import significance
 from forecaster.evaluation.scores.tables import TOGETHER, Tables, added, means_of_sums
 from forecaster.files import atomic, open_for_arrow, parquet_groups, read_parquet_file
+from forecaster.forecasting import FORECAST_BY, Rung
 from forecaster.ingest import Membership
 from forecaster.series import OwnEnds, show_time
 from forecaster.skipped import Kind, Skipped
@@ -171,7 +173,17 @@ def _summarise(
         ),
         peak_memory_gb=_peak_memory(forecasters),
         provenance=Provenance(),
+        forecast_by=_counts_of_rungs(tables.scores),
+        by_last_value={name: len(s) for name, s in forecasters.runner.by_last_value.items() if s},
     )
+
+
+def _counts_of_rungs(scores: pd.DataFrame) -> dict[str, int]:
+    """Return how many series rest on what, in the order of :class:`Rung`."""
+    if FORECAST_BY not in scores:
+        return {}
+    counts = Counter(scores.drop_duplicates("unique_id")[FORECAST_BY])
+    return {rung.value: counts[rung] for rung in Rung if counts[rung]}
 
 
 def _without_scores(
@@ -217,11 +229,17 @@ def summary_of_parts(summaries: Sequence[Summary], **changes: object) -> Summary
         series=sum(part.series for part in full),
         skipped={name: why for part in summaries for name, why in part.skipped.items()},
         failed=_joined_failures(summaries),
+        forecast_by=_sums([part.forecast_by for part in full]),
+        by_last_value=_sums([part.by_last_value for part in summaries]),
         peak_memory_gb={
             kind: max(part.peak_memory_gb.get(kind, 0.0) for part in summaries) for kind in kinds
         },
     )
     return dataclasses.replace(joined, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return dict(sum(map(Counter[str], counts), Counter[str]()))
 
 
 def _joined_failures(summaries: Sequence[Summary]) -> Mapping[str, Mapping[str, str]]:

@@ -18,12 +18,14 @@ from forecaster.config import Config
 from forecaster.errors import UsageError
 from forecaster.evaluation.backtest.types import check_type
 from forecaster.files import as_bytes, read_plain
+from forecaster.forecasting import Rung, counted
 from forecaster.skipped import Skipped, skipped_from_json, skipped_to_json
 
 SIMULATED = "simulated"
 """The name of the source of invented prices."""
 
 _MOST_REASON = 500  # characters
+_RUNGS = ", ".join(Rung)
 _T = TypeVar("_T")
 
 
@@ -101,6 +103,10 @@ class Summary:
     - ``torch_series``: number of series that PyTorch trained; None without PyTorch
     - ``peak_memory_gb``: by kind of process
     - ``groups``: the group of each series that belongs to one
+    - ``forecast_by``: how many series rest on what at their latest cutoff, see
+      :class:`forecaster.forecasting.Rung`; empty for prices, and in older evaluations
+    - ``by_last_value``: by baseline, the number of series for which the last value stands in at
+      some cutoffs, since too few rows were known
     """
 
     model: str
@@ -127,6 +133,23 @@ class Summary:
     peak_memory_gb: Mapping[str, float]
     provenance: Provenance
     groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    forecast_by: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    by_last_value: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def rungs(self) -> str:
+        """How many series rest on what, in words; empty where that is not known."""
+        return counted(self.forecast_by)
+
+    @property
+    def cutoffs_in_words(self) -> str:
+        """The number of cutoffs and their times, if those mean the same for all series."""
+        number = "one cutoff" if self.cutoffs == 1 else f"{self.cutoffs} cutoffs"
+        if self.own_ends:
+            return f"{number} before the end of each"
+        if self.cutoffs == 1:
+            return f"{number}, {self.last_cutoff}"
+        return f"{number}, {self.first_cutoff} to {self.last_cutoff}"
 
     @property
     def simulated(self) -> bool:
@@ -169,8 +192,9 @@ class Summary:
         values["config"] = dataclasses.asdict(self.config)
         values["skipped"] = skipped_to_json(self.skipped)
         values["seconds"] = _shallow(self.seconds)
-        if not self.groups:
-            del values["groups"]
+        for name in ("groups", "forecast_by", "by_last_value"):
+            if not values[name]:
+                del values[name]
         return values | _shallow(values.pop("provenance"))
 
     @staticmethod
@@ -235,6 +259,9 @@ def _check_values(summary: Summary) -> None:
     for name in ("models", "levels"):
         if len(set(getattr(summary, name))) < len(getattr(summary, name)):
             raise ValueError(f"{name}: expected each once")
+    for name, count in summary.forecast_by.items():
+        if name not in list(Rung) or not 1 <= count <= summary.series:
+            raise ValueError(f"forecast_by: {reprlib.repr(name)}: expected counts by {_RUNGS}")
     for level in summary.levels:
         if not 0 < float(level) < 100:
             raise ValueError(f"levels: expected percent, below 100; got {reprlib.repr(level)}")

@@ -79,6 +79,14 @@ def caveats(evaluation: Evaluation) -> list[str]:
         for baseline, failed in summary.failed.items()
         if baseline != summary.model
     ]
+    short: dict[int, list[str]] = {}
+    for baseline, count in summary.by_last_value.items():
+        short.setdefault(count, []).append(baseline)
+    lines += [
+        f"{listed(names)}: the last value stands in at some cutoffs of {count} series, where too "
+        "few rows were known."
+        for count, names in short.items()
+    ]
     if lost := summary.failed.get(summary.model):
         lines.append(
             f"{summary.model} could not forecast {len(lost)} series from all cutoffs; the other "
@@ -187,10 +195,11 @@ def _what_was_forecast(evaluation: Evaluation) -> str:
     summary = evaluation.summary
     others = [name for name in summary.models if name not in (summary.model, TORCH)]
     steps = "one step" if summary.horizon == 1 else f"1 to {summary.horizon} steps"
+    rungs = f" ({summary.rungs})" if summary.rungs else ""
+    means = "" if summary.horizon == 1 else "; all figures are means over these steps"
     return (
-        f"{summary.model} forecast {summary.series} series {steps} ahead from {summary.cutoffs} "
-        f"cutoffs, {summary.first_cutoff} to {summary.last_cutoff}, beside {listed(others)}; all "
-        "figures are means over these steps."
+        f"{summary.model} forecast {summary.series} series{rungs} {steps} ahead from "
+        f"{summary.cutoffs_in_words}, beside {listed(others)}{means}."
     )
 
 

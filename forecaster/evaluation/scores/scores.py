@@ -6,7 +6,13 @@ from jaxtyping import Shaped
 
 from forecaster.evaluation.origins.rolling_origin import NAIVE
 from forecaster.evaluation.scores import metrics
-from forecaster.forecasting import bounds_of, levels_of, models_of, quantile_columns
+from forecaster.forecasting import (
+    FORECAST_BY,
+    bounds_of,
+    levels_of,
+    models_of,
+    quantile_columns,
+)
 from forecaster.series import Panel, Time, common_frequency, default_season
 
 
@@ -37,6 +43,8 @@ def evaluate(
     - ``pinball-0.1``: per quantile
     - ``mase``, ``rmsse``: with a ``panel``, relative to the seasonal naive's error up to the first
       cutoff (Hyndman & Koehler 2006)
+    - ``forecast_by``: where the frame has it, what our forecasts of the series rest on at its
+      latest cutoff, in the rows of all models
     """
     keys = ["unique_id"]
     if by_horizon:
@@ -55,7 +63,15 @@ def evaluate(
         scale = _in_sample(panel, first, season_at(panel, first) if season is None else season)
         table["mase"] = table["mae"] / table["unique_id"].map(scale["absolute"])
         table["rmsse"] = table["rmse"] / np.sqrt(table["unique_id"].map(scale["squared"]))
+    if FORECAST_BY in frame:
+        table[FORECAST_BY] = table["unique_id"].map(_latest_rungs(frame))
     return table.sort_values([*keys, "model"], ignore_index=True)
+
+
+def _latest_rungs(frame: pd.DataFrame) -> pd.Series:
+    """Return what the forecasts of each series rest on at its latest cutoff."""
+    latest = frame["cutoff"] == frame.groupby("unique_id", sort=False)["cutoff"].transform("max")
+    return frame[latest].drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
 
 
 def horizon_of(frame: pd.DataFrame) -> pd.Series:
