@@ -24,7 +24,6 @@ from forecaster.cli.shared import (
     ray_option,
     read_tickers,
     say,
-    say_reasons,
     show,
     source_options,
 )
@@ -222,6 +221,8 @@ def _write_pages(evaluation: "Evaluation") -> None:
 
 
 def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
+    from forecaster.cli.skipped import lines_of_failures
+
     _print_verdict(evaluation)
     page = evaluation.folder / "report.html"
     show(f"Report: {page}" if page.exists() else f"Tables: {evaluation.folder}")
@@ -229,7 +230,8 @@ def _print_result(ctx: click.Context, evaluation: "Evaluation") -> None:
     name_skipped(evaluation.summary.skipped, evaluation.summary.config)
     for baseline, failed in evaluation.summary.failed.items():
         say(f"{baseline} failed on {len(failed)}:")
-        say_reasons(failed)
+        for line in lines_of_failures(failed):
+            say(f"  {line}")
     summary = evaluation.summary
     partly = summary.skipped or summary.provenance.stale or summary.model in summary.failed
     ctx.exit(PARTLY if partly else 0)

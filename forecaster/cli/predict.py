@@ -18,7 +18,7 @@ from forecaster.cli.shared import (
     say,
 )
 from forecaster.cli.tables import print_table
-from forecaster.errors import UsageError, printable
+from forecaster.errors import UsageError, listed, printable
 from forecaster.files import (
     FORMATS,
     PAGES,
@@ -167,6 +167,8 @@ def _warn(result: "Prediction") -> None:
     if result.simulated:
         say("Simulated prices: these are forecasts of an invented market.")
         return
+    if flat := _without_width(result):
+        say(f"Never changed, so the bands have no width: {listed(flat)}")
     for name, day in list(result.jumped.items())[:_MOST_JUMPS]:
         say(
             f"Warning: {name} jumped on {day}, its latest session, without a split or dividend. "
@@ -179,9 +181,18 @@ def _warn(result: "Prediction") -> None:
         end = f"{_last(result, name)[1]}, {count:,} {unit} ago"
         say(
             f"Warning: the data are stale: {name} ends {end}"
-            + (f", and {len(late) - 1} more series are late" if len(late) > 1 else "")
+            + (f", and {len(late) - 1} more are late" if len(late) > 1 else "")
             + f". {_how_to_update(str(result.model.provenance.get('source')))}"
         )
+
+
+def _without_width(result: "Prediction") -> list[str]:
+    """Return the series that never changed, of which nothing shows how far they may move."""
+    if result.panel.target != "y":
+        return []
+    panel = result.panel.only([str(name) for name in result.frame["unique_id"].unique()])
+    flat = panel.constant() & (panel.mask.sum(1) > 1)
+    return [name for name, still in zip(panel.ids, flat, strict=True) if still]
 
 
 def _how_to_update(source: str) -> str:
@@ -235,14 +246,13 @@ def _table(result: "Prediction", name: str, shown: _Shown) -> "Table":
     """Return a table of one series' forecasts, a row per date."""
     from rich.table import Table
 
-    from forecaster.forecasting import FORECAST_BY
     from forecaster.series import show_times
 
     last, when = _last(result, name)
     title = f"{name}   last {last[0]} {_number(last[1])} on {when}"
     title += "   (simulated)" if result.simulated else ""
+    title += f"   forecast by {_rungs(result)[name]}" if _rungs(result) else ""
     part = result.frame[result.frame["unique_id"] == name]
-    title += f"   forecast by {part[FORECAST_BY].iloc[0]}" if FORECAST_BY in part else ""
     table = Table("date", "median", *shown.headings, "P(rise)", title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -258,28 +268,37 @@ def _overview(result: "Prediction", shown: _Shown, *, narrow: bool = False) -> "
     """
     from rich.table import Table
 
-    from forecaster.forecasting import FORECAST_BY
     from forecaster.series import show_time
 
     ends = {show_time(when) for when in result.frame.groupby("unique_id")["ds"].max()}
     title = f"Forecasts for {ends.pop()}" if narrow and len(ends) == 1 else None
     known = [] if narrow else ["last"]
     dates = [] if title else ["date"]
-    by = [] if narrow or FORECAST_BY not in result.frame else ["forecast by"]
-    table = Table("series", *known, *dates, "median", *shown.headings, "P(rise)", *by,
+    rungs = {} if narrow else _rungs(result)
+    table = Table("series", *known, *dates, "median", *shown.headings, "P(rise)",
+                  *(["forecast by"] if rungs else []),
                   title=title, title_justify="left")  # fmt: skip
     for column in table.columns[1:]:
-        column.justify = "right"
+        column.justify = "left" if column.header == "forecast by" else "right"
     lasts = _lasts(result, result.panel.ids)
     for name, part in result.frame.groupby("unique_id", sort=False):
         last, _ = lasts[str(name)]
         row = part.iloc[-1]
         cells = {"last": _number(last[1]), "date": show_time(row["ds"])}
         cells = [cells[column] for column in (*known, *dates)]
-        table.add_row(
-            str(name), *cells, *_cells(result, row, shown), *(row[FORECAST_BY] for _ in by)
-        )
+        rung = [rungs[str(name)]] if rungs else []
+        table.add_row(str(name), *cells, *_cells(result, row, shown), *rung)
     return table
+
+
+def _rungs(result: "Prediction") -> dict[str, str]:
+    """Return what the forecast of each series rests on; empty where all have own networks."""
+    from forecaster.forecasting import FORECAST_BY, Rung
+
+    if FORECAST_BY not in result.frame:
+        return {}
+    each = result.frame.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
+    return {str(n): str(rung) for n, rung in each.items()} if (each != Rung.OWN).any() else {}
 
 
 def _cells(result: "Prediction", row: "pd.Series", shown: _Shown) -> list[str]:

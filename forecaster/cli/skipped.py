@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from forecaster.errors import DataError, NoSeries, printable
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 _APART = 3  # at most this many series with the same reason have a line each
 _NAMED = 8  # series named in a line
+_NUMBER = re.compile(r"\d[\d.,]*")
 
 
 def lines_of(skipped: Mapping[str, Skipped], config: "Config | None" = None) -> list[str]:
@@ -31,6 +34,29 @@ def lines_of(skipped: Mapping[str, Skipped], config: "Config | None" = None) -> 
         else:
             lines += [_line({name: reason}, config) for name, reason in reasons.items()]
     return lines
+
+
+def lines_of_failures(failed: Mapping[str, str]) -> list[str]:
+    """Return a line per series, or per reason where those of many differ in numbers alone."""
+    alike: dict[str, dict[str, str]] = {}
+    for name, reason in failed.items():
+        alike.setdefault(_NUMBER.sub("#", reason), {})[name] = reason
+    lines: list[str] = []
+    for reasons in alike.values():
+        if len(reasons) > _APART:
+            text = next(iter(reasons.values()))
+            such = "" if len(set(reasons.values())) == 1 else "such as "
+            lines.append(f"{len(reasons)} series: {such}{text}: {_listed(reasons)}")
+        else:
+            lines += [f"{printable(n, lines=False)}: {reason}" for n, reason in reasons.items()]
+    return lines
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return the first names of several, and how many more there are."""
+    first = [printable(name, lines=False) for name in itertools.islice(names, _NAMED)]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(first)}{more}"
 
 
 def _without_rows(reason: Skipped) -> Skipped:
@@ -58,11 +84,9 @@ def _line(reasons: Mapping[str, Skipped], config: "Config | None") -> str:
         text = reason.sentence(f"{rows[0]}" if rows[0] == rows[-1] else f"{rows[0]} to {rows[-1]}")
         if config is not None and (advice := _advice(config, rows, reason.needed or 0)):
             text += f"; {advice}"
-    names = [printable(name, lines=False) for name in reasons]
-    if len(names) == 1:
-        return f"{names[0]}: {text}"
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{len(names)} series: {text}: {', '.join(names[:_NAMED])}{more}"
+    if len(reasons) == 1:
+        return f"{_listed(reasons)}: {text}"
+    return f"{len(reasons)} series: {text}: {_listed(reasons)}"
 
 
 def _advice(config: "Config", rows: list[int], needed: int) -> str | None:

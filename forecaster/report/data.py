@@ -13,6 +13,7 @@ from forecaster.evaluation import (
     differences,
     strongest,
 )
+from forecaster.forecasting import FORECAST_BY
 from forecaster.report import details, numbers
 from forecaster.report.html import Json
 from forecaster.report.packing import pack
@@ -36,6 +37,7 @@ def page_data(evaluation: Evaluation) -> Json:
         "cutoffs": evaluation.summary.cutoffs,
         "ids": ids,
         "groups": [groups.get(name, numbers.UNGROUPED) for name in ids] if groups else None,
+        "rungs": _rungs(evaluation, ids),
         "dated": pd.api.types.is_datetime64_any_dtype(times),
         "scores": scores,
         "horizons": list(numbers.horizons_shown(evaluation)),
@@ -62,6 +64,14 @@ def page_data(evaluation: Evaluation) -> Json:
 def rounded(values: Iterable[float], digits: int = 5) -> list[Json]:
     """Round numbers to significant digits; None stands for a number that is not finite."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
+
+
+def _rungs(evaluation: Evaluation, ids: list[str]) -> list[Json] | None:
+    """Return what the forecasts of each series rest on; None where that is not known."""
+    if FORECAST_BY not in evaluation.scores:
+        return None
+    each = evaluation.scores.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY]
+    return [str(rung) for rung in each.reindex(ids)]
 
 
 def _columns(table: pd.DataFrame) -> dict[str, Json]:

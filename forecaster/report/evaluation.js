@@ -209,6 +209,7 @@ let table = null;
 function seriesColumns() {
   const columns = [{ key: "id", label: "series", text: true }];
   if (data.groups) columns.push({ key: "group", label: "group", text: true });
+  if (data.rungs) columns.push({ key: "rung", label: "forecast by", text: true, hint: "What the forecasts rest on, at the latest cutoff" });
   for (const name of data.models) columns.push({ key: `m:${name}`, label: name, format: three, hint: what() });
   for (const name of others) if (data.compared[state.score][state.horizon][name]) columns.push({ key: `d:${name}`, label: `against ${name}`, format: (v) => formats.change(v, 0.0001), hint: `Difference to ${name}, as a share of its error` });
   for (const [level, held] of Object.entries(data.held)) for (const name of data.models) if (held[name]) columns.push({ key: `h${level}:${name}`, label: `${name}: ${level} % holds`, format: share, hint: "Share of outcomes in the band, all horizons" });
@@ -216,7 +217,7 @@ function seriesColumns() {
 }
 function seriesRows() {
   return data.ids.map((id, n) => {
-    const values = { id, group: data.groups && data.groups[n] };
+    const values = { id, group: data.groups && data.groups[n], rung: data.rungs && data.rungs[n] };
     for (const name of data.models) values[`m:${name}`] = measured(name)[n] ?? null;
     for (const name of others) values[`d:${name}`] = data.compared[state.score][state.horizon][name]?.difference[n] ?? null;
     for (const [level, held] of Object.entries(data.held)) for (const name of data.models) values[`h${level}:${name}`] = held[name]?.[n] ?? null;
@@ -229,7 +230,7 @@ function drawTable() {
     table.rows(seriesRows());
     return;
   }
-  const chosen = ["id", ...(data.groups ? ["group"] : []), ...data.models.map((name) => `m:${name}`), ...(data.rival ? [`d:${data.rival}`] : []), ...Object.keys(data.held).slice(0, 1).map((level) => `h${level}:${ours}`)];
+  const chosen = ["id", ...(data.groups ? ["group"] : []), ...(data.rungs ? ["rung"] : []), ...data.models.map((name) => `m:${name}`), ...(data.rival ? [`d:${data.rival}`] : []), ...Object.keys(data.held).slice(0, 1).map((level) => `h${level}:${ours}`)];
   table = seriesTable(box("table"), { caption: "Errors of every series by model", columns: seriesColumns(), rows: seriesRows(), pick: open, sort: { key: `m:${ours}`, up: true }, chosen });
 }
 
@@ -257,7 +258,7 @@ function showSeries(id) {
   const n = data.ids.indexOf(id), { t, y, fans, worst } = unpacked(id), dated = data.dated;
   const heading = made("h3", "", id), lead = made("p", "note"), panels = made("div", "panels"), where = made("figure"), pit = made("figure");
   const scores = data.models.filter((name) => measured(name)[n] !== null && measured(name)[n] !== undefined).map((name) => `${name} ${three(measured(name)[n])}`);
-  lead.textContent = `${data.groups ? `${data.groups[n]}. ` : ""}${what()}: ${scores.join(", ")}.`;
+  lead.textContent = `${data.groups ? `${data.groups[n]}. ` : ""}${data.rungs ? `Forecast by ${data.rungs[n]}. ` : ""}${what()}: ${scores.join(", ")}.`;
   const text = made("p", "", `The value and, from every ${data.horizon === 1 ? "cutoff" : `${data.horizon}th cutoff`}, the forecast and its bands${data.levels.length ? ` of ${data.levels.join(" and ")} %` : ""} up to ${data.horizon} ${data.horizon === 1 ? "step" : "steps"} ahead.`);
   where.append(Object.assign(made("figcaption"), {}), made("div"), details(() => ({ caption: `Values of ${id}`, head: ["time", "value"], rows: t.map((v, k) => [dated ? charts.day(v) : v, formats.number(y[k])]) })));
   where.firstChild.append(made("h3", "", "Forecasts over time"), text);

@@ -42,12 +42,13 @@ function columns() {
       { key: "since", label: "since", format: time, hint: "The day of the forecast that it is compared with" },
     ] : []),
     ...(data.groups ? [{ key: "group", label: "group", text: true }] : []),
+    ...(data.rungs ? [{ key: "rung", label: "forecast by", text: true, hint: "What the forecast rests on" }] : []),
     { key: "origin", label: "latest day", format: time },
     { key: "remark", label: "data", text: true, hint: "Late or jumped" },
   ];
 }
 const rows = () => data.ids.map((id, n) => ({ id, values: {
-  id, group: data.groups && data.groups[n], value: data.value[n], median: data.median[state.step][n], width: data.width[state.step][n], rise: data.rise[state.step][n],
+  id, group: data.groups && data.groups[n], rung: data.rungs && data.rungs[n], value: data.value[n], median: data.median[state.step][n], width: data.width[state.step][n], rise: data.rise[state.step][n],
   wider: changed("width", n), moved: changed("median", n), since: against() ? against().origin[n] : null, origin: data.origin[n], remark: remark(n),
 } }));
 let table = null;
@@ -91,7 +92,7 @@ function drawOne(id) {
   const said = [`${formats.number(data.value[n])} on ${time(data.origin[n])}`, `${ahead()} the median is ${change(data.median[state.step][n])} away, the band of ${data.level} % ${share(data.width[state.step][n])} wide, and a rise has a chance of ${chance(data.rise[state.step][n])}`];
   if (changed("width", n) !== null) said.push(`since the forecast of ${time(against().origin[n])} the band's width has changed by ${change(changed("width", n))}, the median by ${change(changed("median", n))}`);
   if (remark(n)) said.push(remark(n));
-  lead.textContent = `${data.groups && data.groups[n] !== data.ungrouped ? `${data.groups[n]}. ` : ""}${said.join("; ")}.`;
+  lead.textContent = `${data.groups && data.groups[n] !== data.ungrouped ? `${data.groups[n]}. ` : ""}${data.rungs ? `Forecast by ${data.rungs[n]}. ` : ""}${said.join("; ")}.`;
   const more = made("button", "reset", whole ? "Show less of the past" : "Show more of the past");
   more.type = "button";
   more.addEventListener("click", () => { whole = !whole; drawOne(id); box("one").querySelector(".more button").focus(); });

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from forecaster.files import atomic
-from forecaster.forecasting import RISE, bounds_of
+from forecaster.forecasting import FORECAST_BY, RISE, bounds_of, counted
 from forecaster.report import html
 from forecaster.report.changes import WEEK, Compared, compared_with
 from forecaster.report.details import as_numbers
 from forecaster.report.html import Json
-from forecaster.report.numbers import UNGROUPED
+from forecaster.report.numbers import RUNGS, UNGROUPED
 from forecaster.report.packing import pack
 from forecaster.series import Panel, show_time
 
@@ -63,6 +63,13 @@ class Forecasts(NamedTuple):
     def ids(self) -> list[str]:
         """The series, in the order of the frame."""
         return [str(name) for name in self.frame["unique_id"].unique()]
+
+    @property
+    def rungs(self) -> list[str] | None:
+        """What the forecast of each series rests on; None where there is no such column."""
+        if FORECAST_BY not in self.frame:
+            return None
+        return [str(rung) for rung in self.frame.drop_duplicates("unique_id")[FORECAST_BY]]
 
     @property
     def unit(self) -> str:
@@ -140,7 +147,10 @@ def _lead(made: Forecasts, latest: pd.DataFrame) -> str:
     first, last = latest["origin"].min(), latest["origin"].max()
     when = show_time(last) if first == last else f"{show_time(first)} to {show_time(last)}"
     ahead = "one step" if made.horizon == 1 else f"1 to {made.horizon} steps"
-    return f"{len(made.ids)} series by {made.model}, {ahead} ahead of {when}. Run {made.run}."
+    rungs = f" ({counted(made.rungs)})" if made.rungs else ""
+    return (
+        f"{len(made.ids)} series by {made.model}{rungs}, {ahead} ahead of {when}. Run {made.run}."
+    )
 
 
 def _notices(made: Forecasts) -> Iterator[str]:
@@ -232,6 +242,7 @@ def _reading(made: Forecasts) -> str:
         "Changes are relative to an earlier forecast in the record, at the same number of steps "
         "ahead, with its prices adjusted for later splits and dividends. Another run may have made "
         "that forecast.",
+        *([RUNGS] if made.rungs else []),
         "“forecaster scorecard” scores past forecasts against the outcomes.",
     ]
     return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
@@ -255,6 +266,7 @@ def _data(
         "ids": made.ids,
         "groups": [made.groups.get(name, UNGROUPED) for name in made.ids] if made.groups else None,
         "ungrouped": UNGROUPED,
+        "rungs": made.rungs,
         "dated": pd.api.types.is_datetime64_any_dtype(times),
         "levels": [f"{level:g}" for level in sorted(made.levels, reverse=True)],
         "level": f"{made.level:g}",

@@ -21,6 +21,12 @@ from forecaster.forecasting import forecast_columns, quantile_columns
 SMOOTHED = 21
 """Number of cutoffs in a rolling mean by date."""
 UNGROUPED = "(no group)"
+RUNGS = (
+    "“Forecast by” says what the forecasts of a series rest on, by the rows that it has: networks "
+    "of its own; the common network of all series; the combination of simple forecasts and "
+    "classical models alone; or its last value."
+)
+"""What the column of rungs means, for readers of a page."""
 
 
 def ordered(evaluation: Evaluation) -> list[str]:

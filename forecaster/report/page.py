@@ -24,6 +24,7 @@ from forecaster.files import atomic, write_csv
 from forecaster.report import html, numbers
 from forecaster.report.data import page_data
 from forecaster.report.figures import figures_of
+from forecaster.report.numbers import RUNGS
 
 GROUPS = "groups.csv"
 SERIES = (
@@ -45,8 +46,8 @@ def build_report(evaluation: Evaluation, path: Path | None = None) -> Path:
         title=f"{evaluation.model}: {summary.series} series",
         heading="How good are the forecasts?",
         lead=f"{evaluation.model} beside {listed(numbers.ordered(evaluation)[1:])}: "
-        f"{summary.series} series, {summary.cutoffs} cutoffs from {summary.first_cutoff} to "
-        f"{summary.last_cutoff}, {_steps(summary.horizon)} ahead.",
+        f"{summary.series} series{_rungs(summary.rungs)}, {summary.cutoffs_in_words}, "
+        f"{_steps(summary.horizon)} ahead.",
         notices=list(_notices(evaluation)),
         cards=list(_cards(evaluation)),
         sections=list(_sections(evaluation)),
@@ -104,6 +105,11 @@ def write_figures(evaluation: Evaluation, folder: Path | None = None) -> list[Pa
 
 def _steps(horizon: int) -> str:
     return "one step" if horizon == 1 else f"1 to {horizon} steps"
+
+
+def _rungs(counts: str) -> str:
+    """Return how many series rest on what, in brackets, where that is known."""
+    return f" ({counts})" if counts else ""
 
 
 def _notices(evaluation: Evaluation) -> Iterator[str]:
@@ -298,6 +304,7 @@ def _caveats(evaluation: Evaluation) -> str:
         "“Unchanged” is Naive, the last value with the bands of a random walk. A volatility is the "
         "root of a series' mean squared change over one step, at these cutoffs."
     )
+    lines += [RUNGS] if summary.rungs else []
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>{_skipped(evaluation)}"
 
@@ -332,6 +339,8 @@ def _provenance(evaluation: Evaluation) -> str:
         f"{summary.seed}",
         "Series": f"{summary.series} of {summary.series + len(summary.skipped)}",
     }
+    if summary.rungs:
+        facts["Forecast by"] = f"{summary.rungs}, at the latest cutoff of each series"
     if summary.own_ends:
         facts["Cutoffs"] += "; each series up to its own end, so the times are those of the longest"
     if summary.membership:

@@ -1,0 +1,169 @@
+"""An evaluation says what the forecasts of each series rest on, in its frames and in words."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import forecaster as fc
+from forecaster.errors import DataError
+from forecaster.evaluation import (
+    BacktestOptions,
+    Evaluation,
+    caveats,
+    evaluate_to_folder,
+    verdict,
+)
+from forecaster.forecasting import FORECAST_BY, Rung
+from forecaster.pipeline import measuring
+from forecaster.report import build_report
+from tests.conftest import run
+from tests.forecasting.test_rungs import ODD, frame_of, trends
+
+SMALL = fc.Config(horizon=4, hidden=2, members=1, epochs=1, lookback=20)
+OPTIONS = BacktestOptions(5, baselines=("ets", "theta", "seasonal_naive"))
+EXPECTED = {
+    "constant": Rung.LAST_VALUE,
+    "fourteen": Rung.COMBINATION,
+    "thirty": Rung.COMMON,
+    **{f"s{n:02d}": Rung.OWN for n in range(4)},
+}
+COUNTS = "4 by own networks, 1 by common network, 1 by combination, 1 by last value"
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """Four series long enough for networks of their own, and three that are not."""
+    walk = 90 + np.random.default_rng(1).normal(size=30).cumsum()
+    others = {"constant": [3.0] * 60, "fourteen": list(walk[:14]), "thirty": list(walk)}
+    return pd.concat([trends(60, count=4), frame_of(others)], ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def evaluation(frame, tmp_path_factory) -> Evaluation:
+    folder = tmp_path_factory.mktemp("rungs") / "evaluation"
+    return evaluate_to_folder(folder, fc.load_panel(frame), SMALL, OPTIONS)
+
+
+def rungs_in(table: pd.DataFrame) -> dict[str, str]:
+    assert (table.groupby("unique_id")[FORECAST_BY].nunique() == 1).all()
+    return table.drop_duplicates("unique_id").set_index("unique_id")[FORECAST_BY].to_dict()
+
+
+def test_frames_of_past_forecasts_have_the_column(frame):
+    made = fc.cross_validation(frame, SMALL, 5)
+    assert rungs_in(made) == EXPECTED
+    assert list(made.columns[-2:]) == [FORECAST_BY, "Naive"]
+    scores = fc.evaluate(made)
+    assert rungs_in(scores) == EXPECTED and set(scores["model"]) == {"LSTM", "Naive"}
+
+
+def test_a_series_changes_its_rung_from_cutoff_to_cutoff(frame):
+    made = fc.cross_validation(frame, SMALL, 3, step_size=12, refit=True)
+    by_cutoff = made[made["unique_id"] == "s00"].groupby("cutoff")[FORECAST_BY].first()
+    assert by_cutoff.to_list() == [Rung.COMBINATION, Rung.COMBINATION, Rung.OWN]
+    latest = fc.evaluate(made).query("unique_id == 's00'")[FORECAST_BY]
+    assert set(latest) == {Rung.OWN}
+
+
+def test_prices_have_no_such_column():
+    days = pd.bdate_range("2024-01-01", periods=90)
+    close = 50 * np.exp(np.random.default_rng(0).normal(0, 0.01, 90).cumsum())
+    prices = pd.DataFrame({"ticker": "A", "date": days, "close": close})
+    made = fc.cross_validation(prices, SMALL, 2)
+    assert FORECAST_BY not in made and FORECAST_BY not in fc.evaluate(made)
+
+
+def test_an_evaluation_has_the_column_in_its_files_and_counts_in_words(evaluation):
+    assert rungs_in(evaluation.scores) == EXPECTED
+    stored = evaluation.forecasts([FORECAST_BY, "LSTM"])
+    assert rungs_in(stored) == EXPECTED and stored["LSTM"].dtype == np.float32
+    assert rungs_in(pd.concat(evaluation.batches([FORECAST_BY]))) == EXPECTED
+    said = json.loads((evaluation.folder / "summary.json").read_text())
+    assert said["forecast_by"] == {
+        "own networks": 4, "common network": 1, "combination": 1, "last value": 1,
+    }  # fmt: skip
+    assert (
+        f"7 series ({COUNTS}) 1 to 4 steps ahead from 5 cutoffs before the end of each"
+        in (verdict(evaluation)[0])
+    )
+    assert not evaluation.summary.skipped and not evaluation.summary.failed
+
+
+def test_the_page_says_it_of_each_series_and_in_words(evaluation, tmp_path):
+    page = build_report(evaluation, tmp_path / "r.html").read_text(encoding="utf-8")
+    data = json.loads(re.findall('id="data">(.*?)</script>', page, re.DOTALL)[0])
+    assert dict(zip(data["ids"], data["rungs"], strict=True)) == EXPECTED
+    assert page.count(COUNTS) == 3  # at the top, in the verdict, and where all this comes from
+    assert "“Forecast by” says what" in page
+
+
+def test_an_evaluation_of_before_is_still_read(evaluation, tmp_path):
+    path = tmp_path / "old"
+    path.mkdir()
+    for file in evaluation.folder.glob("*.parquet"):
+        table = pd.read_parquet(file).drop(columns=FORECAST_BY, errors="ignore")
+        table.to_parquet(path / file.name, index=False)
+    summary = json.loads((evaluation.folder / "summary.json").read_text())
+    kept = {name: v for name, v in summary.items() if name not in ("forecast_by", "by_last_value")}
+    (path / "summary.json").write_text(json.dumps(kept))
+    old = Evaluation.read(path)
+    assert old.summary.rungs == "" and "forecast 7 series 1 to 4" in verdict(old)[0]
+    page = build_report(old).read_text(encoding="utf-8")
+    assert '"rungs":null' in page.replace(" ", "") and "by own networks" not in page
+
+
+@pytest.mark.parametrize("counts", [{"magic": 1}, {"combination": 10**12}, {"combination": "1"}])
+def test_wrong_counts_are_refused(evaluation, tmp_path, counts):
+    summary = json.loads((evaluation.folder / "summary.json").read_text())
+    for file in evaluation.folder.glob("*.parquet"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "summary.json").write_text(json.dumps(summary | {"forecast_by": counts}))
+    with pytest.raises(DataError, match="forecast_by"):
+        Evaluation.read(tmp_path)
+
+
+def test_an_evaluation_in_shards_says_the_same(frame, tmp_path, monkeypatch):
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    (tmp_path / "c.toml").write_text(
+        "horizon = 4\nhidden = 2\nmembers = 1\nepochs = 1\nlookback = 20\n"
+    )
+    told = []
+    for shard, name in ((None, "one"), (4, "several")):
+        if shard:
+            monkeypatch.setattr("forecaster.pipeline.memory.MOST_PER_SHARD", shard)
+            monkeypatch.setattr(measuring, "AT_ONCE", 2)
+            monkeypatch.setattr("forecaster.evaluation.origins.rolling_origin.AT_ONCE", 2)
+        done = run(
+            "evaluate", "--source", f"files:{tmp_path / 'p.csv'}", "--config", tmp_path / "c.toml",
+            "--home", tmp_path / name, "--output", tmp_path / f"{name}-out", "--baselines", "ets",
+        )  # fmt: skip
+        assert done.exit_code == 0, done.output
+        told.append(done.stdout.splitlines()[0])
+        assert rungs_in(pd.read_parquet(tmp_path / f"{name}-out" / "scores.parquet")) == EXPECTED
+    assert told[0] == told[1] and COUNTS in told[0]
+
+
+def test_odd_series_are_evaluated_beside_all_baselines(tmp_path):
+    odd = {name: y for name, y in ODD.items() if len(y) > 2 and name != "large"}
+    fast = ("drift", "seasonal_naive", "empirical", "ewma", "ets", "theta", "ces")
+    made = evaluate_to_folder(
+        tmp_path / "odd", fc.load_panel(frame_of(odd)), SMALL, BacktestOptions(4, baselines=fast)
+    )
+    assert set(made.scores["unique_id"]) == set(odd) and not made.summary.skipped
+    assert made.scores["mae"].notna().all() and not made.summary.failed
+    assert (made.scores.groupby("unique_id")["model"].nunique() == 2 + len(fast)).all()
+    assert build_report(made).exists()
+    lines = [line for line in caveats(made) if "the last value stands in" in line]
+    assert 1 <= len(lines) <= len(fast)
+
+
+def test_a_series_that_falls_to_zero_is_evaluated_after_the_next_training(tmp_path):
+    y = np.r_[np.linspace(9, 12, 24), 0, 3, 1, 2, 4, 3, 2, 1, 2, 3]
+    frame = frame_of({"falls": list(y), "stays": list(y + 1)})
+    options = BacktestOptions(8, baselines=("drift", "ets"), refit=2)
+    made = evaluate_to_folder(tmp_path / "falls", fc.load_panel(frame), SMALL, options)
+    assert set(made.scores["unique_id"]) == {"falls", "stays"}
+    assert made.scores["mae"].notna().all() and set(made.summary.failed) <= {"LSTM"}
